@@ -1,0 +1,41 @@
+# Everything from a fresh clone: `make demo` shows what Lookalike does, `make test` is all that CI runs.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint check lock clean
+
+demo: .venv/installed
+	$(BIN)/lookalike --collection demo/collection demo demo/pictures
+
+test: lint check
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
+
+check: .venv/installed .venv/torch
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The locked versions with their hashes, then the package itself, in place.
+.venv/installed: requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# torch stands outside the lock: each platform has its own build, and the tests want one for the CPU.
+.venv/torch: .venv/installed
+	$(BIN)/pip install --quiet torch==2.13.0
+	touch $@
+
+# Pin anew what pyproject.toml asks for. No index address is written.
+lock:
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements.txt
+
+clean:
+	rm -rf .venv demo

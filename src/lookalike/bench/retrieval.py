@@ -1,0 +1,92 @@
+"""Retrieval: how well each recipe ranks real image sets, every picture the query once.
+
+In: recipes × {corel1k, corel5k, ukbench2000}. Out: same-class mAP with the query left out, or UKBench's 4·recall@4
+with the query ranked. Each cell goes through the engine: a new collection, add, fit, exact ranks of its vectors.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import CHUNK_BYTES, chunks
+from lookalike.bench import datasets
+from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean
+from lookalike.bench.tables import Bench, Score
+from lookalike.collection import Collection
+from lookalike.recipes import RECIPES
+from lookalike.types import Progress, Vectors
+
+Measure = Callable[[NDArray[np.bool_], NDArray[np.bool_]], Values]
+"""From what is relevant and what is the query itself, both (q, n) best first, to a value per query."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    measure: str
+    value: Measure
+
+
+COLUMNS = {
+    "corel1k": _Column("mAP", lambda relevant, itself: average_precision(relevant, junk=itself)),
+    "corel5k": _Column("mAP", lambda relevant, itself: average_precision(relevant, junk=itself)),
+    "ukbench2000": _Column("4·recall@4", lambda relevant, _: four_recall_at_4(relevant)),
+}
+
+
+def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
+    """One recipe on one set. `seed` draws the bootstrap; nothing else is random."""
+    dataset = datasets.load(column, data)
+    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:
+        X, labels = describe(dataset, row, Path(folder), progress)
+        values = rank(X, labels, COLUMNS[column].value, progress)
+    low, high = bootstrap(values, seed=seed)
+    return Score(COLUMNS[column].measure, mean(values), low, high, scored=len(X) ** 2)
+
+
+def describe(
+    dataset: datasets.Dataset, recipe: str, folder: Path, progress: Progress
+) -> tuple[Vectors, NDArray[np.str_]]:
+    """(n, d) vectors and (n,) labels of a set's pictures, out of a collection made in `folder`.
+
+    A picture that the set holds twice is one item and two rows.
+    """
+    with Collection(folder / "collection", create=True) as collection:
+        collection.add(dataset.source, recipes=[recipe], progress=progress)
+        collection.fit(progress=progress)
+        ids, X = collection.vectors(recipe)
+        at = {int(item): row for row, item in enumerate(ids)}
+        rows, labels = [], []
+        for item in collection.items():
+            for path in item.paths:
+                rows.append(at[item.id])
+                labels.append(dataset.labels[path.partition("::")[2]])
+        return np.asarray(X)[rows], np.array(labels)  # a copy: the files behind X are about to go
+
+
+def rank(X: Vectors, labels: NDArray[np.str_], measure: Measure, progress: Progress) -> Values:
+    """Every row the query once, against all rows, by Euclidean distance: (n,) values of the measure."""
+    n = len(X)
+    _, classes = np.unique(labels, return_inverse=True)  # (n,)
+    squares = np.einsum("ij,ij->i", X, X)  # (n,)
+    values = []
+    for part in chunks(n, 64 * n, CHUNK_BYTES):
+        scores = squares - 2 * (X[part] @ X.T)  # (q, n): the squared distance, less a constant per query
+        itself = np.arange(n)[part, None]  # (q, 1)
+        np.put_along_axis(scores, itself, -np.inf, axis=1)  # rounding puts nothing before the query itself
+        order = np.argsort(scores, axis=1, kind="stable")  # (q, n)
+        values.append(measure(classes[order] == classes[part, None], order == itself))
+        progress("ranking", part.stop, n)
+    return np.concatenate(values)
+
+
+def check(columns: Sequence[str], data: Path) -> None:
+    """Refuse before the first cell when a set is missing."""
+    for column in columns:
+        datasets.load(column, data)
+
+
+BENCH = Bench("retrieval", "how well each recipe ranks real image sets", tuple(RECIPES), tuple(COLUMNS), run, check)

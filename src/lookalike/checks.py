@@ -1,0 +1,224 @@
+"""Conformance: what every component of a kind must do, whoever wrote it.
+
+In: `make`, which returns a fresh component each time. Out: nothing, or an AssertionError. `CHECKS[kind]` lists the
+checks of a kind; the tests run each over every registered component, and authors of new ones run them on theirs.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from lookalike.errors import InputError
+from lookalike.index.queries import PointQuery
+from lookalike.registry import create, restore, spec_of, state_of
+from lookalike.types import Feature, Ids, Index, Pixels, Transform, Vectors
+
+Make: TypeAlias = Callable[[], Any]
+
+
+def check_spec_round_trip(make: Make) -> None:
+    """A component's spec builds its twin."""
+    part = make()
+    kind = _kind(part)
+    assert spec_of(create(kind, spec_of(part))) == spec_of(part)
+
+
+def check_feature_shape(make: Make) -> None:
+    """Rows are (n, dim) float32, finite, also for no pictures at all."""
+    feature = make()
+    assert isinstance(feature, Feature)
+    X = feature.extract(_pictures())
+    assert X.shape == (len(_pictures()), feature.dim)
+    assert X.dtype == np.float32
+    assert np.isfinite(X).all()
+    assert feature.extract([]).shape == (0, feature.dim)
+
+
+def check_feature_repeats(make: Make) -> None:
+    """The same pictures give the same bytes, and a batch gives what one by one gives."""
+    feature, pictures = make(), _pictures()
+    X = feature.extract(pictures)
+    assert X.tobytes() == make().extract(pictures).tobytes()
+    np.testing.assert_allclose(np.concatenate([feature.extract([p]) for p in pictures]), X, atol=1e-5)
+
+
+def check_feature_extremes(make: Make) -> None:
+    """One pixel, one colour, thin strips: a finite vector of the right size."""
+    extremes = [
+        np.zeros((1, 1, 3), np.uint8),
+        np.full((50, 80, 3), 255, np.uint8),
+        np.zeros((10, 4000, 3), np.uint8),
+        np.random.default_rng(0).integers(0, 256, (4000, 10, 3), np.uint8),
+    ]
+    X = make().extract(extremes)
+    assert X.shape[0] == len(extremes)
+    assert np.isfinite(X).all()
+
+
+def check_feature_tells_pictures_apart(make: Make) -> None:
+    """Different pictures get different vectors."""
+    X = make().extract(_pictures())
+    assert len(np.unique(X, axis=0)) == len(X)
+
+
+def check_transform_shape(make: Make) -> None:
+    """`fit` returns the transform itself; rows out are float32, one each, also for none and for one."""
+    transform, X = make(), _rows()
+    assert isinstance(transform, Transform)
+    assert transform.fit(X) is transform
+    Y = transform.transform(X)
+    assert Y.dtype == np.float32
+    assert len(Y) == len(X)
+    assert np.isfinite(Y).all()
+    assert transform.transform(X[:0]).shape == (0, Y.shape[1])
+    np.testing.assert_allclose(transform.transform(X[:1]), Y[:1], atol=1e-5)
+
+
+def check_transform_repeats(make: Make) -> None:
+    """The same data give the same bytes."""
+    X = _rows()
+    assert make().fit(X).transform(X).tobytes() == make().fit(X).transform(X).tobytes()
+
+
+def check_transform_saves(make: Make) -> None:
+    """Spec and learned arrays are all there is to a fitted transform."""
+    X = _rows()
+    transform = make().fit(X)
+    again = restore("transform", spec_of(transform), state_of(transform))
+    assert again.transform(X).tobytes() == transform.transform(X).tobytes()
+
+
+def check_transform_refuses(make: Make) -> None:
+    """NaN is refused; so is `transform` before `fit`, where there is something to learn."""
+    X = _rows()
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    transform = make().fit(X)
+    _raises((ValueError,), transform.fit, bad)
+    _raises((ValueError,), transform.transform, bad)
+    if state_of(transform).keys() - {"n_features_in_"}:
+        _raises((NotFittedError,), make().transform, X)
+
+
+def check_transform_degenerate(make: Make) -> None:
+    """Zero rows, equal rows and constant columns give finite numbers."""
+    X = _rows()
+    X[:5] = 0
+    X[5:10] = X[10]
+    X[:, 0] = 7
+    assert np.isfinite(make().fit(X).transform(X)).all()
+
+
+def check_index_is_exact(make: Make) -> None:
+    """With effort="exact", any index answers as a plain scan does."""
+    ids, X = _indexed()
+    index = make()
+    assert isinstance(index, Index)
+    index.add(ids[:70], X[:70])
+    index.add(ids[70:], X[70:])
+    hits = index.search(PointQuery(X[:4]), 9, effort="exact")
+    expected = PointQuery(X[:4]).score(X)
+    for row in range(4):
+        order = np.lexsort((ids, expected[row]))[:9]
+        assert hits.ids[row].tolist() == ids[order].tolist()
+        np.testing.assert_allclose(hits.scores[row], expected[row][order], rtol=1e-4, atol=1e-5)
+    assert hits.scored > 0
+
+
+def check_index_edges(make: Make) -> None:
+    """Empty, k > n, k < 1, a wrong dimension, NaN, an id twice."""
+    ids, X = _indexed()
+    empty = make().search(PointQuery(X[:2]), 3)
+    assert empty.ids.tolist() == [[-1] * 3] * 2
+    assert np.isinf(empty.scores).all()
+    index = make()
+    index.add(ids[:5], X[:5])
+    hits = index.search(PointQuery(X[:1]), 8)
+    assert (hits.ids[0] >= 0).sum() == 5
+    assert hits.ids[0, 5:].tolist() == [-1] * 3
+    _raises((InputError,), index.search, PointQuery(X[:1]), 0)
+    _raises((InputError,), index.search, PointQuery(X[:1, :3]), 1)
+    _raises((InputError,), PointQuery, np.full((1, 4), np.nan, np.float32))
+    _raises((InputError,), index.add, ids[:1], X[:1])
+
+
+def check_index_filters(make: Make) -> None:
+    """`among`, `exclude` and removal decide inside the search: k answers come back wherever k are left."""
+    ids, X = _indexed()
+    index = make()
+    index.add(ids, X)
+    assert index.remove(ids[:10]) == 10
+    assert index.remove(ids[:10]) == 0
+    among, exclude = np.sort(ids[:60]), np.sort(ids[10:20])
+    hits = index.search(PointQuery(X[:1]), 40, among=among, exclude=exclude, effort="exact")
+    assert set(hits.ids[0].tolist()) == set(ids[20:60].tolist())
+    index.add(ids[:1], X[:1])  # what was removed may come back
+    assert index.search(PointQuery(X[:1]), 1, effort="exact").ids[0, 0] == ids[0]
+
+
+def check_index_ties(make: Make) -> None:
+    """Equal scores are ordered by id."""
+    index = make()
+    index.add(np.array([5, 3, 9, 1], np.int64), np.ones((4, 8), np.float32))
+    hits = index.search(PointQuery(np.ones((1, 8), np.float32)), 4, effort="exact")
+    assert hits.ids[0].tolist() == [1, 3, 5, 9]
+    assert hits.scores[0].tolist() == [0, 0, 0, 0]
+
+
+CHECKS: dict[str, list[Callable[[Make], None]]] = {
+    "feature": [
+        check_spec_round_trip,
+        check_feature_shape,
+        check_feature_repeats,
+        check_feature_extremes,
+        check_feature_tells_pictures_apart,
+    ],
+    "transform": [
+        check_spec_round_trip,
+        check_transform_shape,
+        check_transform_repeats,
+        check_transform_saves,
+        check_transform_refuses,
+        check_transform_degenerate,
+    ],
+    "index": [
+        check_spec_round_trip,
+        check_index_is_exact,
+        check_index_edges,
+        check_index_filters,
+        check_index_ties,
+    ],
+}
+
+
+def _kind(part: object) -> str:
+    protocols: dict[str, type] = {"feature": Feature, "transform": Transform, "index": Index}
+    return next(kind for kind, protocol in protocols.items() if isinstance(part, protocol))
+
+
+def _pictures() -> list[Pixels]:
+    random = np.random.default_rng(0)
+    ramp = np.linspace(0, 255, 90 * 120 * 3).reshape(90, 120, 3).astype(np.uint8)
+    noise = random.integers(0, 256, (64, 48, 3), np.uint8)
+    green = np.full((40, 40, 3), (20, 200, 40), np.uint8)
+    return [ramp, noise, green, ramp[::-1].copy()]
+
+
+def _rows() -> Vectors:
+    return np.random.default_rng(1).normal(size=(300, 20)).astype(np.float32)
+
+
+def _indexed() -> tuple[Ids, Vectors]:
+    random = np.random.default_rng(2)
+    ids = random.permutation(1_000)[:100].astype(np.int64)
+    return ids, random.normal(size=(100, 16)).astype(np.float32)
+
+
+def _raises(errors: tuple[type[Exception], ...], function: Callable[..., Any], *args: Any) -> None:
+    try:
+        function(*args)
+    except errors:
+        return
+    raise AssertionError(f"{function} took {args!r} without an error")

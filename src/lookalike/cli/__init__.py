@@ -1,0 +1,107 @@
+"""The command line: `lookalike COMMAND`, one function per verb of `Collection`, and one place for errors.
+
+In: the words after `lookalike`. Out: text or JSON, and an exit code: 0 fine, 1 something was skipped or is wrong,
+2 usage or input error (one line on stderr), 130 stopped by Ctrl-C.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import lookalike
+from lookalike.cli import changes, looks
+from lookalike.cli.bench import bench
+from lookalike.cli.demo import demo
+from lookalike.cli.options import COLLECTION
+from lookalike.cli.terminal import print_json, print_line, print_note
+from lookalike.errors import LookalikeError
+
+app = typer.Typer(name="lookalike", rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def main() -> None:
+    """The entry point of the `lookalike` command."""
+    code = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:  # nobody reads it, or the disk is full: let the rest go nowhere, or Python complains at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Whatever goes wrong becomes one line here, and nowhere else."""
+    json = "--json" in words
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8" if json else None, errors="backslashreplace")
+    try:
+        code = app(list(words), prog_name="lookalike", standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return 0
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # Typer's and rich's way to say that nobody reads us
+            return 0
+        raise
+    except KeyboardInterrupt:
+        code = 130
+    except (LookalikeError, typer.TyperException, OSError) as error:
+        return _refuse(error, json)
+    if code == 130:  # also what Typer makes of a KeyboardInterrupt
+        print_note("Stopped. Everything committed so far is safe; the same command goes on from there.")
+    return int(code)
+
+
+def _refuse(error: Exception, json: bool) -> int:
+    """Say what is wrong, in one line, and return the exit code."""
+    message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+    usage = getattr(error, "ctx", None)  # where Typer stumbled
+    message = " ".join(message.split()) + (f" Try: {usage.command_path} --help" if usage else "")
+    if json:
+        print_json({"error": {"kind": type(error).__name__, "message": message}}, error=True)
+    else:
+        print_note(f"lookalike: {message}")
+    return 2
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"lookalike {lookalike.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    collection: Annotated[  # noqa: ARG001 — options.Where reads it
+        str,
+        typer.Option("-c", "--collection", metavar="DIR", envvar="LOOKALIKE_COLLECTION", help="The collection."),
+    ] = COLLECTION,
+    version: Annotated[  # noqa: ARG001 — its callback does the work
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Search pictures by pictures: index folders, then show what you want more of.
+
+    \b
+    Examples:
+      lookalike demo
+      lookalike add ~/Pictures
+      lookalike search beach.jpg -k 10
+      lookalike -c work.lookalike stats --json
+    """
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.search, looks.items, looks.stats):
+    app.command(cls=looks.Search if _verb is looks.search else None)(_verb)
+for _verb in (looks.verify, changes.compact, looks.export, changes.label, looks.recipes, demo, bench):
+    app.command()(_verb)

@@ -1,0 +1,169 @@
+"""The verbs that change a collection.
+
+In: the words of a command line. Out: what the verb reports, printed; exit code 1 where something was left out.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lookalike.cli.options import Json, Wait, Where, Workers, filtered, opened
+from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note
+
+if TYPE_CHECKING:
+    from lookalike import Filter
+    from lookalike.collection import Report
+
+
+def add(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Folders, archives, pictures, patterns.")],
+    where: Where,
+    recipe: Annotated[
+        list[str] | None,
+        typer.Option("--recipe", help="A recipe, or NAME = SPEC | SPEC; may be repeated. See: lookalike recipes"),
+    ] = None,
+    workers: Workers = None,
+    wait: Wait = 0.0,
+    json: Json = False,
+) -> int:
+    """Index pictures: folders, tar and zip archives, single files.
+
+    What is known and unchanged is not read again. A file that cannot be read is skipped and listed with the reason;
+    the exit code is then 1. Stopped at any moment, the same command goes on where it was.
+
+    \b
+    Examples:
+      lookalike add ~/Pictures
+      lookalike -c work.lookalike add photos/ more.tar --recipe deep --recipe color
+    """
+    with opened(where, create=True, wait=wait) as collection, bars() as progress:
+        report = collection.add(*sources, recipes=recipe, progress=progress, workers=workers)
+    return _print_report(report, json)
+
+
+def refresh(
+    where: Where,
+    roots: Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Default: everything ever added.")] = None,
+    workers: Workers = None,
+    wait: Wait = 0.0,
+    json: Json = False,
+) -> int:
+    """Look again at what was added: new, changed, moved and gone files.
+
+    \b
+    Examples:
+      lookalike refresh
+      lookalike refresh ~/Pictures/2024
+    """
+    with opened(where, wait=wait) as collection, bars() as progress:
+        report = collection.refresh(*roots or (), progress=progress, workers=workers)
+    return _print_report(report, json)
+
+
+@filtered
+def remove(
+    where: Where,
+    which: Annotated[
+        list[str] | None, typer.Argument(metavar="ITEM", help="Paths, folders (all below them) or ids.")
+    ] = None,
+    wait: Wait = 0.0,
+    json: Json = False,
+    *,
+    filter: "Filter | None",
+) -> int:
+    """Take pictures out of the collection. Their files stay where they are.
+
+    \b
+    Examples:
+      lookalike remove ~/Pictures/screenshots
+      lookalike remove --max-side 64
+    """
+    with opened(where, wait=wait) as collection:
+        removed = collection.remove(*which or (), filter=filter)
+    if json:
+        print_json({"removed": removed})
+    else:
+        print_line(f"{removed:,} removed.")
+    return 0
+
+
+def fit(
+    where: Where,
+    spaces: Annotated[
+        list[str] | None, typer.Argument(metavar="SPACE", help="Default: every space that learns from the data.")
+    ] = None,
+    wait: Wait = 0.0,
+    json: Json = False,
+) -> int:
+    """Fit spaces anew on what the collection holds now, for instance after it has grown a lot.
+
+    \b
+    Examples:
+      lookalike fit
+      lookalike fit deep
+    """
+    with opened(where, wait=wait) as collection, bars() as progress:
+        fitted = collection.fit(*spaces or (), progress=progress)
+    if json:
+        print_json(fitted)
+    for name, rows in () if json else fitted.items():
+        print_line(f"{name}: fitted on {rows:,} pictures.")
+    return 0
+
+
+def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
+    """Give back the room of what was removed, and join small files.
+
+    \b
+    Examples:
+      lookalike compact
+    """
+    with opened(where, wait=wait) as collection, bars() as progress:
+        done = collection.compact(progress)
+    if json:
+        print_json(done)
+    else:
+        before, after = human_bytes(done["bytes_before"]), human_bytes(done["bytes_after"])
+        print_line(f"{before} → {after}, {done['segments_before']} → {done['segments_after']} segments.")
+    return 0
+
+
+def label(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A CSV file or a folder of class folders.")],
+    where: Where,
+    author: Annotated[str, typer.Option("--author", help="Who says so.")] = "import",
+    json: Json = False,
+) -> int:
+    """Import labels from a CSV file (path,label or id,label) or a folder with one sub-folder per class.
+
+    Names that no picture of the collection answers to are listed; the exit code is then 1.
+
+    \b
+    Examples:
+      lookalike label labels.csv
+      lookalike label ~/Pictures/sorted --author anna
+    """
+    with opened(where) as collection:
+        report = collection.import_labels(source, author=author)
+    if json:
+        print_json(dataclasses.asdict(report))
+    else:
+        print_line(f"{report.labelled:,} labelled, {len(report.unknown):,} unknown.")
+        for name in report.unknown:
+            print_line(f"unknown: {name}")
+    return 1 if report.unknown else 0
+
+
+def _print_report(report: "Report", json: bool) -> int:
+    if json:
+        print_json(dataclasses.asdict(report))
+    else:
+        counts = {name: getattr(report, name) for name in ("added", "known", "moved", "changed", "gone")}
+        said = [f"{count:,} {name}" for name, count in counts.items() if count or name == "added"]
+        print_line(f"{', '.join(said)}, {len(report.skipped):,} skipped in {report.seconds:.1f} s.")
+        for path, reason in report.skipped.items():
+            print_line(f"skipped: {path}: {reason}")
+        for note in report.notes:
+            print_note(note)
+    return 1 if report.skipped else 0

@@ -1,0 +1,236 @@
+"""The verbs that look at a collection and leave it as it is.
+
+In: the words of a command line. Out: what the verb found, printed or written to a file.
+"""
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from lookalike.cli.lazy import Lazy
+from lookalike.cli.options import Json, Space, Where, effort, filtered, opened
+from lookalike.cli.terminal import bars, human_bytes, on_terminal, print_json, print_line, print_note, print_rich
+from lookalike.errors import InputError
+from lookalike.recipes import ABOUT, DEFAULT, RECIPES
+from lookalike.text import shorten
+
+if TYPE_CHECKING:
+    from lookalike import Collection, Filter, show, types
+    from lookalike.collection import Result
+else:
+    show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
+
+
+@filtered
+def search(
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures, or ids, like those wanted.")],
+    where: Where,
+    unwanted: Annotated[
+        list[str] | None, typer.Option("--not", metavar="IMAGE...", help="Unlike these: all up to the next option.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many results.")] = 20,
+    space: Space = None,
+    effort_: Annotated[
+        str | None, typer.Option("--effort", help="exact, balanced, fast or a number: recall against time.")
+    ] = None,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")] = None,
+    sheet: Annotated[
+        str | None, typer.Option("--sheet", metavar="FILE", help="Also write a contact sheet, .png or .jpg.")
+    ] = None,
+    json: Json = False,
+    *,
+    filter: "Filter | None",
+) -> int:
+    """Search for pictures like those shown, best first. A score of 0 is the same picture.
+
+    \b
+    Examples:
+      lookalike search beach.jpg
+      lookalike search beach.jpg dunes.jpg --not city.jpg -k 50 --sheet found.png
+      lookalike search 0f3a5c7e9b1d2f40 --path '*/2024/*' --json
+    """
+    if sheet is not None:
+        show.check_sheet(sheet)  # before the search, not after it
+    with opened(where) as collection:
+        results = collection.search(
+            images, without=unwanted or (), k=k, space=space, filter=filter, effort=effort(effort_)
+        )
+        if html is not None or sheet is not None:
+            examples = [_example(collection, image, "example", space) for image in images]
+            examples += [_example(collection, image, "not", space) for image in unwanted or ()]
+            _draw(examples, results, html, sheet)
+    _print_results(results, json)
+    return 0
+
+
+@filtered
+def items(where: Where, json: Json = False, *, filter: "Filter | None") -> int:
+    """List pictures: id, size in pixels and bytes, path.
+
+    \b
+    Examples:
+      lookalike items
+      lookalike items --label cat --since 2024-01-01 --json
+    """
+    with opened(where) as collection:
+        if json:
+            collection.export(sys.stdout, format="json", filter=filter)
+            return 0
+        for item in collection.items(filter):
+            size = f"{item.width}x{item.height}"
+            path = item.paths[0] if item.paths else None
+            print_line(f"{types.format_id(item.id)}  {size:>11}  {item.bytes:>10}  {shorten(path)}")
+    return 0
+
+
+def stats(where: Where, json: Json = False) -> int:
+    """Say what the collection holds.
+
+    \b
+    Examples:
+      lookalike stats
+      lookalike stats --json
+    """
+    with opened(where) as collection:
+        found = collection.stats()
+    if json:
+        print_json(found)
+        return 0
+    print_line(f"{found['path']}: {human_bytes(found['bytes'])}")
+    print_line(f"{found['items']:,} pictures at {found['paths']:,} paths, {found['skipped']:,} files skipped")
+    print_line(f"{found['labels']:,} labels")
+    for space in found["spaces"]:
+        fitted = f", fitted on {space['fitted_on']:,}" if space["fitted_on"] else ""
+        print_line(
+            f"space {space['name']}: {space['rows']:,} × {space['dim']}, {space['state']}{fitted}, "
+            f"{space['index']} index, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
+        )
+    return 0
+
+
+def verify(where: Where, json: Json = False) -> int:
+    """Read everything back and compare. The exit code is 1 when something is wrong.
+
+    \b
+    Examples:
+      lookalike verify
+    """
+    with opened(where) as collection, bars() as progress:
+        faults = collection.verify(progress)
+    if json:
+        print_json({"clean": not faults, "faults": faults})
+    for fault in () if json else faults or ["Everything is as it should be."]:
+        print_line(fault)
+    return 1 if faults else 0
+
+
+@filtered
+def export(
+    where: Where,
+    target: Annotated[str, typer.Argument(metavar="FILE", help="Default: standard output.")] = "-",
+    format: Annotated[Literal["json", "csv", "paths", "npz"], typer.Option("--format", help="npz: vectors.")] = "json",
+    space: Space = None,
+    json: Json = False,
+    *,
+    filter: "Filter | None",
+) -> int:
+    """Write the catalogue (JSON, CSV, paths) or a space's vectors (npz) for other tools.
+
+    \b
+    Examples:
+      lookalike export items.csv --format csv
+      lookalike export --format paths --label cat
+      lookalike export vectors.npz --format npz --space deep
+    """
+    with opened(where) as collection:
+        if target == "-":
+            if json and format != "json":
+                raise InputError(f"--json and --format {format} cannot share standard output. Give a file.")
+            if format == "paths":
+                sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the names, byte for byte
+            collection.export(sys.stdout, format=format, filter=filter, space=space)
+            return 0
+        written = collection.export(target, format=format, filter=filter, space=space)
+    if json:
+        print_json({"items": written, "target": target})
+    else:
+        print_line(f"{written:,} written to {target}")
+    return 0
+
+
+def recipes(json: Json = False) -> int:
+    """List the recipes: named ways from a picture to a vector.
+
+    \b
+    Examples:
+      lookalike recipes
+      lookalike add ~/Pictures --recipe 'mine = efficientnet() | pca(dim=128)'
+    """
+    if json:
+        print_json(
+            [
+                {"name": name, "chain": RECIPES[name], "about": ABOUT[name], "default": name in DEFAULT}
+                for name in RECIPES
+            ]
+        )
+        return 0
+    for name, chain in RECIPES.items():
+        print_line(f"{name:8} {ABOUT[name]}{' (default)' if name in DEFAULT else ''}")
+        print_line(f"{'':8} {' | '.join(chain)}")
+    return 0
+
+
+class Search(TyperCommand):
+    """`--not` takes every word up to the next option, as its usage line says; Typer's own options take one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write `--not` before each of its words."""
+        words: list[str] = []
+        greedy = False
+        for number, word in enumerate(args):
+            if word == "--":
+                words += args[number:]
+                break
+            if word.startswith("-") and word != "-":
+                greedy = word == "--not"
+            elif greedy and words[-1] != "--not":
+                words.append("--not")
+            words.append(word)
+        return super().parse_args(ctx, words)
+
+
+def _print_results(results: list["Result"], json: bool) -> None:
+    if json:
+        print_json([{"id": types.format_id(r.id), "path": r.path, "score": r.score} for r in results])
+    elif on_terminal():
+        print_rich(show.table([(r.path, r.score) for r in results], shutil.get_terminal_size().columns))
+    else:
+        for result in results:
+            print_line(f"{result.score:.4f}  {result.path}")
+
+
+def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None, sheet: str | None) -> None:
+    tiles = [show.Tile(r.path, f"{rank}  ·  {r.score:.4f}\n{_name(r.path)}") for rank, r in enumerate(results, 1)]
+    if html is not None:
+        title = "Pictures like " + ", ".join(_name(tile.path) for tile in examples if tile.frame == "example")
+        print_note(f"Wrote {show.write_page(title, examples, tiles, html)}")
+    if sheet is not None:
+        print_note(f"Wrote {show.write_sheet(show.arrange(examples, tiles), sheet)}")
+
+
+def _example(collection: "Collection", image: str, frame: "show.Frame", space: str | None) -> "show.Tile":
+    """An example as a tile; one that was given by its id is looked up by searching for itself."""
+    item = None if os.path.lexists(image) else types.parse_id(image)
+    if item is None:
+        return show.Tile(image, _name(image), frame)
+    found = collection.search(item, k=5, space=space, effort="exact")
+    path = next((result.path for result in found if result.id == item), None)
+    return show.Tile(path, f"{image}\n{_name(path)}", frame)
+
+
+def _name(path: str | None) -> str:
+    return "" if path is None else path.rpartition("/")[2]

@@ -1,0 +1,103 @@
+"""The options that several commands share.
+
+In: words from the command line. Out: typed values; the filter options of a command arrive as one `Filter`.
+"""
+
+import functools
+import inspect
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+import lookalike
+from lookalike.errors import InputError
+
+COLLECTION = "./.lookalike"
+
+
+def _where(ctx: typer.Context, value: str) -> str:
+    return value or str(ctx.find_root().params["collection"])
+
+
+Where = Annotated[
+    str,
+    typer.Option(
+        "-c",
+        "--collection",
+        metavar="DIR",
+        default_factory=str,
+        show_default=False,
+        callback=_where,
+        help="The collection; may also stand before the command.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait this long for another writer.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes that read pictures.")]
+Space = Annotated[str | None, typer.Option("--space", metavar="NAME", help="The space to search; see stats.")]
+
+FILTERS: dict[str, Any] = {
+    "path": Annotated[str | None, typer.Option("--path", metavar="GLOB", help="Only paths like this.")],
+    "label": Annotated[str | None, typer.Option("--label", help="Only pictures with this label.")],
+    "since": Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only from this date on.")],
+    "until": Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only up to this date, inclusive.")],
+    "min_side": Annotated[int | None, typer.Option("--min-side", help="Shorter side, pixels, at least.")],
+    "max_side": Annotated[int | None, typer.Option("--max-side", help="Shorter side, pixels, at most.")],
+    "min_bytes": Annotated[int | None, typer.Option("--min-bytes", help="File size at least.")],
+    "max_bytes": Annotated[int | None, typer.Option("--max-bytes", help="File size at most.")],
+}
+
+
+def opened(where: str, *, create: bool = False, wait: float = 0.0) -> "lookalike.Collection":
+    """The collection that a command works on. This is where NumPy and all the rest are first loaded."""
+    return lookalike.Collection(where, create=create, wait_s=wait)
+
+
+def filtered(verb: Callable[..., int]) -> Callable[..., int]:
+    """Give a command that takes `filter` the options that make one; None where nobody used any."""
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> int:
+        wanted = {name: given.pop(name) for name in FILTERS}
+        return verb(**given, filter=_filter(wanted))
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [part for part in inspect.signature(verb).parameters.values() if part.name != "filter"]
+    more = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in FILTERS.items()]
+    command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    command.__annotations__ = {part.name: part.annotation for part in (*own, *more)}
+    return command
+
+
+def _filter(wanted: dict[str, Any]) -> "lookalike.Filter | None":
+    if all(value is None for value in wanted.values()):
+        return None
+    since, until = wanted.pop("since"), wanted.pop("until")
+    return lookalike.Filter(
+        since=None if since is None else moment("--since", since),
+        until=None if until is None else moment("--until", until, last=True),
+        **wanted,
+    )
+
+
+def moment(option: str, text: str, *, last: bool = False) -> float:
+    """POSIX seconds of a date or date and time, local where no zone is given; `last` means the end of a day."""
+    try:
+        when = datetime.fromisoformat(text)
+        if last and len(text) <= len("2024-12-31"):
+            when += timedelta(days=1, microseconds=-1)
+        return when.timestamp()
+    except (ValueError, OverflowError, OSError):
+        today = time.strftime("%Y-%m-%d")
+        raise InputError(f"{option} takes a date such as {today} or {today}T12:30. Got {text!r}.") from None
+
+
+def effort(text: str | None) -> float | str | None:
+    """A number where it is one, else a name that the index knows."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,109 @@
+"""What a command prints: JSON, lines, progress bars.
+
+In: values and progress calls. Out: results on stdout, everything about them on stderr; bars only on a terminal.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from lookalike.cli.lazy import Lazy
+from lookalike.text import printable
+
+if TYPE_CHECKING:
+    from rich import console, progress
+
+    from lookalike.types import Progress
+else:
+    console, progress = Lazy("rich.console"), Lazy("rich.progress")
+
+
+def on_terminal() -> bool:
+    """Whether a person reads stdout."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def print_line(text: str = "") -> None:
+    """One line on stdout, whatever characters are in it."""
+    _put(printable(text), sys.stdout)
+
+
+def print_note(text: str) -> None:
+    """One line on stderr, whatever characters are in it."""
+    _put(printable(text), sys.stderr)
+
+
+def print_rich(thing: Any) -> None:
+    """A rich table on stdout; only ever on a terminal."""
+    console.Console(soft_wrap=True).print(thing)
+
+
+def print_json(value: Any, *, error: bool = False) -> None:
+    """One JSON value on one line, at once; undecodable names are written as escapes, so that it is always valid."""
+    stream = sys.stderr if error else sys.stdout
+    _put(json.dumps(_valid(value)), stream)
+    if stream is not None:
+        stream.flush()
+
+
+@contextmanager
+def bars(title: str = "") -> Iterator["Progress"]:
+    """Progress bars with rate and time left, one per stage, on stderr, gone when done; silence where that is no
+    terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield _silent
+        return
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TextColumn("{task.fields[count]}"),
+        progress.TextColumn("{task.fields[rate]}"),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as live:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = live.add_task(title + stage, total=total, count="", rate="")
+            elapsed = next(task.elapsed for task in live.tasks if task.id == tasks[stage])
+            rate = f"{done / elapsed:,.0f}/s" if done and elapsed else ""
+            count = f"{done:,}" if total is None else f"{done:,}/{total:,}"
+            live.update(tasks[stage], completed=done, total=total, count=count, rate=rate)
+
+        yield report
+
+
+def human_bytes(count: float) -> str:
+    """Bytes as a person reads them.
+
+    >>> human_bytes(1_234_567)
+    '1.2 MB'
+    """
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    """Progress in a pipe."""
+
+
+def _put(text: str, stream: TextIO | None) -> None:
+    if stream is not None:  # Python's way to say that the stream was closed before it started
+        stream.write(text + "\n")
+
+
+def _valid(value: Any) -> Any:
+    """The same value without lone surrogates, which strict JSON readers refuse."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_valid(key): _valid(inner) for key, inner in value.items()}
+    return [_valid(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,394 @@
+"""`Collection`: the application in one class, where algorithms and storage meet.
+
+In: folders of pictures, and pictures to look for. Out: results, reports, files. The command line and the service
+call this class and nothing below it.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Self, TextIO
+
+import numpy as np
+
+from lookalike.engine import export, labels
+from lookalike.engine.examples import Example, combine, listed
+from lookalike.engine.ingest import Ingest, Report
+from lookalike.engine.spaces import Spaces
+from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
+from lookalike.index.queries import PointQuery
+from lookalike.recipes import DEFAULT, FALLBACK, RECIPES
+from lookalike.registry import create
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
+from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
+
+__all__ = ["Collection", "Filter", "Item", "LabelReport", "Report", "Result", "format_id", "parse_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One picture that a search found."""
+
+    id: int
+    path: str | None
+    score: float  # squared distance: 0 is the same picture, smaller is better
+
+
+@dataclass(frozen=True, slots=True)
+class LabelReport:
+    """What an import of labels did."""
+
+    labelled: int
+    unknown: list[str]
+
+
+class Collection:
+    """Pictures, their vectors, and what people said about them, in one directory.
+
+    Opening one reads; the first verb that writes takes the writer's lock for as long as it runs.
+
+    Parameters
+    ----------
+    path : the collection's directory.
+    create : make it where it does not exist.
+    wait_s : how long a writing verb waits for another writer to finish.
+
+    Examples
+    --------
+    >>> collection = Collection("photos.lookalike", create=True)  # doctest: +SKIP
+    >>> collection.add("~/Pictures")  # doctest: +SKIP
+    >>> collection.search("beach.jpg", k=5)  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = False, wait_s: float = 0.0):
+        self.path = Path(path).expanduser().absolute()
+        self.wait_s = wait_s
+        self._store = Store(self.path, create=create)
+        self._spaces = Spaces(self._store)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._store.items)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._store.close()
+
+    def add(
+        self,
+        *sources: str | Path,
+        recipes: Sequence[str] | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> Report:
+        """Index folders, archives, lists or single files; what is known and unchanged costs a stat.
+
+        `recipes` are names (see `lookalike.recipes`) or pipelines of one's own, `"name = spec | spec"`; by default the
+        collection's own, or those of a new collection. Killed at any moment, the same call goes on where it stopped.
+        """
+        if not sources:
+            raise InputError("Nothing to add. Give at least one folder, archive or picture.")
+        report, started = Report(), time.monotonic()
+        with self._store.writer(self.wait_s):
+            names = self._recipes(recipes, report)
+            with self._store.transaction():
+                for source in sources:
+                    self._store.items.add_source(_absolute(source), "source")
+            self._ingest(sources, names, report, progress or _silent, workers)
+        report.seconds = time.monotonic() - started
+        return report
+
+    def refresh(self, *roots: str | Path, progress: Progress | None = None, workers: int | None = None) -> Report:
+        """Look again at what was added: new, changed, moved and gone files. Default: everything ever added.
+
+        A source that is not there, or has become empty, is left alone and named in the notes: a disk that is not
+        mounted must not cost the collection its pictures.
+        """
+        report, started = Report(), time.monotonic()
+        known = [source for source, _ in self._store.items.sources()]
+        sources = [_absolute(root) for root in roots] or known
+        with self._store.writer(self.wait_s):
+            present = [source for source in sources if self._is_there(source, report)]
+            if roots and len(present) < len(sources):
+                raise SourceError(report.notes[0])
+            if present:
+                self._ingest(present, self._recipes(None, report), report, progress or _silent, workers)
+                for source in present:
+                    self._forget_gone(source, report)
+        report.seconds = time.monotonic() - started
+        return report
+
+    def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
+        """Take items out: by id, by path (a folder means all below it), or by filter. Their files stay where they are.
+
+        What people said about them stays too, and counts again if the same picture comes back.
+        """
+        if not which and filter is None:
+            raise InputError("Nothing to remove. Give ids, paths or a filter.")
+        with self._store.writer(self.wait_s):
+            ids, paths = self._resolve(which)
+            if filter is not None:
+                ids.update(self._select(filter).tolist())
+            with self._store.transaction():
+                ids.update(self._store.items.unlink(paths))
+                removed = self._store.items.remove(sorted(ids))
+                self._store.vectors.bury(np.array(sorted(ids), np.int64))
+        return removed
+
+    def fit(self, *spaces: str, progress: Progress | None = None) -> dict[str, int]:
+        """Fit spaces anew on what the collection holds now; returns how many rows each was fitted on."""
+        with self._store.writer(self.wait_s):
+            names = [self._spaces.find(name) for name in spaces] or [
+                name for name in self._spaces.recipes() if self._spaces.all()[name].base is not None
+            ]
+            fitted = {name: self._spaces.fit(name, progress or _silent) for name in names}
+            self._spaces.settle(names, progress or _silent)
+        return fitted
+
+    def search(
+        self,
+        examples: Example | Sequence[Example],
+        *,
+        without: Example | Sequence[Example] = (),
+        k: int = 20,
+        space: str | None = None,
+        filter: Filter | None = None,
+        effort: float | str | None = None,
+    ) -> list[Result]:
+        """The k pictures most like the examples and least like `without`, best first.
+
+        An example is a path, a file's bytes, an id, pixels or a vector. A picture of the collection finds itself.
+        """
+        name = self._spaces.find(space)
+        query = combine(self._store, self._spaces, name, listed(examples), listed(without))
+        index = self._spaces.index(self._spaces.searched(name))
+        among = None if filter is None else self._select(filter)
+        hits = index.search(PointQuery(query), k, among=among, effort=effort)
+        found = [
+            (int(item), float(score)) for item, score in zip(hits.ids[0], hits.scores[0], strict=True) if item >= 0
+        ]
+        paths = self._store.items.first_paths([item for item, _ in found])
+        return [Result(item, paths.get(item), score) for item, score in found]
+
+    def items(self, filter: Filter | None = None) -> Iterator[Item]:
+        """Every item, or those that pass the filter, in the order of their ids."""
+        ids = self._select(filter or Filter()).tolist()
+        for start in range(0, len(ids), 1_000):
+            yield from self._store.items.get(ids[start : start + 1_000]).values()
+
+    def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
+        """Ids (n,) and vectors (n, d) of a space, in memory, in the order of their ids."""
+        searched = self._spaces.searched(self._spaces.find(space))
+        ids = self._store.vectors.live_ids(searched)
+        return ids, self._spaces.index(searched).vectors(ids)
+
+    def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
+        """The labels of these items, sorted; items without one are left out."""
+        return self._store.judgements.labels(ids)
+
+    def label_counts(self) -> dict[str, int]:
+        """How many items carry each label."""
+        return self._store.judgements.label_counts()
+
+    def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
+        """Labels from a CSV file (`path,label` or `id,label`) or from a folder with one sub-folder a class."""
+        path = Path(source).expanduser()
+        if not path.exists():
+            raise InputError(f"No file or folder at {path}.")
+        kind, reader = ("folder", labels.read_folders) if path.is_dir() else ("csv", labels.read_csv)
+        pairs, unknown = reader(self._store.items, path.absolute())
+        self._store.judgements.add_labels(pairs, author=author, source=kind)
+        return LabelReport(len(pairs), unknown)
+
+    def skipped(self) -> dict[str, str]:
+        """The files that could not be read, with the reason."""
+        return self._store.items.skipped()
+
+    def stats(self) -> dict[str, Any]:
+        """The collection at a glance."""
+        vectors, spaces = self._store.vectors, self._spaces.all()
+        rows = []
+        for name in self._spaces.recipes():
+            space, searched = spaces[name], self._spaces.searched(name)
+            state = "ready" if space.base is None else "fitted" if space.model is not None else "raw"
+            rows.append(
+                {
+                    "name": name,
+                    "chain": space.chain,
+                    "dim": spaces[searched].dim,
+                    "rows": vectors.rows(searched),
+                    "state": state,
+                    "fitted_on": space.fitted_on,
+                    "bytes": vectors.bytes(searched),
+                    "index": self._spaces.index_kind(searched),
+                }
+            )
+        return {
+            "path": str(self.path),
+            "items": len(self._store.items),
+            "paths": self._store.items.n_paths(),
+            "skipped": len(self._store.items.skipped()),
+            "labels": len(self._store.judgements),
+            "bytes": self._store.bytes(),
+            "spaces": rows,
+            "index": {row["name"]: row["index"] for row in rows},
+        }
+
+    def verify(self, progress: Progress | None = None) -> list[str]:
+        """Read everything back and compare; a sentence for each fault, none where all is well."""
+        vectors = self._store.vectors
+        faults = [*self._store.verify(), *self._store.judgements.verify()]
+        for name, space in self._spaces.all().items():
+            faults += vectors.verify(name, progress or _silent)
+            waiting = space.base is not None and space.model is None
+            lacking = 0 if waiting else len(vectors.missing(name))
+            if lacking:
+                faults.append(f"{lacking} items have no vector in space '{name}'. Run: lookalike refresh")
+        return faults
+
+    def compact(self, progress: Progress | None = None) -> dict[str, int]:
+        """Drop what is removed, join small files, give the room back."""
+        with self._store.writer(self.wait_s):
+            before = self._store.bytes(), self._store.vectors.n_segments()
+            for name in self._spaces.all():
+                self._store.vectors.merge(name, everything=True, progress=progress)
+            self._spaces.settle(self._spaces.recipes(), progress or _silent)
+            self._store.vacuum()
+            after = self._store.bytes(), self._store.vectors.n_segments()
+        return {
+            "bytes_before": before[0],
+            "bytes_after": after[0],
+            "segments_before": before[1],
+            "segments_after": after[1],
+        }
+
+    def export(
+        self,
+        target: str | Path | TextIO,
+        *,
+        format: Literal["json", "csv", "paths", "npz"] = "json",
+        filter: Filter | None = None,
+        space: str | None = None,
+    ) -> int:
+        """Write the items (JSON, CSV, paths) or the vectors of a space (npz) to a file; returns how many."""
+        if format not in ("json", "csv", "paths", "npz"):
+            raise UnknownNameError("format", format, ["json", "csv", "paths", "npz"])
+        if format == "npz":
+            if not isinstance(target, str | Path):
+                raise InputError("Vectors are written to a file: give a path that ends in .npz.")
+            ids, X = self.vectors(space)
+            keep = np.isin(ids, self._select(filter)) if filter is not None else slice(None)
+            return export.write_vectors(
+                Path(target), ids[keep], X[keep], self._store.items.first_paths(ids[keep].tolist())
+            )
+        if not isinstance(target, str | Path):
+            return export.write_items(target, self._labelled(filter), format)
+        with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            return export.write_items(stream, self._labelled(filter), format)
+
+    def _labelled(self, filter: Filter | None) -> Iterator[tuple[Item, list[str]]]:
+        items = self.items(filter)
+        while batch := list(islice(items, 1_000)):
+            found = self.labels([item.id for item in batch])
+            yield from ((item, found.get(item.id, [])) for item in batch)
+
+    def _recipes(self, recipes: Sequence[str] | None, report: Report) -> list[str]:
+        """The spaces that new pictures go into: those asked for, and all that the collection has."""
+        own = self._spaces.recipes()
+        if recipes is None and not own:
+            recipes = DEFAULT
+            try:
+                create("feature", RECIPES[DEFAULT[0]][0]).describe([])  # loads the weights, or says what is missing
+            except MissingError as error:
+                recipes = FALLBACK
+                report.notes.append(f"{error} Using the colour feature instead.")
+        asked = self._spaces.ensure(recipes or [])
+        return list(dict.fromkeys([*asked, *own]))
+
+    def _ingest(
+        self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
+    ) -> None:
+        spaces = self._spaces.all()
+        chains = {name: self._spaces.chain(name) for name in names}
+        bases = {chain.specs[0]: spaces[name].base or name for name, chain in chains.items()}
+        Ingest(self._store, chains, bases, report).run(sources, progress, workers)
+        self._spaces.settle(names, progress)
+
+    def _select(self, filter: Filter) -> Ids:
+        ids = self._store.items.select(filter)
+        if filter.label is None:
+            return ids
+        return np.intersect1d(ids, self._store.judgements.items_with(filter.label), assume_unique=True)
+
+    def _resolve(self, which: Sequence[int | str | Path]) -> tuple[set[int], list[str]]:
+        """The ids and the known paths that these words mean; InputError for one that means nothing."""
+        ids: set[int] = set()
+        paths: list[str] = []
+        for word in which:
+            item = word if isinstance(word, int) else parse_id(str(word))
+            if item is not None and self._store.items.get([item]):
+                ids.add(item)
+                continue
+            under = (
+                [] if isinstance(word, int) else [path for path, _ in self._store.items.paths_under(_absolute(word))]
+            )
+            if not under:
+                raise InputError(f"Nothing in the collection is named {str(word)!r}.")
+            paths += under
+        return ids, paths
+
+    def _is_there(self, source: str, report: Report) -> bool:
+        """Whether a source can be looked at again. One that lost every file at once is taken for a missing disk."""
+        if os.path.lexists(source) or any(character in source for character in "*?["):
+            known = [(path, seen.mtime_ns) for path, seen in islice(self._store.items.paths_under(source), 1_000)]
+            if not known or not all(_is_gone(path, mtime_ns) for path, mtime_ns in known):
+                return True
+            report.notes.append(
+                f"Every known file of {source} is gone: is its disk mounted? Left as it is. "
+                f"If they are really gone, run: lookalike remove {source}"
+            )
+            return False
+        report.notes.append(
+            f"{source} is not there: left as it is. If it is gone for good, run: lookalike remove {source}"
+        )
+        return False
+
+    def _forget_gone(self, source: str, report: Report) -> None:
+        """Forget paths below a source whose file is no more; items without any path left go with them."""
+        gone = [path for path, seen in self._store.items.paths_under(source) if _is_gone(path, seen.mtime_ns)]
+        with self._store.transaction():
+            orphans = self._store.items.unlink(gone)
+            self._store.items.remove(orphans)
+            self._store.vectors.bury(np.array(sorted(orphans), np.int64))
+        report.gone += len(gone)
+
+
+def _is_gone(path: str, mtime_ns: int) -> bool:
+    """Whether a known file is no more. A member of an archive is, when the archive was written anew without it."""
+    archive, _, member = path.partition("::")
+    for file, is_archive in ((path, False), (archive, True)):
+        try:
+            stat = os.stat(file)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return False  # unreadable is not gone
+        return is_archive and bool(member) and stat.st_mtime_ns != mtime_ns
+    return True
+
+
+def _absolute(source: str | Path) -> str:
+    return os.path.abspath(os.path.expanduser(source))
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    """Progress that nobody watches."""

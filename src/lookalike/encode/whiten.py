@@ -1,0 +1,175 @@
+"""Centred PCA with optional whitening, and unit rows.
+
+In: (n, d) rows, NumPy or torch. Out: (n, D) float32 of the same kind, on the same device. Whitening after
+Jégou & Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 2012.
+"""
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lookalike.arrays import check_rows, chunks, namespace, unit_rows
+from lookalike.errors import InputError
+from lookalike.types import Array
+
+FLOOR = 1e-6
+"""Variances below this share of the largest are whitened as if they were this large: noise is not blown up."""
+
+
+class PCA(TransformerMixin, BaseEstimator):
+    """The `dim` directions of largest variance, centred; whitened where asked.
+
+    Parameters
+    ----------
+    dim : output dimension. D = min(dim, d, n - 1): n rows span no more.
+    whiten : power between 0 and 1. Each direction is divided by its standard deviation to this power:
+        0 leaves the variances alone (the same kind of picture), 1 makes them equal (the same thing again).
+
+    Attributes
+    ----------
+    mean_ : (d,) float64.
+    components_ : (D, d) float64, orthonormal rows, by falling variance, the largest entry of each positive.
+    variances_ : (D,) float64, of the rows it was fitted on.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> PCA(dim=3, whiten=1.0).fit_transform(X).std(axis=0, ddof=1).round(3)
+    array([1., 1., 1.], dtype=float32)
+
+    """
+
+    mean_: NDArray[np.float64]
+    components_: NDArray[np.float64]
+    variances_: NDArray[np.float64]
+
+    def __init__(self, dim: int = 256, whiten: float = 0.0):
+        self.dim = dim
+        self.whiten = whiten
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
+        """Learn from (n, d) rows, n ≥ 2. A memory-mapped X is read twice in chunks, never copied as a whole."""
+        _check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
+        _check_number("whiten", self.whiten, Real, "between 0 (not at all) and 1 (fully)", 0, 1)
+        X = _check_matrix(self, X, reset=True, min_rows=2)
+        xp = namespace(X)
+        n, d = X.shape
+        D = min(self.dim, d, n - 1)
+        mean, covariance = _moments(X)
+        values, vectors = xp.linalg.eigh(covariance)  # (d,) rising, (d, d) in columns
+        components = xp.flip(vectors[:, d - D :], axis=1).T  # (D, d)
+        extremes = xp.argmax(xp.abs(components), axis=1)  # (D,)
+        signs = xp.sign(xp.take_along_axis(components, extremes[:, None], axis=1))  # (D, 1)
+        # Learned arrays are NumPy's whatever X was: they are saved as they stand.
+        self.mean_ = _numpy(mean)
+        self.components_ = _numpy(components * signs)
+        self.variances_ = np.maximum(_numpy(values)[::-1][:D], 0.0)
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """(n, d) to (n, D) float32. The product runs at the precision of X."""
+        check_is_fitted(self)
+        X = _check_matrix(self, X, reset=False)
+        xp = namespace(X)
+        W = self.components_ * self._scales()[:, None]  # (D, d)
+        b = W @ self.mean_  # (D,)
+        device = array_api_compat.device(X)
+        precision = xp.float64 if X.dtype == xp.float64 else xp.float32
+        W, b = (xp.asarray(a, dtype=precision, device=device) for a in (W.T, b))
+        out = xp.empty((X.shape[0], W.shape[1]), dtype=xp.float32, device=device)
+        for part in chunks(X.shape[0], row_bytes=8 * sum(W.shape)):
+            out[part] = xp.astype(xp.astype(check_rows(X[part]), precision) @ W - b, xp.float32)
+        return out
+
+    def _scales(self) -> NDArray[np.float64]:
+        """What each direction is multiplied by, (D,)."""
+        floor = FLOOR * self.variances_[0] or 1.0  # rows all alike have no variance to divide by
+        scales: NDArray[np.float64] = np.maximum(self.variances_, floor) ** (-self.whiten / 2)
+        return scales
+
+    def __sklearn_tags__(self) -> Tags:
+        return _float32_out(super().__sklearn_tags__())
+
+
+class L2(TransformerMixin, BaseEstimator):
+    """Rows divided by their Euclidean length; a zero row stays zero. Nothing is learned.
+
+    Examples
+    --------
+    >>> L2().transform(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32)
+
+    """
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
+        """Only checks X and notes the number of its columns."""
+        X = _check_matrix(self, X, reset=True)
+        for part in chunks(X.shape[0], row_bytes=8 * X.shape[1]):
+            check_rows(X[part])
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """(n, d) to (n, d) float32."""
+        X = _check_matrix(self, X, reset=False)
+        xp = namespace(X)
+        out = xp.empty(tuple(X.shape), dtype=xp.float32, device=array_api_compat.device(X))
+        for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
+            # float64: the square of a small or large float32 is outside float32's range.
+            out[part] = xp.astype(unit_rows(xp.astype(check_rows(X[part]), xp.float64)), xp.float32)
+        return out
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = _float32_out(super().__sklearn_tags__())
+        tags.requires_fit = False
+        return tags
+
+
+def _check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
+    if not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
+        raise InputError(f"{name} must be {allowed}. Got {value!r}.")
+
+
+def _check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int = 1) -> Array:
+    """X as a matrix with the columns `part` knows; `reset` lets it learn them. Values are checked chunk by chunk."""
+    if not array_api_compat.is_torch_array(X):
+        return validate_data(part, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
+    if X.ndim != 2 or X.shape[0] < min_rows:
+        raise InputError(f"X must be a matrix of at least {min_rows} rows. Got shape {tuple(X.shape)}.")
+    if reset:
+        part.n_features_in_ = X.shape[1]
+    elif X.shape[1] != getattr(part, "n_features_in_", X.shape[1]):
+        raise InputError(f"X must have {part.n_features_in_} columns. Got {X.shape[1]}.")
+    return X
+
+
+def _moments(X: Array) -> tuple[Array, Array]:
+    """Mean (d,) and covariance (d, d), float64, in two passes: subtracting first is what keeps small variances."""
+    xp = namespace(X)
+    n, d = X.shape
+    device = array_api_compat.device(X)
+    total = xp.zeros((d,), dtype=xp.float64, device=device)
+    for part in chunks(n, row_bytes=8 * d):
+        total += xp.sum(xp.astype(check_rows(X[part]), xp.float64), axis=0)
+    mean = total / n
+    scatter = xp.zeros((d, d), dtype=xp.float64, device=device)
+    for part in chunks(n, row_bytes=8 * d):
+        centred = xp.astype(X[part], xp.float64) - mean  # (m, d)
+        scatter += centred.T @ centred
+    return mean, scatter / (n - 1)
+
+
+def _numpy(X: Array) -> NDArray[Any]:
+    """The same numbers in NumPy, at their own precision."""
+    return np.asarray(X.cpu() if array_api_compat.is_torch_array(X) else X)
+
+
+def _float32_out(tags: Tags) -> Tags:
+    tags.transformer_tags.preserves_dtype = []  # float32 comes out, whatever went in
+    return tags

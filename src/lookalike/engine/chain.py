@@ -1,0 +1,116 @@
+"""A chain: a feature and the transforms after it, built from spec strings.
+
+In: pictures, or the feature's vectors. Out: (n, D) float32 vectors of the space that the chain makes.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from lookalike.arrays import to_numpy
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.recipes import RECIPES
+from lookalike.registry import Spec, create, parse
+from lookalike.types import Feature, Pixels, Transform, Vectors
+
+
+class Chain:
+    """The way from pictures to the vectors of one space.
+
+    Parameters
+    ----------
+    specs : a feature's spec, then those of transforms.
+    load : how to get the fitted transforms, when they are first needed; None where they wait to be fitted.
+    """
+
+    def __init__(self, specs: Sequence[str], load: Callable[[], Sequence[Transform]] | None = None):
+        self.specs = list(specs)
+        self._load = load if len(self.specs) > 1 else list[Transform]
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the chain leads all the way to its space."""
+        return self._load is not None
+
+    @cached_property
+    def feature(self) -> Feature:
+        """The chain's feature. Cheap: weights are loaded by its first `describe`."""
+        made: Feature = create("feature", self.specs[0])
+        return made
+
+    @cached_property
+    def transforms(self) -> Sequence[Transform]:
+        """The fitted transforms."""
+        assert self._load is not None, "an unfitted chain has no space of its own"
+        return self._load()
+
+    def transform(self, X: Vectors) -> Vectors:
+        """The feature's vectors to the space's, (n, d) to (n, D) float32."""
+        for step in self.transforms:
+            X = step.transform(X)
+        return to_numpy(X)
+
+    def extract(self, images: Sequence[Pixels]) -> Vectors:
+        """Pictures to (n, D) float32: the space's vectors, or the feature's while the chain is not fitted."""
+        X = self.feature.extract(images)
+        return self.transform(X) if self.fitted else X
+
+
+def fit(specs: Sequence[str], X: Vectors) -> Chain:
+    """A chain whose transforms are fitted, one after the other, on its feature's vectors X (n, d)."""
+    fitted: list[Transform] = []
+    for spec in specs[1:]:
+        step: Transform = create("transform", spec)
+        X = step.fit(X).transform(X)
+        fitted.append(step)
+    return Chain(specs, lambda: fitted)
+
+
+class Prepare:
+    """`prepare` of several features at once: the part of extraction that runs in the reading processes."""
+
+    def __init__(self, specs: Sequence[str]):
+        self.specs = list(specs)
+
+    @cached_property
+    def _features(self) -> list[Feature]:
+        return [create("feature", spec) for spec in self.specs]
+
+    def __call__(self, image: Pixels) -> list[NDArray[Any]]:
+        """What each feature's `describe` wants of a picture."""
+        return [feature.prepare(image) for feature in self._features]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"specs": self.specs}
+
+
+def parse_recipe(text: str) -> tuple[str, list[str]]:
+    """The space's name and its chain of specs: a recipe's name, or `name = spec | spec | …`.
+
+    >>> parse_recipe("small = color() | pca(dim=32) | l2")
+    ('small', ['color()', 'pca(dim=32)', 'l2()'])
+    """
+    own = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
+    if own is None:
+        if text not in RECIPES:
+            if re.search(r"[(|]", text):
+                raise InputError(f"A pipeline of your own needs a name: write NAME = {text}")
+            raise UnknownNameError("recipe", text, RECIPES)
+        return text, [str(parse(spec)) for spec in RECIPES[text]]
+    name, pipeline = own.group(1), own.group(2)
+    if name in RECIPES:
+        raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
+    specs = [_absolute(parse(part)) for part in pipeline.split(" | ")]
+    for kind, spec in zip(["feature"] + ["transform"] * (len(specs) - 1), specs, strict=True):
+        create(kind, spec)  # refuses unknown names and options before anything is written
+    return name, [str(spec) for spec in specs]
+
+
+def _absolute(spec: Spec) -> Spec:
+    """A file named in a spec is found again from any directory."""
+    params = {key: str(Path(value).absolute()) if key == "path" else value for key, value in spec.params.items()}
+    return Spec(spec.name, params)

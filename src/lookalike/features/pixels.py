@@ -1,0 +1,43 @@
+"""The part of a picture that a feature looks at.
+
+In: any picture, (height, width, 3) uint8. Out: a small one, uint8. Never more memory than the picture itself.
+"""
+
+import cv2
+import numpy as np
+
+from lookalike.errors import InputError
+from lookalike.types import Pixels
+
+
+def check_pixels(image: Pixels) -> Pixels:
+    """The picture itself, if it is one."""
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        raise InputError(f"A picture must be an array (height, width, 3) of uint8. Got {_kind(image)}.")
+    if image.size == 0:
+        raise InputError(f"A picture must have at least one pixel. Got shape {image.shape}.")
+    return image
+
+
+def crop_centre(image: Pixels, share: float, size: int) -> Pixels:
+    """The central square, `share` of the shorter side, as (size, size, 3).
+
+    The same as scaling the picture and then cutting, but a long strip is cut before it grows.
+    """
+    height, width = check_pixels(image).shape[:2]
+    edge = max(1, round(min(height, width) * share))
+    top, left = (height - edge) // 2, (width - edge) // 2
+    return resize(image[top : top + edge, left : left + edge], size, size)
+
+
+def resize(image: Pixels, height: int, width: int) -> Pixels:
+    """The picture as (height, width, 3): averaged where it shrinks, interpolated where it grows."""
+    shrinks = image.shape[0] > height or image.shape[1] > width
+    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(image, (width, height), interpolation=how), dtype=np.uint8)
+
+
+def _kind(image: object) -> str:
+    if isinstance(image, np.ndarray):
+        return f"shape {image.shape} of {image.dtype}"
+    return type(image).__name__

@@ -1,0 +1,258 @@
+"""Entries in, what a function makes of their pictures out, read by guarded processes.
+
+In: `Entry`s, and a function of one picture. Out: `Read` or `Skip`, in no particular order. A file that crashes a
+decoder, hangs it or fills the memory costs one of our processes and is skipped; the next file finds a new process.
+"""
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Self, TypeAlias
+
+from lookalike.errors import InputError, LookalikeError
+from lookalike.images.process import receive
+from lookalike.images.read import LIMITS, Limits
+from lookalike.images.sources import Entry
+from lookalike.types import Pixels
+
+MAX_WORKERS = 8
+"""Processes where nobody says how many: one a core, at most so many."""
+
+BATCH = 8
+BATCH_BYTES = 8 * 2**20
+"""Files sent to a process at a time: so many, fewer where they have more bytes than this together."""
+
+AHEAD = 3
+"""Batches in flight for each process: a bound on memory, and enough to do while the caller is busy."""
+
+START_S = 60.0
+"""A process that is not ready by then never will be."""
+
+_START = "import sys; sys.path[:] = sys.argv[2:]; from lookalike.images.process import serve; serve(int(sys.argv[1]))"
+"""What a process runs. `multiprocessing` would run the caller's main script again, and need a guard in it."""
+
+_ENVIRONMENT = {
+    "OPENCV_FOR_THREADS_NUM": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "PILLOW_BLOCKS_MAX": "4",
+}
+"""One thread for each process; and Pillow keeps its memory instead of giving it back after every picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A picture that was read."""
+
+    entry: Entry
+    id: int
+    width: int
+    height: int
+    format: str
+    taken_at: float | None
+    parts: Any  # what the function returned
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A file that was not read. `lasting`: the reason lies in its bytes, so it will be the same next time."""
+
+    entry: Entry
+    reason: str
+    lasting: bool = False
+
+
+_Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | None]"
+"""What became of files; None at the end of a batch; an exception that is to be raised in the caller's thread."""
+
+_Work: TypeAlias = "queue.SimpleQueue[tuple[list[Entry], _Done] | None]"
+
+
+class ReadPool:
+    """Processes that read pictures. They start when there is something to read, and end with the context.
+
+    Parameters
+    ----------
+    then : what is done with each picture, in the process that read it; a picklable function of (h, w, 3) uint8 pixels.
+    side : the shorter side, in pixels, that suffices (see `read`).
+    workers : how many processes.
+    timeout_s : how long one file may take.
+    limits : what is refused.
+
+    """
+
+    def __init__(
+        self,
+        then: Callable[[Pixels], Any],
+        *,
+        side: int | None,
+        workers: int | None = None,
+        timeout_s: float = 30.0,
+        limits: Limits = LIMITS,
+    ):
+        if workers is not None and workers < 1:
+            raise InputError(f"workers must be at least 1. Got {workers}.")
+        try:
+            self._orders = bytes(ForkingPickler.dumps((then, side, limits, timeout_s)))
+        except Exception as error:  # noqa: BLE001 — pickling runs the object's own code
+            raise InputError(f"then must be picklable, such as a function of a module. Got {then!r}: {error}") from None
+        self.workers = workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
+        self.timeout_s = timeout_s
+        self._feeders: list[_Feeder] = []
+        self._work: _Work = queue.SimpleQueue()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
+        """What became of each entry, in the order in which it is known."""
+        done: _Done = queue.SimpleQueue()
+        batches = _batches(entries)
+        running = 0
+        try:
+            while True:
+                while running < self.workers * AHEAD and (batch := next(batches, None)):
+                    self._give(batch, done)
+                    running += 1
+                if running == 0:
+                    return
+                match done.get():
+                    case None:
+                        running -= 1
+                    case Read() | Skip() as outcome:
+                        yield outcome
+                    case BaseException() as error:
+                        raise error
+        finally:
+            if running > 0:  # left early: nobody wants the rest
+                self.close()
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing."""
+        feeders, work = self._feeders, self._work
+        self._feeders, self._work = [], queue.SimpleQueue()
+        for feeder in feeders:
+            feeder.closing.set()
+            work.put(None)
+        for feeder in feeders:
+            feeder.close()
+
+    def _give(self, batch: list[Entry], done: _Done) -> None:
+        if len(self._feeders) < self.workers:
+            self._feeders.append(_Feeder(self._orders, self.timeout_s, self._work))
+        self._work.put((batch, done))
+
+
+class _Feeder:
+    """A thread and its process. The thread asks and waits for answers, so that the caller need not."""
+
+    def __init__(self, orders: bytes, timeout_s: float, work: _Work):
+        self.orders = orders
+        self.timeout_s = timeout_s
+        self.work = work
+        self.process: _Process | None = None
+        self.closing = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        while self.thread.is_alive():
+            process = self.process
+            if process is not None:
+                process.popen.kill()  # the thread hears of it, and tidies up
+            self.thread.join(0.01)
+
+    def _run(self) -> None:
+        while (task := self.work.get()) is not None and not self.closing.is_set():
+            batch, done = task
+            try:
+                self._read(deque(batch), done)
+            except BaseException as error:  # noqa: BLE001 — raised again in the caller's thread
+                done.put(error)
+            done.put(None)
+        if self.process is not None:
+            self.process.end()
+
+    def _read(self, batch: deque[Entry], done: _Done) -> None:
+        while batch and not self.closing.is_set():
+            if self.process is None or self.process.popen.poll() is not None:
+                self.process = _Process(self.orders)
+            connection = self.process.connection
+            try:
+                connection.send(list(batch))
+                while batch:
+                    reply = receive(connection)
+                    entry = batch.popleft()
+                    done.put(Read(entry, *reply) if len(reply) > 2 else Skip(entry, *reply))
+            except (EOFError, OSError):
+                if not self.closing.is_set():
+                    done.put(Skip(batch.popleft(), *self._explain(self.process.end())))
+
+    def _explain(self, code: int | None) -> tuple[str, bool]:
+        """Why a process ended, from its exit code, and whether the same file would end it again."""
+        if code is None or code >= 0:
+            return "the reading process ended", False
+        if -code == signal.SIGALRM:
+            return f"took longer than {self.timeout_s:g} s", False
+        return f"the decoder crashed ({signal.strsignal(-code) or -code})", -code != signal.SIGKILL
+
+
+class _Process:
+    """A process that reads; the other end of the connection is in `process.serve`."""
+
+    def __init__(self, orders: bytes):
+        self.connection, theirs = Pipe()
+        with theirs:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-c", _START, str(theirs.fileno()), *sys.path],
+                env=os.environ | _ENVIRONMENT,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # decoders complain there
+                process_group=0,  # Ctrl-C is for the caller
+            )
+        try:
+            self.connection.send_bytes(orders)
+            problem = self.connection.recv() if self.connection.poll(START_S) else "it did not answer"
+        except (EOFError, OSError):
+            problem = "it ended at once"
+        if problem is not None:
+            self.end()
+            raise LookalikeError(f"A reading process could not be started: {problem}.")
+
+    def end(self) -> int | None:
+        """Its exit code, if it would end; negative: the signal."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(0.1)  # it may be ending by itself, and know why
+        self.popen.kill()
+        self.connection.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.popen.wait(5)
+        return None
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    n_bytes = 0
+    for entry in entries:
+        batch.append(entry)
+        n_bytes += entry.size
+        if len(batch) == BATCH or n_bytes >= BATCH_BYTES:
+            yield batch
+            batch, n_bytes = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,207 @@
+"""Approximate search for large collections: faiss proposes a shortlist, the vectors themselves decide.
+
+In: ids (n,) and rows X (n, d), kept where they are in a `Flat`, and queries. Out: `Hits`, with exact scores.
+HNSW: Malkov and Yashunin 2018 (arXiv 1603.09320); IVF-PQ: Jégou, Douze, Schmid 2011, fast scan: André et al. 2016.
+"""
+
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from lookalike.arrays import chunks
+from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.index.flat import Flat, check_search
+from lookalike.index.ids import check_ids
+from lookalike.index.queries import PointQuery
+from lookalike.index.structure import KINDS, Structure
+from lookalike.types import Hits, Ids, Progress, Query, Vectors
+
+BREADTHS: dict[str, dict[str, int]] = {
+    "hnsw": {"fast": 48, "balanced": 192},
+    "ivfpq": {"fast": 8, "balanced": 32},
+}
+"""What an effort means: nodes that HNSW follows at a time (efSearch), lists that IVF-PQ reads (nprobe)."""
+
+SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 100)}
+"""(times, plus): k hits are chosen, by their exact scores, from times · k + plus proposals."""
+
+EXACT_ROWS, EXACT_SHARE = 20_000, 0.02
+"""A search among fewer rows, or a smaller share of them, looks at each one: that is faster, and exact."""
+
+FLAT_MAX, HNSW_MAX = 2_000_000, 5_000_000
+"""Up to so many rows a plain scan serves (0.1 s at d = 256), up to so many a graph fits into memory (2 GB)."""
+
+MIN_ROWS = 1_000
+"""Fewer rows are not worth a structure."""
+
+REBUILD_SHARE = 0.25
+"""A structure with a larger share of removed rows is built anew, not extended."""
+
+
+class Ann:
+    """A structure of faiss over the vectors of a `Flat`.
+
+    What was added since `build` is looked at row by row, what was removed is never proposed, so the answers are in step
+    with `add` and `remove` all the time; `build` makes the search fast again.
+
+    Parameters
+    ----------
+    kind : "hnsw" or "ivfpq"
+        A graph over 8-bit rows (fastest, d + 144 bytes a row), or lists of 4-bit codes (smallest, d / 4 + 24 bytes).
+    links : neighbours of a node in the graph
+    breadth : how carefully the graph is built (efConstruction)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(2_000, 8)).astype(np.float32)
+    >>> index = Ann("hnsw")
+    >>> index.add(np.arange(2_000), X)
+    >>> index.build().search(PointQuery(X[7:8]), k=1).ids
+    array([[7]])
+
+    """
+
+    def __init__(self, kind: str = "hnsw", links: int = 16, breadth: int = 80):
+        self.kind = kind
+        self.links = links
+        self.breadth = breadth
+        self.truth = Flat()
+        self._structure: Structure | None = None
+        self._rows: Ids = np.empty(0, np.int64)  # where the truth has what the structure has, position by position
+        self._tail: Ids = np.empty(0, np.int64)  # what the structure lacks, ascending
+
+    def __len__(self) -> int:
+        return len(self.truth)
+
+    @property
+    def dim(self) -> int | None:
+        """d, once something was added."""
+        return self.truth.dim
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of all vectors, ascending."""
+        return self.truth.ids
+
+    @property
+    def stale(self) -> float:
+        """The share of rows that were added or removed since `build`; 1 before it."""
+        removed = 0 if self._structure is None else len(self._structure) - self._structure.live
+        return (len(self._tail) + removed) / max(1, len(self) + removed)
+
+    def add(self, ids: Ids, X: Vectors) -> None:
+        """Add rows X (n, d) under new ids (n,); see `Flat.add`."""
+        self.truth.add(ids, X)
+        self._tail = np.union1d(self._tail, check_ids(ids))
+
+    def remove(self, ids: Ids) -> int:
+        """Forget these ids; returns how many of them were there."""
+        count = self.truth.remove(ids)
+        ids = np.unique(check_ids(ids))
+        self._tail = np.setdiff1d(self._tail, ids, assume_unique=True)
+        if self._structure is not None:
+            self._structure.remove(ids)
+        return count
+
+    def vectors(self, ids: Ids) -> Vectors:
+        """The rows of these ids, (m, d) float32."""
+        return self.truth.vectors(ids)
+
+    def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
+        """Take the tail into the structure, or build it anew where too much has changed, or over another `truth`."""
+        if self.kind not in KINDS:
+            raise UnknownNameError("kind of ann", self.kind, KINDS)
+        if truth is not None:
+            self.truth, self._structure = truth, None
+        structure, ids = self._structure, self._tail
+        if structure is None or structure.live < (1 - REBUILD_SHARE) * len(structure) or len(ids) > len(structure):
+            structure, ids = self._trained(), self.ids
+        if structure is not None:
+            for part in chunks(len(ids), row_bytes=4 * structure.dim, max_bytes=2**23):
+                if progress is not None:
+                    progress("indexing", part.start, len(ids))
+                structure.add(ids[part], self.vectors(ids[part]))
+            self._rows, ids = self.truth.rows(structure.ids), ids[:0]
+        self._structure, self._tail = structure, ids
+        return self
+
+    def search(
+        self,
+        query: Query,
+        k: int,
+        *,
+        among: Ids | None = None,
+        exclude: Ids | None = None,
+        effort: float | str | None = None,
+    ) -> Hits:
+        """The k best, as far as `effort` goes: "fast", "balanced" (None), "exact", or a breadth (see `BREADTHS`).
+
+        Queries other than points, and searches among few rows, are answered by looking at each row.
+        """
+        check_search(query, k, effort, self.dim)
+        among = None if among is None else np.unique(check_ids(among, "among"))
+        exclude = None if exclude is None else np.unique(check_ids(exclude, "exclude"))
+        structure = self._structure
+        if structure is None or effort == "exact" or not isinstance(query, PointQuery):
+            return self.truth.search(query, k, among=among, exclude=exclude)
+        bits, count = structure.bits(among, exclude)
+        filtered = among is not None or exclude is not None
+        if filtered and count < max(EXACT_ROWS, EXACT_SHARE * len(structure)):
+            return self.truth.search(query, k, among=among, exclude=exclude)
+        breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
+        # Of the rows a walk comes across only this share counts, so it has to be so much longer.
+        breadth = int(np.ceil(breadth * len(structure) / max(1, count)))
+        times, plus = SHORTLIST[self.kind]
+        positions, scored = structure.search(query.vectors, times * k + plus, breadth, bits)  # (q, s)
+        found = positions >= 0
+        which = np.arange(len(positions)).repeat(positions.shape[1])
+        scores = self.truth.score_rows(query, which, self._rows[positions].ravel()).reshape(positions.shape)
+        ids = structure.ids[positions]
+        if not found.all():
+            ids[~found], scores[~found] = -1, np.inf
+        scored += int(np.count_nonzero(found))
+        if len(self._tail):
+            tail = self._tail if among is None else np.intersect1d(self._tail, among, assume_unique=True)
+            news = self.truth.search(query, k, among=tail, exclude=exclude)
+            ids, scores = np.hstack([ids, news.ids]), np.hstack([scores, news.scores])  # (q, s + k)
+            scored += news.scored
+        best = np.arange(len(ids))[:, None], np.lexsort((ids, scores))[:, :k]
+        return Hits(ids[best], scores[best], scored)
+
+    def save(self, path: str | Path) -> None:
+        """Write the structure to one file, for `load`. The vectors are not in it."""
+        if self._structure is None:
+            raise InputError(f"There is nothing to save: build the index first, over at least {MIN_ROWS} rows.")
+        self._structure.save(Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, truth: Flat) -> Self:
+        """A saved structure over the vectors as they are now, with whatever was added and removed since."""
+        structure = Structure.load(Path(path))
+        if truth.dim is not None and not 0 <= structure.dim - truth.dim <= 1:
+            raise DamagedError(f"{path} is for {structure.dim} dimensions, the vectors have {truth.dim}. Delete it.")
+        index = cls(structure.kind)
+        index.truth, index._structure = truth, structure
+        mine, now = np.sort(structure.ids[structure.ids >= 0]), truth.ids
+        structure.remove(np.setdiff1d(mine, now, assume_unique=True))
+        index._rows = truth.rows(structure.ids)
+        index._tail = np.setdiff1d(now, mine, assume_unique=True)
+        return index
+
+    def _trained(self) -> Structure | None:
+        """A structure without rows, or none where there are too few to learn from."""
+        n = len(self)
+        if n < MIN_ROWS:
+            return None
+        size = min(n, max(65_536, int(200 * n**0.5)))
+        sample = self.vectors(self.ids[:: n // size][:size])
+        return Structure.train(self.kind, sample, n, self.links, self.breadth)
+
+
+def choose(n: int) -> str:
+    """The index for n vectors, "flat", "hnsw" or "ivfpq"; `benchmarks/search_speed.py` measures why."""
+    if n <= FLAT_MAX:
+        return "flat"
+    return "hnsw" if n <= HNSW_MAX else "ivfpq"

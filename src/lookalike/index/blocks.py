@@ -1,0 +1,141 @@
+"""The vectors of an index, kept where they are.
+
+In: ids (n,) and rows X (n, d), block by block; a memory map stays one. Out: chunks of float32 rows to score, either all
+rows in their order or some of them, gathered. A row keeps its number, from 0 on, for as long as the index lives.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import check_rows, chunks
+from lookalike.errors import InputError
+from lookalike.index.ids import IdTable, check_ids
+from lookalike.types import Ids, Vectors
+
+CHUNK_BYTES = 2**21
+"""What is written in one go (scores, gathered rows, converted ones) stays in the cache until it has been read."""
+
+SMALL = 512
+"""Rows of a block that may be copied into one with its neighbour, lest a thousand small adds make a thousand blocks."""
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows that were added together."""
+
+    start: int  # the number of the first row
+    ids: Ids  # (m,)
+    X: NDArray[Any]  # (m, d) float32 or float16
+    known_squares: Vectors | None = None
+
+    def squares(self, part: slice) -> Vectors:
+        """Squared lengths, (m,), computed by the first search: opening a collection must not read its vectors."""
+        if self.known_squares is None:
+            parts = chunks(len(self.X), row_bytes=4 * self.X.shape[1], max_bytes=CHUNK_BYTES)
+            self.known_squares = np.concatenate([_squares(_float32(self.X[part])) for part in parts])
+        return self.known_squares[part]
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows that are scored together."""
+
+    ids: Ids  # (m,)
+    X: Vectors  # (m, d)
+    keep: Mask | None  # (m,) which of them may be answers; None = all
+    squares: Callable[[], Vectors]  # their squared lengths, (m,)
+
+
+class Blocks:
+    """Rows with ids. Reading may go on in several threads; `add` and `remove` want to be alone."""
+
+    def __init__(self) -> None:
+        self.dim: int | None = None
+        self.alive: Mask = np.empty(0, np.bool_)  # (rows,) False = removed
+        self.table = IdTable()
+        self._blocks: list[Block] = []
+
+    def add(self, ids: Ids, X: Vectors) -> None:
+        """Refer to rows X (n, d) under new ids (n,)."""
+        ids, X = check_ids(ids), _check_block(X, self.dim)
+        if len(ids) != len(X):
+            raise InputError(f"ids and X must have the same length. Got {len(ids)} ids and {len(X)} rows.")
+        self.table.add(ids, len(self.alive) + np.arange(len(ids)))
+        self.dim = X.shape[1]
+        if len(ids):
+            self._blocks.append(Block(len(self.alive), ids, X))
+            self.alive = np.concatenate([self.alive, np.ones(len(ids), np.bool_)])
+        while len(self._blocks) > 1 and len(self._blocks[-2].ids) <= len(self._blocks[-1].ids) <= SMALL:
+            self._blocks[-2:] = [_joined(*self._blocks[-2:])]
+
+    def remove(self, ids: Ids) -> int:
+        """Mark the rows of these ids as gone; returns how many there were."""
+        rows = self.table.remove(np.unique(check_ids(ids)))
+        self.alive[rows] = False
+        return len(rows)
+
+    def gather(self, rows: Ids) -> Vectors:
+        """These rows, (m, d) float32, in the given order."""
+        if len(self._blocks) == 1:
+            return _float32(self._blocks[0].X.take(rows, axis=0))
+        order = np.argsort(rows)
+        ends = np.searchsorted(rows[order], [block.start + len(block.ids) for block in self._blocks])
+        X = np.empty((len(rows), self.dim or 0), np.float32)
+        begin = 0
+        for block, end in zip(self._blocks, ends, strict=True):
+            if end > begin:
+                there = order[begin:end]
+                X[there] = block.X[rows[there] - block.start]
+                begin = end
+        return X
+
+    def scan(self, keep: Mask, row_bytes: int) -> Iterator[Chunk]:
+        """Every row in its order, `keep` (rows,) beside it, in chunks that cost `row_bytes` a row to work on."""
+        for block in self._blocks:
+            copied = 0 if block.X.dtype == np.float32 else 4 * block.X.shape[1]
+            for part in chunks(len(block.ids), row_bytes + copied, max_bytes=CHUNK_BYTES):
+                kept = keep[block.start + part.start : block.start + part.stop]
+                if kept.any():
+                    yield Chunk(
+                        ids=block.ids[part],
+                        X=_float32(block.X[part]),
+                        keep=None if kept.all() else kept,
+                        squares=partial(block.squares, part),
+                    )
+
+    def pick(self, ids: Ids, rows: Ids) -> Iterator[Chunk]:
+        """These rows only, whose ids are `ids`, gathered chunk by chunk."""
+        for part in chunks(len(rows), row_bytes=4 * (self.dim or 0), max_bytes=CHUNK_BYTES):
+            X = self.gather(rows[part])
+            yield Chunk(ids=ids[part], X=X, keep=None, squares=partial(_squares, X))
+
+
+def _check_block(X: Any, dim: int | None) -> NDArray[Any]:
+    """X as a C-contiguous float32 or float16 matrix; in memory it must be finite, a memory map is not read."""
+    if isinstance(X, np.memmap) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
+        if dim is not None and X.shape[1] != dim:
+            raise InputError(f"X must have {dim} columns. Got {X.shape[1]}.")
+        return X
+    checked = check_rows(X, dim=dim)
+    kept = X if getattr(X, "dtype", None) == np.float16 else checked
+    return np.ascontiguousarray(kept, dtype=kept.dtype if kept.dtype == np.float16 else np.float32)
+
+
+def _joined(first: Block, second: Block) -> Block:
+    return Block(first.start, np.concatenate([first.ids, second.ids]), np.concatenate([first.X, second.X]))
+
+
+def _float32(X: NDArray[Any]) -> Vectors:
+    return X.astype(np.float32, copy=False)
+
+
+def _squares(X: Vectors) -> Vectors:
+    squares: Vectors = np.einsum("ij,ij->i", X, X)
+    return squares

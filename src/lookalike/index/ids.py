@@ -1,0 +1,85 @@
+"""Where each id is: ids to row numbers.
+
+In: ids (m,) int64, not negative, each at most once. Out: row numbers (m,) int64, -1 where an id is not known.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import InputError
+from lookalike.types import Ids
+
+
+def check_ids(ids: Any, name: str = "ids") -> Ids:
+    """`ids` as int64, (m,). Raises InputError, with what is allowed and what came, for anything else."""
+    ids = np.asarray(ids)
+    if ids.ndim != 1:
+        raise InputError(f"{name} must have one dimension. Got shape {ids.shape}.")
+    if len(ids) and ids.dtype.kind not in "iu":
+        raise InputError(f"{name} must be whole numbers. Got dtype {ids.dtype}.")
+    if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= 2**63):
+        raise InputError(f"{name} must be between 0 and 2**63 - 1. Got {ids.min()} to {ids.max()}.")
+    return np.asarray(ids, np.int64)
+
+
+class IdTable:
+    """Ids and their rows in a few sorted runs, each at least twice as long as the next.
+
+    New ids are a run of their own; runs of like length are merged, as in a binary counter: an id moves only
+    log2(n) times however small the portions it came in.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Ids, Ids]] = []  # ids, ascending, and their rows; row -1 = removed
+
+    def add(self, ids: Ids, rows: Ids) -> None:
+        """Take in new ids (m,) and the rows they are at (m,); all or nothing."""
+        order = np.argsort(ids, kind="stable")
+        ids = ids[order]
+        twice = ids[1:][ids[1:] == ids[:-1]]
+        if len(twice):
+            raise InputError(f"ids must be unique. Got {twice[0]} more than once.")
+        known = ids[self.rows(ids) >= 0]
+        if len(known):
+            raise InputError(f"ids must be new. Got {len(known)} the index has, such as {known[0]}; remove them first.")
+        self._runs.append((ids, rows[order]))
+        while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
+            self._runs[-2:] = [_merge(self._runs[-2:])]
+
+    def remove(self, ids: Ids) -> Ids:
+        """Forget these ids (m,), each given once; returns the rows of those that were there."""
+        gone = [np.empty(0, np.int64)]
+        for run_ids, rows in self._runs:
+            place, there = _locate(run_ids, rows, ids)
+            gone.append(rows[place[there]])
+            rows[place[there]] = -1
+        return np.concatenate(gone)
+
+    def rows(self, ids: Ids) -> Ids:
+        """The row of each id, (m,); -1 where the id is not here."""
+        found = np.full(len(ids), -1, np.int64)
+        for run_ids, rows in self._runs:
+            place, there = _locate(run_ids, rows, ids)
+            found[there] = rows[place[there]]
+        return found
+
+    def ids(self) -> Ids:
+        """Every id that is here, ascending."""
+        return _merge(self._runs)[0] if self._runs else np.empty(0, np.int64)
+
+
+def _locate(run_ids: Ids, rows: Ids, ids: Ids) -> tuple[Ids, NDArray[np.bool_]]:
+    """The place of each id in a run, and whether it really is there."""
+    if not len(run_ids):
+        return np.zeros(len(ids), np.int64), np.zeros(len(ids), np.bool_)
+    place = np.minimum(np.searchsorted(run_ids, ids), len(run_ids) - 1)
+    return place, (run_ids[place] == ids) & (rows[place] >= 0)
+
+
+def _merge(runs: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
+    ids, rows = (np.concatenate(part) for part in zip(*runs, strict=True))
+    ids, rows = ids[rows >= 0], rows[rows >= 0]
+    order = np.argsort(ids, kind="stable")  # Timsort: of sorted runs, a merge
+    return ids[order], rows[order]

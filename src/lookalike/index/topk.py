@@ -1,0 +1,116 @@
+"""The k smallest of a stream of scores.
+
+In: blocks of scores (q, m) with the ids of their columns (m,). Out: ids (q, k) and scores (q, k), best first, equal
+scores in the order of their ids, so that every index gives the same answer whatever order it looks at things in.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.types import Ids, Vectors
+
+Which: TypeAlias = NDArray[np.intp]
+"""(m,) the number of a query, from 0 to q - 1."""
+
+Settle: TypeAlias = Callable[[Which, Ids], Vectors]
+"""`settle(which, ids)`: the exact scores, (m,) float32, of pairs of a query and an id."""
+
+HEAD = 1024
+"""Columns that are looked at first: they set a limit that spares the rest all but one comparison."""
+
+_WORST = np.finfo(np.float32).max  # below infinity: a score of inf or NaN is never an answer
+
+
+class TopK:
+    """The k smallest scores of each of q queries.
+
+    Scores may be rough where `settle` knows the exact ones: a block's `slack` says by how much two rough scores may
+    mislead. Whatever could still be an answer is kept, and the exact scores decide.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> best = TopK(q=1, k=2)
+    >>> best.add(np.array([[3.0, 1.0, 2.0]], np.float32), np.array([7, 8, 9]))
+    >>> best.result()
+    (array([[8, 9]]), array([[1., 2.]], dtype=float32))
+
+    """
+
+    def __init__(self, q: int, k: int, settle: Settle | None = None):
+        self._q, self._k, self._settle = q, k, settle
+        self._kth = np.full(q, _WORST, np.float32)  # (q,) the k-th smallest score, or an upper bound of it
+        self._slack = np.zeros(q, np.float32)  # (q,)
+        self._kept: list[tuple[Which, Ids, Vectors]] = []  # the candidates: query, id, score
+        self._count = 0
+        self._room = q * (2 * k + 256)
+
+    def add(self, scores: Vectors, ids: Ids, slack: Vectors | float = 0.0) -> None:
+        """Take a block into account: scores (q, m) in any memory order, ids (m,), slack (q,)."""
+        np.maximum(self._slack, slack, out=self._slack)
+        head = max(HEAD, 8 * self._k)
+        if len(ids) > head and self._kth.max(initial=0.0) == _WORST:
+            first = np.partition(scores[:, :head], self._k - 1, axis=1)  # (q, head)
+            self._kth = np.fmin(self._kth, first[:, self._k - 1])
+        small = scores <= self._limit()[:, None]  # (q, m); NaN is never small
+        if small.flags.f_contiguous:  # in memory order, or the search for True would crawl
+            column, which = np.divmod(np.flatnonzero(small.T), max(1, self._q))
+        else:
+            which, column = np.divmod(np.flatnonzero(small), max(1, len(ids)))
+        if len(column):
+            self._kept.append((which, ids[column], scores[which, column]))
+            self._count += len(column)
+        if self._count > self._room:
+            self._shrink()
+
+    def result(self) -> tuple[Ids, Vectors]:
+        """The answer so far: ids (q, k), scores (q, k); places left over hold id -1 and score inf."""
+        self._shrink()
+        which, ids, scores = self._candidates()
+        exact = self._exact(which, ids, scores)
+        best, place = self._best(which, ids, exact)
+        best_ids = np.full((self._q, self._k), -1, np.int64)
+        best_scores = np.full((self._q, self._k), np.inf, np.float32)
+        best_ids[which[best], place], best_scores[which[best], place] = ids[best], exact[best]
+        return best_ids, best_scores
+
+    def _shrink(self) -> None:
+        """Forget what cannot be an answer any more."""
+        which, ids, scores = self._candidates()
+        order = np.argsort(which.astype(np.min_scalar_type(self._q)), kind="stable")  # short integers sort fastest
+        ends = np.cumsum(np.bincount(which, minlength=self._q))
+        for j, group in enumerate(np.split(scores[order], ends[:-1])):
+            if len(group) >= self._k:
+                self._kth[j] = min(self._kth[j], np.partition(group, self._k - 1)[self._k - 1])
+        self._keep(which, ids, scores, np.flatnonzero(scores <= self._limit()[which]))
+        if self._count > self._room:  # a crowd of scores too near to one another: only the exact ones tell them apart
+            which, ids, scores = self._candidates()
+            best, _ = self._best(which, ids, self._exact(which, ids, scores))
+            self._keep(which, ids, scores, best)
+
+    def _limit(self) -> Vectors:
+        """What scores above it cannot be an answer any more, (q,)."""
+        limit: Vectors = np.minimum(_WORST, self._kth + self._slack)
+        return limit
+
+    def _exact(self, which: Which, ids: Ids, scores: Vectors) -> Vectors:
+        return scores if self._settle is None else self._settle(which, ids)
+
+    def _best(self, which: Which, ids: Ids, exact: Vectors) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The numbers of the k best candidates of each query, and each one's place in the answer."""
+        order = np.lexsort((ids, exact, which))
+        order = order[exact[order] <= _WORST]
+        place = np.arange(len(order)) - np.searchsorted(which[order], which[order])
+        return order[place < self._k], place[place < self._k]
+
+    def _candidates(self) -> tuple[Which, Ids, Vectors]:
+        if not self._kept:
+            return np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, np.float32)
+        which, ids, scores = (np.concatenate(part) for part in zip(*self._kept, strict=True))
+        return which, ids, scores
+
+    def _keep(self, which: Which, ids: Ids, scores: Vectors, stays: NDArray[np.intp]) -> None:
+        self._kept, self._count = [(which[stays], ids[stays], scores[stays])], len(stays)

@@ -1,0 +1,144 @@
+"""Every component by kind and name, one line each, and the spec strings that build them.
+
+A spec is a name with options, `"pca(dim=128, whiten=0.5)"`: read with Python's own parser, literals only, never
+evaluated. A component's module is imported when it is first asked for.
+"""
+
+import ast
+import importlib
+import inspect
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lookalike.errors import SpecError, UnknownNameError
+
+COMPONENTS: dict[str, dict[str, str]] = {
+    "feature": {
+        "color": "lookalike.features.color:Color",
+        "efficientnet": "lookalike.features.efficientnet:EfficientNet",
+        "onnx": "lookalike.features.deep:Onnx",
+    },
+    "transform": {
+        "l2": "lookalike.encode.whiten:L2",
+        "pca": "lookalike.encode.whiten:PCA",
+    },
+    "index": {
+        "ann": "lookalike.index.ann:Ann",
+        "flat": "lookalike.index.flat:Flat",
+    },
+}
+
+MAX_SPEC = 2_000
+"""Characters a spec string may have."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A component's name and options. `str(spec)` parses back to an equal one."""
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.params.items())})"
+
+
+def parse(text: str) -> Spec:
+    """The spec that a string spells.
+
+    >>> parse("gem(p=3)")
+    Spec(name='gem', params={'p': 3})
+    """
+    problem = f"Cannot read the spec {text[:80]!r}. Write a name with literal options, such as pca(dim=128)"
+    if len(text) > MAX_SPEC:
+        raise SpecError(f"{problem}; it has {len(text)} characters, at most {MAX_SPEC} are allowed.")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return Spec(node.id)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
+            raise ValueError("options are written name=value")
+        params = {}
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg in params:
+                raise ValueError("each option is named, once")
+            params[keyword.arg] = ast.literal_eval(keyword.value)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise SpecError(f"{problem}; {reason}.") from None
+    return Spec(node.func.id, params)
+
+
+def names(kind: str) -> list[str]:
+    """The registered names of a kind, sorted."""
+    if kind not in COMPONENTS:
+        raise UnknownNameError("kind of component", kind, COMPONENTS)
+    return sorted(COMPONENTS[kind])
+
+
+@cache
+def component(kind: str, name: str) -> type:
+    """The class registered under this name; imports its module."""
+    known = names(kind)
+    if name not in known:
+        raise UnknownNameError(kind, name, known)
+    module, _, attribute = COMPONENTS[kind][name].partition(":")
+    found: type = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def create(kind: str, spec: str | Spec) -> Any:
+    """A new component from its spec.
+
+    >>> create("transform", "pca(dim=128)").dim
+    128
+    """
+    spec = parse(spec) if isinstance(spec, str) else spec
+    cls = component(kind, spec.name)
+    allowed = list(inspect.signature(cls).parameters)
+    for option in spec.params:
+        if option not in allowed:
+            raise SpecError(str(UnknownNameError(f"option of {spec.name}", option, allowed)))
+    try:
+        return cls(**spec.params)
+    except TypeError as error:
+        raise SpecError(f"{kind} {spec.name}: {error}.") from None
+
+
+def spec_of(part: object) -> str:
+    """The spec that builds this component anew: its name and every option that differs from the default."""
+    target = f"{type(part).__module__}:{type(part).__qualname__}"
+    for table in COMPONENTS.values():
+        for name, entry in table.items():
+            if entry == target:
+                return str(Spec(name, _options(part)))
+    raise SpecError(f"{type(part).__qualname__} is not registered.")
+
+
+def state_of(part: object) -> dict[str, np.ndarray]:
+    """What a component learned: its public attributes that end in `_`, as arrays."""
+    return {
+        key: np.asarray(value)
+        for key, value in sorted(vars(part).items())
+        if key.endswith("_") and not key.startswith("_")
+    }
+
+
+def restore(kind: str, spec: str, state: dict[str, np.ndarray]) -> Any:
+    """A fitted component from its spec and its learned arrays; scalars come back as Python numbers."""
+    part = create(kind, spec)
+    for key, value in state.items():
+        setattr(part, key, value.item() if value.ndim == 0 else value)
+    return part
+
+
+def _options(part: object) -> dict[str, Any]:
+    options = {}
+    for key, parameter in inspect.signature(type(part)).parameters.items():
+        value = getattr(part, key)
+        if value != parameter.default:
+            options[key] = value
+    return options

@@ -1,0 +1,209 @@
+"""Results to look at: a table for the terminal, a contact sheet, a page.
+
+In: tiles (a picture's path, a caption, a frame). Out: a rich table, a PNG or JPEG, one HTML file that needs no other.
+A picture that cannot be read is drawn as a placeholder that says why; it never stops the drawing.
+"""
+
+import base64
+import html
+import io
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from PIL import Image, ImageDraw, ImageFont
+from rich.table import Table
+from rich.text import Text
+
+from lookalike.errors import ImageError, InputError, LookalikeError
+from lookalike.images.read import LIMITS, read
+from lookalike.images.sources import locate
+from lookalike.text import printable, shorten
+from lookalike.types import Pixels
+
+Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
+
+Frame: TypeAlias = Literal["example", "not", "right", "wrong"]
+
+SHEET_SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+SHEET_TILES = 500
+"""Results a contact sheet has room for: some twenty megapixels."""
+
+SIDE = 176
+"""Pixels of a picture on a contact sheet; the sheet's other measures follow."""
+PAGE_SIDE = 256
+FRAME, GAP, LINE = 4, 14, 18
+
+COLORS: dict[Frame | None, str] = {
+    "example": "#2f6fde",
+    "not": "#c8372d",
+    "right": "#2e9e4f",
+    "wrong": "#c8372d",
+    None: "#d9d9d9",
+}
+
+STYLE = """
+:root { color-scheme: light dark; --ground: #fff; --ink: #1d1d1f; --dim: #6b6b70; --line: #d9d9d9 }
+@media (prefers-color-scheme: dark) { :root { --ground: #161618; --ink: #ececf0; --dim: #9b9ba3; --line: #3a3a40 } }
+body { margin: 2rem auto; max-width: 1200px; padding: 0 1rem; background: var(--ground); color: var(--ink);
+  font: 15px/1.45 system-ui, sans-serif }
+h1 { font-size: 1.35rem } h2 { font-size: 1rem; color: var(--dim); font-weight: 600 }
+section { display: grid; grid-template-columns: repeat(auto-fill, minmax(170px, 1fr)); gap: 1rem }
+figure { margin: 0; min-width: 0 }
+img { width: 100%; aspect-ratio: 1; object-fit: contain; box-sizing: border-box;
+  border: 1px solid var(--line); border-radius: 6px }
+.example img, .not img, .right img, .wrong img { border-width: 3px }
+.example img { border-color: #2f6fde } .right img { border-color: #2e9e4f }
+.not img, .wrong img { border-color: #c8372d }
+figcaption { font-size: 12.5px; color: var(--dim); overflow-wrap: anywhere; white-space: pre-line }
+a { color: inherit; text-decoration: none }
+"""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One picture to show. A caption may have several lines."""
+
+    path: str | None
+    caption: str = ""
+    frame: Frame | None = None
+
+
+def table(results: Sequence[tuple[str | None, float]], width: int = 100) -> Table:
+    """Rank, score and path of results, best first, for a terminal of this width."""
+    made = Table(box=None, pad_edge=False)
+    made.add_column("#", justify="right", style="dim")
+    made.add_column("score", justify="right")
+    made.add_column("picture", no_wrap=True)
+    room = width - len(str(len(results))) - 10
+    for rank, (path, score) in enumerate(results, 1):
+        made.add_row(str(rank), f"{score:.4f}", Text(shorten(path, room)))
+    return made
+
+
+def arrange(examples: Sequence[Tile], results: Sequence[Tile]) -> list[Sequence[Tile]]:
+    """Examples above, results below, in rows that make a sheet somewhat wider than high."""
+    results = results[:SHEET_TILES]
+    columns = max(5, min(len(examples), 10), math.isqrt(round(1.5 * len(results))))
+    return [*_rows(examples, columns), *_rows(results, columns)]
+
+
+def write_sheet(rows: Sequence[Sequence[Tile]], target: str | Path) -> Path:
+    """Draw the rows of tiles into a .png or .jpg file."""
+    target = check_sheet(target)
+    drawn = io.BytesIO()
+    _draw_sheet(rows).save(drawn, SHEET_SUFFIXES[target.suffix.lower()], quality=90)
+    return _write(target, drawn.getvalue())
+
+
+def check_sheet(target: str | Path) -> Path:
+    """The path of a contact sheet, refused where its ending names no format we draw."""
+    path = Path(target)
+    if path.suffix.lower() not in SHEET_SUFFIXES:
+        raise InputError(f"A contact sheet ends in {', '.join(SHEET_SUFFIXES)}. Got {printable(str(target))}.")
+    return path
+
+
+def write_page(title: str, examples: Sequence[Tile], results: Sequence[Tile], target: str | Path) -> Path:
+    """Write one HTML file with the pictures inside it."""
+    heading = html.escape(printable(title))
+    parts = [
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<style>{STYLE}</style></head>\n<body><h1>{heading}</h1>",
+    ]
+    for name, tiles in (("Examples", examples), ("Results, best first", results)):
+        parts += [f"<h2>{name}</h2>\n<section>", *map(_figure, tiles), "</section>"]
+    return _write(Path(target), "\n".join([*parts, "</body></html>\n"]).encode())
+
+
+def thumbnail(path: str | None, side: int) -> Image.Image:
+    """A picture that fits into side × side pixels, or a placeholder that says why there is none."""
+    try:
+        if path is None:
+            raise ImageError("no file is known")
+        picture = Image.fromarray(_read(path, side))
+    except (LookalikeError, OSError) as error:
+        return _placeholder(str(error), side)
+    picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return picture
+
+
+def _read(path: str, side: int) -> Pixels:
+    """A file's pixels, or those of an archive's member."""
+    entry = locate(path)
+    if entry is None:
+        raise ImageError("not found")
+    return read(entry.read(LIMITS), side=side).pixels
+
+
+def _draw_sheet(rows: Sequence[Sequence[Tile]]) -> Image.Image:
+    columns = max((len(row) for row in rows), default=1)
+    lines = max((tile.caption.count("\n") + 1 for row in rows for tile in row), default=0)
+    across, down = SIDE + 2 * FRAME + GAP, SIDE + 2 * FRAME + GAP + lines * LINE
+    sheet = Image.new("RGB", (GAP + columns * across, GAP + max(1, len(rows)) * down), "white")
+    for y, row in enumerate(rows):
+        for x, tile in enumerate(row):
+            _draw_tile(sheet, tile, GAP + x * across, GAP + y * down)
+    return sheet
+
+
+def _draw_tile(sheet: Image.Image, tile: Tile, left: int, top: int) -> None:
+    draw = ImageDraw.Draw(sheet)
+    edge = SIDE + 2 * FRAME
+    thickness = 1 if tile.frame is None else FRAME
+    draw.rectangle((left, top, left + edge - 1, top + edge - 1), "#f4f4f4", COLORS[tile.frame], thickness)
+    picture = thumbnail(tile.path, SIDE)
+    sheet.paste(picture, (left + (edge - picture.width) // 2, top + (edge - picture.height) // 2))
+    font = ImageFont.load_default(13)
+    for number, line in enumerate(tile.caption.split("\n")):
+        draw.text((left, top + edge + 2 + number * LINE), _fit(line, font, edge), "#333333", font)
+
+
+def _fit(line: str, font: Font, width: int) -> str:
+    """The line, or its beginning and its end: names differ in either."""
+    line = text = printable(line)
+    keep = len(text)
+    while font.getlength(line) > width and keep > 2:
+        keep -= 1
+        line = text[: keep - keep // 2] + "…" + text[len(text) - keep // 2 :]
+    return line
+
+
+def _placeholder(reason: str, side: int) -> Image.Image:
+    made = Image.new("RGB", (side, side), "#e9e9e9")
+    draw = ImageDraw.Draw(made)
+    draw.line((0, 0, side, side), "#d0d0d0", 2)
+    draw.line((0, side, side, 0), "#d0d0d0", 2)
+    text = textwrap.fill(printable(reason), 24, max_lines=4, placeholder=" …")
+    font = ImageFont.load_default(13)
+    draw.multiline_text((side // 2, side // 2), text, "#777777", font, anchor="mm", align="center")
+    return made
+
+
+def _figure(tile: Tile) -> str:
+    drawn = io.BytesIO()
+    thumbnail(tile.path, PAGE_SIDE).save(drawn, "JPEG", quality=85)
+    source = "data:image/jpeg;base64," + base64.b64encode(drawn.getvalue()).decode()
+    name = html.escape(shorten(tile.path))
+    image = f'<img src="{source}" alt="{name}" title="{name}" loading="lazy">'
+    if tile.path is not None and Path(tile.path).is_file():
+        image = f'<a href="{html.escape(Path(tile.path).absolute().as_uri())}">{image}</a>'
+    caption = "\n".join(printable(line) for line in tile.caption.split("\n"))
+    return f'<figure class="{tile.frame or ""}">{image}<figcaption>{html.escape(caption)}</figcaption></figure>'
+
+
+def _rows(tiles: Sequence[Tile], columns: int) -> Iterator[Sequence[Tile]]:
+    for start in range(0, len(tiles), columns):
+        yield tiles[start : start + columns]
+
+
+def _write(target: Path, data: bytes) -> Path:
+    try:
+        target.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"Cannot write {printable(str(target))}: {error.strerror}.") from None
+    return target

@@ -1,0 +1,1 @@
+"""The collection's directory: what images are (catalogue, vectors), what people said (judgements), saved models."""

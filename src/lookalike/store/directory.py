@@ -1,0 +1,202 @@
+"""A collection's directory: opened, locked, written in transactions.
+
+    catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
+    judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
+
+In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
+whatever a killed writer left behind is removed when the next one takes the lock.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from sqlite3 import Connection
+
+from lookalike.errors import DamagedError, LockedError, NoCollectionError, StoreError
+from lookalike.store.files import sync_folder
+from lookalike.store.items import Items
+from lookalike.store.judgements import Judgements
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS, Database, connect, translated
+from lookalike.store.segments import Segments
+
+FOLDERS = ("vectors", "models", "indexes")
+LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
+"""What may lie next to a database that is gone or was never finished. SQLite would play a log into a new one."""
+
+CREATE_WAIT_S = 10.0
+POLL_S = 0.02
+
+
+class Store:
+    """The files of one collection. Safe to read from many threads and processes; one of them writes at a time.
+
+    Parameters
+    ----------
+    path : the directory.
+    create : make an empty collection where there is none.
+
+    """
+
+    def __init__(self, path: Path, *, create: bool = False):
+        self.path = Path(path).absolute()
+        self._mutex = threading.RLock()
+        self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
+        self._owner: int | None = None
+        self._lock_file = -1
+        catalogue, judgements = self.path / "catalogue.sqlite", self.path / "judgements.sqlite"
+        if not catalogue.exists():
+            self._check_absent(create)
+            self._create(catalogue, judgements)
+        if not judgements.exists():
+            raise DamagedError(
+                f"{judgements} is missing: it holds what people said. Restore it from a copy,"
+                f" or go on without: touch {judgements}"
+            )
+        self._catalogue = Database(catalogue, CATALOGUE)
+        self.items = Items(self._catalogue)
+        self.vectors = Segments(self.path, self._catalogue, self.transaction)
+        self.judgements = Judgements(judgements)
+
+    @contextmanager
+    def writer(self, wait_s: float = 0.0) -> Iterator[None]:
+        """Be the one writer; waits so long for another to finish. May be nested within a thread."""
+        self._take(wait_s)
+        try:
+            if self._depth == 1:
+                self._sweep()
+            yield
+        except BaseException:
+            if self._depth == 1:
+                with suppress(StoreError):
+                    self._sweep()  # what was written and will not be named: the disk may be full of it
+            raise
+        finally:
+            self._release()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """All changes to the catalogue or none; on the disk when it ends. Only inside `writer`."""
+        self._check_writer()
+        try:
+            with self._catalogue.transaction() as db:
+                yield db
+                db.execute("UPDATE state SET version = version + 1")
+            for file in self.vectors.doomed:
+                with suppress(OSError):  # swept by the next writer
+                    file.unlink()
+        finally:
+            self.vectors.doomed.clear()
+
+    def version(self) -> int:
+        """Another number after every commit to the catalogue, by whichever process."""
+        return self.vectors.version()
+
+    def bytes(self) -> int:
+        """What the directory takes on the disk."""
+        total = 0
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                with suppress(FileNotFoundError):  # merged away since it was listed
+                    total += Path(folder, name).lstat().st_size
+        return total
+
+    def verify(self) -> list[str]:
+        """What is wrong with the catalogue's own file, in sentences."""
+        return self._catalogue.verify()
+
+    def vacuum(self) -> None:
+        """Give the space of what was removed from the catalogue back to the disk. Only inside `writer`."""
+        self._check_writer()
+        self._catalogue.vacuum()
+
+    def close(self) -> None:
+        """Close the connections of every thread."""
+        self._catalogue.close()
+        self.judgements.close()
+
+    def _check_absent(self, create: bool) -> None:
+        """That there is no collection, not even what is left of one."""
+        if any((self.path / "vectors").glob("*.npy")):
+            raise DamagedError(
+                f"{self.path / 'catalogue.sqlite'} is missing, but there are vectors. Restore it from a copy,"
+                f" or start anew (labels are kept): rm -r {self.path / 'vectors'}"
+            )
+        if not create:
+            raise NoCollectionError(f"No collection at {self.path}. Make one with: lookalike -c {self.path} add FOLDER")
+
+    def _create(self, catalogue: Path, judgements: Path) -> None:
+        """An empty collection. It is there when its catalogue is, and that gets its name when all is complete."""
+        with translated(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take(CREATE_WAIT_S)
+            try:
+                for file, migrations in ((judgements, JUDGEMENTS), (catalogue, CATALOGUE)):
+                    if file.exists():
+                        continue  # another process was faster, or what people said has outlived a catalogue
+                    for ending in LEFT_OVER:
+                        file.with_name(file.name + ending).unlink(missing_ok=True)
+                    part = file.with_name(f"{file.name}.part")
+                    part.touch()
+                    connect(part, migrations).close()
+                    part.rename(file)
+                    sync_folder(self.path)
+                sync_folder(self.path.parent)
+            finally:
+                self._release()
+
+    def _check_writer(self) -> None:
+        assert self._owner == threading.get_ident(), "only the thread that is the writer writes"
+
+    def _take(self, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
+        if not self._mutex.acquire(timeout=min(max(wait_s, 0.0), threading.TIMEOUT_MAX)):
+            raise LockedError(f"Another thread of this process is writing to {self.path}. Wait for it.")
+        try:
+            if self._depth == 0:
+                with translated(self.path / "lock"):
+                    self._lock_file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+                self._flock(deadline)
+            self._depth += 1
+            self._owner = threading.get_ident()
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def _flock(self, deadline: float) -> None:
+        while True:
+            try:
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    holder = os.pread(self._lock_file, 20, 0).decode(errors="replace") or "unknown"
+                    os.close(self._lock_file)
+                    raise LockedError(
+                        f"Another process (pid {holder}) is writing to {self.path}."
+                        " Wait for it, or pass --wait SECONDS."
+                    ) from None
+                time.sleep(POLL_S)
+        with suppress(OSError):  # the number is for the message only: a full disk must not forbid removing things
+            os.ftruncate(self._lock_file, 0)
+            os.pwrite(self._lock_file, str(os.getpid()).encode(), 0)
+
+    def _release(self) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = None
+            os.close(self._lock_file)  # the kernel lets go of the lock, as it does when we die
+        self._mutex.release()
+
+    def _sweep(self) -> None:
+        """Remove the files that are not part of the collection, make the folders that it needs."""
+        named = self.vectors.named()
+        with translated(self.path):
+            for folder in FOLDERS:
+                (self.path / folder).mkdir(exist_ok=True)
+                for file in (self.path / folder).iterdir():
+                    if file not in named and file.is_file():
+                        file.unlink()

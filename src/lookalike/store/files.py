@@ -1,0 +1,142 @@
+"""Files that are whole or not there: the rows of a segment, and what makes a name outlast a power cut.
+
+In: ids and vectors, a chunk at a time. Out: `<name>.npy` (rows, d) and `<name>.ids.npy` (rows,), which any tool
+reads, and a digest of what they hold. A file gets its name only when it is complete and on the disk.
+"""
+
+import ast
+import os
+import re
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from lookalike.errors import DamagedError
+from lookalike.types import Ids
+
+DIGEST_BYTES = 16
+MAGIC = b"\x93NUMPY\x01\x00"
+"""How a .npy file of version 1.0 begins, the one for plain arrays."""
+
+
+class RowWriter:
+    """Writes one segment. Leave it by `close`, or by `discard` when something went wrong."""
+
+    def __init__(self, target: Path, rows: int, dim: int, dtype: np.dtype[Any]):
+        self.target = target
+        self.dtype = dtype
+        self._parts = [_Npy(ids_file(target), (rows,), np.dtype(np.int64)), _Npy(target, (rows, dim), dtype)]
+
+    def add(self, ids: Ids, X: NDArray[Any]) -> None:
+        """The next rows, ids ascending: (m,) and (m, d)."""
+        for part, rows in zip(self._parts, (ids, X), strict=True):
+            part.add(rows)
+
+    def close(self) -> bytes:
+        """Put the files in place; returns the digest of what they hold."""
+        for part in self._parts:
+            part.close()
+        sync_folder(self.target.parent)
+        return b"".join(part.digest.digest() for part in self._parts)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        for part in self._parts:
+            with suppress(OSError):  # a full disk does not take what is left to write either
+                part.stream.close()
+            part.temp.unlink(missing_ok=True)
+            part.target.unlink(missing_ok=True)
+
+
+class _Npy:
+    """A .npy file that grows by rows under a temporary name."""
+
+    def __init__(self, target: Path, shape: tuple[int, ...], dtype: np.dtype[Any]):
+        self.target = target
+        self.temp = target.with_name(f"{target.name}.part")
+        self.digest = blake2b(digest_size=DIGEST_BYTES)
+        self._dtype = dtype
+        self.stream = self.temp.open("wb")
+        header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        npy.write_array_header_1_0(self.stream, header)
+
+    def add(self, rows: NDArray[Any]) -> None:
+        data = _bytes_of(np.ascontiguousarray(rows, self._dtype))
+        self.stream.write(data)
+        self.digest.update(data)
+
+    def close(self) -> None:
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
+        self.stream.close()
+        self.temp.rename(self.target)
+
+
+def ids_file(target: Path) -> Path:
+    """Where the ids of the segment at `target` are."""
+    return target.with_suffix(".ids.npy")
+
+
+def map_rows(target: Path, shape: tuple[int, int], dtype: str) -> tuple[Ids, NDArray[Any]]:
+    """A segment's ids and rows as memory maps; DamagedError where they are not of this shape and type."""
+    return _map(ids_file(target), shape[:1], "int64"), _map(target, shape, dtype)
+
+
+def digest(ids: Ids, X: NDArray[Any]) -> bytes:
+    """The digest of what a segment holds."""
+    return b"".join(blake2b(_bytes_of(part), digest_size=DIGEST_BYTES).digest() for part in (ids, X))
+
+
+def settle(temp: Path, target: Path) -> None:
+    """Give a complete file its name, for good."""
+    with temp.open("rb") as stream:
+        os.fsync(stream.fileno())
+    temp.rename(target)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """New names in a folder outlast a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Literal["C", "F"]]:
+    """Shape, type and order ("C" or "F") of a .npy file; ValueError where its header is not as NumPy writes them.
+
+    NumPy's own reader would warn about, or stumble over, a damaged one in many ways.
+    """
+    start = stream.read(len(MAGIC) + 2)
+    if len(start) < len(MAGIC) + 2 or not start.startswith(MAGIC):
+        raise ValueError("it does not begin as a .npy file")
+    try:
+        header = ast.literal_eval(stream.read(int.from_bytes(start[-2:], "little")).decode("latin-1").strip())
+        descr, fortran, shape = header["descr"], header["fortran_order"], header["shape"]
+        if not re.fullmatch(r"[<>|][biufcSU][0-9]+", descr) or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError("of another type")
+        return tuple(shape), np.dtype(descr), "F" if fortran else "C"
+    except (ValueError, TypeError, KeyError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError("its header cannot be read") from None
+
+
+def _map(file: Path, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    with file.open("rb") as stream:
+        try:
+            found, kind, order = read_header(stream)
+            if (found, kind, order) != (shape, np.dtype(dtype), "C"):
+                raise ValueError(f"it should hold {dtype} of shape {shape}, not {kind} of {found}")
+            return np.memmap(stream, kind, "r", stream.tell(), shape).view(np.ndarray)
+        except ValueError as error:  # also: shorter than its header says
+            raise DamagedError(f"{file} is damaged: {error}.") from None
+
+
+def _bytes_of(rows: NDArray[Any]) -> memoryview:
+    return rows.data.cast("B")

@@ -1,0 +1,81 @@
+"""What people said about pictures: labels, each with who said it, where it came from and when.
+
+In: pairs of item id and label. Out: the labels of items, the items of a label. A file of its own, keyed by content
+digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lookalike.errors import InputError
+from lookalike.store.schema import JUDGEMENTS, Database, read_ids, text
+from lookalike.types import Ids
+
+MAX_LABEL = 1_000
+"""Characters a label may have."""
+
+
+class Judgements:
+    """The judgements of a collection, in the SQLite file at `path`."""
+
+    def __init__(self, path: Path):
+        self._db = Database(path, JUDGEMENTS)
+
+    def __len__(self) -> int:
+        with self._db.reading() as db:
+            return int(db.execute("SELECT count(*) FROM labels").fetchone()[0])
+
+    def add_labels(self, rows: Sequence[tuple[int, str]], *, author: str, source: str) -> int:
+        """Label items, (item, label) each; returns how many were new. What was said before keeps its provenance.
+
+        `source` is how it came to be said: "csv", "folder", "hand" …
+        """
+        values = [(int(item), _label(label), text(author), text(source), time.time()) for item, label in rows]
+        insert = "INSERT OR IGNORE INTO labels VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?)"
+        with self._db.transaction() as db:
+            return max(0, db.executemany(insert, values).rowcount)
+
+    def remove_labels(self, rows: Sequence[tuple[int, str]]) -> int:
+        """Take labels back, (item, label) each; returns how many were there."""
+        values = [(int(item), _label(label)) for item, label in rows]
+        with self._db.transaction() as db:
+            delete = "DELETE FROM labels WHERE item = ? AND label = CAST(? AS TEXT)"
+            return max(0, db.executemany(delete, values).rowcount)
+
+    def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
+        """The labels of each of these items, sorted; an empty list where there are none."""
+        found: dict[int, list[str]] = {int(item): [] for item in ids}
+        query = "SELECT item, label FROM labels WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
+        with self._db.reading() as db:
+            for item, label in db.execute(query, [json.dumps(list(found))]):
+                found[item].append(label)
+        return found
+
+    def items_with(self, label: str) -> Ids:
+        """The items that have a label, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [_label(label)])
+
+    def label_counts(self) -> dict[str, int]:
+        """Label → how many items have it, sorted by label."""
+        with self._db.reading() as db:
+            return dict(db.execute("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
+
+    def verify(self) -> list[str]:
+        """What is wrong with the file, in sentences."""
+        return self._db.verify()
+
+    def close(self) -> None:
+        """Close the connections of every thread."""
+        self._db.close()
+
+
+def _label(label: str) -> bytes:
+    if not label.strip() or len(label) > MAX_LABEL:
+        raise InputError(f"A label must have 1 to {MAX_LABEL} characters, not all blank. Got {label[:80]!r}.")
+    try:
+        return text(label)
+    except UnicodeEncodeError:
+        raise InputError(f"A label must be text. Got {label[:80]!r}.") from None

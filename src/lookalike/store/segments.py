@@ -1,0 +1,326 @@
+"""The vectors of a collection: spaces, and their rows in immutable, memory-mapped segments.
+
+In: ids and (n, d) float32 or float16 rows. Out: blocks of rows sorted by id, without a copy. A segment is written
+first and named in a transaction afterwards; a row that is removed is marked dead and goes with the next merge.
+"""
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import chunks
+from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.store import files
+from lookalike.store.blocks import Block as Block
+from lookalike.store.blocks import dead_rows, list_rows, open_block
+from lookalike.store.files import RowWriter
+from lookalike.store.merge import Merged, choose, split
+from lookalike.store.schema import Database, read_ids, read_version, translated
+from lookalike.store.verify import TRIES, verify_space
+from lookalike.types import Ids, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A set of vectors, the chain of specs that makes them, and the model that was fitted for it."""
+
+    name: str
+    chain: list[str]
+    base: str | None
+    dim: int | None
+    model: str | None
+    fitted_on: int | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A segment on the disk that is not yet part of the collection."""
+
+    space: str
+    segment: int
+    file: str
+    ids: Ids  # (m,) int64, ascending
+    dim: int
+    dtype: str
+    digest: bytes
+
+
+class Segments:
+    """Spaces and their rows.
+
+    What changes the catalogue runs inside a transaction, except `merge`, which has its own.
+    """
+
+    def __init__(self, path: Path, database: Database, transaction: Callable[[], AbstractContextManager[Any]]):
+        self.doomed: list[Path] = []  # files to unlink once the transaction is on the disk
+        self._path = path
+        self._db = database
+        self._transaction = transaction
+        self._last = 0
+        self._known: dict[str, tuple[int, list[Block]]] = {}
+
+    def spaces(self) -> dict[str, Space]:
+        """Every space by name, in the order they were made."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT name, chain, base, dim, model, fitted_on, created_at FROM spaces ORDER BY rowid"
+            ).fetchall()
+        return {row[0]: Space(row[0], json.loads(row[1]), *row[2:]) for row in rows}
+
+    def create_space(self, name: str, chain: Sequence[str], base: str | None = None) -> None:
+        """A new space without rows; `base` is the space whose vectors it is made from."""
+        if name in self.spaces():
+            raise InputError(f"There is a space named '{name}' already. Choose another name.")
+        if base is not None:
+            self._space(base)
+        self._db.writing().execute(
+            "INSERT INTO spaces (name, chain, base, created_at) VALUES (?, ?, ?, ?)",
+            [name, json.dumps(list(chain)), base, time.time()],
+        )
+
+    def drop_space(self, name: str) -> None:
+        """Forget a space, its rows, its model and its index."""
+        users = [space.name for space in self.spaces().values() if space.base == name]
+        if users:
+            raise InputError(f"Space '{name}' is the base of {', '.join(users)}. Drop those first.")
+        self.replace(name, [], model=None, fitted_on=None)
+        self._db.writing().execute("DELETE FROM spaces WHERE name = ?", [name])
+
+    def write(self, space: str, ids: Ids, X: NDArray[Any]) -> Pending:
+        """Rows on the disk, sorted by id, to be committed later. Runs outside any transaction.
+
+        `ids` are (n,) int64, each once; `X` is (n, d) float32 or float16, finite, and kept in its precision.
+        """
+        ids = np.asarray(ids, np.int64)
+        if X.ndim != 2 or X.shape[0] != len(ids) or not X.size or X.dtype not in (np.float32, np.float16):
+            raise InputError(
+                "X must be a matrix of float32 or float16 with a row for each id, at least one."
+                f" Got {X.dtype} of shape {X.shape} for {len(ids)} ids."
+            )
+        order = np.argsort(ids)
+        _check_ids(space, ids[order])
+        for part in chunks(len(ids), X[0].nbytes):
+            if not np.isfinite(X[part]).all():
+                raise InputError(f"Vectors for '{space}' must be finite. Got NaN or infinity.")
+        parts = ((ids[order[part]], X[order[part]]) for part in chunks(len(ids), X[0].nbytes))
+        return self._write(space, (len(ids), X.shape[1]), X.dtype, parts)
+
+    def commit(self, pending: Pending) -> None:
+        """Make a written segment part of its space; the first one sets the space's dimension."""
+        for block in self.blocks(pending.space):
+            if len(block.live_rows(pending.ids)):
+                raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Bury them first.")
+        self._name(pending)
+
+    def replace(self, space: str, pendings: Sequence[Pending], *, model: str | None, fitted_on: int | None) -> None:
+        """These segments and this model (a settled file) take the place of all a space had; its index is dropped."""
+        if pendings:
+            _check_ids(space, np.sort(np.concatenate([pending.ids for pending in pendings])))
+        before = self._space(space).model
+        if before is not None and before != model:
+            self.doomed.append(self._path / "models" / before)
+        self.name_index(space, None)
+        self._forget([row.id for row in list_rows(self._db.writing(), space)])
+        self._db.writing().execute(
+            "UPDATE spaces SET dim = NULL, model = ?, fitted_on = ? WHERE name = ?", [model, fitted_on, space]
+        )
+        for pending in pendings:
+            self._name(pending)
+
+    def bury(self, ids: Ids | Sequence[int]) -> None:
+        """Mark the rows of these items dead, in every space."""
+        ids = np.unique(np.asarray(ids, np.int64))
+        db = self._db.writing()
+        for space in self.spaces():
+            for block in self.blocks(space):
+                rows = block.live_rows(ids).tolist()
+                db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
+                db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
+
+    def blocks(self, space: str) -> list[Block]:
+        """The rows of a space, segment by segment, memory-mapped. What has not changed since is the same object."""
+        inside = self._db.in_transaction()  # what is not committed must not be remembered
+        version, known = self._known.get(space, (-1, []))
+        if version == self.version() and not inside:
+            return list(known)
+        before = {block.segment: block for block in known}
+        for _ in range(TRIES):
+            with self._db.reading() as db:
+                now = read_version(db)
+                listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_rows(db, space)]
+            if not listed:
+                self._space(space)  # raises where there is none
+            try:
+                blocks = [open_block(self._file(""), row, dead, before.get(row.id)) for row, dead in listed]
+            except FileNotFoundError as error:
+                if self.version() == now:
+                    raise DamagedError(f"{error.filename} is missing. Restore it from a copy.") from None
+                continue  # merged away since we looked
+            if not inside:
+                self._known[space] = (now, blocks)
+            return list(blocks)
+        raise DamagedError(f"The segments of '{space}' changed {TRIES} times while they were read.")
+
+    def rows(self, space: str) -> int:
+        """How many live rows a space has."""
+        self._space(space)
+        return self._number("SELECT coalesce(sum(rows - dead), 0) FROM segments WHERE space = ?", space)
+
+    def n_segments(self) -> int:
+        """How many segments all spaces have together."""
+        return self._number("SELECT count(*) FROM segments")
+
+    def bytes(self, space: str) -> int:
+        """What the vectors of a space take on the disk, dead rows included."""
+        return sum(block.ids.nbytes + block.X.nbytes for block in self.blocks(space))
+
+    def live_ids(self, space: str) -> Ids:
+        """The items with a live row in a space, ascending."""
+        ids = [block.live_ids() for block in self.blocks(space)]
+        return np.sort(np.concatenate(ids)) if ids else np.empty(0, np.int64)
+
+    def missing(self, space: str) -> Ids:
+        """The items without a live row in a space, ascending."""
+        with self._db.reading() as db:
+            items = read_ids(db, "SELECT id FROM items")
+        return np.setdiff1d(items, self.live_ids(space), assume_unique=True)
+
+    def merge(self, space: str, *, everything: bool = False, progress: Progress | None = None) -> int:
+        """Few large segments from many small ones, without the dead rows; returns how many were merged.
+
+        By and by: eight of a like size become one. `everything`: as few as there can be.
+        """
+        merged = 0
+        while blocks := choose(self.blocks(space), everything):
+            pendings = self._merge(space, blocks, progress)
+            with self._transaction():
+                self._forget([block.segment for block in blocks])
+                for pending in pendings:
+                    self._name(pending)
+            merged += len(blocks)
+        return merged
+
+    def verify(self, space: str, progress: Progress) -> list[str]:
+        """What is wrong with a space, in sentences; reads every byte of its rows."""
+        self._space(space)
+        return verify_space(self._path, self._db, space, progress)
+
+    def new_file(self, folder: str, suffix: str) -> Path:
+        """Where to write a model ("models") or an index ("indexes"); `settle` it, then name it in a transaction."""
+        return self._path / folder / f"{secrets.token_hex(8)}{suffix}"
+
+    def settle(self, temp: Path, name: str | None = None) -> str:
+        """Put a written file on the disk for good, under a name of its own where one is given; returns its name."""
+        with translated(temp):
+            files.settle(temp, temp.with_name(name or temp.name))
+        return name or temp.name
+
+    def index_file(self, space: str) -> str | None:
+        """The name of a space's index in the folder `indexes`, where it has one."""
+        with self._db.reading() as db:
+            row: tuple[str | None] | None = db.execute(
+                "SELECT index_file FROM spaces WHERE name = ?", [space]
+            ).fetchone()
+        return row[0] if row else None
+
+    def name_index(self, space: str, file: str | None) -> None:
+        """Make a settled file the index of a space; the one before goes."""
+        before = self.index_file(space)
+        if before is not None and before != file:
+            self.doomed.append(self._path / "indexes" / before)
+        self._db.writing().execute("UPDATE spaces SET index_file = ? WHERE name = ?", [file, space])
+
+    def named(self) -> set[Path]:
+        """Every file outside SQLite that is part of the collection."""
+        with self._db.reading() as db:
+            rows = [self._file(file) for (file,) in db.execute("SELECT file FROM segments")]
+            models = db.execute("SELECT model FROM spaces WHERE model IS NOT NULL").fetchall()
+            indexes = db.execute("SELECT index_file FROM spaces WHERE index_file IS NOT NULL").fetchall()
+        return {
+            *rows,
+            *(files.ids_file(file) for file in rows),
+            *(self._path / "models" / name for (name,) in models),
+            *(self._path / "indexes" / name for (name,) in indexes),
+        }
+
+    def version(self) -> int:
+        """Counts the commits to the catalogue."""
+        with self._db.reading() as db:
+            return read_version(db)
+
+    def _space(self, name: str) -> Space:
+        spaces = self.spaces()
+        if name not in spaces:
+            raise UnknownNameError("space", name, spaces)
+        return spaces[name]
+
+    def _file(self, name: str) -> Path:
+        return self._path / "vectors" / name
+
+    def _number(self, query: str, *values: str) -> int:
+        with self._db.reading() as db:
+            return int(db.execute(query, values).fetchone()[0])
+
+    def _write(
+        self, space: str, shape: tuple[int, int], dtype: np.dtype[Any], parts: Iterable[tuple[Ids, NDArray[Any]]]
+    ) -> Pending:
+        # A number is used once: no reader can take a new file for an old one. A killed writer's were never named.
+        used = self._number("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'segments'")
+        self._last = max(self._last, used) + 1
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", space).strip("-")[:40]
+        target = self._file(f"{slug}-{self._last}.npy")
+        with translated(target):
+            writer = RowWriter(target, *shape, dtype)
+            try:
+                for ids, X in parts:
+                    writer.add(ids, X)
+                digest = writer.close()
+            except BaseException:
+                writer.discard()
+                raise
+            ids, _ = files.map_rows(target, shape, dtype.name)
+        return Pending(space, self._last, target.name, ids, shape[1], dtype.name, digest)
+
+    def _merge(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> list[Pending]:
+        dim, dtype = blocks[0].X.shape[1], np.result_type(*(block.X.dtype for block in blocks))
+        total = sum(block.n_live for block in blocks)
+        merged = Merged(blocks, lambda done: progress(f"merging {space}", done, total) if progress else None)
+        return [self._write(space, (rows, dim), dtype, merged.take(rows)) for rows in split(total)]
+
+    def _name(self, pending: Pending) -> None:
+        dim = self._space(pending.space).dim
+        if dim not in (None, pending.dim):
+            raise InputError(f"Space '{pending.space}' has {dim} dimensions. Got {pending.dim}.")
+        db = self._db.writing()
+        db.execute("UPDATE spaces SET dim = ? WHERE name = ?", [pending.dim, pending.space])
+        db.execute(
+            "INSERT INTO segments (id, space, file, rows, dim, dtype, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                *(pending.segment, pending.space, pending.file, len(pending.ids)),
+                *(pending.dim, pending.dtype, pending.digest),
+            ],
+        )
+
+    def _forget(self, segments: Sequence[int]) -> None:
+        for segment in segments:
+            delete = "DELETE FROM segments WHERE id = ? RETURNING file"
+            (file,) = self._db.writing().execute(delete, [segment]).fetchone()
+            self.doomed += [self._file(file), files.ids_file(self._file(file))]
+
+
+def _check_ids(space: str, ids: Ids) -> None:
+    """Ascending ids must be valid and each there once."""
+    if ids[0] < 0:
+        raise InputError(f"Ids for '{space}' must not be negative. Got {ids[0]}.")
+    if (twice := ids[1:][ids[1:] == ids[:-1]]).size:
+        raise InputError(f"Ids for '{space}' must each come once. Got {twice[0]} twice.")

@@ -1,0 +1,77 @@
+"""Whether the vectors on the disk are what was written.
+
+In: the catalogue and the collection's directory. Out: sentences, none where all is well. Every byte is read. Files are
+opened before the reading begins, so that a merge by another process cannot take them away.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from lookalike.arrays import chunks
+from lookalike.errors import DamagedError
+from lookalike.store import files
+from lookalike.store.blocks import Block, Row, dead_rows, list_rows, open_block
+from lookalike.store.schema import Database, read_ids, read_version
+from lookalike.types import Ids, Progress
+
+TRIES = 20
+"""How often to look again when files are merged away while they are opened."""
+
+
+def verify_space(path: Path, database: Database, space: str, progress: Progress) -> list[str]:
+    """What is wrong with the rows, the model and the index of a space."""
+    for _ in range(TRIES):
+        with database.reading() as db:
+            version = read_version(db)
+            listed = [(row, dead_rows(db, row)) for row in list_rows(db, space)]
+            query = "SELECT dim, model, index_file FROM spaces WHERE name = ?"
+            dim, model, index = db.execute(query, [space]).fetchone()
+            items = read_ids(db, "SELECT id FROM items")
+        opened: list[tuple[Row, Block]] = []
+        faults = []
+        for row, dead in listed:
+            try:
+                opened.append((row, open_block(path / "vectors", row, dead)))
+            except FileNotFoundError as error:
+                faults.append(f"{error.filename} is missing.")
+            except DamagedError as error:
+                faults.append(str(error))
+        named = [path / folder / name for folder, name in (("models", model), ("indexes", index)) if name is not None]
+        faults += [f"{file} is missing." for file in named if not file.exists()]
+        with database.reading() as db:
+            if not faults or read_version(db) == version:
+                break
+    for done, (row, block) in enumerate(opened):
+        progress(f"verifying {space}", done, len(opened))
+        faults += [f"{path / 'vectors' / row.file} {fault}." for fault in _contents(row, block, dim)]
+    progress(f"verifying {space}", len(opened), len(opened))
+    return faults + _identities([block for _, block in opened], items, space)
+
+
+def _contents(row: Row, block: Block, dim: int) -> list[str]:
+    faults = []
+    if files.digest(block.ids, block.X) != row.digest:
+        faults.append("does not hold what was written")
+    if row.dim != dim:
+        faults.append(f"has {row.dim} dimensions where its space has {dim}")
+    if (np.diff(block.ids) <= 0).any():
+        faults.append("has ids out of order")
+    if not all(np.isfinite(block.X[part]).all() for part in chunks(row.rows, block.X[0].nbytes)):
+        faults.append("has rows that are not finite")
+    if block.n_dead != row.n_dead:
+        faults.append(f"has {block.n_dead} dead rows where {row.n_dead} were counted")
+    return faults
+
+
+def _identities(blocks: list[Block], items: Ids, space: str) -> list[str]:
+    """That every live row belongs to an item, and no item has two."""
+    faults = []
+    live = np.concatenate([np.empty(0, np.int64), *(block.live_ids() for block in blocks)])
+    ids, counts = np.unique(live, return_counts=True)
+    if (counts > 1).any():
+        faults.append(f"{np.count_nonzero(counts > 1)} items have two live rows in space '{space}'.")
+    strangers = np.setdiff1d(ids, items, assume_unique=True)
+    if len(strangers):
+        faults.append(f"{len(strangers)} live rows of space '{space}' belong to no item.")
+    return faults

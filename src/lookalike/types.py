@@ -1,0 +1,159 @@
+"""The words of the code base: array aliases, `Hits`, the protocols.
+
+Letters, the same everywhere: n rows, q queries, d input dimension, D output dimension, k hits, r rank;
+`X` is a matrix of rows, `y` their labels. Images are (height, width, 3) uint8 RGB, vectors float32, ids int64,
+codes packed uint8. Scores are distances: smaller is better.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = Any
+"""A NumPy array or a torch tensor: maths is written against the namespace of its input (see `arrays`)."""
+
+Pixels: TypeAlias = NDArray[np.uint8]
+"""One picture, (height, width, 3) uint8 RGB."""
+
+Vectors: TypeAlias = NDArray[np.float32]
+"""(n, d) float32."""
+
+Ids: TypeAlias = NDArray[np.int64]
+"""(n,) int64 item ids: the first 63 bits of the digest of each file's bytes."""
+
+Progress: TypeAlias = Callable[[str, int, int | None], None]
+"""`progress(stage, done, total)`: called often and cheaply; `total` is None while it is not known."""
+
+
+def format_id(item: int) -> str:
+    """An item's id as people and JSON see it: 16 hexadecimal digits.
+
+    >>> format_id(255)
+    '00000000000000ff'
+    """
+    return f"{item:016x}"
+
+
+def parse_id(text: str) -> int | None:
+    """The id that 16 hexadecimal digits spell; None where the text is something else."""
+    return int(text, 16) if re.fullmatch("[0-7][0-9a-f]{15}", text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What a search found, best first. Rows with fewer than k answers end in id -1 and score inf."""
+
+    ids: Ids  # (q, k) int64
+    scores: Vectors  # (q, k) float32, smaller is better
+    scored: int  # vectors really compared with a query: the honest cost of the search
+
+
+@runtime_checkable
+class Feature(Protocol):
+    """Pictures in, one row each out. Constructing one is cheap: weights are loaded by the first `describe`."""
+
+    side: int
+    """The shorter side, in pixels, that suffices: readers may decode a picture at reduced size, never below it."""
+
+    @property
+    def dim(self) -> int:
+        """The length of a row."""
+        ...
+
+    def prepare(self, image: Pixels) -> NDArray[Any]:
+        """One picture to the small array that `describe` wants; runs in the reading processes."""
+        ...
+
+    def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
+        """n prepared pictures to (n, dim) float32."""
+        ...
+
+    def extract(self, images: Sequence[Pixels]) -> Vectors:
+        """n pictures to (n, dim) float32."""
+        return self.describe([self.prepare(image) for image in images])
+
+
+@runtime_checkable
+class Transform(Protocol):
+    """(n, d) to (n, D): encoders and learned metrics. A scikit-learn transformer."""
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:
+        """Learn from rows X (n, d), and from their labels where the transform uses them."""
+        ...
+
+    def transform(self, X: Array) -> Array:
+        """(n, d) to (n, D) float32."""
+        ...
+
+
+@runtime_checkable
+class Coder(Protocol):
+    """(n, d) to (n, bits / 8) uint8."""
+
+    bits: int
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:
+        """Learn from rows X (n, d), and from their labels where the coder uses them."""
+        ...
+
+    def encode(self, X: Array) -> NDArray[np.uint8]:
+        """(n, d) to (n, bits / 8) packed bits."""
+        ...
+
+
+@runtime_checkable
+class Query(Protocol):
+    """Something that can score vectors. An index may know a query's class and answer it faster."""
+
+    def score(self, X: Vectors) -> Vectors:
+        """(m, d) to (q, m), smaller is better."""
+        ...
+
+
+@runtime_checkable
+class Index(Protocol):
+    """Vectors with ids, searched by queries."""
+
+    def add(self, ids: Ids, X: Vectors) -> None:
+        """Add rows X (n, d) under new ids (n,)."""
+        ...
+
+    def remove(self, ids: Ids) -> int:
+        """Forget these ids; returns how many of them were there."""
+        ...
+
+    def search(
+        self,
+        query: Query,
+        k: int,
+        *,
+        among: Ids | None = None,
+        exclude: Ids | None = None,
+        effort: float | str | None = None,
+    ) -> Hits:
+        """The k best of `among` (all, where None) less `exclude`, decided inside the search, never afterwards.
+
+        `effort=None` is the index's own default; "exact" leaves nothing out.
+        """
+        ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """Marks in, queries out."""
+
+    def fit(self, X: Vectors, y: NDArray[np.int8]) -> Self:
+        """Learn from marked rows X (n, d), y +1 wanted, -1 unwanted."""
+        ...
+
+    def best(self) -> Query:
+        """What the learner is surest of."""
+        ...
+
+    def unsure(self) -> Query:
+        """What the learner would ask about."""
+        ...

@@ -1,0 +1,255 @@
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
+from lookalike.index import ann
+from lookalike.index.ann import Ann, choose
+from lookalike.index.flat import Flat
+from lookalike.index.queries import PointQuery
+from lookalike.index.structure import KINDS
+
+N, D = 3_000, 15  # an odd dimension: PQ wants an even one
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(N + 500, D)) @ np.diag(0.8 ** np.arange(D))
+    ids = random.permutation(100_000)[: N + 500].astype(np.int64)
+    return ids, X.astype(np.float32)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def file(rows, request, tmp_path_factory):
+    """A saved structure over the first N rows."""
+    ids, X = rows
+    index = Ann(request.param, links=8, breadth=40)
+    index.add(ids[:N], X[:N])
+    path = tmp_path_factory.mktemp("ann") / "structure"
+    index.build().save(path)
+    return path
+
+
+@pytest.fixture
+def index(rows, file):
+    """The structure, loaded over the first N rows; every test has its own."""
+    return Ann.load(file, flat(rows, slice(N)))
+
+
+@pytest.fixture
+def no_shortcut(monkeypatch):
+    """Small filters, too, go through the structure."""
+    monkeypatch.setattr(ann, "EXACT_ROWS", 0)
+
+
+def flat(rows, part):
+    truth = Flat()
+    truth.add(rows[0][part], rows[1][part])
+    return truth
+
+
+def recall(hits, expected):
+    return np.mean([np.isin(a, b).mean() for a, b in zip(expected.ids, hits.ids, strict=True)])
+
+
+def assert_true(hits, index):
+    """Whatever was found has its exact score, best first."""
+    for ids, scores in zip(hits.ids, hits.scores, strict=True):
+        assert (np.diff(scores) >= 0).all()
+        assert len(set(ids)) == len(ids)
+        assert (ids >= 0).all()
+    assert len(index.vectors(hits.ids.ravel())) == hits.ids.size
+
+
+def test_finds_nearly_what_a_scan_finds_and_looks_at_less(index, rows):
+    query = PointQuery(rows[1][N:])
+    expected = index.truth.search(query, 10)
+    hits = index.search(query, 10)
+    assert_true(hits, index)
+    assert recall(hits, expected) > 0.95
+    assert 0 < hits.scored < 0.8 * expected.scored
+    hit = hits.ids == expected.ids
+    np.testing.assert_array_equal(hits.scores[hit], expected.scores[hit])
+
+
+def test_more_effort_looks_at_more(index, rows):
+    query = PointQuery(rows[1][N:])
+    costs = [index.search(query, 1, effort=effort).scored for effort in ("fast", None, "exact")]
+    assert costs == sorted(set(costs))
+    assert index.search(query, 1, effort="balanced").scored == costs[1]
+    breadths = [index.search(query, 1, effort=effort).scored for effort in (2, 20, 60.5)]
+    assert breadths == sorted(set(breadths))
+
+
+def test_exact_effort_equals_the_scan(index, rows):
+    index.add(*(part[N:] for part in rows))
+    index.remove(rows[0][:100])
+    query = PointQuery(rows[1][::500])
+    for filters in ({}, {"among": index.ids[:50]}, {"exclude": index.ids[::2]}):
+        hits, expected = index.search(query, 7, effort="exact", **filters), index.truth.search(query, 7, **filters)
+        np.testing.assert_array_equal(hits.ids, expected.ids)
+        np.testing.assert_array_equal(hits.scores, expected.scores)
+
+
+def test_what_is_added_is_found_at_once_and_what_is_removed_never_again(index, rows):
+    ids, X = rows
+    assert index.stale == 0
+    index.add(ids[N:], X[N:])
+    assert index.stale == 500 / (N + 500)
+    assert (index.search(PointQuery(X[N:]), 1).ids[:, 0] == ids[N:]).all()
+    gone = np.concatenate([ids[:50], ids[N : N + 50], [200_000]])
+    assert index.remove(gone) == 100
+    assert len(index) == N + 400
+    hits = index.search(PointQuery(X[:50]), 20)
+    assert_true(hits, index)
+    assert not np.isin(hits.ids, gone).any()
+
+
+def test_what_was_removed_may_come_back_with_another_vector(index, rows, file, tmp_path):
+    ids, X = rows
+    index.remove(ids[:1])
+    index.add(ids[:1], X[N : N + 1])
+    assert index.search(PointQuery(X[N : N + 1]), 1).ids.tolist() == [[ids[0]]]
+    index.save(tmp_path / "again")
+    loaded = Ann.load(tmp_path / "again", index.truth)
+    assert loaded.stale == index.stale > 0
+    assert loaded.search(PointQuery(X[N : N + 1]), 1).ids.tolist() == [[ids[0]]]
+
+
+@pytest.mark.usefixtures("no_shortcut")
+@pytest.mark.parametrize("share", [0.9, 0.3, 0.05])
+def test_filters_apply_inside_the_search(index, rows, share):
+    random = np.random.default_rng(1)
+    index.add(*(part[N:] for part in rows))
+    index.remove(rows[0][:200])
+    query = PointQuery(rows[1][200:300])
+    among = index.ids[random.random(len(index)) < share]
+    exclude = index.ids[random.random(len(index)) < 0.1]
+    for filters in ({"among": among}, {"exclude": exclude}, {"among": among, "exclude": exclude}):
+        hits, expected = index.search(query, 10, **filters), index.truth.search(query, 10, **filters)
+        assert_true(hits, index)
+        assert recall(hits, expected) > 0.9
+        assert np.isin(hits.ids, filters.get("among", index.ids)).all()
+        assert not np.isin(hits.ids, filters.get("exclude", [])).any()
+
+
+def test_a_search_among_few_looks_at_just_those(index, rows):
+    hits = index.search(PointQuery(rows[1][:2]), 5, among=rows[0][:40])
+    assert hits.scored == 2 * 40
+
+
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_stays_in_step_with_any_history(file, rows, data):
+    ids, X = rows
+    index = Ann.load(file, flat(rows, slice(N)))
+    live = set(range(N))
+    for _ in range(data.draw(st.integers(1, 5))):
+        start, size = data.draw(st.integers(0, N + 400)), data.draw(st.integers(1, 100))
+        some = set(range(start, min(start + size, N + 500)))
+        verb = data.draw(st.sampled_from(["add", "remove", "build"]))
+        if verb == "add":
+            new = sorted(some - live)
+            index.add(ids[new], X[new])
+            live |= some
+        elif verb == "remove":
+            assert index.remove(ids[sorted(some)]) == len(some & live)
+            live -= some
+        else:
+            index.build()
+    assert index.ids.tolist() == sorted(ids[sorted(live)].tolist())
+    hits = index.search(PointQuery(X[::350]), 3)
+    assert_true(hits, index)
+    assert recall(hits, index.search(PointQuery(X[::350]), 3, effort="exact")) > 0.8
+
+
+def test_a_snapshot_stays_usable_while_the_collection_moves_on(file, rows):
+    ids, X = rows
+    moved = Ann.load(file, flat(rows, slice(500, N + 500)))  # 500 rows are gone, 500 are new
+    assert moved.stale == 1_000 / (N + 500)
+    query = PointQuery(X[::20])
+    hits, expected = moved.search(query, 5), moved.truth.search(query, 5)
+    assert_true(hits, moved)
+    assert recall(hits, expected) > 0.9
+    assert moved.build().stale == pytest.approx(500 / (N + 500))  # extended: what is gone keeps its place
+    moved.remove(ids[500:1_500])
+    assert moved.build().stale == 0  # built anew
+
+
+def test_save_and_load_give_the_same_answers(index, rows, tmp_path):
+    query = PointQuery(rows[1][N:])
+    index.save(tmp_path / "copy")
+    loaded = Ann.load(tmp_path / "copy", index.truth)
+    assert loaded.kind == index.kind
+    np.testing.assert_array_equal(loaded.search(query, 5).ids, index.search(query, 5).ids)
+
+
+def test_a_damaged_file_is_named(file, rows, tmp_path):
+    data = file.read_bytes()
+    random = np.random.default_rng(0)
+    flips = [(place, bit) for place in random.integers(0, len(data), 30) for bit in (0, 7)]
+    broken = [data[:0], data[:5], data[: len(data) // 2], data[:-1], data[:-8], data + b"12345678", b"x" * 4_096]
+    for place, bit in flips:
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << bit
+        broken.append(bytes(flipped))
+    path = tmp_path / "broken"
+    for content in broken:
+        path.write_bytes(content)
+        with pytest.raises(DamagedError, match="broken"):
+            Ann.load(path, Flat())
+    with pytest.raises(DamagedError, match="missing"):
+        Ann.load(tmp_path / "missing", Flat())
+
+
+def test_a_file_for_other_vectors_is_refused(file):
+    other = Flat()
+    other.add(np.arange(3), np.zeros((3, 40), np.float32))
+    with pytest.raises(DamagedError, match="40"):
+        Ann.load(file, other)
+
+
+def test_a_file_that_cannot_be_written_is_named(index, tmp_path):
+    with pytest.raises(StoreError, match="no-such-folder"):
+        index.save(tmp_path / "no-such-folder" / "file")
+
+
+def test_few_rows_need_no_structure(rows):
+    index = Ann()
+    index.add(rows[0][:50], rows[1][:50])
+    assert index.build().stale == 1
+    hits = index.search(PointQuery(rows[1][:2]), 3)
+    np.testing.assert_array_equal(hits.ids, index.truth.search(PointQuery(rows[1][:2]), 3).ids)
+    with pytest.raises(InputError, match="build the index first"):
+        index.save("nowhere")
+
+
+def test_progress_is_told(rows):
+    told = []
+    Ann(breadth=20).build(flat(rows, slice(N)), progress=lambda *what: told.append(what))
+    assert told == [("indexing", 0, N)]
+
+
+def test_an_unknown_kind_is_refused(rows):
+    with pytest.raises(UnknownNameError, match="Did you mean 'hnsw'"):
+        Ann("hnws").build(flat(rows, slice(N)))
+
+
+def test_a_search_leaves_the_threads_of_faiss_alone(index, rows):
+    before = faiss.omp_get_max_threads()
+    index.search(PointQuery(rows[1][:1]), 3)
+    index.build()
+    assert faiss.omp_get_max_threads() == before
+
+
+def test_the_choice_goes_by_size():
+    assert [choose(n) for n in (0, 100_000, ann.FLAT_MAX, ann.FLAT_MAX + 1, ann.HNSW_MAX + 1)] == [
+        "flat",
+        "flat",
+        "flat",
+        "hnsw",
+        "ivfpq",
+    ]

@@ -1,0 +1,167 @@
+"""Benches: tables that fill themselves one cell at a time."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from rich.console import Console
+
+from lookalike import cli
+from lookalike.bench import retrieval, tables
+from lookalike.bench.tables import Bench, Cell, Score
+from lookalike.cli.bench import _table
+from lookalike.errors import SourceError, UnknownNameError
+from lookalike.recipes import RECIPES
+from reference.ranking import leave_one_out
+
+KEYS = ["bench", "row", "column", "measure", "value", "low", "high", "paper", "seconds", "peak_mb", "scored"]
+
+
+def score(row: str, column: str, data: Path, seed: int, progress: object) -> Score:
+    return Score("m", len(row) + seed, 0.0, 9.0, scored=7, paper=2.5)
+
+
+TOY = Bench("toy", "a table for tests", ("one", "three"), ("x", "y"), score)
+
+
+@pytest.fixture(scope="module")
+def data(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder whose corel1k is the drawn pictures, one of them twice, and whose ukbench is the same in fours."""
+    folder = tmp_path_factory.mktemp("data")
+    paths = sorted(pictures.rglob("*.jpg"))
+    (folder / "corel1k").mkdir()
+    with tarfile.open(folder / "corel1k/corel1k.tar", "w") as archive:
+        for path in paths:
+            archive.add(path, f"{path.parent.name}/{path.name}")
+        archive.add(paths[0], f"{paths[0].parent.name}/again.jpg")
+    (folder / "ukbench2000").mkdir()
+    with tarfile.open(folder / "ukbench2000/ukbench2000_max256.tar", "w") as archive:
+        for number, path in enumerate(paths):
+            archive.add(path, f"ukbench{number:05}.jpg")
+    return folder
+
+
+def test_a_plan_goes_column_by_column_in_the_wanted_order() -> None:
+    assert tables.plan(TOY, ".") == [("one", "x"), ("three", "x"), ("one", "y"), ("three", "y")]
+    assert tables.plan(TOY, ".", rows=["three", "one"], columns=["y"]) == [("three", "y"), ("one", "y")]
+
+
+def test_a_cell_carries_score_place_and_cost() -> None:
+    cell = tables.fill(TOY, "three", "y", ".", seed=10)
+    assert (cell.bench, cell.row, cell.column, cell.measure) == ("toy", "three", "y", "m")
+    assert (cell.value, cell.low, cell.high, cell.paper, cell.scored) == (15, 0.0, 9.0, 2.5, 7)
+    assert 0 <= cell.seconds < 1
+    assert 1 < cell.peak_mb < 100_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+def test_the_peak_is_the_cells_own() -> None:
+    def run(row: str, *rest: object) -> Score:
+        if row == "large":
+            np.ones(200 * 2**17).sum()  # 200 MB
+        return score(row, "x", Path(), 0, None)
+
+    bench = Bench("toy", "", ("large", "small"), ("x",), run)
+    large, small = (tables.fill(bench, row, "x", ".") for row in bench.rows)
+    assert large.peak_mb > small.peak_mb + 150
+
+
+def test_unknown_names_get_the_nearest_known_one() -> None:
+    with pytest.raises(UnknownNameError, match=r"No row named 'tree'\. .*Did you mean 'three'\?"):
+        tables.plan(TOY, ".", rows=["tree"])
+    with pytest.raises(UnknownNameError, match="No column named 'z'"):
+        tables.plan(TOY, ".", columns=["z"])
+    with pytest.raises(UnknownNameError, match="Did you mean 'retrieval'"):
+        tables.load("retreival")
+
+
+def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
+    with pytest.raises(SourceError, match="No corel5k in"):
+        tables.plan(retrieval.BENCH, data, rows=["color"])
+
+
+def test_every_bench_loads_and_names_itself() -> None:
+    for name in tables.BENCHES:
+        bench = tables.load(name)
+        assert bench.name == name
+        assert bench.rows
+        assert bench.columns
+
+
+def test_retrieval_has_every_recipe_and_the_three_sets() -> None:
+    assert list(retrieval.BENCH.rows) == list(RECIPES)
+    assert list(retrieval.BENCH.columns) == ["corel1k", "corel5k", "ukbench2000"]
+
+
+def test_ranking_is_the_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 5)).astype(np.float32)
+    X[7] = X[3]  # a duplicate
+    labels = [str(label) for label in random.integers(0, 6, 60)]
+    precisions, firsts = leave_one_out(X.astype(np.float64), labels)
+    monkeypatch.setattr(retrieval, "CHUNK_BYTES", 64 * 60 * 7)  # seven queries at a time
+    steps: list[int] = []
+    ours = retrieval.rank(X, np.array(labels), retrieval.COLUMNS["corel1k"].value, lambda *step: steps.append(step[1]))
+    assert_allclose(ours, precisions)
+    assert steps[-1] == 60
+    assert len(steps) == 9
+    ours = retrieval.rank(X, np.array(labels), retrieval.COLUMNS["ukbench2000"].value, lambda *_: None)
+    assert_allclose(ours, firsts)
+
+
+def test_retrieval_goes_through_the_engine(data: Path, pictures: Path) -> None:
+    n = len(list(pictures.rglob("*.jpg")))
+    corel, ukbench = (tables.fill(retrieval.BENCH, "color", column, data) for column in ("corel1k", "ukbench2000"))
+    assert (corel.measure, corel.scored) == ("mAP", (n + 1) ** 2)  # the picture that is there twice counts twice
+    assert (ukbench.measure, ukbench.scored) == ("4·recall@4", n**2)
+    assert 0.3 < corel.low <= corel.value <= corel.high <= 1
+    assert 1 <= ukbench.value <= 4
+    assert corel.paper is None
+
+
+def test_the_same_seed_gives_the_same_interval(data: Path) -> None:
+    def interval(seed: int) -> tuple[float, float]:
+        cell = tables.fill(retrieval.BENCH, "color", "corel1k", data, seed=seed)
+        return cell.low, cell.high
+
+    assert interval(3) == interval(3) != interval(4)
+
+
+def test_the_command_prints_one_json_line_a_cell(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bench", "retrieval", "--data", str(data), "--rows", "color", "--columns", "corel1k, ukbench2000"]
+    assert cli.run([*words, "--json"]) == 0
+    cells = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [list(cell) for cell in cells] == [KEYS, KEYS]
+    assert [cell["column"] for cell in cells] == ["corel1k", "ukbench2000"]
+    assert cli.run(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(f"retrieval  color  corel1k  mAP {cells[0]['value']:.3f} (")
+    assert cli.run([*words[:-1], "corel"]) == 2
+    assert "Did you mean 'corel" in capsys.readouterr().err
+
+
+def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["bench", "list", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["rows"]) == ("retrieval", list(RECIPES))
+    assert cli.run(["bench", "list"]) == 0
+    assert "columns  corel1k, corel5k, ukbench2000" in capsys.readouterr().out
+
+
+def test_a_table_puts_the_papers_figure_beside_ours() -> None:
+    cells = [
+        Cell("toy", row, column, "mAP", 0.5, 0.4, 0.6, paper, 1.0, 100.0, 9)
+        for row in ("one", "three")
+        for column, paper in (("x", 0.55), ("y", None))
+    ]
+    console = Console(width=100, file=io.StringIO())
+    console.print(_table(TOY, cells))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.count("0.500 (0.400–0.600, paper 0.550)") == 2
+    assert text.count("0.500 (0.400–0.600)") == 2
+    assert text.index("one") < text.index("three")

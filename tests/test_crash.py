@@ -1,0 +1,133 @@
+"""Nothing is lost: a writer killed at random moments, a full disk, two writers at once."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike import Collection
+from lookalike.errors import FullError, LockedError
+
+WRITER = Path(__file__).with_name("writer.py")
+N = 48
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    noise = np.random.default_rng(0)
+    for i in range(N):
+        part = folder / ("odd" if i % 2 else "even")
+        part.mkdir(exist_ok=True)
+        Image.fromarray(noise.integers(0, 256, (24, 32, 3), np.uint8)).save(part / f"{i:02}.png")
+    return folder
+
+
+def start(where, pictures, rounds):
+    command = [sys.executable, str(WRITER), str(where), str(pictures), str(rounds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def state(where):
+    """Everything a collection holds, in a form that can be compared."""
+    with Collection(where) as collection:
+        items = {item.id: sorted(item.paths) for item in collection.items()}
+        vectors = {name: collection.vectors(name) for name in ("color", "small")}
+        return items, {name: (ids.tobytes(), X.tobytes()) for name, (ids, X) in vectors.items()}
+
+
+@pytest.fixture(scope="module")
+def expected(pictures, tmp_path_factory):
+    where = tmp_path_factory.mktemp("unkilled") / "collection"
+    output, _ = start(where, pictures, 0).communicate(timeout=120)
+    assert output.endswith("done all\n")
+    return state(where)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_writer_killed_at_random_moments_loses_nothing(seed, pictures, expected, tmp_path):
+    where, chance = tmp_path / "collection", random.Random(seed)
+    for _ in range(13):
+        writer = start(where, pictures, 1_000)
+        first = writer.stdout.readline()
+        assert first == "begin add\n"
+        time.sleep(chance.uniform(0, 2.0))
+        writer.kill()
+        rest, _ = writer.communicate(timeout=60)
+        last = [first, *rest.splitlines()][-1].strip()
+        with Collection(where) as collection:
+            assert collection.verify() == []
+            have = {path for item in collection.items() for path in item.paths}
+        even = {path for paths in expected[0].values() for path in paths if "/even/" in path}
+        everything = {path for paths in expected[0].values() for path in paths}
+        assert have <= everything
+        if last == "begin remove":
+            assert have in (everything, even)
+        elif last == "begin compact":
+            assert have == even
+        elif rest:  # a later round's add: the even ones were there before it began
+            assert have >= even
+    output, _ = start(where, pictures, 0).communicate(timeout=120)
+    assert output.endswith("done all\n")
+    assert state(where) == expected
+
+
+def test_workers_do_not_outlive_a_killed_writer(pictures, tmp_path):
+    psutil = pytest.importorskip("psutil")
+    writer = start(tmp_path / "collection", pictures, 1_000)
+    writer.stdout.readline()
+    children = []
+    deadline = time.monotonic() + 20
+    while not children and time.monotonic() < deadline:
+        children = psutil.Process(writer.pid).children(recursive=True)
+    writer.kill()
+    writer.communicate(timeout=60)
+    assert children
+    _, alive = psutil.wait_procs(children, timeout=15)
+    assert not alive
+
+
+def test_a_second_writer_is_told_who_writes_and_may_wait(pictures, tmp_path):
+    where = tmp_path / "collection"
+    Collection(where, create=True).close()
+    with Collection(where) as first, Collection(where) as second, Collection(where, wait_s=30) as patient:
+        with first._store.writer(), pytest.raises(LockedError, match=f"pid {os.getpid()}"):
+            second.add(pictures, recipes=["color"])
+        assert patient.add(pictures, recipes=["color"], workers=1).added == N
+
+
+def fill(path):
+    """A file that takes all the room there is."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as stream:
+        while stream.write(b"\0" * 4096):
+            pass
+
+
+def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        with Collection(disk / "collection", create=True) as collection:
+            assert collection.add(pictures / "even", recipes=["color"], workers=1).added == N // 2
+            filler = disk / "filler"
+            fill(filler)
+            with pytest.raises(FullError, match="full"):
+                collection.add(pictures / "odd", recipes=["color"], workers=1)
+            assert collection.verify() == []
+            assert len(collection) == N // 2
+            assert len(collection.search(pictures / "even" / "00.png", k=3)) == 3
+            filler.unlink()
+            assert collection.add(pictures / "odd", recipes=["color"], workers=1).added == N // 2
+            assert collection.verify() == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,0 +1,499 @@
+"""The collection's directory: opening, the one writer, transactions; killed writers, full disks, old formats."""
+
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
+from lookalike.store import models
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
+from store_worker import DIM, do, rows_for, state_after
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "c"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    store = Store(path, create=True)
+    with store.writer(), store.transaction():
+        store.vectors.create_space("deep", ["color()"])
+    yield store
+    store.close()
+
+
+def add(store: Store, ids: range | list[int]) -> None:
+    """Items with a path and a row each; needs the writer lock."""
+    array = np.array(ids, np.int64)
+    pending = store.vectors.write("deep", array, rows_for(array))
+    with store.transaction():
+        store.items.add([Item(int(i), [], 1, 1, 1, "png", 0.0, None) for i in ids])
+        store.items.link([(f"/{i}", 1, 1, int(i)) for i in ids])
+        store.vectors.commit(pending)
+
+
+def check_whole(store: Store, expected: set[int]) -> None:
+    """Nothing is wrong, and exactly these items are there with the rows that were written."""
+    assert store.verify() == store.judgements.verify() == []
+    assert store.items.ids().tolist() == sorted(expected)
+    for space in store.vectors.spaces():
+        assert store.vectors.verify(space, lambda *step: None) == []
+        assert store.vectors.live_ids(space).tolist() == sorted(expected)
+        for block in store.vectors.blocks(space):
+            np.testing.assert_array_equal(block.X, rows_for(block.ids))
+
+
+def files(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
+
+
+def run(code: str, *args: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, *map(str, args)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=60)
+    return output
+
+
+# Opening
+
+
+def test_no_collection_says_how_to_make_one(path: Path) -> None:
+    with pytest.raises(NoCollectionError, match=f"No collection at {path}. Make one with: lookalike -c {path} add"):
+        Store(path)
+    assert not path.exists()
+
+
+def test_a_new_collection_is_empty_and_opens_again(path: Path) -> None:
+    Store(path, create=True).close()
+    Store(path, create=True).close()  # what is there stays
+    store = Store(path)
+    assert (len(store.items), store.vectors.spaces(), len(store.judgements)) == (0, {}, 0)
+    check_whole(store, set())
+    store.close()
+    assert files(path) == {"catalogue.sqlite", "judgements.sqlite", "lock"}
+
+
+def test_a_lost_catalogue_is_not_passed_over_while_there_are_vectors(store: Store, path: Path) -> None:
+    with store.writer():
+        add(store, [1])
+    store.close()
+    (path / "catalogue.sqlite").unlink()
+    for create in (False, True):
+        with pytest.raises(DamagedError, match=r"catalogue.sqlite is missing, but there are vectors.*labels are kept"):
+            Store(path, create=create)
+
+
+def test_the_log_of_a_lost_catalogue_is_not_played_into_a_new_one(path: Path) -> None:
+    store = Store(path, create=True)
+    with store.writer(), store.transaction():
+        store.vectors.create_space("old", ["color()"])
+    log = (path / "catalogue.sqlite-wal").read_bytes()
+    store.close()
+    (path / "catalogue.sqlite").unlink()
+    (path / "catalogue.sqlite-wal").write_bytes(log)
+    (path / "catalogue.sqlite.copy").write_bytes(b"somebody's backup")
+    store = Store(path, create=True)
+    assert store.vectors.spaces() == {}
+    assert (path / "catalogue.sqlite.copy").exists()
+    check_whole(store, set())
+    store.close()
+
+
+def test_lost_judgements_are_not_passed_over(store: Store, path: Path) -> None:
+    store.close()
+    (path / "judgements.sqlite").unlink()
+    with pytest.raises(DamagedError, match=r"holds what people said.*touch"):
+        Store(path)
+    (path / "judgements.sqlite").touch()  # as the message says
+    Store(path).close()
+
+
+def test_a_place_that_cannot_be_a_collection_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError):
+        Store(tmp_path / "file", create=True)
+    with pytest.raises(StoreError):
+        Store(tmp_path / "file" / "below", create=True)
+
+
+def test_opening_is_quick_and_loads_nothing_heavy(store: Store, path: Path) -> None:
+    with store.writer():
+        add(store, range(2_000))
+    code = (
+        "import sys, time; from pathlib import Path; from lookalike.store.directory import Store\n"
+        "spent = []\n"
+        "for _ in range(5):\n"
+        "    start = time.process_time(); store = Store(Path(sys.argv[1])); store.vectors.blocks('deep')\n"
+        "    spent.append(time.process_time() - start); store.close()\n"
+        "heavy = {'torch', 'sklearn', 'scipy', 'faiss', 'numba', 'cv2', 'onnxruntime', 'PIL'} & set(sys.modules)\n"
+        "print(min(spent) < 0.030, heavy)"
+    )
+    assert finish(run(code, path)) == "True set()\n"
+
+
+def test_a_store_that_was_closed_says_so(store: Store) -> None:
+    store.close()
+    with pytest.raises(StoreError, match="is closed"):
+        len(store.items)
+
+
+# The one writer
+
+
+HOLD = (
+    "import sys; from pathlib import Path; from lookalike.store.directory import Store\n"
+    "with Store(Path(sys.argv[1])).writer(): print('ready', flush=True); sys.stdin.read()"
+)
+
+
+def test_a_second_process_is_told_who_writes_or_waits(store: Store, path: Path) -> None:
+    other = run(HOLD, path)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    with pytest.raises(LockedError, match=rf"\(pid {other.pid}\) is writing to {path}. Wait for it, or pass --wait"):
+        store.writer().__enter__()
+    assert len(store.items) == 0  # reading goes on
+    threading.Timer(0.2, other.communicate).start()
+    with store.writer(wait_s=30):
+        add(store, [1])
+    check_whole(store, {1})
+
+
+def test_a_killed_writer_lets_go_at_once(store: Store, path: Path) -> None:
+    other = run(HOLD, path)
+    assert other.stdout is not None
+    other.stdout.readline()
+    other.kill()
+    other.communicate()
+    with store.writer():
+        add(store, [1])
+
+
+def test_the_writer_lock_nests_in_a_thread_and_holds_off_the_others(store: Store) -> None:
+    errors: list[Exception] = []
+
+    def write() -> None:
+        try:
+            with store.writer(wait_s=0.05):
+                pass
+        except LockedError as error:
+            errors.append(error)
+
+    with store.writer():
+        with store.writer():
+            add(store, [1])
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        add(store, [2])
+    assert "Another thread of this process" in str(errors[0])
+    write()
+    assert len(errors) == 1
+
+
+def test_writing_without_the_lock_is_our_bug(store: Store) -> None:
+    with pytest.raises(AssertionError), store.transaction():
+        pass
+    failed: list[bool] = []
+
+    def write() -> None:
+        try:
+            with store.transaction():
+                pass
+        except AssertionError:
+            failed.append(True)
+
+    with store.writer():
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+    assert failed == [True]
+
+
+def test_two_writers_in_two_processes_lose_nothing(store: Store, path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[3]); import test_directory as t\n"
+        "store = t.Store(Path(sys.argv[1])); first = int(sys.argv[2])\n"
+        "for i in range(first, first + 15):\n"
+        "    with store.writer(wait_s=60): t.add(store, [i]); store.vectors.merge('deep')\n"
+    )
+    others = [run(code, path, first, HERE) for first in (100, 200)]
+    for other in others:
+        finish(other)
+        assert other.returncode == 0
+    check_whole(store, {*range(100, 115), *range(200, 215)})
+
+
+def test_the_version_tells_of_commits_by_anybody_and_of_nothing_else(store: Store, path: Path) -> None:
+    other = Store(path)
+    before = store.version()
+    assert store.version() == other.version() == before
+    with other.writer():
+        add(other, [1])
+    assert store.version() != before
+    before = store.version()
+    with other.writer(), pytest.raises(RuntimeError), other.transaction():
+        raise RuntimeError
+    other.judgements.add_labels([(1, "cat")], author="a", source="hand")
+    assert store.version() == before
+    seen: list[int] = []
+    thread = threading.Thread(target=lambda: seen.append(store.version()))
+    thread.start()
+    thread.join()
+    assert seen == [before]
+    other.close()
+
+
+def test_what_is_not_named_goes_with_the_next_writer_not_with_a_reader(store: Store, path: Path) -> None:
+    with store.writer():
+        add(store, [1])
+        store.vectors.write("deep", np.array([2]), rows_for(np.array([2])))
+    (path / "models" / "left.npz").touch()
+    (path / "indexes" / "left.faiss.part").touch()
+    with_orphans = files(path)
+    reader = Store(path)
+    check_whole(reader, {1})
+    assert files(path) == with_orphans
+    with reader.writer():
+        assert {name for name in files(path) if "/" in name} == {"vectors/deep-1.npy", "vectors/deep-1.ids.npy"}
+    check_whole(reader, {1})
+    reader.close()
+
+
+def test_a_writer_that_fails_leaves_no_file_behind(store: Store, path: Path) -> None:
+    with suppress(RuntimeError), store.writer():
+        store.vectors.write("deep", np.array([2]), rows_for(np.array([2])))
+        raise RuntimeError
+    assert not list((path / "vectors").iterdir())
+
+
+def test_threads_read_while_another_writes_and_merges(store: Store) -> None:
+    stop = threading.Event()
+    troubles: list[object] = []
+
+    def read() -> None:
+        last = 0
+        while not stop.is_set():
+            ids = store.vectors.live_ids("deep")
+            if len(ids) < last or len(np.unique(ids)) != len(ids):
+                troubles.append(ids)
+            last = len(ids)
+            len(store.items)
+
+    def guarded() -> None:
+        try:
+            read()
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is a failure)
+            troubles.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    with store.writer():
+        for i in range(40):
+            add(store, [2 * i, 2 * i + 1])
+            store.vectors.merge("deep", everything=i % 5 == 0)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert troubles == []
+    check_whole(store, set(range(80)))
+
+
+def test_bytes_is_what_the_directory_takes_and_vacuum_gives_back(store: Store, path: Path) -> None:
+    with store.writer():
+        add(store, range(3_000))
+        full = store.bytes()
+        assert full > 3_000 * DIM * 4
+        with store.transaction():
+            store.items.remove(range(3_000))
+            store.vectors.bury(range(3_000))
+        store.vectors.merge("deep", everything=True)
+        store.vacuum()
+    assert store.bytes() < full / 5
+    assert store.bytes() == sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    check_whole(store, set())
+
+
+# Killed writers
+
+
+def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    steps = orphans = merges = 0
+    for kill in range(24):
+        path = tmp_path / ("c" if kill >= 6 else f"fresh-{kill}")  # the first few die while they create
+        if kill <= 6:
+            steps, promised = 0, set[int]()
+        acknowledged = steps + _kill_in_step(path, after=chance.randrange(3) if kill >= 6 else 0)
+        promised |= set(range(steps, acknowledged))
+
+        store = Store(path, create=True)
+        steps = len(store.items.sources())
+        assert acknowledged <= steps <= acknowledged + 1  # the step it was killed in is there whole, or not at all
+        check_whole(store, state_after(steps))
+        assert promised <= set(store.judgements.items_with("step").tolist()) <= set(range(steps))
+        named = store.vectors.named()
+        orphans += any(file not in named for file in path.glob("vectors/*"))
+        merges += 2 * steps > store.vectors.n_segments()
+        if steps:
+            with store.writer():  # goes on from where it stopped
+                do(store, steps)
+            promised.add(steps)
+            steps += 1
+            check_whole(store, state_after(steps))
+        store.close()
+    assert steps > 18
+    assert orphans > 0  # some died while they wrote, or this test shows nothing
+    assert merges > 0
+
+
+def _kill_in_step(path: Path, after: int) -> int:
+    """Start a worker and kill it some time after so many acknowledgements; returns how many it gave."""
+    command = [sys.executable, HERE / "store_worker.py", path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        assert [worker.stdout.readline() for _ in range(after)] == ["done\n"] * after
+        time.sleep(random.uniform(0, 0.06))
+        worker.kill()
+        return after + worker.stdout.read().count("done\n")
+
+
+# Full disks
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=3m", "small", disk], check=False).returncode:
+        pytest.skip("mounting a small disk is not permitted here")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
+    store = Store(small_disk / "c", create=True)
+    with store.writer(), store.transaction():
+        store.vectors.create_space("deep", ["color()"])
+    done: set[int] = set()
+
+    def add_until_full() -> None:
+        for first in range(0, 100_000, 500):
+            add(store, range(first, first + 500))
+            done.update(range(first, first + 500))
+
+    with pytest.raises(FullError, match=r"No space left.*committed is safe"), store.writer():
+        add_until_full()
+    assert len(done) >= 1_000
+    check_whole(store, done)
+
+    with pytest.raises(FullError), store.writer():
+        store.vectors.merge("deep", everything=True)  # both copies do not fit
+    check_whole(store, done)
+
+    ballast = small_disk / "ballast"  # not a byte left: now it is SQLite that cannot write
+    with suppress(OSError), ballast.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(bytes(4096))
+    with pytest.raises(FullError), store.writer(), store.transaction():
+        store.items.skip([(f"/{i}" * 20, 1, 1, "x") for i in range(20_000)])
+    with pytest.raises(FullError):
+        store.judgements.add_labels([(i, "label") for i in range(100_000)], author="a", source="hand")
+    check_whole(store, done)
+
+    subprocess.run(["mount", "-o", "remount,size=9m", small_disk], check=True)
+    with store.writer():  # goes on when there is room again
+        with store.transaction():
+            gone = sorted(done)[: len(done) // 2 + 1]
+            store.items.remove(gone)
+            store.vectors.bury(gone)
+        add(store, [10**6])
+    check_whole(store, (done - set(gone)) | {10**6})
+    store.close()
+
+
+def test_a_limit_on_file_size_is_told_and_nothing_is_lost(store: Store) -> None:
+    with store.writer():
+        add(store, [1])
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limit[1]))
+    try:
+        with pytest.raises(FullError), store.writer():
+            add(store, range(100, 100 + 2**13))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    check_whole(store, {1})
+    with store.writer():
+        add(store, [2])
+    check_whole(store, {1, 2})
+
+
+# Old formats
+
+
+def test_golden_v1(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "golden" / "v1", tmp_path / "c")
+    store = Store(tmp_path / "c")
+    assert store.verify() == store.judgements.verify() == []
+    ids = [3, 141, 2**62 + 1, 2**63 - 1]
+    assert store.items.ids().tolist() == ids
+    assert store.items.get([3]) == {
+        3: Item(3, ["/photos/0.jpg", "/photos/copy \udcff.jpg"], 100, 640, 480, "jpeg", 1.5e9, None)
+    }
+    assert store.items.get([141])[141].taken_at == 1.4e9
+    assert store.items.skipped() == {"/photos/broken.jpg": "truncated"}
+    assert store.items.sources() == [("/photos", "source")]
+    assert store.items.select(Filter(path="photos/[01].jpg")).tolist() == [3, 141]
+
+    spaces = store.vectors.spaces()
+    assert {name: (space.chain, space.base, space.dim, space.fitted_on) for name, space in spaces.items()} == {
+        "color()": (["color()"], None, 6, None),
+        "small": (["color()", "pca(dim=2)", "l2()"], "color()", 2, 20),
+    }
+    rows = {0: 3, 1: 141, 3: 2**62 + 1, 4: 2**63 - 1}
+    X = np.array([i + np.arange(6) / 8 for i in rows], np.float32)
+    blocks = store.vectors.blocks("color()")
+    assert [block.X.dtype for block in blocks] == [np.float16, np.float16]
+    live = [block.X if block.dead is None else block.X[~block.dead] for block in blocks]
+    np.testing.assert_array_equal(np.concatenate(live), X)
+    for space in spaces:
+        assert store.vectors.live_ids(space).tolist() == ids
+        assert store.vectors.verify(space, lambda *step: None) == []
+
+    assert spaces["small"].model is not None
+    pca, l2 = models.load(tmp_path / "c" / "models" / spaces["small"].model)
+    (block,) = store.vectors.blocks("small")
+    assert block.dead is not None
+    np.testing.assert_allclose(l2.transform(pca.transform(X)), block.X[~block.dead], atol=1e-6)
+    assert store.vectors.index_file("small") == "hnsw-1.faiss"
+    assert store.judgements.labels(ids) == {3: ["cat"], 141: [], 2**62 + 1: [], 2**63 - 1: ["größe"]}
+
+    with store.writer():  # and it can be written on
+        pending = store.vectors.write("color()", np.array([7]), np.ones((1, 6), np.float16))
+        with store.transaction():
+            store.items.add([Item(7, [], 1, 1, 1, "png", 0.0, None)])
+            store.vectors.commit(pending)
+        assert store.vectors.merge("color()", everything=True) == 3
+    assert store.vectors.verify("color()", lambda *step: None) == []
+    store.close()

@@ -1,0 +1,72 @@
+"""The pages under docs/ keep up with the code: a command, component or public name without a page fails here."""
+
+import re
+from pathlib import Path
+
+import pytest
+from lookalike.images.demo import draw_folder
+
+import lookalike
+from lookalike import registry
+from lookalike.recipes import ABOUT, RECIPES
+
+ROOT = Path(__file__).parents[1]
+PAGES = {path.stem: path.read_text() for path in (ROOT / "docs").glob("*.md")}
+README = (ROOT / "README.md").read_text()
+
+
+def commands():
+    from lookalike.cli import app
+
+    return sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_has_its_place_on_the_page_and_in_the_readme(command):
+    assert re.search(rf"^#+ .*`?{command}\b", PAGES["cli"], re.MULTILINE)
+    assert re.search(rf"\b{command}\b", README)
+
+
+@pytest.mark.parametrize("name", [name for name in lookalike.__all__ if not name.startswith("__")])
+def test_every_public_name_is_described(name):
+    assert any(re.search(rf"`(lookalike\.)?{name}\b", page) for page in PAGES.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in registry.COMPONENTS for name in registry.names(kind)]
+)
+def test_every_component_is_described(kind, name):
+    assert any(re.search(rf"`{name}[`(]", page) for page in PAGES.values())
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_is_described(recipe):
+    assert recipe in ABOUT
+    assert f"`{recipe}`" in PAGES["recipes"]
+
+
+def test_every_noun_of_the_package_has_a_page():
+    nouns = [path.name for path in (ROOT / "src/lookalike").iterdir() if (path / "__init__.py").exists()]
+    assert {noun for noun in nouns if noun != "engine"} <= set(PAGES)
+    assert {"collection", "errors", "registry", "recipes"} <= set(PAGES)
+
+
+def test_links_between_pages_lead_somewhere():
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+            assert "://" in target or (path.parent / target).exists(), f"{path.name} → {target}"
+
+
+def examples():
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+        if blocks:
+            yield pytest.param("\n".join(blocks), id=path.stem)
+
+
+@pytest.mark.parametrize("code", examples())
+def test_the_python_examples_run(code, tmp_path, monkeypatch):
+    """Each page's examples, one after the other, beside a folder `pictures` with a few drawn ones of each kind."""
+    monkeypatch.chdir(tmp_path)
+    draw_folder(tmp_path / "pictures", per_kind=2, random_state=0)
+    exec(compile(code, "example", "exec"), {"__name__": "example"})

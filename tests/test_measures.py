@@ -1,0 +1,103 @@
+"""Measures of a ranking: against scikit-learn, and against cases worked by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn.metrics import average_precision_score
+
+from lookalike.bench import measures
+from lookalike.errors import InputError
+
+RANKED = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
+
+
+def ap_by_hand(relevant: list[bool]) -> float:
+    precisions = [sum(relevant[: rank + 1]) / (rank + 1) for rank, hit in enumerate(relevant) if hit]
+    return sum(precisions) / len(precisions)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any))
+def test_average_precision_is_scikit_learns(relevant: list[bool]) -> None:
+    scores = -np.arange(len(relevant), dtype=float)
+    assert_allclose(measures.average_precision([relevant])[0], average_precision_score(relevant, scores))
+
+
+@given(RANKED)
+def test_junk_is_as_if_it_were_not_there(ranking: list[tuple[bool, bool]]) -> None:
+    relevant, junk = (list(part) for part in zip(*ranking, strict=True))
+    kept = [hit for hit, out in ranking if not out]
+    ours = measures.average_precision([relevant], junk=[junk])
+    if any(kept):
+        assert_allclose(ours[0], ap_by_hand(kept))
+        assert_allclose(measures.precision_at([relevant], 3, junk=[junk])[0], sum(kept[:3]) / 3)
+        assert_allclose(measures.recall_at([relevant], 3, junk=[junk])[0], sum(kept[:3]) / sum(kept))
+    else:
+        assert np.isnan(ours[0])
+
+
+def test_average_precision_of_a_worked_case() -> None:
+    relevant = [[True, False, True, False, False, True]]
+    assert_allclose(measures.average_precision(relevant), [(1 / 1 + 2 / 3 + 3 / 6) / 3])
+
+
+def test_a_ranking_cut_short_counts_what_it_misses() -> None:
+    assert_allclose(measures.average_precision([[True, True]], total=[4]), [0.5])
+    assert_allclose(measures.recall_at([[True, False]], 2, total=[4]), [0.25])
+
+
+def test_the_query_itself_can_be_left_out() -> None:
+    relevant, itself = [[True, False, True]], [[True, False, False]]
+    assert_allclose(measures.average_precision(relevant, junk=itself), [0.5])
+
+
+def test_queries_with_nothing_to_find_do_not_count_in_the_mean() -> None:
+    relevant = [[True, False], [False, False], [False, True]]
+    assert_allclose(measures.average_precision(relevant), [1.0, np.nan, 0.5])
+    assert measures.mean_average_precision(relevant) == pytest.approx(0.75)
+    assert np.isnan(measures.mean([np.nan]))
+
+
+def test_precision_of_a_ranking_shorter_than_k_counts_misses() -> None:
+    assert_allclose(measures.precision_at([[True, True]], 4), [0.5])
+
+
+def test_four_recall_at_4_counts_the_query_and_ranges_from_0_to_4() -> None:
+    best = [True] * 4 + [False] * 4
+    worst = [False] * 4 + [True] * 4
+    half = [True, False, True, False, True, True, False, False]
+    assert_allclose(measures.four_recall_at_4([best, worst, half]), [4, 0, 2])
+
+
+def test_bootstrap_holds_the_mean_narrows_with_more_queries_and_repeats() -> None:
+    values = np.random.default_rng(0).random(400)
+    low, high = measures.bootstrap(values, seed=1)
+    assert low < values.mean() < high
+    assert (low, high) == measures.bootstrap(values, seed=1) != measures.bootstrap(values, seed=2)
+    few_low, few_high = measures.bootstrap(values[:40], seed=1)
+    assert few_high - few_low > high - low
+
+
+def test_bootstrap_interval_has_the_width_that_theory_says() -> None:
+    values = np.random.default_rng(3).normal(size=2_000)
+    low, high = measures.bootstrap(values, seed=0)
+    assert high - low == pytest.approx(2 * 1.96 / np.sqrt(2_000), rel=0.1)
+
+
+def test_bootstrap_ignores_queries_with_nothing_to_find() -> None:
+    assert measures.bootstrap([0.5, np.nan, 0.5]) == (0.5, 0.5)
+    assert np.isnan(measures.bootstrap([np.nan])).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: measures.average_precision([True, False]), "one row per query"),
+        (lambda: measures.average_precision([[True]], junk=[[True, False]]), "shape of relevant"),
+        (lambda: measures.precision_at([[True]], 0), "at least 1. Got 0"),
+    ],
+)
+def test_input_that_cannot_be_right_is_refused_with_what_is_allowed(call: object, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        call()  # type: ignore[operator]

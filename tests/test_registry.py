@@ -1,0 +1,91 @@
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookalike.errors import SpecError, UnknownNameError
+from lookalike.registry import COMPONENTS, MAX_SPEC, Spec, component, create, names, parse, restore, spec_of, state_of
+
+literals = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner),
+    max_leaves=4,
+)
+
+
+@given(name=st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True), value=literals)
+def test_a_spec_reads_back_as_it_was_written(name, value):
+    if name in ("if", "in", "is", "or", "as", "not", "and", "for", "def", "try"):
+        return
+    spec = Spec(name, {"option": value})
+    if len(str(spec)) <= MAX_SPEC:
+        assert parse(str(spec)) == spec
+
+
+def test_a_bare_name_is_a_spec_without_options():
+    assert parse(" l2 ") == Spec("l2") == parse("l2()")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "pca(128)",
+        "pca(dim=2",
+        "pca(dim=__import__('os'))",
+        "pca(**{'dim': 2})",
+        "a.b()",
+        "pca(dim=1, dim=2)",
+        "x=" * 5,
+        "(" * 5000,
+        "pca(dim=" + "9" * 3000 + ")",
+        "os.system('true')",
+    ],
+)
+def test_anything_but_a_name_with_literal_options_is_refused(text):
+    with pytest.raises(SpecError, match="Cannot read the spec"):
+        parse(text)
+
+
+@given(st.text(max_size=50))
+def test_no_text_makes_the_parser_do_anything_but_parse_or_refuse(text):
+    with contextlib.suppress(SpecError):
+        parse(text)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_one():
+    with pytest.raises(UnknownNameError, match=r"No transform named 'pac'\. Known: l2, pca\. Did you mean 'pca'\?"):
+        create("transform", "pac")
+
+
+def test_an_unknown_kind_is_answered_with_the_kinds_there_are():
+    with pytest.raises(UnknownNameError, match="Known: feature, index, transform"):
+        names("indx")
+
+
+def test_an_unknown_option_is_answered_with_the_nearest_one():
+    with pytest.raises(SpecError, match=r"No option of pca named 'dims'.*Did you mean 'dim'"):
+        create("transform", "pca(dims=3)")
+
+
+def test_the_spec_of_a_component_names_only_what_differs_from_the_default():
+    assert spec_of(create("transform", "pca(dim=256, whiten=0.5)")) == "pca(whiten=0.5)"
+
+
+def test_something_that_is_not_registered_has_no_spec():
+    with pytest.raises(SpecError, match="Random is not registered"):
+        spec_of(__import__("random").Random(0))
+
+
+def test_a_component_comes_back_from_its_spec_and_arrays():
+    X = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
+    fitted = create("transform", "pca(dim=3)").fit(X)
+    again = restore("transform", spec_of(fitted), state_of(fitted))
+    assert np.array_equal(again.transform(X), fitted.transform(X))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in COMPONENTS for name in COMPONENTS[kind]])
+def test_every_registered_name_can_be_imported(kind, name):
+    assert isinstance(component(kind, name), type)

@@ -1,0 +1,244 @@
+"""Opening SQLite files: formats, migrations, durability, errors in our words."""
+
+import errno
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
+from lookalike.store import schema
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS, Database, connect, read_ids, text, translated
+
+TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "words.sqlite"
+    path.touch()
+    return path
+
+
+@pytest.mark.parametrize("migrations", [CATALOGUE, JUDGEMENTS])
+def test_an_empty_file_becomes_a_durable_database_of_the_latest_format(file: Path, migrations: list[str]) -> None:
+    with connect(file, migrations) as db:
+        settings = {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "journal_mode")}
+        assert settings == {"user_version": len(migrations), "journal_mode": "wal"}
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL: a commit is on the disk
+        assert db.execute("PRAGMA foreign_keys").fetchone()[0] == 1
+    db.close()
+
+
+def test_connecting_never_creates_a_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        connect(tmp_path / "absent.sqlite", TABLE)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_newer_format_is_refused_with_both_numbers(file: Path) -> None:
+    connect(file, ["SELECT 1", "SELECT 1", "SELECT 1"]).close()
+    with pytest.raises(FormatError, match=r"newer Lookalike \(format 3, this one reads up to 1\)\. Update Lookalike"):
+        connect(file, TABLE)
+
+
+def test_an_older_format_is_migrated_and_keeps_its_rows(file: Path) -> None:
+    db = connect(file, TABLE)
+    db.execute("INSERT INTO words VALUES ('kept')")
+    db.close()
+    with pytest.raises(FormatError, match="old format 1"):
+        connect(file, [*TABLE, "ALTER TABLE words ADD COLUMN count INTEGER DEFAULT 7"], readonly=True)
+    db = connect(file, [*TABLE, "ALTER TABLE words ADD COLUMN count INTEGER DEFAULT 7"])
+    assert db.execute("SELECT * FROM words").fetchall() == [("kept", 7)]
+    db.close()
+
+
+def test_a_migration_that_fails_leaves_the_old_format(file: Path) -> None:
+    connect(file, TABLE).close()
+    with pytest.raises(sqlite3.OperationalError):
+        connect(file, [*TABLE, "CREATE TABLE half (x INTEGER); NONSENSE"])
+    db = connect(file, TABLE)
+    assert db.execute("SELECT name FROM sqlite_master WHERE name = 'half'").fetchall() == []
+    db.close()
+
+
+def test_somebody_elses_database_is_refused_and_left_alone(file: Path) -> None:
+    with sqlite3.connect(file) as other:
+        other.execute("CREATE TABLE theirs (x INTEGER)")
+    other.close()
+    before = file.read_bytes()
+    with pytest.raises(FormatError, match="not written by Lookalike"):
+        connect(file, TABLE)
+    assert file.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused(file: Path) -> None:
+    file.write_bytes(b"not a database, but long enough to have a header " * 10)
+    with pytest.raises(FormatError, match="not written by Lookalike"):
+        connect(file, TABLE)
+
+
+def test_a_damaged_database_is_told_as_damage(file: Path) -> None:
+    database = Database(file, TABLE)
+    with database.transaction() as db:
+        db.executemany("INSERT INTO words VALUES (?)", [[f"word {i}"] for i in range(2_000)])
+    database.close()
+    data = bytearray(file.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    file.write_bytes(data)
+    database = Database(file, TABLE)
+    with pytest.raises(DamagedError, match="Restore"), database.reading() as reader:
+        reader.execute("SELECT sum(length(word)) FROM words").fetchall()
+    assert database.verify()
+    database.close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_disk_that_takes_no_more_is_full(tmp_path: Path, number: int) -> None:
+    with pytest.raises(FullError, match="committed is safe"), translated(tmp_path):
+        raise OSError(number, os.strerror(number))
+
+
+def test_other_troubles_of_the_disk_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="Input/output error"), translated(tmp_path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    with pytest.raises(BrokenPipeError), translated(tmp_path):
+        raise BrokenPipeError
+
+
+def test_a_transaction_that_does_not_fit_leaves_what_was_before(file: Path) -> None:
+    database = Database(file, TABLE)
+    with database.transaction() as db:
+        db.execute("INSERT INTO words VALUES ('kept')")
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+    with database.reading() as db:
+        db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(FullError), database.transaction() as db:
+        db.executemany("INSERT INTO words VALUES (?)", [["x" * 2_000]] * 100)
+    with database.reading() as db:
+        assert db.execute("SELECT word FROM words").fetchall() == [("kept",)]
+    assert database.verify() == []
+    database.close()
+
+
+def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
+    one, two = Database(file, TABLE), Database(file, TABLE)
+    with one.transaction(), pytest.raises(LockedError, match="Try again"), two.transaction():
+        pass
+    one.close()
+    two.close()
+
+
+def test_an_error_inside_a_transaction_undoes_it(file: Path) -> None:
+    database = Database(file, TABLE)
+    with suppress(RuntimeError), database.transaction() as db:
+        db.execute("INSERT INTO words VALUES ('gone')")
+        raise RuntimeError
+    with database.reading() as db:
+        assert db.execute("SELECT count(*) FROM words").fetchone() == (0,)
+    database.close()
+
+
+def test_a_reader_sees_one_state_while_another_commits(file: Path) -> None:
+    database = Database(file, TABLE)
+
+    def write() -> None:
+        with database.transaction() as db:
+            db.execute("INSERT INTO words VALUES ('new')")
+
+    with database.reading() as db:
+        assert db.execute("SELECT count(*) FROM words").fetchone() == (0,)
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        assert db.execute("SELECT count(*) FROM words").fetchone() == (0,)
+    with database.reading() as db:
+        assert db.execute("SELECT count(*) FROM words").fetchone() == (1,)
+    database.close()
+
+
+def test_a_closed_database_says_so(file: Path) -> None:
+    database = Database(file, TABLE)
+    database.close()
+    with pytest.raises(StoreError, match="closed"), database.reading():
+        pass
+
+
+def test_names_that_are_not_unicode_come_back_as_they_were(file: Path) -> None:
+    word = os.fsdecode(b"caf\xe9 \xff\xc3\xa9")
+    db = connect(file, TABLE)
+    db.execute("INSERT INTO words VALUES (CAST(? AS TEXT))", [text(word)])
+    assert db.execute("SELECT word FROM words WHERE word GLOB 'caf*'").fetchone() == (word,)
+    db.close()
+
+
+def test_ids_are_read_ascending_however_many(file: Path) -> None:
+    ids = [2**63 - 1, 0, *range(1_000, 3_000)]
+    db = connect(file, ["CREATE TABLE items (id INTEGER PRIMARY KEY)"])
+    query = "SELECT id FROM items ORDER BY id DESC"
+    assert read_ids(db, query).tolist() == []
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO items VALUES (?)", [[item] for item in ids])
+    db.execute("COMMIT")
+    assert read_ids(db, query).tolist() == sorted(ids)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000)  # as if there were too many for one text
+    assert read_ids(db, query).tolist() == sorted(ids)
+    assert read_ids(db, "SELECT id FROM items WHERE id < ?", [1_002]).tolist() == [0, 1_000, 1_001]
+    db.close()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can reach."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
+    """What a process that may not write the folder makes of the file."""
+    file.parent.chmod(0o555)
+    code = (
+        "import os, sys; from pathlib import Path; from lookalike.store.schema import Database\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"  # root may write anywhere, nobody may not
+        "database = Database(Path(sys.argv[1]), sys.argv[2:])\n"
+        "with database.reading() as db: print(*db.execute('SELECT word FROM words').fetchone())"
+    )
+    command = [sys.executable, "-c", code, file, *TABLE]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_folder_that_cannot_be_written_can_be_read(open_folder: Path) -> None:
+    file = open_folder / "words.sqlite"
+    file.touch()
+    db = connect(file, TABLE)
+    db.execute("INSERT INTO words VALUES ('found')")
+    db.close()
+    result = _read_without_rights(file)
+    assert (result.stdout, result.stderr) == ("found\n", "")
+
+
+def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over(open_folder: Path) -> None:
+    file = open_folder / "words.sqlite"
+    file.touch()
+    db = connect(file, TABLE)
+    db.execute("INSERT INTO words VALUES ('only in the log')")
+    copy = open_folder / "copy"  # as a killed writer leaves it: with a log, without its shared memory
+    copy.mkdir()
+    for name in ("words.sqlite", "words.sqlite-wal"):
+        shutil.copy(open_folder / name, copy / name)
+    db.close()
+    result = _read_without_rights(copy / "words.sqlite")
+    assert "StoreError" in result.stderr
+    assert "Open it once where it can" in result.stderr

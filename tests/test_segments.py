@@ -1,0 +1,485 @@
+"""Vectors: spaces, immutable segments, dead rows, merging, verifying."""
+
+import mmap
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.store import merge, segments
+from lookalike.store.blocks import Block
+from lookalike.store.directory import Store
+from lookalike.store.items import Item
+from lookalike.store.merge import merge_rows, split
+from lookalike.store.segments import Segments
+
+DIM = 4
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "c", create=True)
+    with store.writer():
+        with store.transaction():
+            store.vectors.create_space("deep", ["color()"])
+        yield store
+    store.close()
+
+
+@pytest.fixture
+def vectors(store: Store) -> Segments:
+    return store.vectors
+
+
+def rows_for(ids: NDArray[np.int64], dtype: Any = np.float32) -> NDArray[Any]:
+    """Rows from which their id can be told."""
+    return (ids[:, None] + np.arange(DIM) / 8).astype(dtype)
+
+
+def add(store: Store, *ids: int, space: str = "deep", dtype: Any = np.float32) -> None:
+    """Items with a row each, in one segment."""
+    array = np.array(ids, np.int64)
+    pending = store.vectors.write(space, array, rows_for(array, dtype))
+    with store.transaction():
+        store.items.add([Item(item, [], 1, 1, 1, "png", 0.0, None) for item in ids])
+        store.vectors.commit(pending)
+
+
+def remove(store: Store, *ids: int) -> None:
+    with store.transaction():
+        store.items.remove(ids)
+        store.vectors.bury(ids)
+
+
+def contents(vectors: Segments, space: str = "deep") -> dict[int, list[float]]:
+    """Every live row by its id; fails where an id is alive twice."""
+    found: dict[int, list[float]] = {}
+    for block in vectors.blocks(space):
+        keep = slice(None) if block.dead is None else ~block.dead
+        for item, row in zip(block.ids[keep].tolist(), block.X[keep].tolist(), strict=True):
+            assert item not in found
+            found[item] = row
+    return found
+
+
+def verify(vectors: Segments, space: str = "deep") -> list[str]:
+    return vectors.verify(space, lambda stage, done, total: None)
+
+
+def folder(store: Store, name: str = "vectors") -> list[str]:
+    return sorted(file.name for file in (store.path / name).iterdir())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_rows_come_back_sorted_by_id_in_their_own_precision(store: Store, vectors: Segments, dtype: Any) -> None:
+    add(store, 30, 10, 20, dtype=dtype)
+    (block,) = vectors.blocks("deep")
+    assert block.ids.tolist() == [10, 20, 30]
+    assert block.X.dtype == dtype
+    np.testing.assert_array_equal(block.X, rows_for(block.ids, dtype))
+    assert block.dead is None
+    assert verify(vectors) == []
+
+
+def test_rows_are_memory_maps_that_nobody_can_change(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    (block,) = vectors.blocks("deep")
+    owner: Any = block.X
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    assert isinstance(owner, mmap.mmap)
+    assert not block.X.flags.writeable
+    assert not block.ids.flags.writeable
+
+
+def test_files_are_plain_npy(store: Store) -> None:
+    add(store, 2, 1)
+    np.testing.assert_array_equal(np.load(store.path / "vectors" / "deep-1.ids.npy"), [1, 2])
+    assert np.load(store.path / "vectors" / "deep-1.npy").shape == (2, DIM)
+    assert folder(store) == ["deep-1.ids.npy", "deep-1.npy"]
+
+
+def test_a_segment_that_is_not_named_does_not_exist(store: Store, vectors: Segments) -> None:
+    vectors.write("deep", np.array([1]), np.ones((1, DIM), np.float32))
+    assert vectors.blocks("deep") == []
+    assert vectors.rows("deep") == 0
+    assert vectors.live_ids("deep").tolist() == []
+
+
+def test_the_first_segment_sets_the_dimension(store: Store, vectors: Segments) -> None:
+    assert vectors.spaces()["deep"].dim is None
+    add(store, 1)
+    assert vectors.spaces()["deep"].dim == DIM
+    pending = vectors.write("deep", np.array([2]), np.ones((1, 7), np.float32))
+    with pytest.raises(InputError, match=r"'deep' has 4 dimensions\. Got 7"), store.transaction():
+        vectors.commit(pending)
+
+
+@pytest.mark.parametrize(
+    ("ids", "X", "words"),
+    [
+        ([1, 1], np.ones((2, DIM), np.float32), "each come once. Got 1 twice"),
+        ([-1], np.ones((1, DIM), np.float32), "must not be negative. Got -1"),
+        ([1], np.full((1, DIM), np.nan, np.float32), "must be finite"),
+        ([1], np.full((1, DIM), np.inf, np.float16), "must be finite"),
+        ([1], np.ones((1, DIM)), "Got float64 of shape"),
+        ([1, 2], np.ones((1, DIM), np.float32), "a row for each id"),
+        ([], np.ones((0, DIM), np.float32), "at least one"),
+        ([1], np.ones(DIM, np.float32), "must be a matrix"),
+    ],
+)
+def test_rows_that_cannot_be_right_are_refused_and_leave_no_file(
+    store: Store, vectors: Segments, ids: list[int], X: NDArray[Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        vectors.write("deep", np.array(ids, np.int64), X)
+    assert folder(store) == []
+
+
+def test_an_item_has_one_live_row_in_a_space(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    with pytest.raises(InputError, match="already has rows"):
+        add(store, 2, 3)
+    assert vectors.live_ids("deep").tolist() == [1, 2]
+    remove(store, 2)
+    add(store, 2, 3)
+    assert contents(vectors) == {i: rows_for(np.array([i]))[0].tolist() for i in (1, 2, 3)}
+    assert verify(vectors) == []
+
+
+def test_burying_reaches_every_space_and_forgives_strangers(store: Store, vectors: Segments) -> None:
+    with store.transaction():
+        vectors.create_space("other", ["color()"])
+    add(store, 1, 2, 3)
+    add(store, 1, 3, space="other")
+    remove(store, 3, 404)
+    remove(store, 3)
+    assert [b.dead.tolist() for b in vectors.blocks("deep") if b.dead is not None] == [[False, False, True]]
+    assert (vectors.rows("deep"), vectors.rows("other")) == (2, 1)
+    assert vectors.live_ids("other").tolist() == [1]
+    assert verify(vectors) == verify(vectors, "other") == []
+
+
+def test_missing_are_the_items_without_a_live_row(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    with store.transaction():
+        store.items.add([Item(9, [], 1, 1, 1, "png", 0.0, None)])
+        vectors.bury([1])
+    assert vectors.missing("deep").tolist() == [1, 9]
+
+
+def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    add(store, 3)
+    before = vectors.blocks("deep")
+    assert [a is b for a, b in zip(before, vectors.blocks("deep"), strict=True)] == [True, True]
+    remove(store, 3)
+    after = vectors.blocks("deep")
+    assert after[0] is before[0]
+    assert after[1].X is before[1].X
+    assert before[1].dead is None  # who searches right now is not disturbed
+    assert after[1].dead is not None
+
+
+def test_what_was_not_committed_is_not_remembered(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2, 3)
+    with suppress(RuntimeError), store.transaction():
+        vectors.bury([1])
+        assert vectors.live_ids("deep").tolist() == [2, 3]
+        raise RuntimeError
+    assert vectors.live_ids("deep").tolist() == [1, 2, 3]
+    with store.transaction():
+        vectors.bury([2])  # as many dead rows as before, but others
+    assert vectors.live_ids("deep").tolist() == [1, 3]
+
+
+def test_spaces_keep_their_chain_and_order(store: Store, vectors: Segments) -> None:
+    with store.transaction():
+        vectors.create_space("a/b (odd) é", ["color()", "pca(dim=2)"], base="deep")
+    assert list(vectors.spaces()) == ["deep", "a/b (odd) é"]
+    space = vectors.spaces()["a/b (odd) é"]
+    assert (space.chain, space.base, space.model, space.fitted_on) == (["color()", "pca(dim=2)"], "deep", None, None)
+    add(store, 5, space="a/b (odd) é")
+    assert list(contents(vectors, "a/b (odd) é")) == [5]
+
+
+def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: Segments) -> None:
+    with pytest.raises(InputError, match="named 'deep' already"), store.transaction():
+        vectors.create_space("deep", ["color()"])
+    with pytest.raises(UnknownNameError, match="Did you mean 'deep'"), store.transaction():
+        vectors.create_space("new", ["color()"], base="dep")
+
+
+@pytest.mark.parametrize("verb", ["blocks", "rows", "live_ids", "missing", "merge", "bytes"])
+def test_an_unknown_space_is_told_by_its_name(vectors: Segments, verb: str) -> None:
+    with pytest.raises(UnknownNameError, match="No space named 'dep'"):
+        getattr(vectors, verb)("dep")
+
+
+def test_dropping_a_space_removes_its_files_and_leaves_the_others(store: Store, vectors: Segments) -> None:
+    with store.transaction():
+        vectors.create_space("pca", ["color()", "pca()"], base="deep")
+    add(store, 1)
+    add(store, 1, space="pca")
+    with pytest.raises(InputError, match="base of pca"), store.transaction():
+        vectors.drop_space("deep")
+    with store.transaction():
+        vectors.drop_space("pca")
+    assert list(vectors.spaces()) == ["deep"]
+    assert folder(store) == ["deep-1.ids.npy", "deep-1.npy"]
+
+
+def model(store: Store, folder: str = "models", name: str | None = None) -> str:
+    temp = store.vectors.new_file(folder, ".npz")
+    temp.write_bytes(b"model")
+    return store.vectors.settle(temp, name)
+
+
+def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    first = model(store)
+    with store.transaction():
+        vectors.replace("deep", [], model=first, fitted_on=2)
+        vectors.name_index("deep", model(store, "indexes", "hnsw-1.faiss"))
+    assert (vectors.rows("deep"), folder(store), folder(store, "models")) == (0, [], [first])
+    pendings = [vectors.write("deep", np.array([i]), np.ones((1, 9), np.float32)) for i in (1, 2)]
+    second = model(store)
+    with store.transaction():
+        vectors.replace("deep", pendings, model=second, fitted_on=7)
+    space = vectors.spaces()["deep"]
+    assert (space.dim, space.model, space.fitted_on, vectors.index_file("deep")) == (9, second, 7, None)
+    assert vectors.live_ids("deep").tolist() == [1, 2]
+    assert (folder(store, "models"), folder(store, "indexes")) == ([second], [])
+    assert verify(vectors) == []
+
+
+def test_a_replacement_that_fails_leaves_the_old_rows_and_files(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    same = [vectors.write("deep", np.array([1]), np.ones((1, DIM), np.float32)) for _ in range(2)]
+    with pytest.raises(InputError, match="Got 1 twice"), store.transaction():
+        vectors.replace("deep", same, model=None, fitted_on=None)
+    with suppress(RuntimeError), store.transaction():
+        vectors.replace("deep", same[:1], model=None, fitted_on=None)
+        raise RuntimeError
+    assert vectors.live_ids("deep").tolist() == [1, 2]
+    assert verify(vectors) == []
+
+
+def test_the_old_index_goes_when_a_new_one_is_named(store: Store, vectors: Segments) -> None:
+    for name in ("hnsw-1.faiss", "hnsw-2.faiss"):
+        with store.transaction():
+            vectors.name_index("deep", model(store, "indexes", name))
+        assert vectors.index_file("deep") == name
+        assert folder(store, "indexes") == [name]
+    with store.transaction():
+        vectors.name_index("deep", None)
+    assert folder(store, "indexes") == []
+
+
+def test_a_number_is_never_used_twice(store: Store, vectors: Segments) -> None:
+    add(store, 1)
+    add(store, 2)
+    with pytest.raises(InputError):
+        add(store, 2)  # number 3 was written, not named
+    vectors.merge("deep", everything=True)
+    assert folder(store) == ["deep-3.ids.npy", "deep-3.npy", "deep-4.ids.npy", "deep-4.npy"]
+    other = Store(store.path)
+    assert other.vectors.write("deep", np.array([9]), np.ones((1, DIM), np.float32)).segment == 5
+    other.close()
+
+
+def test_eight_of_a_like_size_become_one(store: Store, vectors: Segments) -> None:
+    for i in range(7):
+        add(store, 2 * i, 2 * i + 1)
+        assert vectors.merge("deep") == 0
+    add(store, 100, 101)
+    before = contents(vectors)
+    assert vectors.merge("deep") == 8
+    assert [len(block.ids) for block in vectors.blocks("deep")] == [16]
+    assert contents(vectors) == before
+    assert len(folder(store)) == 2
+    assert verify(vectors) == []
+
+
+def test_segments_stay_few_however_many_are_added(store: Store, vectors: Segments) -> None:
+    most = 0
+    for i in range(200):
+        add(store, i)
+        vectors.merge("deep")
+        most = max(most, len(vectors.blocks("deep")))
+    assert most <= 3 * 7 + 1  # seven in each of the tiers 1, 8 and 64, and one more to come
+    assert sorted(contents(vectors)) == list(range(200))
+
+
+def test_merging_everything_drops_the_dead_and_is_done_once(store: Store, vectors: Segments) -> None:
+    add(store, 5, 1, 9)
+    add(store, 7, 3, dtype=np.float16)
+    remove(store, 9, 7)
+    stages = []
+    assert vectors.merge("deep", everything=True, progress=lambda *step: stages.append(step)) == 2
+    (block,) = vectors.blocks("deep")
+    assert (block.ids.tolist(), block.dead, block.X.dtype) == ([1, 3, 5], None, np.float32)
+    assert stages[-1] == ("merging deep", 3, 3)
+    assert vectors.merge("deep", everything=True) == 0
+    remove(store, 1, 3, 5)
+    assert vectors.merge("deep") == 1
+    assert (vectors.blocks("deep"), folder(store)) == ([], [])
+    assert verify(vectors) == []
+
+
+def test_a_segment_that_is_mostly_dead_is_rewritten(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2, 3, 4)
+    remove(store, 1, 2)
+    assert vectors.merge("deep") == 0
+    remove(store, 3)
+    assert vectors.merge("deep") == 1
+    assert [block.ids.tolist() for block in vectors.blocks("deep")] == [[4]]
+
+
+steps = st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 60), min_size=1, max_size=20)), max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=steps, everything=st.booleans(), max_rows=st.sampled_from([3, 10, 1000]))
+def test_merging_changes_no_row(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, set[int]]], everything: bool, max_rows: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "MAX_ROWS", max_rows)
+        patch.setattr(merge, "TIER", 2)
+        store = Store(tmp_path_factory.mktemp("merge") / "c", create=True)
+        expected: set[int] = set()
+        with store.writer():
+            with store.transaction():
+                store.vectors.create_space("deep", ["color()"])
+            for adding, ids in steps:
+                if adding and ids - expected:
+                    add(store, *ids - expected)
+                    expected |= ids
+                elif not adding:
+                    remove(store, *ids)
+                    expected -= ids
+            store.vectors.merge("deep", everything=everything)
+            got = contents(store.vectors)
+            assert got == {i: rows_for(np.array([i]))[0].tolist() for i in expected}
+            assert verify(store.vectors) == []
+            if everything:
+                assert len(store.vectors.blocks("deep")) <= len(split(len(expected)))
+        store.close()
+
+
+def test_merged_rows_are_dealt_in_bounded_chunks() -> None:
+    random = np.random.default_rng(0)
+    ids = random.permutation(60_000)
+    blocks = []
+    for number, part in enumerate(map(np.sort, np.array_split(ids, [100, 30_000, 30_001]))):
+        dead = random.random(len(part)) < 0.3 if number % 2 else None
+        blocks.append(Block(part, part[:, None].astype(np.float32), dead, number))
+    chunks = list(merge_rows(blocks, max_bytes=24_000))
+    assert max(chunk.nbytes + X.nbytes for chunk, X in chunks) <= 12_000
+    merged = np.concatenate([chunk for chunk, _ in chunks])
+    np.testing.assert_array_equal(merged, np.sort(np.concatenate([block.live_ids() for block in blocks])))
+    np.testing.assert_array_equal(np.concatenate([X[:, 0] for _, X in chunks]), merged)
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(0, []), (1, [1]), (2**20, [2**20]), (2**20 + 1, [2**19 + 1, 2**19])])
+def test_merged_segments_are_few_and_equal(rows: int, sizes: list[int]) -> None:
+    assert split(rows) == sizes
+
+
+def test_a_reader_looks_again_when_segments_are_merged_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(store, 1)
+    add(store, 2)
+    reader = Store(store.path)
+    real, merged = segments.open_block, []
+
+    def open_late(*args: Any) -> Block:
+        if not merged:
+            merged.append(True)
+            store.vectors.merge("deep", everything=True)
+        return real(*args)
+
+    monkeypatch.setattr(segments, "open_block", open_late)
+    assert [block.ids.tolist() for block in reader.vectors.blocks("deep")] == [[1, 2]]
+    reader.close()
+
+
+def test_a_reader_keeps_its_rows_while_they_are_merged_away(store: Store) -> None:
+    add(store, 1)
+    add(store, 2)
+    reader = Store(store.path)
+    before = reader.vectors.blocks("deep")
+    store.vectors.merge("deep", everything=True)
+    assert [block.X[0, 0] for block in before] == [1.0, 2.0]
+    assert [block.ids.tolist() for block in reader.vectors.blocks("deep")] == [[1, 2]]
+    reader.close()
+
+
+def test_a_missing_file_is_named(store: Store) -> None:
+    add(store, 1)
+    (store.path / "vectors" / "deep-1.ids.npy").unlink()
+    reader = Store(store.path)
+    with pytest.raises(DamagedError, match=r"deep-1.ids.npy is missing"):
+        reader.vectors.blocks("deep")
+    reader.close()
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a bit of a row": (lambda file: flip(file, -1), "does not hold what was written"),
+    "a bit of an id": (lambda file: flip(file.with_suffix(".ids.npy"), -9), "does not hold what was written"),
+    "ids out of order": (lambda file: np.save(file.with_suffix(".ids.npy"), np.array([3, 2, 1])), "out of order"),
+    "no numbers": (lambda file: np.save(file, np.full((3, DIM), np.nan, np.float32)), "not finite"),
+    "another shape": (lambda file: np.save(file, np.ones((2, DIM), np.float32)), "not float32 of"),
+    "another type": (lambda file: np.save(file, np.ones((3, DIM))), "not float64"),
+    "the file's end": (lambda file: file.write_bytes(file.read_bytes()[:-5]), "is damaged"),
+    "the file's start": (lambda file: flip(file, 0), "is damaged"),
+    "an empty file": (lambda file: file.write_bytes(b""), "is damaged"),
+    "no file": (lambda file: file.unlink(), "is missing"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found_and_told(store: Store, damage: str) -> None:
+    add(store, 1, 2, 3)
+    harm, words = DAMAGES[damage]
+    harm(store.path / "vectors" / "deep-1.npy")
+    faults = verify(store.vectors)
+    assert re.search(f"deep-1.*{words}", " ".join(faults))
+
+
+def test_wrong_entries_in_the_catalogue_are_found_and_told(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    add(store, 3)
+    with store.transaction() as db:
+        db.execute("UPDATE segments SET dead = 1 WHERE id = 1")
+        db.execute("UPDATE spaces SET model = 'gone.npz', index_file = 'gone.faiss'")
+        store.items.remove([3])
+    faults = " ".join(verify(vectors))
+    assert "has 0 dead rows where 1 were counted" in faults
+    assert "models/gone.npz is missing" in faults
+    assert "indexes/gone.faiss is missing" in faults
+    assert "1 live rows of space 'deep' belong to no item" in faults
+
+
+def test_an_item_that_is_alive_twice_is_found(store: Store, vectors: Segments) -> None:
+    add(store, 1, 2)
+    remove(store, 2)
+    add(store, 2)
+    with store.transaction() as db:
+        db.execute("DELETE FROM dead")
+        db.execute("UPDATE segments SET dead = 0")
+    assert verify(vectors) == ["1 items have two live rows in space 'deep'."]
