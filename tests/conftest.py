@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, save
 from lookalike.images.demo import draw_folder
 
 from lookalike import Collection
@@ -17,3 +19,19 @@ def collection(tmp_path):
     """A new collection."""
     with Collection(tmp_path / "collection", create=True) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory):
+    """A tiny network of one convolution, so that the feature that takes a user's file has a file."""
+    weights = np.random.default_rng(0).normal(size=(8, 3, 5, 5)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["image", "w"], ["map"], kernel_shape=[5, 5], strides=[4, 4])],
+        "tiny",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, 32, 32])],
+        [helper.make_tensor_value_info("map", TensorProto.FLOAT, ["n", 8, 7, 7])],
+        [helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.ravel())],
+    )
+    path = tmp_path_factory.mktemp("network") / "tiny.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path

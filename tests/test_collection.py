@@ -15,7 +15,7 @@ from PIL import Image
 
 from lookalike import Collection, Filter
 from lookalike.engine import spaces
-from lookalike.errors import InputError, NoCollectionError, SourceError, UnknownNameError
+from lookalike.errors import DamagedError, InputError, NoCollectionError, SourceError, UnknownNameError
 from lookalike.types import format_id
 
 COLOR = ["color"]
@@ -217,6 +217,9 @@ def test_labels_survive_the_loss_of_the_catalogue(collection, folder):
     for file in collection.path.iterdir():
         if file.name.startswith("catalogue"):
             file.unlink()
+    with pytest.raises(DamagedError, match="labels are kept"):
+        Collection(collection.path, create=True)
+    shutil.rmtree(collection.path / "vectors")
     with Collection(collection.path, create=True) as again:
         again.add(folder, recipes=COLOR, workers=1)
         assert again.label_counts() == counts
@@ -244,9 +247,9 @@ def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, f
     assert collection.search(folder / "new.png", k=1)[0].score == pytest.approx(0, abs=1e-6)
 
 
-def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder):
+def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, network):
     collection.add(folder, recipes=COLOR, workers=1)
-    collection.add(folder, recipes=["tiny = color(bins=(4, 2, 2))"], workers=1)
+    collection.add(folder, recipes=[f"tiny = onnx(path={str(network)!r}, size=32)"], workers=1)
     rows = {space["name"]: space["rows"] for space in collection.stats()["spaces"]}
     assert rows == {"color": 4 * len(KINDS), "tiny": 4 * len(KINDS)}
     assert collection.verify() == []

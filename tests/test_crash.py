@@ -130,4 +130,4 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures,
             assert collection.add(pictures / "odd", recipes=["color"], workers=1).added == N // 2
             assert collection.verify() == []
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)

@@ -64,7 +64,7 @@ def examples():
             yield pytest.param("\n".join(blocks), id=path.stem)
 
 
-@pytest.mark.parametrize("code", examples())
+@pytest.mark.parametrize("code", list(examples()))
 def test_the_python_examples_run(code, tmp_path, monkeypatch):
     """Each page's examples, one after the other, beside a folder `pictures` with a few drawn ones of each kind."""
     monkeypatch.chdir(tmp_path)

@@ -175,7 +175,7 @@ def test_paths_may_be_forgotten_while_somebody_goes_through_them(store: Store, i
 
 
 def test_names_that_are_not_unicode_are_found_again(store: Store, items: Items) -> None:
-    path = os.fsdecode(b"/photos/caf\xe9/\xff.jpg")
+    path = os.fsdecode(b"/photos/Z\xfcrich/\xff.jpg")
     fill(store, {path: 1})
     with store.transaction():
         items.skip([(path + "x", 1, 1, f"cannot read {path}")])
@@ -183,9 +183,9 @@ def test_names_that_are_not_unicode_are_found_again(store: Store, items: Items) 
     assert items.first_paths([1]) == {1: path}
     assert path in items.seen([path])
     assert items.skipped() == {path + "x": f"cannot read {path}"}
-    assert [p for p, _ in items.paths_under(os.fsdecode(b"/photos/caf\xe9"))] == [path, path + "x"]
-    assert items.select(Filter(path="*/caf*.jpg")).tolist() == [1]
-    assert items.select(Filter(path=os.fsdecode(b"/photos/caf\xe9/\xff*"))).tolist() == [1]
+    assert [p for p, _ in items.paths_under(os.fsdecode(b"/photos/Z\xfcrich"))] == [path, path + "x"]
+    assert items.select(Filter(path="*/Z*.jpg")).tolist() == [1]
+    assert items.select(Filter(path=os.fsdecode(b"/photos/Z\xfcrich/\xff*"))).tolist() == [1]
 
 
 GLOBS = {

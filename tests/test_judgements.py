@@ -66,7 +66,7 @@ def test_a_label_that_says_nothing_is_refused_and_nothing_is_kept(judgements: Ju
     assert len(judgements) == 0
 
 
-@pytest.mark.parametrize("label", ["größe", "猫", "a'b\"c; DROP TABLE labels", os.fsdecode(b"caf\xe9")])
+@pytest.mark.parametrize("label", ["größe", "猫", "a'b\"c; DROP TABLE labels", os.fsdecode(b"Z\xfcrich")])
 def test_any_text_can_be_a_label(judgements: Judgements, label: str) -> None:
     judgements.add_labels([(1, label)], author="anna", source="folder")
     assert judgements.labels([1]) == {1: [label]}

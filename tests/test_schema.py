@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -16,7 +17,8 @@ import pytest
 
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
 from lookalike.store import schema
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS, Database, connect, read_ids, text, translated
+from lookalike.store.database import Database, read_ids
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, text, translated
 
 TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
 
@@ -129,6 +131,20 @@ def test_a_transaction_that_does_not_fit_leaves_what_was_before(file: Path) -> N
     database.close()
 
 
+def test_a_quota_that_sqlite_only_calls_an_io_error_is_told_as_full(file: Path) -> None:
+    database = Database(file, TABLE)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (32_768, limit[1]))
+    try:
+        with pytest.raises(FullError, match="disk I/O error"), database.transaction() as db:
+            db.executemany("INSERT INTO words VALUES (?)", [["x" * 2_000]] * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    with database.reading() as db:
+        assert db.execute("SELECT count(*) FROM words").fetchone() == (0,)
+    database.close()
+
+
 def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
     one, two = Database(file, TABLE), Database(file, TABLE)
@@ -174,10 +190,10 @@ def test_a_closed_database_says_so(file: Path) -> None:
 
 
 def test_names_that_are_not_unicode_come_back_as_they_were(file: Path) -> None:
-    word = os.fsdecode(b"caf\xe9 \xff\xc3\xa9")
+    word = os.fsdecode(b"Z\xfcrich \xff\xc3\xa9")
     db = connect(file, TABLE)
     db.execute("INSERT INTO words VALUES (CAST(? AS TEXT))", [text(word)])
-    assert db.execute("SELECT word FROM words WHERE word GLOB 'caf*'").fetchone() == (word,)
+    assert db.execute("SELECT word FROM words WHERE word GLOB 'Z*'").fetchone() == (word,)
     db.close()
 
 
@@ -210,7 +226,7 @@ def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
     """What a process that may not write the folder makes of the file."""
     file.parent.chmod(0o555)
     code = (
-        "import os, sys; from pathlib import Path; from lookalike.store.schema import Database\n"
+        "import os, sys; from pathlib import Path; from lookalike.store.database import Database\n"
         "if os.getuid() == 0: os.setuid(65534)\n"  # root may write anywhere, nobody may not
         "database = Database(Path(sys.argv[1]), sys.argv[2:])\n"
         "with database.reading() as db: print(*db.execute('SELECT word FROM words').fetchone())"

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store import merge, segments
-from lookalike.store.blocks import Block
+from lookalike.store import verify as verify_module
+from lookalike.store.blocks import Block, open_block
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
 from lookalike.store.merge import merge_rows, split
@@ -395,21 +396,33 @@ def test_merged_segments_are_few_and_equal(rows: int, sizes: list[int]) -> None:
     assert split(rows) == sizes
 
 
-def test_a_reader_looks_again_when_segments_are_merged_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def late_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Segments]:
+    """A reader that comes to open its files just after another process has merged them away."""
     add(store, 1)
     add(store, 2)
-    reader = Store(store.path)
-    real, merged = segments.open_block, []
+    merged = []
 
     def open_late(*args: Any) -> Block:
         if not merged:
             merged.append(True)
             store.vectors.merge("deep", everything=True)
-        return real(*args)
+        return open_block(*args)
 
     monkeypatch.setattr(segments, "open_block", open_late)
-    assert [block.ids.tolist() for block in reader.vectors.blocks("deep")] == [[1, 2]]
+    monkeypatch.setattr(verify_module, "open_block", open_late)
+    reader = Store(store.path)
+    yield reader.vectors
     reader.close()
+    assert merged
+
+
+def test_a_reader_looks_again_when_segments_are_merged_away(late_reader: Segments) -> None:
+    assert [block.ids.tolist() for block in late_reader.blocks("deep")] == [[1, 2]]
+
+
+def test_segments_that_are_merged_away_are_no_damage(late_reader: Segments) -> None:
+    assert verify(late_reader) == []
 
 
 def test_a_reader_keeps_its_rows_while_they_are_merged_away(store: Store) -> None:

@@ -3,7 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.index.topk import HEAD, TopK
+from lookalike.index.topk import TopK
+
+M = 5_000
 
 
 def sorted_out(scores, ids, k):
@@ -49,21 +51,21 @@ def test_equals_a_sort_whatever_the_blocks_the_ties_and_the_memory_order(order, 
 @pytest.mark.parametrize("values", [3, 1_000_000])
 def test_equals_a_sort_where_blocks_are_large(order, values):
     random = np.random.default_rng(0)
-    scores = np.asarray(random.integers(0, values, (3, 5 * HEAD)), np.float32, order=order)
-    ids = random.permutation(5 * HEAD)
-    found = stream(TopK(3, 20), scores, ids, size=2 * HEAD + 7)
+    scores = np.asarray(random.integers(0, values, (3, M)), np.float32, order=order)
+    ids = random.permutation(M)
+    found = stream(TopK(3, 20), scores, ids, size=2_100)
     for got, expected in zip(found, sorted_out(scores, ids, 20), strict=True):
         np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("spread", [1e-9, 1.0])
-@pytest.mark.parametrize("size", [50, 3 * HEAD])
+@pytest.mark.parametrize("size", [50, 3_000])
 def test_exact_scores_decide_where_rough_ones_mislead(spread, size):
     random = np.random.default_rng(1)
-    exact = (spread * random.random((2, 4 * HEAD))).astype(np.float32)
+    exact = (spread * random.random((2, M))).astype(np.float32)
     error = 0.01
     rough = (exact + random.uniform(-error, error, exact.shape)).astype(np.float32)
-    ids = random.permutation(4 * HEAD)
+    ids = random.permutation(M)
     place = np.argsort(ids)
     settled = []
 

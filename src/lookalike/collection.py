@@ -349,8 +349,8 @@ class Collection:
     def _is_there(self, source: str, report: Report) -> bool:
         """Whether a source can be looked at again. One that lost every file at once is taken for a missing disk."""
         if os.path.lexists(source) or any(character in source for character in "*?["):
-            known = [(path, seen.mtime_ns) for path, seen in islice(self._store.items.paths_under(source), 1_000)]
-            if not known or not all(_is_gone(path, mtime_ns) for path, mtime_ns in known):
+            known = [path for path, _ in islice(self._store.items.paths_under(source), 1_000)]
+            if not known or any(os.path.lexists(file) for path in known for file in (path, path.partition("::")[0])):
                 return True
             report.notes.append(
                 f"Every known file of {source} is gone: is its disk mounted? Left as it is. "

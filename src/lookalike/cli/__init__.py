@@ -13,9 +13,7 @@ from typing import Annotated
 import typer
 
 import lookalike
-from lookalike.cli import changes, looks
-from lookalike.cli.bench import bench
-from lookalike.cli.demo import demo
+from lookalike.cli import bench, changes, demo, looks
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -103,5 +101,5 @@ def root(
 
 for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.search, looks.items, looks.stats):
     app.command(cls=looks.Search if _verb is looks.search else None)(_verb)
-for _verb in (looks.verify, changes.compact, looks.export, changes.label, looks.recipes, demo, bench):
+for _verb in (looks.verify, changes.compact, looks.export, changes.label, looks.recipes, demo.demo, bench.bench):
     app.command()(_verb)

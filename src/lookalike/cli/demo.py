@@ -97,4 +97,4 @@ def _row(search: dict[str, Any]) -> list["show.Tile"]:
         show.Tile(r["path"], f"{Path(r['path']).parent.name}  {r['score']:.3f}", "right" if r["right"] else "wrong")
         for r in search["results"]
     ]
-    return [show.Tile(search["query"], f"like this {search['kind']}:", "example"), *results]
+    return [show.Tile(search["query"], f"example: {search['kind']}", "example"), *results]

@@ -75,7 +75,7 @@ class PCA(TransformerMixin, BaseEstimator):
     def transform(self, X: Array) -> Array:
         """(n, d) to (n, D) float32. The product runs at the precision of X."""
         check_is_fitted(self)
-        X = _check_matrix(self, X, reset=False)
+        X = _check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         W = self.components_ * self._scales()[:, None]  # (D, d)
         b = W @ self.mean_  # (D,)
@@ -117,7 +117,7 @@ class L2(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Array) -> Array:
         """(n, d) to (n, d) float32."""
-        X = _check_matrix(self, X, reset=False)
+        X = _check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         out = xp.empty(tuple(X.shape), dtype=xp.float32, device=array_api_compat.device(X))
         for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnxruntime import NodeArg
 
 from lookalike.errors import InputError, MissingError, UnknownNameError
-from lookalike.features.pixels import crop_centre
+from lookalike.features.pixels import crop_square
 from lookalike.features.pooling import POOLS, pool_graph
 from lookalike.features.session import BATCH, describe_batches, open_session, save_graph
 from lookalike.types import Feature, Pixels, Vectors
@@ -72,7 +72,7 @@ class Onnx(Feature):
 
     def prepare(self, image: Pixels) -> Pixels:
         """The central square, (size, size, 3) uint8."""
-        return crop_centre(image, 1.0, self.size)
+        return crop_square(image, self.size)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
         """N prepared pictures to (n, dim) float32, unit rows."""
@@ -116,7 +116,7 @@ class _Network:
             size = feature.size
             raise InputError(f"{self.path} does not run on {size} × {size} pixels: {_first_line(error)}") from None
         self._choose_pool(feature.pool, maps.shape)
-        self.dim = self._pool(maps).shape[1]
+        self.dim: int = self._pool(maps).shape[1]
 
     def run(self, pixels: NDArray[np.uint8]) -> Vectors:
         """(m, size, size, 3) to (m, dim)."""
@@ -149,15 +149,20 @@ class _Network:
         if self.fixed_batch:
             x = np.concatenate([x, np.zeros((self.fixed_batch - m, *x.shape[1:]), x.dtype)])
         maps = self.session.run([self.output], {self.input: np.ascontiguousarray(x, self.dtype)})[0]
-        return np.ascontiguousarray(maps[:m], np.float32)
+        return np.ascontiguousarray(maps[:m] if self.fixed_batch else maps, np.float32)
 
     def _choose_pool(self, pool: str | None, shape: tuple[int, ...]) -> None:
         axes = len(shape)
-        if axes not in DEFAULT_POOLS or (pool and POOLS[pool][0] != axes):
+        if axes not in DEFAULT_POOLS or shape[0] != 1:
+            raise InputError(
+                f"The output {self.output} of {self.path} has shape {shape} for one picture."
+                " Choose an output of 2 to 4 axes, the first of which counts pictures."
+            )
+        if pool and POOLS[pool][0] != axes:
             fitting = [name for name, (wants, _) in POOLS.items() if wants == axes]
             raise InputError(
                 f"The output {self.output} of {self.path} has shape {shape}, which pool={pool!r} cannot take."
-                f" Choose {', '.join(fitting) or 'another output, with 2 to 4 axes'}."
+                f" Choose {', '.join(fitting) or 'None: it is a row as it stands'}."
             )
         pool = pool or DEFAULT_POOLS[axes]
         self.pooling = open_session(save_graph(pool_graph(pool))) if pool else None

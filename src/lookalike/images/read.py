@@ -48,6 +48,9 @@ _STRANGERS = {
     b"<": "HTML, SVG or XML",
 }
 
+_SAYS_NOTHING = ("not identified by this driver", "cannot load this image")
+"""What Pillow says where it does not say why."""
+
 _UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
     2: lambda pixels: pixels[:, ::-1],
     3: lambda pixels: pixels[::-1, ::-1],
@@ -110,6 +113,8 @@ def read(source: str | Path | bytes, *, side: int | None = None, limits: Limits 
         text = " ".join(str(error).split())[:120] or type(error).__name__
         if "truncated" in text.lower():
             raise ImageError("truncated: the file ends before the picture does") from None
+        if text in _SAYS_NOTHING:
+            text = "there is no picture in it"
         raise ImageError(f"damaged {name} file: {text}") from None
 
 
@@ -162,14 +167,14 @@ def _sniff(data: bytes) -> str:
 
 
 def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture:
+    _check_end(_declared_end(name, data), data)
     # The plugin directly, because Image.open hides the reason of a failure and the size of what is too large.
     image = Image.OPEN[name][0](io.BytesIO(data), "")
     width, height = image.size
     limits.check_pixels(width, height)
     if width < 1 or height < 1:
         raise ImageError("a picture without pixels")
-    if name == "TIFF":
-        _check_places(image, len(data))
+    _check_end(_pixels_end(image), data)
     if side is not None and name == "JPEG":
         image.draft(None, (side, side))
     with _hush() if name == "TIFF" else contextlib.nullcontext():
@@ -183,13 +188,26 @@ def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture
     return Picture(pixels, width, height, "heic" if name == "HEIF" else name.lower(), taken_at)
 
 
-def _check_places(image: Image.Image, n_bytes: int) -> None:
-    """Refuse a TIFF whose strips or tiles lie beyond its end: libtiff would fill some of them with grey."""
+def _check_end(needed: int, data: bytes) -> None:
+    """Refuse a file that is shorter than what it says of itself."""
+    if needed > len(data):
+        raise ImageError(f"truncated: {len(data)} of at least {needed} bytes")
+
+
+def _declared_end(name: str, data: bytes) -> int:
+    """Where the file's header says that something lies: the end of a WebP, the directory of a TIFF."""
+    if name == "WEBP":
+        return 8 + int.from_bytes(data[4:8], "little")
+    if name == "TIFF" and data[2:4] in (b"*\0", b"\0*"):
+        return 2 + int.from_bytes(data[4:8], "little" if data[:1] == b"I" else "big")
+    return 0
+
+
+def _pixels_end(image: Image.Image) -> int:
+    """Where the last strip or tile of a TIFF ends: libtiff would fill those that are missing with grey."""
     tags = getattr(image, "tag_v2", {})
-    for offsets, counts in _TIFF_PLACES:
-        ends = [start + count for start, count in zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False)]
-        if max(ends, default=0) > n_bytes:
-            raise ImageError(f"truncated: {n_bytes} of {max(ends)} bytes")
+    places = [zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False) for offsets, counts in _TIFF_PLACES]
+    return max((start + count for place in places for start, count in place), default=0)
 
 
 def _read_exif(image: Image.Image) -> tuple[int, float | None]:

@@ -192,7 +192,7 @@ def _entry(path: str, found: os.stat_result) -> Entry:
 
 
 def _absolute(path: str, folder: str | Path = "") -> str:
-    return os.path.abspath(os.path.join(folder, path))  # noqa: PTH100, PTH118 — Path keeps "..", or follows links
+    return os.path.abspath(os.path.join(folder, path))  # Path would keep "..", or follow links
 
 
 def _stat(path: str) -> os.stat_result | None:

@@ -35,7 +35,8 @@ AHEAD = 3
 """Batches in flight for each process: a bound on memory, and enough to do while the caller is busy."""
 
 START_S = 60.0
-"""A process that is not ready by then never will be."""
+END_S = 5.0
+"""A process that is not ready, or not gone, by then never will be."""
 
 _START = "import sys; sys.path[:] = sys.argv[2:]; from lookalike.images.process import serve; serve(int(sys.argv[1]))"
 """What a process runs. `multiprocessing` would run the caller's main script again, and need a guard in it."""
@@ -106,7 +107,7 @@ class ReadPool:
             self._orders = bytes(ForkingPickler.dumps((then, side, limits, timeout_s)))
         except Exception as error:  # noqa: BLE001 — pickling runs the object's own code
             raise InputError(f"then must be picklable, such as a function of a module. Got {then!r}: {error}") from None
-        self.workers = workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
+        self.workers = workers or min(MAX_WORKERS, _count_cores())
         self.timeout_s = timeout_s
         self._feeders: list[_Feeder] = []
         self._work: _Work = queue.SimpleQueue()
@@ -215,16 +216,11 @@ class _Process:
 
     def __init__(self, orders: bytes):
         self.connection, theirs = Pipe()
-        with theirs:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-c", _START, str(theirs.fileno()), *sys.path],
-                env=os.environ | _ENVIRONMENT,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # decoders complain there
-                process_group=0,  # Ctrl-C is for the caller
-            )
+        try:
+            with theirs:
+                self.popen = self._start(theirs.fileno())
+        except OSError as error:
+            raise LookalikeError(f"A reading process could not be started: {error}.") from None
         try:
             self.connection.send_bytes(orders)
             problem = self.connection.recv() if self.connection.poll(START_S) else "it did not answer"
@@ -234,15 +230,31 @@ class _Process:
             self.end()
             raise LookalikeError(f"A reading process could not be started: {problem}.")
 
+    @staticmethod
+    def _start(descriptor: int) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [sys.executable, "-c", _START, str(descriptor), *sys.path],
+            env=os.environ | _ENVIRONMENT,
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # decoders complain there
+            process_group=0,  # Ctrl-C is for the caller
+        )
+
     def end(self) -> int | None:
         """Its exit code, if it would end; negative: the signal."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.popen.wait(0.1)  # it may be ending by itself, and know why
-        self.popen.kill()
-        self.connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.popen.wait(5)
+        self.connection.close()  # idle, it ends by that; crashed, it is about to end
+        for _ in range(2):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self.popen.wait(END_S)
+            self.popen.kill()
         return None
+
+
+def _count_cores() -> int:
+    """Those that we may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

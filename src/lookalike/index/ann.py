@@ -12,7 +12,7 @@ import numpy as np
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.index.flat import Flat, check_search
-from lookalike.index.ids import check_ids
+from lookalike.index.ids import check_ids, sort_ids, without
 from lookalike.index.queries import PointQuery
 from lookalike.index.structure import KINDS, Structure
 from lookalike.types import Hits, Ids, Progress, Query, Vectors
@@ -94,16 +94,15 @@ class Ann:
     def add(self, ids: Ids, X: Vectors) -> None:
         """Add rows X (n, d) under new ids (n,); see `Flat.add`."""
         self.truth.add(ids, X)
-        self._tail = np.union1d(self._tail, check_ids(ids))
+        self._tail = np.sort(np.concatenate([self._tail, check_ids(ids)]))
 
     def remove(self, ids: Ids) -> int:
         """Forget these ids; returns how many of them were there."""
-        count = self.truth.remove(ids)
-        ids = np.unique(check_ids(ids))
-        self._tail = np.setdiff1d(self._tail, ids, assume_unique=True)
+        ids = sort_ids(ids)
+        self._tail = without(self._tail, ids)
         if self._structure is not None:
             self._structure.remove(ids)
-        return count
+        return self.truth.remove(ids)
 
     def vectors(self, ids: Ids) -> Vectors:
         """The rows of these ids, (m, d) float32."""
@@ -141,8 +140,8 @@ class Ann:
         Queries other than points, and searches among few rows, are answered by looking at each row.
         """
         check_search(query, k, effort, self.dim)
-        among = None if among is None else np.unique(check_ids(among, "among"))
-        exclude = None if exclude is None else np.unique(check_ids(exclude, "exclude"))
+        among = None if among is None else sort_ids(among, "among")
+        exclude = None if exclude is None else sort_ids(exclude, "exclude")
         structure = self._structure
         if structure is None or effort == "exact" or not isinstance(query, PointQuery):
             return self.truth.search(query, k, among=among, exclude=exclude)
@@ -184,10 +183,9 @@ class Ann:
             raise DamagedError(f"{path} is for {structure.dim} dimensions, the vectors have {truth.dim}. Delete it.")
         index = cls(structure.kind)
         index.truth, index._structure = truth, structure
-        mine, now = np.sort(structure.ids[structure.ids >= 0]), truth.ids
-        structure.remove(np.setdiff1d(mine, now, assume_unique=True))
-        index._rows = truth.rows(structure.ids)
-        index._tail = np.setdiff1d(now, mine, assume_unique=True)
+        index._rows, now = truth.rows(structure.ids), truth.ids
+        structure.remove(structure.ids[index._rows < 0])
+        index._tail = without(now, np.sort(structure.ids))
         return index
 
     def _trained(self) -> Structure | None:

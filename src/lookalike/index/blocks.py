@@ -4,6 +4,7 @@ In: ids (n,) and rows X (n, d), block by block; a memory map stays one. Out: chu
 rows in their order or some of them, gathered. A row keeps its number, from 0 on, for as long as the index lives.
 """
 
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, chunks
 from lookalike.errors import InputError
-from lookalike.index.ids import IdTable, check_ids
+from lookalike.index.ids import IdTable, check_ids, sort_ids
 from lookalike.types import Ids, Vectors
 
 CHUNK_BYTES = 2**21
@@ -77,7 +78,7 @@ class Blocks:
 
     def remove(self, ids: Ids) -> int:
         """Mark the rows of these ids as gone; returns how many there were."""
-        rows = self.table.remove(np.unique(check_ids(ids)))
+        rows = self.table.remove(sort_ids(ids))
         self.alive[rows] = False
         return len(rows)
 
@@ -119,13 +120,21 @@ class Blocks:
 
 def _check_block(X: Any, dim: int | None) -> NDArray[Any]:
     """X as a C-contiguous float32 or float16 matrix; in memory it must be finite, a memory map is not read."""
-    if isinstance(X, np.memmap) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
-        if dim is not None and X.shape[1] != dim:
-            raise InputError(f"X must have {dim} columns. Got {X.shape[1]}.")
-        return X
+    if _is_mapped(X) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
+        mapped: NDArray[Any] = X
+        if dim is not None and mapped.shape[1] != dim:
+            raise InputError(f"X must have {dim} columns. Got {mapped.shape[1]}.")
+        return mapped
     checked = check_rows(X, dim=dim)
     kept = X if getattr(X, "dtype", None) == np.float16 else checked
     return np.ascontiguousarray(kept, dtype=kept.dtype if kept.dtype == np.float16 else np.float32)
+
+
+def _is_mapped(X: Any) -> bool:
+    """Whether X looks into a memory map, also through views that no longer say so."""
+    while isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+        X = X.base
+    return isinstance(X, np.memmap | mmap.mmap)
 
 
 def _joined(first: Block, second: Block) -> Block:

@@ -11,7 +11,7 @@ import numpy as np
 from lookalike.arrays import chunks
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.blocks import Blocks, Chunk
-from lookalike.index.ids import check_ids
+from lookalike.index.ids import check_ids, sort_ids, without
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
 from lookalike.types import Hits, Ids, Query, Vectors
@@ -88,8 +88,8 @@ class Flat:
     ) -> Hits:
         """The k best, exactly, whatever the effort. `scored` counts a row once for every query it is compared with."""
         check_search(query, k, effort, self.dim)
-        among = None if among is None else np.unique(check_ids(among, "among"))
-        exclude = None if exclude is None else np.unique(check_ids(exclude, "exclude"))
+        among = None if among is None else sort_ids(among, "among")
+        exclude = None if exclude is None else sort_ids(exclude, "exclude")
         if not isinstance(query, PointQuery):
             return self._search_any(query, k, among, exclude)
         if len(query.vectors) <= POINTS_AT_ONCE:
@@ -154,7 +154,7 @@ class Flat:
         blocks = self._blocks
         keep = blocks.alive
         if among is not None:
-            ids = among if exclude is None else np.setdiff1d(among, exclude, assume_unique=True)
+            ids = among if exclude is None else without(among, exclude)
             rows = blocks.table.rows(ids)
             ids, rows = ids[rows >= 0], rows[rows >= 0]
             if len(rows) * GATHER < len(keep):

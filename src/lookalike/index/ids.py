@@ -24,6 +24,23 @@ def check_ids(ids: Any, name: str = "ids") -> Ids:
     return np.asarray(ids, np.int64)
 
 
+def sort_ids(ids: Any, name: str = "ids") -> Ids:
+    """`ids` as `check_ids` gives them, ascending, each once. (`np.unique` is 50 times as slow on sorted ids.)"""
+    ids = check_ids(ids, name)
+    if np.all(ids[1:] > ids[:-1]):
+        return ids
+    ids = np.sort(ids)
+    return ids[np.append(True, ids[1:] > ids[:-1])]
+
+
+def without(ids: Ids, others: Ids) -> Ids:
+    """Those of `ids` that are not among `others`; both ascending."""
+    if not len(others):
+        return ids
+    place = np.minimum(np.searchsorted(others, ids), len(others) - 1)
+    return ids[others[place] != ids]
+
+
 class IdTable:
     """Ids and their rows in a few sorted runs, each at least twice as long as the next.
 

@@ -18,8 +18,8 @@ Which: TypeAlias = NDArray[np.intp]
 Settle: TypeAlias = Callable[[Which, Ids], Vectors]
 """`settle(which, ids)`: the exact scores, (m,) float32, of pairs of a query and an id."""
 
-HEAD = 1024
-"""Columns that are looked at first: they set a limit that spares the rest all but one comparison."""
+KEEPING = 10
+"""What it costs to keep a candidate, where looking at a score for the k-th smallest costs 1."""
 
 _WORST = np.finfo(np.float32).max  # below infinity: a score of inf or NaN is never an answer
 
@@ -51,9 +51,10 @@ class TopK:
     def add(self, scores: Vectors, ids: Ids, slack: Vectors | float = 0.0) -> None:
         """Take a block into account: scores (q, m) in any memory order, ids (m,), slack (q,)."""
         np.maximum(self._slack, slack, out=self._slack)
-        head = max(HEAD, 8 * self._k)
-        if len(ids) > head and self._kth.max(initial=0.0) == _WORST:
-            first = np.partition(scores[:, :head], self._k - 1, axis=1)  # (q, head)
+        # The k-th smallest of the first h columns spares the rest all but one comparison: about mk / h are kept.
+        head = int((KEEPING * len(ids) * self._k) ** 0.5)
+        if self._k <= head < len(ids) and self._kth.max(initial=0.0) == _WORST:
+            first = np.partition(scores[:, :head], self._k - 1, axis=1)  # (q, h)
             self._kth = np.fmin(self._kth, first[:, self._k - 1])
         small = scores <= self._limit()[:, None]  # (q, m); NaN is never small
         if small.flags.f_contiguous:  # in memory order, or the search for True would crawl

@@ -17,10 +17,11 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from lookalike.errors import DamagedError, LockedError, NoCollectionError, StoreError
+from lookalike.store.database import Database
 from lookalike.store.files import sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS, Database, connect, translated
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, translated
 from lookalike.store.segments import Segments
 
 FOLDERS = ("vectors", "models", "indexes")

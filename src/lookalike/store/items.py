@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookalike.errors import InputError
-from lookalike.store.schema import Database, read_ids, text
+from lookalike.store.database import Database, read_ids
+from lookalike.store.schema import text
 from lookalike.types import Ids
 
 BATCH = 500

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lookalike.errors import InputError
-from lookalike.store.schema import JUDGEMENTS, Database, read_ids, text
+from lookalike.store.database import Database, read_ids
+from lookalike.store.schema import JUDGEMENTS, text
 from lookalike.types import Ids
 
 MAX_LABEL = 1_000

@@ -38,7 +38,7 @@ def save(path: str | Path, *parts: object) -> None:
     if not parts:
         raise InputError("A model has at least one part. Got none.")
     path = Path(path)
-    specs = [spec_of(part) for part in parts]
+    specs = [spec_of(part) for part in parts]  # refuses what is not registered
     kinds = [_kind_of(part) for part in parts]
     header = {"format": FORMAT, "lookalike": lookalike.__version__, "kinds": kinds, "specs": specs}
     arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
@@ -146,7 +146,4 @@ def _header(file: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _kind_of(part: object) -> str:
     target = f"{type(part).__module__}:{type(part).__qualname__}"
-    for kind, table in COMPONENTS.items():
-        if target in table.values():
-            return kind
-    raise InputError(f"{type(part).__qualname__} is not registered.")
+    return next(kind for kind, table in COMPONENTS.items() if target in table.values())

@@ -8,17 +8,11 @@ import errno
 import os
 import sqlite3
 import tempfile
-import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
-from lookalike.types import Ids
 
 # Statements are separated by semicolons, so none may stand inside one.
 CATALOGUE = [
@@ -72,90 +66,6 @@ class Connection(sqlite3.Connection):
     """A connection that can be referred to weakly."""
 
 
-class Database:
-    """A SQLite file used from many threads: each has a connection of its own."""
-
-    def __init__(self, path: Path, migrations: Sequence[str]):
-        self.path = path
-        self._migrations = migrations
-        self._readonly = not os.access(path.parent, os.W_OK)
-        self._local = threading.local()
-        self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
-        self._closed = False
-        self._connection()
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view; inside a transaction of this thread, the transaction's own."""
-        with translated(self.path):
-            db = self._connection()
-            if db.in_transaction:
-                yield db
-                return
-            db.execute("BEGIN")
-            try:
-                yield db
-            finally:
-                _roll_back(db)
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing; on the disk when it ends."""
-        with translated(self.path):
-            db = self._connection()
-            assert not db.in_transaction, "transactions do not nest"
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            finally:
-                _roll_back(db)
-
-    def writing(self) -> sqlite3.Connection:
-        """The connection of the transaction that this thread is in."""
-        db = self._connection()
-        assert db.in_transaction, "writes happen inside a transaction"
-        return db
-
-    def in_transaction(self) -> bool:
-        """Whether this thread may see what is not committed."""
-        return self._connection().in_transaction
-
-    def vacuum(self) -> None:
-        """Give the space of deleted rows back to the disk."""
-        with translated(self.path):
-            self._connection().execute("VACUUM")
-            self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def verify(self) -> list[str]:
-        """What SQLite itself finds wrong, in sentences."""
-        faults = []
-        try:
-            with self.reading() as db:
-                faults += [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
-                strays = db.execute("PRAGMA foreign_key_check").fetchall()
-                faults += [f"a row of {table} names no row of {parent}" for table, _, parent, _ in strays]
-        except DamagedError as error:
-            faults.append(str(error))
-        return [f"{self.path.name}: {fault}." for fault in faults]
-
-    def close(self) -> None:
-        """Close the connections of every thread."""
-        self._closed = True
-        for connection in list(self._all):
-            connection.close()
-
-    def _connection(self) -> sqlite3.Connection:
-        if self._closed:
-            raise StoreError(f"The collection at {self.path.parent} is closed. Open it again.")
-        db: Connection | None = getattr(self._local, "db", None)
-        if db is None:
-            db = connect(self.path, self._migrations, readonly=self._readonly)
-            self._local.db = db
-            self._all.add(db)
-        return db
-
-
 def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) -> Connection:
     """Open an existing file (an empty one counts), brought to the latest format unless `readonly`.
 
@@ -200,20 +110,10 @@ def translated(path: Path) -> Iterator[None]:
         raise
 
 
-def read_version(db: sqlite3.Connection) -> int:
-    """How many commits there have been to a catalogue."""
-    return int(db.execute("SELECT version FROM state").fetchone()[0])
-
-
-def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> Ids:
-    """The ids that a query gives, ascending, (n,) int64."""
-    try:
-        # As one text: three times as fast as row by row.
-        joined = f"WITH found (id) AS ({query}) SELECT coalesce(group_concat(id), '') FROM found"
-        ids = np.fromstring(db.execute(joined, values).fetchone()[0], np.int64, sep=",")
-    except sqlite3.DataError:  # tens of millions: more than SQLite puts into a text
-        ids = np.fromiter((item for (item,) in db.execute(query, values)), np.int64)
-    return np.sort(ids)
+def roll_back(db: sqlite3.Connection) -> None:
+    """Undo what is not committed; SQLite may have done so itself."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
 
 
 def text(value: str) -> bytes:
@@ -272,13 +172,7 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> N
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")
     finally:
-        _roll_back(db)
-
-
-def _roll_back(db: sqlite3.Connection) -> None:
-    """Undo what is not committed; SQLite may have done so itself."""
-    if db.in_transaction:
-        db.execute("ROLLBACK")
+        roll_back(db)
 
 
 def _full(path: Path, reason: Exception) -> FullError:

@@ -22,9 +22,10 @@ from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store import files
 from lookalike.store.blocks import Block as Block
 from lookalike.store.blocks import dead_rows, list_rows, open_block
+from lookalike.store.database import Database, read_ids, read_version
 from lookalike.store.files import RowWriter
 from lookalike.store.merge import Merged, choose, split
-from lookalike.store.schema import Database, read_ids, read_version, translated
+from lookalike.store.schema import translated
 from lookalike.store.verify import TRIES, verify_space
 from lookalike.types import Ids, Progress
 

@@ -12,7 +12,7 @@ from lookalike.arrays import chunks
 from lookalike.errors import DamagedError
 from lookalike.store import files
 from lookalike.store.blocks import Block, Row, dead_rows, list_rows, open_block
-from lookalike.store.schema import Database, read_ids, read_version
+from lookalike.store.database import Database, read_ids, read_version
 from lookalike.types import Ids, Progress
 
 TRIES = 20

@@ -1,0 +1,218 @@
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import onnx
+import pytest
+from onnx.parser import parse_model
+
+from lookalike.errors import InputError, MissingError, UnknownNameError
+from lookalike.features.deep import Onnx
+from lookalike.registry import create, spec_of
+
+random = np.random.default_rng(11)
+PICTURES = [random.integers(0, 256, (8, 8, 3), dtype=np.uint8) for _ in range(3)]
+X = np.stack(PICTURES) / np.float32(255)  # (3, 8, 8, 3), what a network sees where nobody says otherwise
+
+MAPS = "net (float[n, 3, 8, 8] image) => (float[n, 3, 8, 8] map) { map = Identity (image) }"
+ROWS = "net (float[n, 3, 8, 8] image) => (float[n, 192] row) { row = Flatten (image) }"
+TOKENS = """
+    net (float[n, 3, 8, 8] image) => (float[n, 64, 3] tokens)
+    <int64[3] shape = {0, 3, 64}>
+    { flat = Reshape (image, shape) tokens = Transpose <perm = [0, 2, 1]> (flat) }
+"""
+
+
+@pytest.fixture
+def save(tmp_path):
+    def write(graph):
+        path = tmp_path / "net.onnx"
+        onnx.save(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'), path)
+        return path
+
+    return write
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def gem(maps, p=3.0):
+    return np.mean(np.clip(maps, 1e-6, None) ** p, axis=(1, 2)) ** (1 / p)
+
+
+@pytest.mark.parametrize(
+    ("graph", "pool", "expected"),
+    [
+        (ROWS, None, X.transpose(0, 3, 1, 2).reshape(3, -1)),
+        (MAPS, None, gem(X)),
+        (MAPS, "gem", gem(X)),
+        (MAPS, "avg", X.mean(axis=(1, 2))),
+        (MAPS, "max", X.max(axis=(1, 2))),
+        (TOKENS, None, X[:, 0, 0]),
+        (TOKENS, "cls", X[:, 0, 0]),
+        (TOKENS, "mean", X.mean(axis=(1, 2))),
+    ],
+)
+def test_rows_maps_and_tokens_become_one_unit_row_a_picture(save, graph, pool, expected):
+    feature = Onnx(save(graph), size=8, pool=pool)
+    rows = feature.extract(PICTURES)
+    assert feature.dim == expected.shape[1]
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows, unit(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "scale"), [(127, 128.0), ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)), ([1, 2, 3], 5)]
+)
+def test_pixels_are_centred_and_scaled_as_declared(save, mean, scale):
+    feature = Onnx(save(ROWS), size=8, mean=mean, scale=scale)
+    expected = (np.stack(PICTURES) - np.asarray(mean)) / np.asarray(scale)
+    np.testing.assert_allclose(
+        feature.extract(PICTURES), unit(expected.transpose(0, 3, 1, 2).reshape(3, -1)), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "net (float[n, 8, 8, 3] image) => (float[n, 8, 8, 3] map) { map = Identity (image) }",
+        "net (float[n, h, w, 3] image) => (float[n, h, w, c] map) { map = Identity (image) }",
+        "net (float[n, c, h, w] image) => (float[n, c, h, w] map) { map = Identity (image) }",
+        "net (float[1, 3, 8, 8] image) => (float[1, 3, 8, 8] map) { map = Identity (image) }",
+        "net (float[2, 3, 8, 8] image) => (float[2, 3, 8, 8] map) { map = Identity (image) }",
+        "net (float[n, 3, 8, 8] image) => (float[n, 8, 8, 3] map) { map = Transpose <perm = [0, 2, 3, 1]> (image) }",
+        "net (double[n, 3, 8, 8] image) => (double[n, 3, 8, 8] map) { map = Identity (image) }",
+    ],
+)
+def test_the_layout_the_batch_and_the_numbers_that_a_network_wants_are_found_out(save, graph):
+    np.testing.assert_allclose(Onnx(save(graph), size=8).extract(PICTURES), unit(gem(X)), atol=1e-5)
+
+
+def test_networks_of_half_precision_work(save):
+    graph = "net (float16[n, 3, 8, 8] image) => (float16[n, 192] row) { row = Flatten (image) }"
+    expected = unit(X.transpose(0, 3, 1, 2).reshape(3, -1))
+    np.testing.assert_allclose(Onnx(save(graph), size=8).extract(PICTURES), expected, atol=1e-3)
+
+
+def test_one_of_several_outputs_is_taken_by_name(save):
+    path = save(
+        "net (float[n, 3, 8, 8] image) => (float[n, 192] row, float[n, 3, 8, 8] map)"
+        "{ row = Flatten (image) map = Identity (image) }"
+    )
+    assert Onnx(path, size=8).dim == 192
+    assert Onnx(path, size=8, output="map").dim == 3
+    with pytest.raises(
+        UnknownNameError, match=r"No output of .*net.onnx named 'mpa'. Known: map, row. Did you mean 'map'"
+    ):
+        Onnx(path, size=8, output="mpa").extract(PICTURES)
+
+
+def test_weights_in_a_second_file_are_found_beside_the_network(tmp_path, save):
+    model = parse_model(f'<ir_version: 8, opset_import: ["": 17]> {MAPS}'.replace("Identity (image)", "Mul (image, w)"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.full((1, 3, 8, 8), 2, np.float32), "w"))
+    onnx.save(model, tmp_path / "big.onnx", save_as_external_data=True, location="big.bin", size_threshold=0)
+    assert (tmp_path / "big.bin").stat().st_size >= 768
+    np.testing.assert_allclose(Onnx(tmp_path / "big.onnx", size=8).extract(PICTURES), unit(gem(2 * X)), atol=1e-5)
+
+
+def test_a_batch_gives_the_same_rows_as_one_picture_at_a_time(save):
+    feature = Onnx(save(MAPS), size=8)
+    many = PICTURES * 4  # longer than a batch, with a rest
+    one_by_one = np.concatenate([feature.extract([picture]) for picture in many])
+    np.testing.assert_allclose(feature.extract(many), one_by_one, atol=1e-6)
+    assert feature.extract([]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (10, 4000), (4000, 10), (4000, 5000)])
+def test_pictures_of_any_shape_give_finite_unit_rows(save, shape):
+    feature = Onnx(save(MAPS), size=8)
+    rows = feature.extract([np.full((*shape, 3), 9, np.uint8), np.zeros((*shape, 3), np.uint8)])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+
+
+def test_the_central_square_is_what_a_network_sees():
+    wide = np.zeros((8, 20, 3), np.uint8)
+    wide[:, 6:14] = PICTURES[0]
+    np.testing.assert_array_equal(Onnx("any.onnx", size=8).prepare(wide), PICTURES[0])
+
+
+def test_threads_may_use_it_at_once(save):
+    feature = Onnx(save(MAPS), size=8)
+    with ThreadPoolExecutor(4) as pool:
+        for rows in pool.map(lambda _: feature.extract(PICTURES), range(8)):
+            np.testing.assert_allclose(rows, unit(gem(X)), atol=1e-5)
+
+
+def test_making_one_needs_no_file_and_pickling_one_keeps_its_options(tmp_path):
+    feature = Onnx(tmp_path / "later.onnx", size=8, mean=(1.0, 2.0, 3.0), pool="max")
+    copy = pickle.loads(pickle.dumps(feature))
+    assert (
+        spec_of(copy)
+        == spec_of(feature)
+        == f"onnx(path='{tmp_path}/later.onnx', size=8, mean=(1.0, 2.0, 3.0), pool='max')"
+    )
+    assert spec_of(create("feature", spec_of(feature))) == spec_of(feature)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(MissingError, match=r"No network at .*none\.onnx"):
+        Onnx(tmp_path / "none.onnx").extract(PICTURES)
+
+
+@pytest.mark.parametrize("data", [b"", b"not a network", bytes(range(256)) * 4])
+def test_a_file_of_another_kind_is_refused(tmp_path, data, capfd):
+    path = tmp_path / "other.onnx"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"Cannot load .*other\.onnx as an ONNX file"):
+        Onnx(path).extract(PICTURES)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (MAPS.replace("8, 8]", "9, 9]"), r"takes image \['n', 3, 9, 9\] .* size=8 gives \[3, 8, 8\]"),
+        (MAPS.replace("3, 8, 8]", "1, 8, 8]"), r"takes image \['n', 1, 8, 8\]"),
+        ("net (float[n, 192] image) => (float[n, 192] row) { row = Identity (image) }", "must have one input"),
+        ("net (int64[n, 3, 8, 8] image) => (int64[n, 3, 8, 8] row) { row = Identity (image) }", "must have one input"),
+        ("net (float[n,3,8,8] a, float[n,3,8,8] b) => (float[n,3,8,8] c) { c = Add (a, b) }", "the image part"),
+        ("net (float[n, 3, 8, 8] image) => (float row) { row = ReduceSum <keepdims = 0> (image) }", "Choose an output"),
+        (
+            "net (float[n, 3, 8, 8] image) => (float[64, 3] row) <int64[2] s = {64, 3}> { row = Reshape (image, s) }",
+            "counts pic",
+        ),
+        (
+            "net (float[n, 3, h, w] x) => (float[n, 3, h, w] y) <float[7] s = {1,2,3,4,5,6,7}> { y = Mul (x, s) }",
+            "run on 8",
+        ),
+    ],
+)
+def test_a_network_that_cannot_describe_such_pictures_says_why(save, graph, message, capfd):
+    with pytest.raises(InputError, match=message):
+        Onnx(save(graph), size=8).extract(PICTURES)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_pooling_that_does_not_fit_the_output_says_which_do(save):
+    with pytest.raises(InputError, match=r"pool='gem' cannot take. Choose cls, mean"):
+        Onnx(save(TOKENS), size=8, pool="gem").extract(PICTURES)
+    with pytest.raises(InputError, match=r"pool='cls' cannot take. Choose gem, avg, max"):
+        Onnx(save(MAPS), size=8, pool="cls").extract(PICTURES)
+    with pytest.raises(InputError, match=r"pool='max' cannot take. Choose None"):
+        Onnx(save(ROWS), size=8, pool="max").extract(PICTURES)
+
+
+def test_numbers_that_are_not_finite_are_reported(save):
+    path = save("net (float[n, 3, 8, 8] image) => (float[n, 192] row) { flat = Flatten (image) row = Log (flat) }")
+    with pytest.raises(InputError, match="Check its mean and scale"):
+        Onnx(path, size=8, mean=255).extract(PICTURES)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"size": 0}, {"size": "8"}, {"mean": (1, 2)}, {"mean": "a"}, {"scale": 0}, {"scale": (1, 0, 1)}, {"pool": "gme"}],
+)
+def test_options_that_cannot_be_right_are_refused_at_once(options):
+    with pytest.raises(InputError):
+        Onnx("any.onnx", **options)

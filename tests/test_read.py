@@ -1,0 +1,410 @@
+import io
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageFile, features
+
+from hostile import chunk, encode, formats, grey_tiff, picture, png, tiff
+from lookalike.errors import ImageError
+from lookalike.images.pixels import to_rgb
+from lookalike.images.read import LIMITS, Limits, identify, read
+
+RANDOM = np.random.default_rng(0)
+FILES = formats(RANDOM)
+SAMPLE = picture(RANDOM, (96, 64))
+PIXELS = np.asarray(SAMPLE)
+LOSSLESS = {
+    "PNG": {},
+    "TIFF": {},
+    "BMP": {},
+    "WEBP": {"lossless": True, "exact": True},
+}
+
+
+def close(a, b, tolerance):
+    return np.abs(a.astype(int) - b.astype(int)).mean() < tolerance
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_format_is_read_as_rgb_and_named(name):
+    read_ = read(FILES[name])
+    assert read_.pixels.dtype == np.uint8
+    assert read_.pixels.shape == (90, 120, 3)
+    assert (read_.width, read_.height) == (120, 90)
+    suffix = name.rpartition(".")[2]
+    assert read_.format == {"jpg": "jpeg", "tif": "tiff"}.get(suffix, suffix)
+
+
+@pytest.mark.parametrize("format", LOSSLESS)
+def test_lossless_formats_come_back_to_the_bit(format):
+    assert np.array_equal(read(encode(SAMPLE, format, **LOSSLESS[format])).pixels, PIXELS)
+
+
+def test_a_path_and_its_bytes_are_the_same_picture(tmp_path):
+    path = tmp_path / "wrong-ending.png"
+    path.write_bytes(FILES["plain.jpg"])
+    for source in (path, str(path), FILES["plain.jpg"]):
+        assert np.array_equal(read(source).pixels, read(FILES["plain.jpg"]).pixels)
+        assert read(source).format == "jpeg"
+
+
+def test_pixels_can_be_written_to():
+    pixels = read(FILES["plain.jpg"]).pixels
+    pixels[:] = 0
+    assert pixels.flags.c_contiguous
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "JPEG", "WEBP"])
+def test_exif_orientation_is_applied(format, orientation):
+    stored = {
+        1: PIXELS,
+        2: PIXELS[:, ::-1],
+        3: PIXELS[::-1, ::-1],
+        4: PIXELS[::-1],
+        5: PIXELS.transpose(1, 0, 2),
+        6: PIXELS.transpose(1, 0, 2)[::-1],
+        7: PIXELS[::-1, ::-1].transpose(1, 0, 2),
+        8: PIXELS.transpose(1, 0, 2)[:, ::-1],
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {"lossless": True, "exact": True} if format == "WEBP" else {}
+    if format == "JPEG":
+        options = {"quality": 98, "subsampling": 0}
+    found = read(encode(Image.fromarray(np.ascontiguousarray(stored)), format, exif=exif, **options))
+    assert (found.width, found.height) == (96, 64)
+    assert found.pixels.shape == PIXELS.shape
+    assert close(found.pixels, PIXELS, 3 if format == "JPEG" else 0.01)
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P"])
+@pytest.mark.parametrize("format", ["PNG", "TIFF"])
+def test_grey_one_bit_and_palette_become_rgb(mode, format):
+    image = SAMPLE.convert(mode) if mode != "P" else SAMPLE.quantize(32)
+    assert np.array_equal(read(encode(image, format)).pixels, np.asarray(image.convert("RGB")))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_transparency_is_laid_on_white(mode):
+    image = SAMPLE.convert(mode)
+    alpha = np.zeros((64, 96), np.uint8)
+    alpha[:, 32:] = 128
+    alpha[:, 64:] = 255
+    image.putalpha(Image.fromarray(alpha))
+    pixels = read(encode(image, "PNG")).pixels
+    color = np.asarray(SAMPLE.convert(mode[:-1]).convert("RGB")).astype(float)
+    assert (pixels[:, :32] == 255).all()
+    assert close(pixels[:, 32:64], color[:, 32:64] * (128 / 255) + 255 * (127 / 255), 1)
+    assert np.array_equal(pixels[:, 64:], color[:, 64:])
+
+
+def test_a_transparent_colour_of_a_palette_becomes_white():
+    image = Image.new("P", (10, 10), 0)
+    image.putpalette([200, 0, 0, 0, 200, 0])
+    image.paste(1, (5, 0, 10, 10))
+    for data in (encode(image, "PNG", transparency=0), encode(image, "GIF", transparency=0)):
+        pixels = read(data).pixels
+        assert pixels[0, 0].tolist() == [255, 255, 255]
+        assert pixels[0, 9].tolist() == [0, 200, 0]
+
+
+def test_cmyk_is_read_as_adobe_inverts_it_and_as_others_do_not():
+    image = SAMPLE.convert("CMYK")
+    adobe = encode(image, "JPEG", quality=98, subsampling=0)
+    assert close(read(adobe).pixels, PIXELS, 4)
+    start = adobe.index(b"\xff\xee")
+    (length,) = struct.unpack(">H", adobe[start + 2 : start + 4])
+    inverted = Image.fromarray(255 - np.asarray(image), "CMYK")
+    plain = encode(inverted, "JPEG", quality=98, subsampling=0)  # Pillow inverts what it writes
+    plain = plain[:start] + plain[start + 2 + length :]
+    assert close(read(plain).pixels, PIXELS, 4)
+    assert np.array_equal(read(encode(image, "TIFF")).pixels, np.asarray(image.convert("RGB")))
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF"])
+def test_sixteen_bit_grey_is_scaled_not_clipped(format):
+    values = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    pixels = read(encode(Image.fromarray(values), format)).pixels
+    assert np.abs(pixels[:, :, 0].astype(int) - np.arange(256).reshape(16, 16)).max() <= 1
+
+
+def test_sixteen_bit_rgb_is_scaled_not_clipped():
+    row = b"\0" + b"".join(struct.pack(">HHH", 257 * i, 65535 - 257 * i, 300) for i in range(256))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 256, 1, 16, 2, 0, 0, 0))
+    data = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(row)) + chunk(b"IEND", b"")
+    pixels = read(data).pixels[0].astype(int)
+    assert np.abs(pixels[:, 0] - np.arange(256)).max() <= 1
+    assert np.abs(pixels[:, 1] - np.arange(255, -1, -1)).max() <= 1
+    assert (pixels[:, 2] == 1).all()
+
+
+def test_grey_where_white_is_zero_is_turned_round():
+    tags = grey_tiff(4, 1, 8 + 2 + 9 * 12 + 4, 8) | {258: (3, 1, 16), 262: (3, 1, 0)}
+    pixels = read(tiff(tags, tail=struct.pack("<HHHH", 0, 21845, 43690, 65535))).pixels
+    assert pixels[0, :, 0].tolist() == [255, 170, 85, 0]
+
+
+@pytest.mark.parametrize("values", [np.linspace(-3, 7, 64), np.linspace(0, 1, 64)])
+def test_floats_span_black_to_white(values):
+    values = values.astype(np.float32).reshape(8, 8)
+    pixels = read(encode(Image.fromarray(values), "TIFF")).pixels
+    assert pixels[0, 0].tolist() == [0, 0, 0]
+    assert pixels[-1, -1].tolist() == [255, 255, 255]
+    assert (np.diff(pixels[:, :, 0].ravel().astype(int)) >= 0).all()
+
+
+def test_floats_that_are_no_numbers_do_not_spoil_the_rest():
+    values = np.array([[np.nan, 0.0], [np.inf, 1.0]], np.float32)
+    assert read(encode(Image.fromarray(values), "TIFF")).pixels[:, 1, 0].tolist() == [0, 255]
+
+
+def test_lab_becomes_rgb():
+    lab = Image.fromarray(np.full((8, 8, 3), (128, 0, 0), np.uint8), "LAB")  # half light, no colour
+    pixels = read(encode(lab, "TIFF")).pixels
+    assert np.ptp(pixels[0, 0].astype(int)) <= 2
+    assert 100 < pixels[0, 0, 0] < 140
+
+
+def test_the_first_frame_of_an_animation_is_taken():
+    frames = [Image.new("RGB", (20, 10), color) for color in ("red", "green", "blue")]
+    for name, options in {"GIF": {}, "WEBP": {"lossless": True}, "PNG": {}, "TIFF": {}}.items():
+        data = encode(frames[0], name, save_all=True, append_images=frames[1:], **options)
+        assert read(data).pixels[0, 0].tolist() == [255, 0, 0], name
+
+
+def test_bands_make_no_difference(monkeypatch):
+    image = Image.open(io.BytesIO(encode(SAMPLE.convert("RGBA"), "PNG")))
+    whole = to_rgb(image)
+    monkeypatch.setattr("lookalike.images.pixels.BAND_PIXELS", 96 * 7)
+    assert np.array_equal(to_rgb(image), whole)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 700), st.integers(1, 700), st.integers(1, 400))
+def test_reduced_decoding_never_goes_below_the_side(width, height, side):
+    found = read(encode(Image.new("RGB", (width, height), "teal"), "JPEG"), side=side)
+    assert (found.width, found.height) == (width, height)
+    shorter = min(found.pixels.shape[:2])
+    assert shorter >= min(side, width, height)
+    assert shorter < 4 * side or shorter <= min(width, height) / 8 + 1
+    assert found.pixels.shape[0] * width == pytest.approx(found.pixels.shape[1] * height, abs=8 * max(width, height))
+
+
+def test_reduced_decoding_keeps_the_picture():
+    large = SAMPLE.resize((960, 640), Image.Resampling.BICUBIC)
+    data = encode(large, "JPEG", quality=95)
+    small = read(data, side=100).pixels
+    assert small.shape == (160, 240, 3)
+    reduced = np.asarray(large.resize((240, 160), Image.Resampling.BOX))
+    assert close(small, reduced, 3)
+
+
+def test_the_time_a_picture_was_taken_is_known():
+    exif = Image.Exif()
+    exif.get_ifd(0x8769).update({0x9003: "2021:07:04 12:30:00", 0x9011: "+02:00"})
+    assert read(encode(SAMPLE, "JPEG", exif=exif)).taken_at == 1625394600.0
+    exif.get_ifd(0x8769).pop(0x9011)
+    assert read(encode(SAMPLE, "JPEG", exif=exif)).taken_at == 1625401800.0
+    for nonsense in ("0000:00:00 00:00:00", "yesterday", ""):
+        exif.get_ifd(0x8769)[0x9003] = nonsense
+        assert read(encode(SAMPLE, "JPEG", exif=exif)).taken_at is None
+    assert read(FILES["plain.png"]).taken_at is None
+
+
+def test_an_id_has_63_bits_and_follows_the_content():
+    ids = {identify(bytes([i])) for i in range(200)}
+    assert len(ids) == 200
+    assert all(0 <= i < 2**63 for i in ids)
+    assert max(ids) > 2**61
+    assert identify(b"\x01") in ids
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_cut_off_is_refused(name):
+    data = FILES[name]
+    for share in (0.3, 0.7, 0.95):
+        with pytest.raises(ImageError):
+            read(data[: int(len(data) * share)])
+
+
+def test_a_jpeg_without_its_last_bytes_is_refused_at_any_size():
+    for side in (None, 20):
+        with pytest.raises(ImageError, match=r"^truncated: "):
+            read(FILES["plain.jpg"][:-2], side=side)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(FILES)), st.randoms(use_true_random=False))
+def test_damage_anywhere_ends_in_pixels_or_in_a_reason(name, random):
+    data = bytearray(FILES[name])
+    for _ in range(random.randint(1, 6)):
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    try:
+        outcome = f"{read(bytes(data)).pixels.shape[2]} channels"
+    except ImageError as error:
+        outcome = str(error)
+    assert outcome == "3 channels" or (outcome and "\n" not in outcome)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused_with_a_reason(data):
+    with pytest.raises(ImageError, match=r"."):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty file"),
+        (b"hello", r"not a picture \(text\)"),
+        (b"%PDF-1.7", r"not a picture \(a PDF\)"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", r"not a picture \(PostScript\)"),
+        (b"\0\1\2", r"not a picture \(unknown content\)"),
+        (png(50_000, 50_000), "50000 × 50000 pixels, at most 200000000 are read"),
+    ],
+)
+def test_the_reason_says_what_is_wrong(data, reason):
+    with pytest.raises(ImageError, match=f"^{reason}$"):
+        read(data)
+
+
+def test_a_heic_picture_needs_a_package():
+    if "HEIF" in Image.OPEN:
+        pytest.skip("pillow-heif is installed")
+    with pytest.raises(ImageError, match="install pillow-heif"):
+        read(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
+
+
+def test_limits_are_the_callers(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(png(100, 100, rows=100))
+    assert read(path, limits=Limits(max_pixels=10_000)).width == 100
+    with pytest.raises(ImageError, match="100 × 100 pixels, at most 9999 are read"):
+        read(path, limits=Limits(max_pixels=9_999))
+    size = path.stat().st_size
+    assert read(path, limits=Limits(max_bytes=size)).width == 100
+    for source in (path, path.read_bytes()):
+        with pytest.raises(ImageError, match=f"{size} bytes, at most {size - 1} are read"):
+            read(source, limits=Limits(max_bytes=size - 1))
+
+
+def test_pictures_beyond_pillows_own_limit_are_read_within_ours(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    assert read(FILES["plain.gif"]).width == 120
+    assert Image.MAX_IMAGE_PIXELS == 10
+
+
+def test_others_settings_of_pillow_are_neither_used_nor_changed(monkeypatch):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    with pytest.raises(ImageError, match="truncated"):
+        read(FILES["plain.jpg"][:-100])
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    start = time.monotonic()
+    for path, reason in (
+        (tmp_path / "pipe.jpg", "not a regular file"),
+        ("/dev/zero", "not a regular file"),
+        (tmp_path, "a folder, not a file"),
+        (tmp_path / "gone.jpg", "no such file"),
+        ("zero\0byte.jpg", "embedded null byte"),
+        (tmp_path / ("x" * 300), "file name too long"),
+    ):
+        with pytest.raises(ImageError, match=reason):
+            read(path)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_forbidden_file_is_refused(tmp_path):
+    path = tmp_path / "secret.jpg"
+    path.write_bytes(FILES["plain.jpg"])
+    path.chmod(0)
+    with pytest.raises(ImageError, match="permission denied"):
+        read(path)
+
+
+def test_decoders_complaints_reach_neither_the_terminal_nor_the_warnings(capfd):
+    damaged = [
+        data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+        for data in FILES.values()
+        for at in range(20, len(data), max(1, len(data) // 25))
+    ]
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        refused = 0
+        for data in damaged:
+            try:
+                read(data)
+            except ImageError:
+                refused += 1
+    assert refused > 20
+    assert raised == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_standard_error_works_again_afterwards(capfd):
+    read(FILES["lzw.tif"])
+    os.write(2, b"still here")
+    assert capfd.readouterr().err == "still here"
+
+
+def test_reading_works_where_standard_error_is_closed():
+    code = (
+        "import os, sys; os.close(2); from lookalike.images.read import read; "
+        "sys.stdout.write(str(read(sys.stdin.buffer.read()).width))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=FILES["lzw.tif"], stdout=subprocess.PIPE, check=False)
+    assert done.stdout == b"120"
+
+
+def test_threads_may_read_at_the_same_time():
+    before = list(warnings.filters)
+    limit = Image.MAX_IMAGE_PIXELS
+    shapes = []
+
+    def work(name):
+        shapes.extend(read(FILES[name]).pixels.shape for _ in range(15))
+
+    threads = [
+        threading.Thread(target=work, args=(name,)) for name in ("plain.jpg", "lzw.tif", "plain.png", "plain.gif")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shapes == [(90, 120, 3)] * 60
+    assert list(warnings.filters) == before
+    assert limit == Image.MAX_IMAGE_PIXELS
+
+
+def test_a_picture_too_large_for_the_memory_is_refused_with_the_cause(monkeypatch):
+    def explode(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("lookalike.images.read.to_rgb", explode)
+    with pytest.raises(ImageError, match="too large for the memory there is") as caught:
+        read(FILES["plain.jpg"])
+    assert isinstance(caught.value.__cause__, MemoryError)
+
+
+def test_avif_is_read_where_pillow_can():
+    assert ("plain.avif" in FILES) == features.check("avif")
+
+
+def test_the_default_limits_are_those_of_the_documentation():
+    assert Limits(512 * 2**20, 200_000_000) == LIMITS

@@ -1,0 +1,281 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+import hostile
+from hostile import encode, picture, png, write_corpus
+from lookalike.errors import InputError, LookalikeError
+from lookalike.images import workers
+from lookalike.images.read import Limits, identify, read
+from lookalike.images.sources import Entry, walk
+from lookalike.images.workers import Read, ReadPool, Skip
+
+BLACK = encode(Image.new("RGB", (32, 32)), "PNG")
+
+
+def entries_of(folder):
+    return list(walk([folder], on_skip=pytest.fail))
+
+
+def children():
+    return [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+
+
+def gone(pids, seconds=10):
+    """Whether all these processes end within some seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def good(tmp_path):
+    """Twenty good pictures."""
+    for i in range(20):
+        (tmp_path / f"{i:02}.jpg").write_bytes(encode(picture(np.random.default_rng(i), (60 + i, 40)), "JPEG"))
+    return entries_of(tmp_path)
+
+
+@pytest.fixture
+def with_black(good, tmp_path):
+    """The same with a black picture among them, at which the functions of `hostile` misbehave."""
+    (tmp_path / "05-black.png").write_bytes(BLACK)
+    return entries_of(tmp_path)
+
+
+def test_every_picture_is_read_once_with_what_the_function_returned(good):
+    with ReadPool(hostile.shape, side=None, workers=2) as pool:
+        results = {result.entry: result for result in pool.map(good)}
+    assert set(results) == set(good)
+    for entry, result in results.items():
+        picture_ = read(entry.path)
+        assert isinstance(result, Read)
+        assert result.id == identify(Path(entry.path).read_bytes())
+        assert (result.width, result.height, result.format) == (picture_.width, picture_.height, "jpeg")
+        assert result.parts == picture_.pixels.shape
+    assert children() == []
+
+
+def test_arrays_come_back_as_they_were_and_can_be_written_to(good):
+    with ReadPool(np.copy, side=None, workers=1) as pool:
+        for result in pool.map(good[:3]):
+            assert np.array_equal(result.parts, read(result.entry.path).pixels)
+            result.parts[:] = 0
+
+
+def test_the_hostile_corpus_is_reported_and_everything_good_is_read(tmp_path):
+    good, bad = write_corpus(tmp_path)
+    assert len(bad) >= 200
+    reported = {}
+    entries = list(walk([tmp_path], on_skip=reported.__setitem__))
+    with ReadPool(hostile.shape, side=224, workers=2, timeout_s=20) as pool:
+        results = list(pool.map(entries))
+    read_ = {Path(result.entry.path) for result in results if isinstance(result, Read)}
+    reported |= {result.entry.path: result.reason for result in results if isinstance(result, Skip)}
+    assert read_ == set(good)
+    assert {Path(path) for path in reported} == set(bad)
+    assert all(0 < len(reason) < 200 and "\n" not in reason for reason in reported.values())
+
+
+@pytest.mark.parametrize(
+    ("then", "reason", "lasting"),
+    [
+        (hostile.crash, "the decoder crashed (Segmentation fault)", True),
+        (hostile.fail, "ValueError: black", False),
+        (hostile.leave, "the reading process ended", False),
+        (hostile.return_function, "Can't pickle", False),
+    ],
+)
+def test_a_picture_that_breaks_a_process_costs_only_itself(with_black, then, reason, lasting):
+    with ReadPool(then, side=None, workers=1) as pool:
+        results = list(pool.map(with_black))
+    (skip,) = [result for result in results if isinstance(result, Skip)]
+    assert Path(skip.entry.path).name == "05-black.png"
+    assert reason in skip.reason
+    assert skip.lasting is lasting
+    assert {result.entry for result in results} == set(with_black)
+
+
+def test_a_picture_that_hangs_a_process_costs_only_itself_and_its_time(with_black):
+    start = time.monotonic()
+    with ReadPool(hostile.hang, side=None, workers=1, timeout_s=0.7) as pool:
+        results = list(pool.map(with_black))
+    (skip,) = [result for result in results if isinstance(result, Skip)]
+    assert Path(skip.entry.path).name == "05-black.png"
+    assert (skip.reason, skip.lasting) == ("took longer than 0.7 s", False)
+    assert {result.entry for result in results} == set(with_black)
+    assert time.monotonic() - start < 20
+
+
+def test_a_reason_lasts_if_it_lies_in_the_bytes(tmp_path):
+    (tmp_path / "text.jpg").write_text("text")
+    (tmp_path / "gone.jpg").write_bytes(BLACK)
+    entries = entries_of(tmp_path)
+    (tmp_path / "gone.jpg").unlink()
+    with ReadPool(hostile.shape, side=None, workers=1) as pool:
+        results = {Path(result.entry.path).name: result for result in pool.map(entries)}
+    assert (results["text.jpg"].reason, results["text.jpg"].lasting) == ("not a picture (text)", True)
+    assert (results["gone.jpg"].reason, results["gone.jpg"].lasting) == ("vanished since it was listed", False)
+
+
+def test_limits_hold_in_the_processes(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(200, 200, rows=200))
+    with ReadPool(hostile.shape, side=None, workers=1, limits=Limits(max_pixels=39_999)) as pool:
+        (skip,) = pool.map(entries_of(tmp_path))
+    assert skip.reason == "200 × 200 pixels, at most 39999 are read"
+
+
+def test_memory_is_bounded_in_the_processes(with_black):
+    with ReadPool(hostile.devour, side=None, workers=1, limits=Limits(max_bytes=10**6, max_pixels=10**6)) as pool:
+        results = list(pool.map(with_black))
+    (skip,) = [result for result in results if isinstance(result, Skip)]
+    assert Path(skip.entry.path).name == "05-black.png"
+    assert "Unable to allocate" in skip.reason
+    assert not skip.lasting
+
+
+def test_processes_end_when_the_caller_leaves_early(good):
+    pool = ReadPool(hostile.shape, side=None, workers=2)
+    results = pool.map(good * 50)
+    next(results)
+    pids = [child.pid for child in children()]
+    assert pids
+    results.close()
+    assert gone(pids)
+    with pool:
+        assert len(list(pool.map(good))) == 20  # and it can be used again
+    assert children() == []
+
+
+def test_an_error_in_the_callers_entries_is_the_callers(good):
+    def entries():
+        yield from good
+        raise KeyError("mine")
+
+    with ReadPool(hostile.shape, side=None, workers=1) as pool, pytest.raises(KeyError, match="mine"):
+        list(pool.map(entries()))
+    assert children() == []
+
+
+def test_no_more_is_taken_from_the_caller_than_fits(good):
+    taken = 0
+
+    def entries():
+        nonlocal taken
+        for entry in good * 100:
+            taken += 1
+            yield entry
+
+    with ReadPool(hostile.shape, side=None, workers=2) as pool:
+        results = pool.map(entries())
+        for _ in range(10):
+            next(results)
+        time.sleep(0.3)
+        assert taken <= 10 + 2 * workers.AHEAD * workers.BATCH + workers.BATCH
+
+
+def test_large_files_go_one_by_one():
+    sizes = [1, 1, workers.BATCH_BYTES, workers.BATCH_BYTES, 1]
+    batches = workers._batches(Entry(str(i), size, 0) for i, size in enumerate(sizes))
+    assert [[entry.size for entry in batch] for batch in batches] == [sizes[:3], sizes[3:4], sizes[4:]]
+
+
+def test_nothing_is_started_for_nothing():
+    with ReadPool(hostile.shape, side=None) as pool:
+        assert list(pool.map([])) == []
+        assert children() == []
+
+
+def test_what_cannot_be_sent_is_refused_at_once():
+    with pytest.raises(InputError, match="then must be picklable"):
+        ReadPool(lambda pixels: pixels, side=None)
+    with pytest.raises(InputError, match="workers must be at least 1"):
+        ReadPool(hostile.shape, side=None, workers=0)
+
+
+def test_a_function_that_a_process_cannot_find_is_an_error(good, monkeypatch):
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(Path(hostile.__file__).parent)])
+    with ReadPool(hostile.shape, side=None) as pool, pytest.raises(LookalikeError, match="No module named 'hostile'"):
+        list(pool.map(good))
+    assert children() == []
+
+
+def test_a_process_killed_while_idle_costs_nothing(good):
+    with ReadPool(hostile.shape, side=None, workers=1) as pool:
+        assert len(list(pool.map(good))) == 20
+        (child,) = children()
+        child.kill()
+        child.wait()
+        assert all(isinstance(result, Read) for result in pool.map(good))
+
+
+PARENT = """
+import sys
+import hostile
+from lookalike.images.sources import walk
+from lookalike.images.workers import ReadPool
+
+entries = list(walk([sys.argv[1]], on_skip=print))
+pool = ReadPool(getattr(hostile, sys.argv[2]), side=None, workers=2, timeout_s=float(sys.argv[3]))
+count = 0
+try:
+    for result in pool.map(entries * 2000):
+        count += 1
+        if count == 5:
+            print("reading", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def start_parent(folder, then, timeout_s):
+    """A script without any guard of its main module, that reads; and its reading processes."""
+    path = os.pathsep.join([str(Path(hostile.__file__).parent), *sys.path])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PARENT), str(folder), then, str(timeout_s)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert parent.stdout.readline() == "reading\n"
+    pids = [child.pid for child in psutil.Process(parent.pid).children()]
+    assert pids
+    return parent, pids
+
+
+def test_processes_end_when_their_parent_is_killed(good, tmp_path):
+    with_parent, pids = start_parent(tmp_path, "shape", 30)
+    with with_parent:
+        with_parent.kill()
+    assert gone(pids)
+
+
+def test_processes_that_hang_end_when_their_parent_is_killed(with_black, tmp_path):
+    with_parent, pids = start_parent(tmp_path, "hang", 2)
+    with with_parent:
+        with_parent.kill()
+    assert gone(pids)
+
+
+def test_ctrl_c_ends_the_run_without_a_trace(good, tmp_path):
+    with_parent, pids = start_parent(tmp_path, "shape", 30)
+    with with_parent:
+        for pid in pids:
+            os.kill(pid, signal.SIGINT)  # as a terminal would, were they in its group
+        with_parent.send_signal(signal.SIGINT)
+        out, err = with_parent.communicate(timeout=20)
+    assert (out, err, with_parent.returncode) == ("interrupted\n", "", 0)
+    assert gone(pids)
