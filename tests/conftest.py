@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
-from lookalike.images.demo import draw_folder
 
 from lookalike import Collection
+from lookalike.images.demo import draw_folder
 
 
 @pytest.fixture(scope="session")

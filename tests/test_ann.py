@@ -39,10 +39,12 @@ def index(rows, file):
     return Ann.load(file, flat(rows, slice(N)))
 
 
-@pytest.fixture
-def no_shortcut(monkeypatch):
-    """Small filters, too, go through the structure."""
-    monkeypatch.setattr(ann, "EXACT_ROWS", 0)
+@pytest.fixture(autouse=True, scope="module")
+def no_shortcut():
+    """Few rows, too, go through the structure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ann, "EXACT_ROWS", 1)
+        yield
 
 
 def flat(rows, part):
@@ -119,7 +121,6 @@ def test_what_was_removed_may_come_back_with_another_vector(index, rows, file, t
     assert loaded.search(PointQuery(X[N : N + 1]), 1).ids.tolist() == [[ids[0]]]
 
 
-@pytest.mark.usefixtures("no_shortcut")
 @pytest.mark.parametrize("share", [0.9, 0.3, 0.05])
 def test_filters_apply_inside_the_search(index, rows, share):
     random = np.random.default_rng(1)
@@ -136,7 +137,8 @@ def test_filters_apply_inside_the_search(index, rows, share):
         assert not np.isin(hits.ids, filters.get("exclude", [])).any()
 
 
-def test_a_search_among_few_looks_at_just_those(index, rows):
+def test_a_search_among_few_looks_at_just_those(index, rows, monkeypatch):
+    monkeypatch.setattr(ann, "EXACT_ROWS", 41)
     hits = index.search(PointQuery(rows[1][:2]), 5, among=rows[0][:40])
     assert hits.scored == 2 * 40
 
@@ -227,10 +229,24 @@ def test_few_rows_need_no_structure(rows):
         index.save("nowhere")
 
 
-def test_progress_is_told(rows):
+def test_progress_is_told_and_an_interrupted_build_leaves_right_answers(rows, monkeypatch):
+    ids, X = rows
+    monkeypatch.setattr(ann, "chunks", lambda n, **_: (slice(i, min(i + 1_000, n)) for i in range(0, n, 1_000)))
     told = []
-    Ann(breadth=20).build(flat(rows, slice(N)), progress=lambda *what: told.append(what))
-    assert told == [("indexing", 0, N)]
+
+    def interrupt(*what):
+        told.append(what)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    index = Ann(breadth=20)
+    with pytest.raises(KeyboardInterrupt):
+        index.build(flat(rows, slice(N)), progress=interrupt)
+    assert told == [("indexing", done, N) for done in (0, 1_000, 2_000)]
+    assert index.stale == 1_000 / N
+    assert (index.search(PointQuery(X[:N]), 1).ids[:, 0] == ids[:N]).mean() > 0.95
+    assert index.build().stale == 0
+    assert (index.search(PointQuery(X[:N]), 1).ids[:, 0] == ids[:N]).mean() > 0.95
 
 
 def test_an_unknown_kind_is_refused(rows):

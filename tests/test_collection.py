@@ -10,12 +10,12 @@ import threading
 
 import numpy as np
 import pytest
-from lookalike.images.demo import KINDS, draw_folder
 from PIL import Image
 
 from lookalike import Collection, Filter
 from lookalike.engine import spaces
 from lookalike.errors import DamagedError, InputError, NoCollectionError, SourceError, UnknownNameError
+from lookalike.images.demo import KINDS, draw_folder
 from lookalike.types import format_id
 
 COLOR = ["color"]

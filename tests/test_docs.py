@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from lookalike.images.demo import draw_folder
 
 import lookalike
 from lookalike import registry
+from lookalike.images.demo import draw_folder
 from lookalike.recipes import ABOUT, RECIPES
 
 ROOT = Path(__file__).parents[1]

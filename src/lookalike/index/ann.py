@@ -109,21 +109,26 @@ class Ann:
         return self.truth.vectors(ids)
 
     def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
-        """Take the tail into the structure, or build it anew where too much has changed, or over another `truth`."""
+        """Take the tail into the structure, or build it anew where too much has changed, or over another `truth`.
+
+        Interrupted, it leaves an index that is right, and as fast as what was done by then.
+        """
         if self.kind not in KINDS:
             raise UnknownNameError("kind of ann", self.kind, KINDS)
         if truth is not None:
-            self.truth, self._structure = truth, None
-        structure, ids = self._structure, self._tail
-        if structure is None or structure.live < (1 - REBUILD_SHARE) * len(structure) or len(ids) > len(structure):
-            structure, ids = self._trained(), self.ids
-        if structure is not None:
-            for part in chunks(len(ids), row_bytes=4 * structure.dim, max_bytes=2**23):
-                if progress is not None:
-                    progress("indexing", part.start, len(ids))
-                structure.add(ids[part], self.vectors(ids[part]))
-            self._rows, ids = self.truth.rows(structure.ids), ids[:0]
-        self._structure, self._tail = structure, ids
+            self.truth, self._structure, self._tail = truth, None, truth.ids
+        old, total = self._structure, len(self._tail)
+        if old is None or old.live < (1 - REBUILD_SHARE) * len(old) or total > len(old):
+            self._structure, self._rows, self._tail, total = self._trained(), self._rows[:0], self.ids, len(self)
+        if self._structure is None:
+            return self
+        for part in chunks(total, row_bytes=4 * self._structure.dim, max_bytes=2**23):
+            if progress is not None:
+                progress("indexing", part.start, total)
+            ids = self._tail[: part.stop - part.start]
+            self._structure.add(ids, self.vectors(ids))
+            self._rows = np.concatenate([self._rows, self.truth.rows(ids)])
+            self._tail = self._tail[len(ids) :]
         return self
 
     def search(
@@ -146,12 +151,11 @@ class Ann:
         if structure is None or effort == "exact" or not isinstance(query, PointQuery):
             return self.truth.search(query, k, among=among, exclude=exclude)
         bits, count = structure.bits(among, exclude)
-        filtered = among is not None or exclude is not None
-        if filtered and count < max(EXACT_ROWS, EXACT_SHARE * len(structure)):
+        if count < max(EXACT_ROWS, EXACT_SHARE * len(structure)):
             return self.truth.search(query, k, among=among, exclude=exclude)
         breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
         # Of the rows a walk comes across only this share counts, so it has to be so much longer.
-        breadth = int(np.ceil(breadth * len(structure) / max(1, count)))
+        breadth = int(np.ceil(breadth * len(structure) / count))
         times, plus = SHORTLIST[self.kind]
         positions, scored = structure.search(query.vectors, times * k + plus, breadth, bits)  # (q, s)
         found = positions >= 0

@@ -60,10 +60,11 @@ def load(path: str | Path) -> list[Any]:
     """The components that `save` wrote, fitted as they were."""
     path = Path(path)
     with translated(path):
-        try:
-            arrays = _read(path)
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise DamagedError(f"{path} is damaged: {error}.") from None
+        data = path.read_bytes()
+    try:
+        arrays = _read(path, data)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:  # what zipfile stumbles over
+        raise DamagedError(f"{path} is damaged: {error}.") from None
     header = _header(path, arrays)
     parts = []
     for i, (kind, spec) in enumerate(zip(header["kinds"], header["specs"], strict=True)):
@@ -87,39 +88,35 @@ def _write(file: Path, arrays: dict[str, NDArray[Any]]) -> None:
                 npy.write_array(stream, np.asarray(value, order="C"), version=(1, 0), allow_pickle=False)
 
 
-def _read(file: Path) -> dict[str, NDArray[Any]]:
+def _read(file: Path, data: bytes) -> dict[str, NDArray[Any]]:
     """Every array of the file, by name."""
-    with file.open("rb") as stream:
-        if stream.read(2) != b"PK":
-            raise FormatError(f"{file} is not a saved model.")
-    with zipfile.ZipFile(file) as archive:
+    if not data.startswith(b"PK"):
+        raise FormatError(f"{file} is not a saved model.")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
         # `save` never compresses, so what the members claim to hold cannot exceed the file itself.
         if any(m.compress_type != zipfile.ZIP_STORED or m.flag_bits & 1 for m in members):
             raise FormatError(f"{file} was not written by Lookalike: it is compressed or encrypted.")
-        if sum(member.file_size for member in members) > file.stat().st_size:
+        if sum(member.file_size for member in members) > len(data):
             raise DamagedError(f"{file} is damaged: it claims to hold more than it does.")
         arrays = {}
         for member in members:
             if member.filename == "header.npy" and member.file_size <= MAX_HEADER:
-                arrays["header"] = _array(file, archive.read(member))
+                arrays["header"] = _array(archive.read(member))
             elif _ARRAY.fullmatch(member.filename):
-                arrays[member.filename.removesuffix(".npy")] = _array(file, archive.read(member))
+                arrays[member.filename.removesuffix(".npy")] = _array(archive.read(member))
             else:
                 raise FormatError(f"{file} was not written by Lookalike: it has {member.filename[:80]!r}.")
     return arrays
 
 
-def _array(file: Path, data: bytes) -> NDArray[Any]:
-    """The array of a .npy file whose header fits what follows it."""
+def _array(data: bytes) -> NDArray[Any]:
+    """The array of a .npy file whose header fits what follows it, else ValueError."""
     stream = io.BytesIO(data)
-    try:
-        shape, dtype, order = read_header(stream)
-        if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-            raise ValueError("it does not hold what its header says")
-        return np.ndarray(shape, dtype, bytearray(stream.read()), order=order)
-    except ValueError as error:
-        raise DamagedError(f"{file} is damaged: an array cannot be read: {error}.") from None
+    shape, dtype, order = read_header(stream)
+    if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError("an array does not hold what its header says")
+    return np.ndarray(shape, dtype, bytearray(stream.read()), order=order)
 
 
 def _header(file: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
