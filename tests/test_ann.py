@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.index import ann
-from lookalike.index.ann import Ann, choose
+from lookalike.index.ann import Ann
+from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 from lookalike.index.structure import KINDS
@@ -262,7 +263,7 @@ def test_a_search_leaves_the_threads_of_faiss_alone(index, rows):
 
 
 def test_the_choice_goes_by_size():
-    assert [choose(n) for n in (0, 100_000, ann.FLAT_MAX, ann.FLAT_MAX + 1, ann.HNSW_MAX + 1)] == [
+    assert [choose(n) for n in (0, 100_000, FLAT_MAX, FLAT_MAX + 1, HNSW_MAX + 1)] == [
         "flat",
         "flat",
         "flat",

@@ -459,6 +459,8 @@ def test_a_pipe_gets_plain_lines_and_nothing_else(call: Callable[..., Outcome], 
     assert found.err == ""
     assert found.out.splitlines()[0] == f"0.0000  {first}"
     assert len(found.out.splitlines()) == 3
+    nothing = call("-c", filled, "search", first, "--path", "/nowhere/*")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "Nothing found.\n")
 
 
 def test_ctrl_c_during_a_real_add_leaves_a_collection_that_goes_on(pictures: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
@@ -15,6 +15,7 @@ def plain(color, shape=(20, 30)):
     return np.full((*shape, 3), color, np.uint8)
 
 
+@settings(deadline=None)
 @given(COLORS, SIDES, SIDES, st.integers(0, 2**32 - 1))
 def test_every_picture_gives_a_finite_unit_row(color, height, width, seed):
     noise = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)

@@ -113,7 +113,7 @@ def test_missing_weights_are_reported_with_the_package_to_install(monkeypatch):
         feature.describe([prepared])
 
 
-@pytest.mark.parametrize("options", [{"pool": "gme"}, {"pool": "cls"}, {"p": 0}, {"p": "3"}, {"threads": 0}])
+@pytest.mark.parametrize("options", [{"pool": "gme"}, {"pool": "cls"}, {"p": 0}, {"p": 41}, {"p": "3"}, {"threads": 0}])
 def test_options_that_cannot_be_right_are_refused_at_once(options):
     with pytest.raises((InputError, UnknownNameError), match=f"{next(iter(options.values()))}"):
         EfficientNet(**options)

@@ -277,7 +277,7 @@ def test_a_filter_that_cannot_be_meant_is_refused(fields: dict[str, object], wor
 names = st.lists(st.text("ab.*?[é", min_size=1, max_size=4), min_size=1, max_size=3).map("/".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(names=st.lists(names, min_size=1, max_size=8, unique=True), pattern=st.text("ab.*?/é", min_size=1, max_size=6))
 def test_globs_agree_with_the_shells(tmp_path_factory: pytest.TempPathFactory, names: list[str], pattern: str) -> None:
     store = Store(tmp_path_factory.mktemp("glob") / "c", create=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.metrics import average_precision_score
@@ -18,12 +18,14 @@ def ap_by_hand(relevant: list[bool]) -> float:
     return sum(precisions) / len(precisions)
 
 
+@settings(deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any))
 def test_average_precision_is_scikit_learns(relevant: list[bool]) -> None:
     scores = -np.arange(len(relevant), dtype=float)
     assert_allclose(measures.average_precision([relevant])[0], average_precision_score(relevant, scores))
 
 
+@settings(deadline=None)
 @given(RANKED)
 def test_junk_is_as_if_it_were_not_there(ranking: list[tuple[bool, bool]]) -> None:
     relevant, junk = (list(part) for part in zip(*ranking, strict=True))

@@ -128,11 +128,11 @@ def test_texts_numbers_and_empty_arrays_survive(tmp_path: Path) -> None:
         ({"0.__class__.npy": npy(np.zeros(1))}, FormatError, "it has '0.__class__.npy'"),
         ({"0.transform.npy": npy(np.zeros(1))}, FormatError, "it has '0.transform.npy'"),
         ({"../0.mean_.npy": npy(np.zeros(1))}, FormatError, "it has '../0.mean_.npy'"),
-        ({"0.mean_.npy": b""}, DamagedError, "an array cannot be read"),
+        ({"0.mean_.npy": b""}, DamagedError, "no .npy array"),
         ({"0.mean_.npy": npy(np.zeros(3))[:-1]}, DamagedError, "does not hold what its header says"),
         ({"0.mean_.npy": npy(np.zeros(3)).replace(b"(3,)", b"(9,)")}, DamagedError, "what its header says"),
-        ({"0.mean_.npy": npy(np.zeros(3)).replace(b"(3,)", b"(-1,)")}, DamagedError, "an array cannot be read"),
-        ({"0.mean_.npy": npy(np.zeros(3)).replace(b"<f8", b"|O8")}, DamagedError, "an array cannot be read"),
+        ({"0.mean_.npy": npy(np.zeros(3)).replace(b"(3,)", b"(-1,)")}, DamagedError, "no .npy array"),
+        ({"0.mean_.npy": npy(np.zeros(3)).replace(b"<f8", b"|O8")}, DamagedError, "no .npy array"),
     ],
 )
 def test_a_file_that_is_not_what_save_writes_is_refused(
@@ -169,7 +169,7 @@ def test_pickles_are_refused_unread(file: Path) -> None:
     stream = io.BytesIO()
     np.save(stream, np.array([print], object), allow_pickle=True)
     rewrite(file, lambda members: members.update({"0.mean_.npy": stream.getvalue()}))
-    with pytest.raises(DamagedError, match="an array cannot be read"):
+    with pytest.raises(DamagedError, match=r"no \.npy array"):
         load(file)
 
 
@@ -195,7 +195,7 @@ def test_every_truncation_is_told_as_damage(file: Path) -> None:
             load(file)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_flipped_bytes_never_get_past_our_errors(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     file = tmp_path_factory.getbasetemp() / f"flipped-{os.getpid()}.npz"
@@ -208,7 +208,7 @@ def test_flipped_bytes_never_get_past_our_errors(tmp_path_factory: pytest.TempPa
         load(file)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_strange_array_headers_never_get_past_our_errors(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

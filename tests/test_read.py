@@ -238,6 +238,16 @@ def test_a_file_that_is_cut_off_is_refused(name):
             read(data[: int(len(data) * share)])
 
 
+def test_a_tiff_whose_last_strip_is_cut_off_is_refused():
+    strip = encode(SAMPLE.convert("L"), "JPEG", quality=95)
+    tags = grey_tiff(96, 64, 8 + 2 + 9 * 12 + 4, len(strip)) | {259: (3, 1, 7)}
+    whole = tiff(tags, tail=strip)
+    assert np.array_equal(read(whole).pixels, read(strip).pixels)
+    for cut in (2, len(strip) // 3):
+        with pytest.raises(ImageError, match=r"^truncated: "):
+            read(whole[:-cut])
+
+
 def test_a_jpeg_without_its_last_bytes_is_refused_at_any_size():
     for side in (None, 20):
         with pytest.raises(ImageError, match=r"^truncated: "):
@@ -344,10 +354,14 @@ def test_decoders_complaints_reach_neither_the_terminal_nor_the_warnings(capfd):
         for data in FILES.values()
         for at in range(20, len(data), max(1, len(data) // 25))
     ]
+    description = tiff(grey_tiff(20, 10, 8 + 2 + 10 * 12 + 4, 200) | {270: (2, 10**6, 8)}, tail=bytes(200))
+    exif = encode(SAMPLE, "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x09\0" + bytes(20))
+    assert read(description).width == 20
+    assert read(exif).width == 96
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         refused = 0
-        for data in damaged:
+        for data in [*damaged, description, exif]:
             try:
                 read(data)
             except ImageError:

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageColor
 from rich.console import Console
@@ -41,7 +41,8 @@ def images_of(page: str) -> list[Image.Image]:
     return [Image.open(io.BytesIO(base64.b64decode(source))) for source in sources]
 
 
-@given(st.text())
+@settings(deadline=None)
+@given(st.text(max_size=40))
 def test_whatever_a_file_is_called_prints_as_one_line_in_any_encoding(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable()

@@ -3,7 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import sklearn.decomposition
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import NotFittedError
@@ -134,6 +134,7 @@ def test_spec_and_state_restore_the_whole_object(part):
     assert restore("transform", spec_of(part), state).transform(X).tobytes() == expected.tobytes()
 
 
+@settings(deadline=None)
 @given(arrays(np.float32, (4, 3), elements=st.floats(allow_nan=False, allow_infinity=False, width=32)))
 def test_l2_rows_have_length_one_or_stay_zero(rows):
     lengths = np.linalg.norm(L2().fit_transform(rows).astype(np.float64), axis=1)

@@ -80,13 +80,13 @@ def names(kind: str) -> list[str]:
 
 
 @cache
-def component(kind: str, name: str) -> type:
+def component(kind: str, name: str) -> type[Any]:
     """The class registered under this name; imports its module."""
     known = names(kind)
     if name not in known:
         raise UnknownNameError(kind, name, known)
     module, _, attribute = COMPONENTS[kind][name].partition(":")
-    found: type = getattr(importlib.import_module(module), attribute)
+    found: type[Any] = getattr(importlib.import_module(module), attribute)
     return found
 
 

@@ -5,6 +5,7 @@ contact sheet.
 """
 
 import glob
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 import lookalike
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import COLLECTION, Json, Wait, Where, opened
-from lookalike.cli.terminal import bars, print_json, print_line
+from lookalike.cli.terminal import bars, print_json, print_line, print_note
 from lookalike.text import shorten
 
 if TYPE_CHECKING:
@@ -45,13 +46,15 @@ def demo(
       lookalike demo
       lookalike -c /tmp/demo.lookalike demo /tmp/demo-pictures
     """
-    root = Path(folder).absolute()
+    root = Path(os.path.abspath(folder))  # as the collection does: links stay links
     with opened(where, create=True, wait=wait) as collection:
         with bars() as progress:
             paths = drawing.draw_folder(root, per_kind=PER_KIND, progress=progress)
             report = collection.add(root, progress=progress)
         firsts = {path.parent.name: path for path in reversed(paths)}  # kind → its first picture
         searches = [_search(collection, root, path) for path in sorted(firsts.values())[:QUERIES]]
+    for note in report.notes:
+        print_note(note)
     sheet = show.write_sheet([_row(search) for search in searches], root.parent / "demo-results.png")
     if json:
         print_json({"folder": str(root), "pictures": len(paths), "sheet": str(sheet), "searches": searches})

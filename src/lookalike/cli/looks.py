@@ -13,10 +13,18 @@ from typer.core import TyperCommand
 
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, effort, filtered, opened
-from lookalike.cli.terminal import bars, human_bytes, on_terminal, print_json, print_line, print_note, print_rich
+from lookalike.cli.terminal import (
+    bars,
+    human_bytes,
+    on_terminal,
+    print_json,
+    print_line,
+    print_note,
+    print_rich,
+    show_path,
+)
 from lookalike.errors import InputError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
-from lookalike.text import shorten
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
@@ -83,7 +91,7 @@ def items(where: Where, json: Json = False, *, filter: "Filter | None") -> int:
         for item in collection.items(filter):
             size = f"{item.width}x{item.height}"
             path = item.paths[0] if item.paths else None
-            print_line(f"{types.format_id(item.id)}  {size:>11}  {item.bytes:>10}  {shorten(path)}")
+            print_line(f"{types.format_id(item.id)}  {size:>11}  {item.bytes:>10}  {show_path(path)}")
     return 0
 
 
@@ -206,11 +214,13 @@ class Search(TyperCommand):
 def _print_results(results: list["Result"], json: bool) -> None:
     if json:
         print_json([{"id": types.format_id(r.id), "path": r.path, "score": r.score} for r in results])
+    elif not results:
+        print_note("Nothing found.")
     elif on_terminal():
         print_rich(show.table([(r.path, r.score) for r in results], shutil.get_terminal_size().columns))
     else:
         for result in results:
-            print_line(f"{result.score:.4f}  {result.path}")
+            print_line(f"{result.score:.4f}  {show_path(result.path)}")
 
 
 def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None, sheet: str | None) -> None:

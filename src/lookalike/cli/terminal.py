@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lookalike.cli.lazy import Lazy
-from lookalike.text import printable
+from lookalike.text import printable, shorten
 
 if TYPE_CHECKING:
     from rich import console, progress
@@ -33,6 +33,11 @@ def print_line(text: str = "") -> None:
 def print_note(text: str) -> None:
     """One line on stderr, whatever characters are in it."""
     _put(printable(text), sys.stderr)
+
+
+def show_path(path: str | None) -> str:
+    """A path for a line of stdout: short for a person, whole for a program."""
+    return shorten(path) if on_terminal() or path is None else path
 
 
 def print_rich(thing: Any) -> None:

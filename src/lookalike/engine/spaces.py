@@ -7,27 +7,35 @@ A space whose transforms wait to be fitted is searched in its base, the feature'
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.engine.chain import Chain, fit, parse_recipe
-from lookalike.errors import InputError, UnknownNameError
-from lookalike.index.ann import Ann, choose
+from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.index.choice import choose
 from lookalike.index.flat import Flat
+from lookalike.registry import Spec, component, create
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.segments import Pending, Space
 from lookalike.types import Ids, Progress, Vectors
+
+if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
+    from lookalike.index.ann import Ann
 
 FIT_MIN = 500
 """Pictures a collection needs before transforms are fitted by themselves, once. Below, raw vectors serve better."""
 
 FIT_MAX = 50_000
 """Rows a fit looks at: those with the smallest ids, which are digests, so a random sample that anybody can repeat."""
+
+STALE = 0.1
+"""The share of rows added or removed since an index was built from which on it is built anew."""
 
 SEGMENT_ROWS = 262_144
 """Rows written at a time when a space is filled anew: a bound on memory."""
@@ -103,7 +111,7 @@ class Spaces:
                 self._chains[name] = (space.model, chain)
             return chain
 
-    def index(self, name: str) -> Flat | Ann:
+    def index(self, name: str) -> "Flat | Ann":
         """The index over a space's vectors, in step with the store."""
         with self._lock:
             self.all()
@@ -115,7 +123,10 @@ class Spaces:
                     if block.dead is not None:
                         flat.remove(block.ids[block.dead])
                 file = self.store.vectors.index_file(name)
-                index = Ann.load(self.store.path / "indexes" / file, flat) if file else flat
+                index = flat
+                if file is not None:
+                    with suppress(DamagedError):  # a scan gives the same answers, and the next settle builds anew
+                        index = component("index", "ann").load(self.store.path / "indexes" / file, flat)
                 self._indexes[name] = index
             return index
 
@@ -180,7 +191,7 @@ class Spaces:
             yield self.store.vectors.write(name, ids[part], self._rows(truth, chain, ids[part]))
         progress(f"encoding {name}", len(ids), len(ids))
 
-    def _rows(self, truth: Flat | Ann, chain: Chain, ids: Ids) -> Vectors:
+    def _rows(self, truth: "Flat | Ann", chain: Chain, ids: Ids) -> Vectors:
         return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in chunks(len(ids), 1, 8_192)])
 
     def _sample(self, base: str) -> NDArray[Any]:
@@ -189,16 +200,15 @@ class Spaces:
         return self.index(base).vectors(ids)
 
     def _snapshot(self, name: str, progress: Progress) -> None:
-        """A faiss index for a space that is large enough to want one, extended when a tenth of it is news."""
+        """A faiss index for a space that is large enough to want one, built anew when it has aged."""
         searched = self.searched(name)
         kind = choose(self.store.vectors.rows(searched))
         index = self.index(searched)
-        if kind == "flat" or (isinstance(index, Ann) and index.kind == kind and index.stale <= 0.1):
+        if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
             return
         progress(f"indexing {name}", 0, None)
-        flat = index.truth if isinstance(index, Ann) else index
         target = self.store.vectors.new_file("indexes", ".faiss")
-        Ann(kind).build(flat).save(target)
+        create("index", Spec("ann", {"kind": kind})).build(getattr(index, "truth", index), progress).save(target)
         file = self.store.vectors.settle(target, f"{kind}-{target.name}")
         with self.store.transaction():
             self.store.vectors.name_index(searched, file)

@@ -75,7 +75,7 @@ class Onnx(Feature):
         return crop_square(image, self.size)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
-        """N prepared pictures to (n, dim) float32, unit rows."""
+        """Prepared pictures to (n, dim) float32, unit rows."""
         network = self._load()
         X = describe_batches(network.run, prepared, network.dim, network.fixed_batch or BATCH)
         if not np.all(np.isfinite(X)):

@@ -52,8 +52,8 @@ class EfficientNet(Feature):
         maps = [name for name, (axes, _) in POOLS.items() if axes == 4]
         if pool not in maps:
             raise UnknownNameError("pooling of maps", pool, maps)
-        if not isinstance(p, (int, float)) or not 0 < p < 100:
-            raise InputError(f"p must be a number above 0 and below 100. Got {p!r}.")
+        if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power leaves float32
+            raise InputError(f"p must be a number above 0, at most 40. Got {p!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise InputError(f"threads must be a whole number of at least 1, or None for all cores. Got {threads!r}.")
         self.pool = pool
@@ -67,7 +67,7 @@ class EfficientNet(Feature):
         return crop_square(image, SIZE)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
-        """N prepared pictures to (n, 1280) float32, unit rows."""
+        """Prepared pictures to (n, 1280) float32, unit rows."""
         session = self._load()
         return describe_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], prepared, DIM)
 

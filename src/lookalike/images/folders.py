@@ -29,7 +29,7 @@ def walk_folders(root: str, on_skip: OnSkip) -> Iterator[tuple[str, list[os.DirE
         try:
             found = Path(folder).stat()
             if (found.st_dev, found.st_ino) in seen:
-                pass
+                continue
             seen.add((found.st_dev, found.st_ino))
             entries = _list(folder)
         except OSError as error:

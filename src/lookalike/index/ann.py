@@ -29,9 +29,6 @@ SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 100)}
 EXACT_ROWS, EXACT_SHARE = 20_000, 0.02
 """A search among fewer rows, or a smaller share of them, looks at each one: that is faster, and exact."""
 
-FLAT_MAX, HNSW_MAX = 2_000_000, 5_000_000
-"""Up to so many rows a plain scan serves (0.1 s at d = 256), up to so many a graph fits into memory (2 GB)."""
-
 MIN_ROWS = 1_000
 """Fewer rows are not worth a structure."""
 
@@ -200,10 +197,3 @@ class Ann:
         size = min(n, max(65_536, int(200 * n**0.5)))
         sample = self.vectors(self.ids[:: n // size][:size])
         return Structure.train(self.kind, sample, n, self.links, self.breadth)
-
-
-def choose(n: int) -> str:
-    """The index for n vectors, "flat", "hnsw" or "ivfpq"; `benchmarks/search_speed.py` measures why."""
-    if n <= FLAT_MAX:
-        return "flat"
-    return "hnsw" if n <= HNSW_MAX else "ivfpq"

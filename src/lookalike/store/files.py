@@ -121,7 +121,7 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Lite
     start = stream.read(len(MAGIC) + 2)
     header = HEADER.fullmatch(stream.read(int.from_bytes(start[-2:], "little")))
     if not start.startswith(MAGIC) or header is None:
-        raise ValueError("it does not begin as a .npy file of numbers or texts")
+        raise ValueError("no .npy array of numbers or texts where one should be")
     descr, fortran, shape = (part.decode() for part in header.groups())
     numbers = tuple(int(number) for number in re.findall("[0-9]+", shape))
     return numbers, np.dtype(descr), "F" if fortran == "True" else "C"

@@ -1,0 +1,94 @@
+"""Spaces of a collection: recipes, fits and indexes that stay in step with the store."""
+
+import numpy as np
+import pytest
+
+from lookalike import Collection
+from lookalike.engine import spaces
+from lookalike.engine.chain import parse_recipe
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.items import Item
+
+
+def put(collection, ids):
+    """Items with random unit vectors, as an add would put them."""
+    X = np.random.default_rng(int(ids[0])).normal(size=(len(ids), 32)).astype(np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    store = collection._store
+    with store.writer():
+        collection._spaces.ensure(["color"])
+        pending = store.vectors.write("color", ids, X)
+        with store.transaction():
+            store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+            store.vectors.commit(pending)
+
+
+def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeypatch):
+    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
+    put(collection, np.arange(2_000))
+    collection.compact()
+    assert collection.stats()["index"] == {"color": "hnsw"}
+    assert collection.search(7, k=1)[0].id == 7
+    put(collection, np.arange(2_000, 2_100))
+    collection.remove(11)
+    with Collection(collection.path) as reader:
+        assert reader.search(2_050, k=1)[0].id == 2_050
+        found = {result.id for result in reader.search(7, k=3_000, effort="exact")}
+        assert found == set(range(2_100)) - {11}
+        assert reader.verify() == []
+    put(collection, np.arange(3_000, 3_900))
+    before = collection._store.vectors.index_file("color")
+    collection.compact()
+    assert collection._store.vectors.index_file("color") != before
+    assert collection._spaces.index("color").stale == 0
+
+
+def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypatch):
+    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw")
+    put(collection, np.arange(2_000))
+    collection.compact()
+    file = collection.path / "indexes" / collection._store.vectors.index_file("color")
+    file.write_bytes(b"nonsense")
+    with Collection(collection.path) as again:
+        assert again.search(7, k=1)[0].id == 7
+        again.compact()
+        assert again._spaces.index("color").kind == "hnsw"
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("depe", "Did you mean 'deep'"),
+        ("color() | l2()", "needs a name"),
+        ("deep = color()", "comes with Lookalike"),
+        ("mine = colour()", "No feature named 'colour'"),
+        ("mine = color() | pca(dims=3)", "No option of pca named 'dims'"),
+        ("mine = l2()", "No feature named 'l2'"),
+    ],
+)
+def test_a_recipe_that_cannot_be_made_is_refused_before_anything_is_written(collection, tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        collection.add(tmp_path, recipes=[text])
+    assert collection.stats()["spaces"] == []
+
+
+def test_a_file_named_in_a_pipeline_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name, chain = parse_recipe("mine = onnx(path='net.onnx', size=32)")
+    assert name == "mine"
+    assert chain == [f"onnx(path={str(tmp_path / 'net.onnx')!r}, size=32)"]
+
+
+def test_a_name_stands_for_one_chain(collection, pictures):
+    collection.add(pictures / "fish", recipes=["mine = color()"], workers=1)
+    with pytest.raises(InputError, match="exists with another chain"):
+        collection.add(pictures / "fish", recipes=["mine = color() | l2()"], workers=1)
+    with pytest.raises(UnknownNameError, match="Known: mine"):
+        collection.search(pictures / "fish" / "fish-000.jpg", space="mein")
+
+
+def test_a_space_without_transforms_has_nothing_to_fit(collection, pictures):
+    collection.add(pictures / "fish", recipes=["color"], workers=1)
+    with pytest.raises(InputError, match="nothing to fit"):
+        collection.fit("color")
