@@ -19,7 +19,7 @@ from PIL import Image
 
 import lookalike
 from lookalike import cli
-from lookalike.cli import options
+from lookalike.cli import options, terminal
 from lookalike.errors import LookalikeError
 
 COMMANDS = [
@@ -516,6 +516,11 @@ def test_dates_are_days_or_moments() -> None:
     assert options.moment("--until", "2024-03-01", last=True) == pytest.approx(day + 86_400, abs=0.01)
     assert options.moment("--since", "2024-03-01T06:00") == day + 6 * 3_600
     assert options.moment("--until", "1970-01-01T00:00:10+00:00", last=True) == 10
+
+
+def test_json_is_valid_for_strict_readers(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.print_json({"a\udcff": [float("nan"), float("inf"), 0.5, "é\udce9"], "n": None})
+    assert json.loads(capsys.readouterr().out) == {"a\\udcff": [None, None, 0.5, "é\\udce9"], "n": None}
 
 
 @pytest.mark.parametrize(("text", "value"), [(None, None), ("0.5", 0.5), ("fast", "fast")])

@@ -3,6 +3,7 @@
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -185,6 +186,17 @@ def test_a_killed_writer_lets_go_at_once(store: Store, path: Path) -> None:
     other.communicate()
     with store.writer():
         add(store, [1])
+
+
+def test_a_writer_that_is_interrupted_while_it_waits_can_try_again(store: Store, path: Path) -> None:
+    other = Store(path)
+    with other.writer(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            store.writer(wait_s=60).__enter__()
+    with store.writer():
+        add(store, [1])
+    other.close()
 
 
 def test_the_writer_lock_nests_in_a_thread_and_holds_off_the_others(store: Store) -> None:

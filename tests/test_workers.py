@@ -203,6 +203,8 @@ def test_what_cannot_be_sent_is_refused_at_once():
         ReadPool(lambda pixels: pixels, side=None)
     with pytest.raises(InputError, match="workers must be at least 1"):
         ReadPool(hostile.shape, side=None, workers=0)
+    with pytest.raises(InputError, match="timeout_s must be more than 0"):
+        ReadPool(hostile.shape, side=None, timeout_s=0)
 
 
 def test_a_function_that_a_process_cannot_find_is_an_error(good, monkeypatch):

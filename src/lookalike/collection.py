@@ -6,11 +6,11 @@ call this class and nothing below it.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self, TextIO
+from typing import Any, Literal, Self, TextIO, TypeVar
 
 import numpy as np
 
@@ -18,13 +18,18 @@ from lookalike.engine import export, labels
 from lookalike.engine.examples import Example, combine, listed
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.spaces import Spaces
-from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
+from lookalike.errors import InputError, MissingError, SourceError, StoreError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import DEFAULT, FALLBACK, RECIPES
 from lookalike.registry import create
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
+
+T = TypeVar("T")
+
+TRIES = 5
+"""How often a reader looks again when a writer has changed the collection under it."""
 
 __all__ = ["Collection", "Filter", "Item", "LabelReport", "Report", "Result", "format_id", "parse_id"]
 
@@ -168,9 +173,7 @@ class Collection:
 
         An example is a path, a file's bytes, an id, pixels or a vector. A picture of the collection finds itself.
         """
-        name = self._spaces.find(space)
-        query = combine(self._store, self._spaces, name, listed(examples), listed(without))
-        index = self._spaces.index(self._spaces.searched(name))
+        query, index = self._at_one_moment(lambda: self._query(space, listed(examples), listed(without)))
         among = None if filter is None else self._select(filter)
         hits = index.search(PointQuery(query), k, among=among, effort=effort)
         found = [
@@ -294,6 +297,25 @@ class Collection:
             return export.write_items(target, self._labelled(filter), format)
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             return export.write_items(stream, self._labelled(filter), format)
+
+    def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Vectors, Any]:
+        name = self._spaces.find(space)
+        query = combine(self._store, self._spaces, name, wanted, unwanted)
+        return query, self._spaces.index(self._spaces.searched(name))
+
+    def _at_one_moment(self, look: Callable[[], T]) -> T:
+        """What `look` sees of the store while nobody changes it: a refit between two looks would mix two spaces."""
+        for _ in range(TRIES):
+            version = self._store.version()
+            try:
+                seen = look()
+            except StoreError:
+                if self._store.version() == version:
+                    raise
+                continue
+            if self._store.version() == version:
+                return seen
+        return look()
 
     def _labelled(self, filter: Filter | None) -> Iterator[tuple[Item, list[str]]]:
         items = self.items(filter)

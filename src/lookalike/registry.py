@@ -7,6 +7,7 @@ evaluated. A component's module is imported when it is first asked for.
 import ast
 import importlib
 import inspect
+import threading
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -34,6 +35,8 @@ COMPONENTS: dict[str, dict[str, str]] = {
 MAX_SPEC = 2_000
 """Characters a spec string may have."""
 
+_PARSER = threading.Lock()  # Python 3.11's parser counts its depth for all threads together
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -56,7 +59,8 @@ def parse(text: str) -> Spec:
     if len(text) > MAX_SPEC:
         raise SpecError(f"{problem}; it has {len(text)} characters, at most {MAX_SPEC} are allowed.")
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        with _PARSER:
+            node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
             return Spec(node.id)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:

@@ -4,6 +4,7 @@ In: values and progress calls. Out: results on stdout, everything about them on 
 """
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,7 +107,9 @@ def _put(text: str, stream: TextIO | None) -> None:
 
 
 def _valid(value: Any) -> Any:
-    """The same value without lone surrogates, which strict JSON readers refuse."""
+    """The same value without what strict JSON readers refuse: lone surrogates, NaN and infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):

@@ -33,7 +33,7 @@ def serve(descriptor: int) -> None:
     try:
         then, side, limits, timeout_s = connection.recv()
     except Exception as error:  # noqa: BLE001 — whatever it is, the caller wants to know
-        connection.send(f"{type(error).__name__}: {error}")
+        connection.send(_describe(error))
         return
     _limit_memory(limits)
     connection.send(None)
@@ -61,7 +61,7 @@ def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limi
     try:
         parts = then(picture.pixels)
     except Exception as error:  # noqa: BLE001 — one picture that a feature cannot describe does not stop the others
-        return f"{type(error).__name__}: {error}", False
+        return _describe(error), False
     return identify(data), picture.width, picture.height, picture.format, picture.taken_at, parts
 
 
@@ -81,11 +81,15 @@ def _send(connection: Connection, reply: Reply) -> None:
         head = pickle.dumps(reply, protocol=5, buffer_callback=buffers.append)
     except Exception as error:  # noqa: BLE001 — what the function returned cannot be sent
         buffers.clear()
-        head = pickle.dumps((f"{type(error).__name__}: {error}", False))
+        head = pickle.dumps((_describe(error), False))
     parts = [buffer.raw() for buffer in buffers]
     connection.send((head, [part.nbytes for part in parts]))
     for part in parts:
         connection.send_bytes(part)
+
+
+def _describe(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _limit_memory(limits: Limits) -> None:

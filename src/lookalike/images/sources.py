@@ -115,30 +115,28 @@ def _walk_one(path: str, on_skip: OnSkip, limits: Limits, *, listed: bool = Fals
     if kind == stat.S_IFDIR:
         for _, files in walk_folders(path, on_skip):
             for file in files:
-                if _is_picture(file.name):
-                    yield from _take(file.path, on_skip)
+                if _is_picture(file.name) and (entry := _take(file.path, on_skip)):
+                    yield entry
     elif found is not None and kind == stat.S_IFREG and archives.is_archive(path):
         yield from _walk_archive(path, found.st_mtime_ns, on_skip, limits)
     elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
         for line in _read_lines(path, on_skip):
             yield from _walk_one(line, on_skip, limits, listed=True)
-    else:
-        yield from _take(path, on_skip)
+    elif entry := _take(path, on_skip):
+        yield entry
 
 
-def _take(path: str, on_skip: OnSkip) -> Iterator[Entry]:
-    """One file."""
+def _take(path: str, on_skip: OnSkip) -> Entry | None:
+    """One file, or one member of an archive."""
     try:
-        found = Path(path).stat()
+        found = os.stat(path)
         check_regular(found)
-        entry = _entry(path, found)
+        return _entry(path, found)
     except (OSError, ValueError, ImageError) as error:
         member = locate(path)
         if member is None:
             on_skip(path, _explain(path, error))
-            return
-        entry = member
-    yield entry
+        return member
 
 
 def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> Iterator[Entry]:
@@ -197,7 +195,7 @@ def _absolute(path: str, folder: str | Path = "") -> str:
 
 def _stat(path: str) -> os.stat_result | None:
     try:
-        return Path(path).stat()
+        return os.stat(path)
     except (OSError, ValueError):
         return None
 

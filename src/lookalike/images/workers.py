@@ -103,6 +103,8 @@ class ReadPool:
     ):
         if workers is not None and workers < 1:
             raise InputError(f"workers must be at least 1. Got {workers}.")
+        if timeout_s <= 0:
+            raise InputError(f"timeout_s must be more than 0. Got {timeout_s}.")
         try:
             self._orders = bytes(ForkingPickler.dumps((then, side, limits, timeout_s)))
         except Exception as error:  # noqa: BLE001 — pickling runs the object's own code
@@ -199,8 +201,9 @@ class _Feeder:
                     entry = batch.popleft()
                     done.put(Read(entry, *reply) if len(reply) > 2 else Skip(entry, *reply))
             except (EOFError, OSError):
+                code, self.process = self.process.end(), None
                 if not self.closing.is_set():
-                    done.put(Skip(batch.popleft(), *self._explain(self.process.end())))
+                    done.put(Skip(batch.popleft(), *self._explain(code)))
 
     def _explain(self, code: int | None) -> tuple[str, bool]:
         """Why a process ended, from its exit code, and whether the same file would end it again."""

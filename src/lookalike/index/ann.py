@@ -194,6 +194,6 @@ class Ann:
         n = len(self)
         if n < MIN_ROWS:
             return None
-        size = min(n, max(65_536, int(200 * n**0.5)))
+        size = min(n, max(65_536, int(64 * n**0.5)))
         sample = self.vectors(self.ids[:: n // size][:size])
         return Structure.train(self.kind, sample, n, self.links, self.breadth)

@@ -47,7 +47,7 @@ class Structure:
             index = faiss.index_factory(d, f"IDMap,HNSW{links}_SQ8")
             faiss.downcast_index(index.index).hnsw.efConstruction = breadth
         else:
-            lists = max(1, min(int(4 * n**0.5), len(sample) // 40))
+            lists = max(1, min(int(n**0.5), len(sample) // 40))  # more would cost minutes of k-means and gain little
             index = faiss.index_factory(d + d % 2, f"IDMap,IVF{lists},PQ{(d + 1) // 2}x4fs")
         structure = cls(index)
         index.train(structure._padded(sample))

@@ -40,8 +40,8 @@ class Database:
             if db.in_transaction:
                 yield db
                 return
-            db.execute("BEGIN")
             try:
+                db.execute("BEGIN")
                 yield db
             finally:
                 roll_back(db)
@@ -52,8 +52,8 @@ class Database:
         with translated(self.path):
             db = self._connection()
             assert not db.in_transaction, "transactions do not nest"
-            db.execute("BEGIN IMMEDIATE")
             try:
+                db.execute("BEGIN IMMEDIATE")
                 yield db
                 db.execute("COMMIT")
             finally:

@@ -160,11 +160,11 @@ class Store:
             if self._depth == 0:
                 with translated(self.path / "lock"):
                     self._lock_file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-                self._flock(deadline)
+                    self._flock(deadline)
             self._depth += 1
             self._owner = threading.get_ident()
         except BaseException:
-            self._mutex.release()
+            self._let_go()
             raise
 
     def _flock(self, deadline: float) -> None:
@@ -175,7 +175,6 @@ class Store:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     holder = os.pread(self._lock_file, 20, 0).decode(errors="replace") or "unknown"
-                    os.close(self._lock_file)
                     raise LockedError(
                         f"Another process (pid {holder}) is writing to {self.path}."
                         " Wait for it, or pass --wait SECONDS."
@@ -187,9 +186,14 @@ class Store:
 
     def _release(self) -> None:
         self._depth -= 1
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._depth == 0:
             self._owner = None
-            os.close(self._lock_file)  # the kernel lets go of the lock, as it does when we die
+            if self._lock_file >= 0:
+                os.close(self._lock_file)  # and the kernel frees the lock, as it does when we die
+                self._lock_file = -1
         self._mutex.release()
 
     def _sweep(self) -> None:
