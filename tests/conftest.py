@@ -1,9 +1,13 @@
 import numpy as np
 import pytest
+from hypothesis import settings
 from onnx import TensorProto, helper, save
 
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+
+settings.register_profile("any machine", deadline=None)  # a busy machine is slow, not wrong
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

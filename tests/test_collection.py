@@ -14,7 +14,7 @@ from PIL import Image
 
 from lookalike import Collection, Filter
 from lookalike.engine import spaces
-from lookalike.errors import DamagedError, InputError, NoCollectionError, SourceError, UnknownNameError
+from lookalike.errors import DamagedError, ImageError, InputError, NoCollectionError, SourceError, UnknownNameError
 from lookalike.images.demo import KINDS, draw_folder
 from lookalike.types import format_id
 
@@ -144,6 +144,13 @@ def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(collection, folder):
     outside = folder.parent / "outside.jpg"
     shutil.copy(path, outside)
     assert collection.search(outside, k=1)[0].id == item
+    with tarfile.open(folder.parent / "outside.tar", "w") as archive:
+        archive.add(path, "inner.jpg")
+    assert collection.search(f"{folder.parent / 'outside.tar'}::inner.jpg", k=1)[0].id == item
+    text = folder.parent / "text.jpg"
+    text.write_text("not a picture")
+    with pytest.raises(ImageError, match=f"Cannot search with {text}: not a picture"):
+        collection.search(text)
 
 
 def test_unwanted_examples_push_their_kind_down(collection, folder):

@@ -118,7 +118,7 @@ def test_weights_in_a_second_file_are_found_beside_the_network(tmp_path, save):
 
 def test_a_batch_gives_the_same_rows_as_one_picture_at_a_time(save):
     feature = Onnx(save(MAPS), size=8)
-    many = PICTURES * 4  # longer than a batch, with a rest
+    many = PICTURES * 6  # longer than a batch, with a rest
     one_by_one = np.concatenate([feature.extract([picture]) for picture in many])
     np.testing.assert_allclose(feature.extract(many), one_by_one, atol=1e-6)
     assert feature.extract([]).shape == (0, 3)

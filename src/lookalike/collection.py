@@ -188,6 +188,10 @@ class Collection:
         for start in range(0, len(ids), 1_000):
             yield from self._store.items.get(ids[start : start + 1_000]).values()
 
+    def get(self, ids: Sequence[int]) -> dict[int, Item]:
+        """Those of the ids that are items, in the order asked."""
+        return self._store.items.get(ids)
+
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
         """Ids (n,) and vectors (n, d) of a space, in memory, in the order of their ids."""
         searched = self._spaces.searched(self._spaces.find(space))

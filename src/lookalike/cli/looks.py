@@ -68,8 +68,8 @@ def search(
             images, without=unwanted or (), k=k, space=space, filter=filter, effort=effort(effort_)
         )
         if html is not None or sheet is not None:
-            examples = [_example(collection, image, "example", space) for image in images]
-            examples += [_example(collection, image, "not", space) for image in unwanted or ()]
+            examples = [_example(collection, image, "example") for image in images]
+            examples += [_example(collection, image, "not") for image in unwanted or ()]
             _draw(examples, results, html, sheet)
     _print_results(results, json)
     return 0
@@ -232,13 +232,12 @@ def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None
         print_note(f"Wrote {show.write_sheet(show.arrange(examples, tiles), sheet)}")
 
 
-def _example(collection: "Collection", image: str, frame: "show.Frame", space: str | None) -> "show.Tile":
-    """An example as a tile; one that was given by its id is looked up by searching for itself."""
+def _example(collection: "Collection", image: str, frame: "show.Frame") -> "show.Tile":
+    """An example as a tile; one that was given by its id has its first path."""
     item = None if os.path.lexists(image) else types.parse_id(image)
     if item is None:
         return show.Tile(image, _name(image), frame)
-    found = collection.search(item, k=5, space=space, effort="exact")
-    path = next((result.path for result in found if result.id == item), None)
+    path = next(iter(collection.get([item])[item].paths), None)
     return show.Tile(path, f"{image}\n{_name(path)}", frame)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lookalike.arrays import check_rows, to_numpy, unit_rows
 from lookalike.engine.spaces import Spaces
-from lookalike.errors import InputError
+from lookalike.errors import ImageError, InputError
 from lookalike.images.read import read
 from lookalike.images.sources import locate
 from lookalike.store.directory import Store
@@ -66,7 +66,12 @@ def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vector
         return index.vectors(np.array([item], np.int64))
     assert isinstance(example, str | Path | bytes)
     chain = spaces.chain(name)
-    return chain.extract([read(example, side=chain.feature.side).pixels])
+    try:
+        entry = None if isinstance(example, bytes) else locate(example)
+        picture = read(example if entry is None else entry.read(), side=chain.feature.side)
+    except ImageError as error:
+        raise ImageError(f"Cannot search with {_name(example)}: {error}.") from None
+    return chain.extract([picture.pixels])
 
 
 def _known(store: Store, example: str | Path | bytes | int) -> int | None:
@@ -88,6 +93,10 @@ def _known(store: Store, example: str | Path | bytes | int) -> int | None:
     if not store.items.get([item]):
         raise InputError(f"No item with the id {example} in the collection.")
     return item
+
+
+def _name(example: str | Path | bytes) -> str:
+    return f"these {len(example)} bytes" if isinstance(example, bytes) else str(example)
 
 
 def _unit(X: Vectors) -> bool:

@@ -17,7 +17,7 @@ from onnx.helper import make_model, make_opsetid
 from lookalike.arrays import chunks, unit_rows
 from lookalike.types import Vectors
 
-BATCH = 8
+BATCH = 16
 """Pictures a network sees at a time: more is no faster on a CPU and takes memory."""
 
 
