@@ -50,7 +50,7 @@ def do(store: Store, step: int) -> None:
             store.vectors.commit(pending)
         store.items.remove(gone)
         store.vectors.bury(gone)
-        store.items.add_source(str(step), "step")
+        store.items.add_source(str(step))
     store.judgements.add_labels([(step, "step")], author="worker", source="hand")
     for space in SPACES:
         store.vectors.merge(space, everything=step % 7 == 6)

@@ -51,29 +51,43 @@ def expected(pictures, tmp_path_factory):
     return state(where)
 
 
+PHASES = ["begin add", "begin remove", "begin compact"]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_writer_killed_at_random_moments_loses_nothing(seed, pictures, expected, tmp_path):
     where, chance = tmp_path / "collection", random.Random(seed)
-    for _ in range(13):
+    everything = {path for paths in expected[0].values() for path in paths}
+    even = {path for path in everything if "/even/" in path}
+    before, hit = set(), set()
+    for number in range(13):
         writer = start(where, pictures, 1_000)
-        first = writer.stdout.readline()
-        assert first == "begin add\n"
-        time.sleep(chance.uniform(0, 2.0))
+        said = []
+        while len(said) < 2 or said[-1] != PHASES[number % 3]:  # a moment in each phase, in turn
+            said.append(writer.stdout.readline().strip())
+            assert said[-1], "the writer ended by itself"
+            if said == ["begin add"] and number % 3 == 0:
+                break  # inside the first add, which goes on from where the last writer was killed
+        time.sleep(chance.uniform(0, 0.3 if number % 3 == 0 else 0.03))
+        assert writer.poll() is None
         writer.kill()
         rest, _ = writer.communicate(timeout=60)
-        last = [first, *rest.splitlines()][-1].strip()
+        said += rest.splitlines()
+        hit.add(said[-1])
         with Collection(where) as collection:
             assert collection.verify() == []
             have = {path for item in collection.items() for path in item.paths}
-        even = {path for paths in expected[0].values() for path in paths if "/even/" in path}
-        everything = {path for paths in expected[0].values() for path in paths}
         assert have <= everything
-        if last == "begin remove":
+        if said == ["begin add"]:
+            assert have >= before
+        elif said[-1] == "begin remove":
             assert have in (everything, even)
-        elif last == "begin compact":
+        elif said[-1] == "begin compact":
             assert have == even
-        elif rest:  # a later round's add: the even ones were there before it began
+        else:
             assert have >= even
+        before = have
+    assert hit == set(PHASES)
     output, _ = start(where, pictures, 0).communicate(timeout=120)
     assert output.endswith("done all\n")
     assert state(where) == expected

@@ -63,7 +63,3 @@ def test_an_archive_that_holds_something_else_is_refused(tmp_path: Path) -> None
 def test_an_unknown_set_gets_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"No dataset named 'corel'\. Known: .*Did you mean 'corel"):
         datasets.load("corel", tmp_path)
-
-
-def test_every_set_has_a_layout_to_expect() -> None:
-    assert datasets.names() == ["corel1k", "corel5k", "ukbench2000"]

@@ -475,7 +475,7 @@ def test_golden_v1(tmp_path: Path) -> None:
     }
     assert store.items.get([141])[141].taken_at == 1.4e9
     assert store.items.skipped() == {"/photos/broken.jpg": "truncated"}
-    assert store.items.sources() == [("/photos", "source")]
+    assert store.items.sources() == ["/photos"]
     assert store.items.select(Filter(path="photos/[01].jpg")).tolist() == [3, 141]
 
     spaces = store.vectors.spaces()

@@ -57,7 +57,7 @@ def test_the_query_itself_can_be_left_out() -> None:
 def test_queries_with_nothing_to_find_do_not_count_in_the_mean() -> None:
     relevant = [[True, False], [False, False], [False, True]]
     assert_allclose(measures.average_precision(relevant), [1.0, np.nan, 0.5])
-    assert measures.mean_average_precision(relevant) == pytest.approx(0.75)
+    assert measures.mean(measures.average_precision(relevant)) == pytest.approx(0.75)
     assert np.isnan(measures.mean([np.nan]))
 
 

@@ -13,6 +13,9 @@ def main(where: str, pictures: str, rounds: int) -> None:
     ingest.COMMIT_ROWS = 8  # many commits in a short run
     spaces.FIT_MIN = 20
     with Collection(where, create=True) as collection:
+        collection.add(
+            pictures + "/even/00.png", recipes=RECIPES, workers=1
+        )  # everything is loaded before the first word
         say("begin add")
         for _ in range(rounds):
             collection.add(pictures, recipes=RECIPES, workers=1)

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from lookalike.errors import InputError
 from lookalike.index.queries import PointQuery
-from lookalike.registry import create, restore, spec_of, state_of
+from lookalike.registry import create, kind_of, restore, spec_of, state_of
 from lookalike.types import Feature, Ids, Index, Pixels, Transform, Vectors
 
 Make: TypeAlias = Callable[[], Any]
@@ -21,8 +21,7 @@ Make: TypeAlias = Callable[[], Any]
 def check_spec_round_trip(make: Make) -> None:
     """A component's spec builds its twin."""
     part = make()
-    kind = _kind(part)
-    assert spec_of(create(kind, spec_of(part))) == spec_of(part)
+    assert spec_of(create(kind_of(part)[0], spec_of(part))) == spec_of(part)
 
 
 def check_feature_shape(make: Make) -> None:
@@ -116,8 +115,9 @@ def check_index_is_exact(make: Make) -> None:
     ids, X = _indexed()
     index = make()
     assert isinstance(index, Index)
-    index.add(ids[:70], X[:70])
-    index.add(ids[70:], X[70:])
+    index.add(ids[:1_000], X[:1_000])
+    _build(index)
+    index.add(ids[1_000:], X[1_000:])
     hits = index.search(PointQuery(X[:4]), 9, effort="exact")
     expected = PointQuery(X[:4]).score(X)
     for row in range(4):
@@ -142,6 +142,7 @@ def check_index_edges(make: Make) -> None:
     _raises((InputError,), index.search, PointQuery(X[:1, :3]), 1)
     _raises((InputError,), PointQuery, np.full((1, 4), np.nan, np.float32))
     _raises((InputError,), index.add, ids[:1], X[:1])
+    _raises((InputError,), index.add, ids[9:10], np.full((1, 16), np.nan, np.float32))
 
 
 def check_index_filters(make: Make) -> None:
@@ -149,6 +150,7 @@ def check_index_filters(make: Make) -> None:
     ids, X = _indexed()
     index = make()
     index.add(ids, X)
+    _build(index)
     assert index.remove(ids[:10]) == 10
     assert index.remove(ids[:10]) == 0
     among, exclude = np.sort(ids[:60]), np.sort(ids[10:20])
@@ -193,11 +195,6 @@ CHECKS: dict[str, list[Callable[[Make], None]]] = {
 }
 
 
-def _kind(part: object) -> str:
-    protocols: dict[str, type] = {"feature": Feature, "transform": Transform, "index": Index}
-    return next(kind for kind, protocol in protocols.items() if isinstance(part, protocol))
-
-
 def _pictures() -> list[Pixels]:
     random = np.random.default_rng(0)
     ramp = np.linspace(0, 255, 90 * 120 * 3).reshape(90, 120, 3).astype(np.uint8)
@@ -212,8 +209,14 @@ def _rows() -> Vectors:
 
 def _indexed() -> tuple[Ids, Vectors]:
     random = np.random.default_rng(2)
-    ids = random.permutation(1_000)[:100].astype(np.int64)
-    return ids, random.normal(size=(100, 16)).astype(np.float32)
+    ids = random.permutation(5_000)[:1_100].astype(np.int64)
+    return ids, random.normal(size=(1_100, 16)).astype(np.float32)
+
+
+def _build(index: Any) -> None:
+    """Some indexes have a structure that is built when there is enough to build it from."""
+    if hasattr(index, "build"):
+        index.build()
 
 
 def _raises(errors: tuple[type[Exception], ...], function: Callable[..., Any], *args: Any) -> None:

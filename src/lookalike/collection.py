@@ -4,11 +4,12 @@ In: folders of pictures, and pictures to look for. Out: results, reports, files.
 call this class and nothing below it.
 """
 
+import glob
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO, TypeVar
 
@@ -19,12 +20,12 @@ from lookalike.engine.examples import Example, combine, listed
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, MissingError, SourceError, StoreError, UnknownNameError
+from lookalike.images.sources import walk
 from lookalike.index.queries import PointQuery
-from lookalike.recipes import DEFAULT, FALLBACK, RECIPES
-from lookalike.registry import create
+from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
+from lookalike.types import Ids, Progress, Vectors, format_id, parse_id, silent
 
 T = TypeVar("T")
 
@@ -103,12 +104,14 @@ class Collection:
         if not sources:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
         report, started = Report(), time.monotonic()
+        paths = [_absolute(source) for source in sources]
+        walk(paths, on_skip=_ignore)  # refuses what does not exist, before anything is remembered
         with self._store.writer(self.wait_s):
             names = self._recipes(recipes, report)
             with self._store.transaction():
-                for source in sources:
-                    self._store.items.add_source(_absolute(source), "source")
-            self._ingest(sources, names, report, progress or _silent, workers)
+                for path in paths:
+                    self._store.items.add_source(path)
+            self._ingest(paths, names, report, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
 
@@ -119,16 +122,14 @@ class Collection:
         mounted must not cost the collection its pictures.
         """
         report, started = Report(), time.monotonic()
-        known = [source for source, _ in self._store.items.sources()]
-        sources = [_absolute(root) for root in roots] or known
+        sources = [_absolute(root) for root in roots] or self._store.items.sources()
         with self._store.writer(self.wait_s):
             present = [source for source in sources if self._is_there(source, report)]
             if roots and len(present) < len(sources):
                 raise SourceError(report.notes[0])
-            if present:
-                self._ingest(present, self._recipes(None, report), report, progress or _silent, workers)
-                for source in present:
-                    self._forget_gone(source, report)
+            listed = [source for source in present if _has_files(source)]
+            again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
+            self._forget_gone(present, again, report)
         report.seconds = time.monotonic() - started
         return report
 
@@ -144,6 +145,8 @@ class Collection:
             if filter is not None:
                 ids.update(self._select(filter).tolist())
             with self._store.transaction():
+                for word in which:
+                    self._store.items.remove_source(_absolute(str(word)))
                 ids.update(self._store.items.unlink(paths))
                 removed = self._store.items.remove(sorted(ids))
                 self._store.vectors.bury(np.array(sorted(ids), np.int64))
@@ -152,11 +155,9 @@ class Collection:
     def fit(self, *spaces: str, progress: Progress | None = None) -> dict[str, int]:
         """Fit spaces anew on what the collection holds now; returns how many rows each was fitted on."""
         with self._store.writer(self.wait_s):
-            names = [self._spaces.find(name) for name in spaces] or [
-                name for name in self._spaces.recipes() if self._spaces.all()[name].base is not None
-            ]
-            fitted = {name: self._spaces.fit(name, progress or _silent) for name in names}
-            self._spaces.settle(names, progress or _silent)
+            names = [self._spaces.find(name) for name in spaces] or self._spaces.learning()
+            fitted = {name: self._spaces.fit(name, progress or silent) for name in names}
+            self._spaces.settle(names, progress or silent)
         return fitted
 
     def search(
@@ -175,7 +176,7 @@ class Collection:
         """
         query, index = self._at_one_moment(lambda: self._query(space, listed(examples), listed(without)))
         among = None if filter is None else self._select(filter)
-        hits = index.search(PointQuery(query), k, among=among, effort=effort)
+        hits = index.search(PointQuery(query), min(k, max(1, len(index))), among=among, effort=effort)
         found = [
             (int(item), float(score)) for item, score in zip(hits.ids[0], hits.scores[0], strict=True) if item >= 0
         ]
@@ -199,7 +200,7 @@ class Collection:
         return ids, self._spaces.index(searched).vectors(ids)
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
-        """The labels of these items, sorted; items without one are left out."""
+        """The labels of each of these items, sorted; an empty list where there are none."""
         return self._store.judgements.labels(ids)
 
     def label_counts(self) -> dict[str, int]:
@@ -236,7 +237,7 @@ class Collection:
                     "state": state,
                     "fitted_on": space.fitted_on,
                     "bytes": vectors.bytes(searched),
-                    "index": self._spaces.index_kind(searched),
+                    "index": getattr(self._spaces.index(searched), "kind", "flat"),
                 }
             )
         return {
@@ -252,14 +253,9 @@ class Collection:
 
     def verify(self, progress: Progress | None = None) -> list[str]:
         """Read everything back and compare; a sentence for each fault, none where all is well."""
-        vectors = self._store.vectors
         faults = [*self._store.verify(), *self._store.judgements.verify()]
-        for name, space in self._spaces.all().items():
-            faults += vectors.verify(name, progress or _silent)
-            waiting = space.base is not None and space.model is None
-            lacking = 0 if waiting else len(vectors.missing(name))
-            if lacking:
-                faults.append(f"{lacking} items have no vector in space '{name}'. Run: lookalike refresh")
+        for name in self._spaces.all():
+            faults += self._spaces.verify(name, progress or silent)
         return faults
 
     def compact(self, progress: Progress | None = None) -> dict[str, int]:
@@ -268,7 +264,7 @@ class Collection:
             before = self._store.bytes(), self._store.vectors.n_segments()
             for name in self._spaces.all():
                 self._store.vectors.merge(name, everything=True, progress=progress)
-            self._spaces.settle(self._spaces.recipes(), progress or _silent)
+            self._spaces.settle(self._spaces.recipes(), progress or silent)
             self._store.vacuum()
             after = self._store.bytes(), self._store.vectors.n_segments()
         return {
@@ -330,24 +326,27 @@ class Collection:
     def _recipes(self, recipes: Sequence[str] | None, report: Report) -> list[str]:
         """The spaces that new pictures go into: those asked for, and all that the collection has."""
         own = self._spaces.recipes()
-        if recipes is None and not own:
-            recipes = DEFAULT
+        if recipes is not None or own:
+            asked = self._spaces.ensure(recipes or [])
+        else:
             try:
-                create("feature", RECIPES[DEFAULT[0]][0]).describe([])  # loads the weights, or says what is missing
+                asked = self._spaces.ensure(DEFAULT)
             except MissingError as error:
-                recipes = FALLBACK
-                report.notes.append(f"{error} Using the colour feature instead.")
-        asked = self._spaces.ensure(recipes or [])
+                report.notes.append(f"{error} Until then, the colour feature serves.")
+                asked = self._spaces.ensure(FALLBACK)
         return list(dict.fromkeys([*asked, *own]))
 
     def _ingest(
         self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
-    ) -> None:
+    ) -> set[int]:
+        """Read the sources into these spaces; returns the known items that were met at a new path."""
         spaces = self._spaces.all()
         chains = {name: self._spaces.chain(name) for name in names}
         bases = {chain.specs[0]: spaces[name].base or name for name, chain in chains.items()}
-        Ingest(self._store, chains, bases, report).run(sources, progress, workers)
+        run = Ingest(self._store, chains, bases, report)
+        run.run(sources, progress, workers)
         self._spaces.settle(names, progress)
+        return run.again
 
     def _select(self, filter: Filter) -> Ids:
         ids = self._store.items.select(filter)
@@ -364,38 +363,66 @@ class Collection:
             if item is not None and self._store.items.get([item]):
                 ids.add(item)
                 continue
-            under = (
-                [] if isinstance(word, int) else [path for path, _ in self._store.items.paths_under(_absolute(word))]
-            )
-            if not under:
+            path = _absolute(str(word))
+            under = [] if isinstance(word, int) else [known for known, _ in self._store.items.paths_under(path)]
+            if not under and path not in self._store.items.sources():
                 raise InputError(f"Nothing in the collection is named {str(word)!r}.")
             paths += under
         return ids, paths
 
     def _is_there(self, source: str, report: Report) -> bool:
         """Whether a source can be looked at again. One that lost every file at once is taken for a missing disk."""
-        if os.path.lexists(source) or any(character in source for character in "*?["):
-            known = [path for path, _ in islice(self._store.items.paths_under(source), 1_000)]
-            if not known or any(os.path.lexists(file) for path in known for file in (path, path.partition("::")[0])):
-                return True
-            report.notes.append(
-                f"Every known file of {source} is gone: is its disk mounted? Left as it is. "
-                f"If they are really gone, run: lookalike remove {source}"
-            )
-            return False
-        report.notes.append(
-            f"{source} is not there: left as it is. If it is gone for good, run: lookalike remove {source}"
-        )
+        root = _root(source)
+        known = self._store.items.paths_under(root)
+        first = next(known, None)
+        if not os.path.lexists(root.partition("::")[0]):
+            problem = f"{source} is not there."
+        elif first is not None and not any(_exists(path) for path, _ in chain([first], known)):
+            problem = f"Every known file of {source} is gone: is its disk mounted?"
+        else:
+            return True
+        report.notes.append(f"{problem} Left as it is; if that is right, run: lookalike remove {source}")
         return False
 
-    def _forget_gone(self, source: str, report: Report) -> None:
-        """Forget paths below a source whose file is no more; items without any path left go with them."""
-        gone = [path for path, seen in self._store.items.paths_under(source) if _is_gone(path, seen.mtime_ns)]
+    def _forget_gone(self, sources: Sequence[str], again: set[int], report: Report) -> None:
+        """Forget paths of these sources whose file is no more; items without any path left go with them."""
+        known = dict(self._store.items.seen(list(report.skipped)))  # files of a list that are no more were skipped
+        for source in sources:
+            known.update(self._store.items.paths_under(_root(source)))
+        gone = [path for path, seen in known.items() if _is_gone(path, seen.mtime_ns)]
         with self._store.transaction():
             orphans = self._store.items.unlink(gone)
             self._store.items.remove(orphans)
             self._store.vectors.bury(np.array(sorted(orphans), np.int64))
-        report.gone += len(gone)
+        for path in gone:
+            report.skipped.pop(path, None)
+            if known[path].item in again:  # it has only moved
+                again.discard(known[path].item or 0)
+                report.copied -= 1
+                report.moved += 1
+            else:
+                report.gone += 1
+
+
+def _root(source: str) -> str:
+    """The path below which a source's files are: itself, or the folder before a pattern's first wildcard."""
+    if os.path.lexists(source) or not glob.has_magic(source):
+        return source
+    parts = source.split("/")
+    return "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))]) or "/"
+
+
+def _has_files(source: str) -> bool:
+    """Whether there is anything to list; a pattern may match nothing any more."""
+    try:
+        walk([source], on_skip=_ignore)
+    except SourceError:
+        return False
+    return True
+
+
+def _exists(path: str) -> bool:
+    return os.path.lexists(path) or os.path.lexists(path.partition("::")[0])
 
 
 def _is_gone(path: str, mtime_ns: int) -> bool:
@@ -412,9 +439,9 @@ def _is_gone(path: str, mtime_ns: int) -> bool:
     return True
 
 
+def _ignore(path: str, reason: str) -> None:
+    """For those who only want to know whether a source is there."""
+
+
 def _absolute(source: str | Path) -> str:
     return os.path.abspath(os.path.expanduser(source))
-
-
-def _silent(stage: str, done: int, total: int | None) -> None:
-    """Progress that nobody watches."""

@@ -55,25 +55,32 @@ def parse(text: str) -> Spec:
     >>> parse("gem(p=3)")
     Spec(name='gem', params={'p': 3})
     """
+    specs = parse_chain(text)
+    if len(specs) > 1:
+        raise SpecError(f"One spec is wanted here, not a chain of {len(specs)}. Got {text[:80]!r}.")
+    return specs[0]
+
+
+def parse_chain(text: str) -> list[Spec]:
+    """The specs of a chain, with bars between them.
+
+    >>> [str(spec) for spec in parse_chain("color | l2()")]
+    ['color()', 'l2()']
+    """
     problem = f"Cannot read the spec {text[:80]!r}. Write a name with literal options, such as pca(dim=128)"
     if len(text) > MAX_SPEC:
         raise SpecError(f"{problem}; it has {len(text)} characters, at most {MAX_SPEC} are allowed.")
     try:
         with _PARSER:
             node = ast.parse(text.strip(), mode="eval").body
-        if isinstance(node, ast.Name):
-            return Spec(node.id)
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
-            raise ValueError("options are written name=value")
-        params = {}
-        for keyword in node.keywords:
-            if keyword.arg is None or keyword.arg in params:
-                raise ValueError("each option is named, once")
-            params[keyword.arg] = ast.literal_eval(keyword.value)
+        parts: list[ast.expr] = []
+        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):  # a | b | c is (a | b) | c
+            parts.append(node.right)
+            node = node.left
+        return [_spec(part) for part in (node, *reversed(parts))]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else error
         raise SpecError(f"{problem}; {reason}.") from None
-    return Spec(node.func.id, params)
 
 
 def names(kind: str) -> list[str]:
@@ -112,14 +119,19 @@ def create(kind: str, spec: str | Spec) -> Any:
         raise SpecError(f"{kind} {spec.name}: {error}.") from None
 
 
-def spec_of(part: object) -> str:
-    """The spec that builds this component anew: its name and every option that differs from the default."""
+def kind_of(part: object) -> tuple[str, str]:
+    """The kind and the name under which a component's class is registered."""
     target = f"{type(part).__module__}:{type(part).__qualname__}"
-    for table in COMPONENTS.values():
+    for kind, table in COMPONENTS.items():
         for name, entry in table.items():
             if entry == target:
-                return str(Spec(name, _options(part)))
-    raise SpecError(f"{type(part).__qualname__} is not registered.")
+                return kind, name
+    raise SpecError(f"{type(part).__qualname__} is not registered. Add a line to lookalike/registry.py.")
+
+
+def spec_of(part: object) -> str:
+    """The spec that builds this component anew: its name and every option that differs from the default."""
+    return str(Spec(kind_of(part)[1], _options(part)))
 
 
 def state_of(part: object) -> dict[str, np.ndarray]:
@@ -139,10 +151,24 @@ def restore(kind: str, spec: str, state: dict[str, np.ndarray]) -> Any:
     return part
 
 
+def _spec(node: ast.expr) -> Spec:
+    if isinstance(node, ast.Name):
+        return Spec(node.id)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
+        raise ValueError("options are written name=value")
+    params = {}
+    for keyword in node.keywords:
+        if keyword.arg is None or keyword.arg in params:
+            raise ValueError("each option is named, once")
+        params[keyword.arg] = ast.literal_eval(keyword.value)
+    return Spec(node.func.id, params)
+
+
 def _options(part: object) -> dict[str, Any]:
     options = {}
     for key, parameter in inspect.signature(type(part)).parameters.items():
         value = getattr(part, key)
+        value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value  # a spec is made of literals
         if value != parameter.default:
             options[key] = value
     return options

@@ -29,6 +29,10 @@ Progress: TypeAlias = Callable[[str, int, int | None], None]
 """`progress(stage, done, total)`: called often and cheaply; `total` is None while it is not known."""
 
 
+def silent(stage: str, done: int, total: int | None) -> None:
+    """Progress that nobody watches."""
+
+
 def format_id(item: int) -> str:
     """An item's id as people and JSON see it: 16 hexadecimal digits.
 

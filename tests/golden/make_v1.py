@@ -29,7 +29,7 @@ def make(folder: Path) -> None:
         with store.transaction():
             store.vectors.create_space("color()", ["color()"])
             store.vectors.create_space("small", ["color()", "pca(dim=2)", "l2()"], base="color()")
-            store.items.add_source("/photos", "source")
+            store.items.add_source("/photos")
         for part in (slice(0, 3), slice(3, 5)):
             pending = store.vectors.write("color()", IDS[part], rows(6)[part].astype(np.float16))
             with store.transaction():

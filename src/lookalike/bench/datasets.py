@@ -42,11 +42,6 @@ LAYOUTS = {
 }
 
 
-def names() -> list[str]:
-    """The sets that `load` knows."""
-    return sorted(LAYOUTS)
-
-
 def load(name: str, folder: str | Path) -> Dataset:
     """The set of this name below `folder`; reads the archive's table of contents, no pictures."""
     if name not in LAYOUTS:

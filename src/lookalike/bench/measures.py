@@ -25,13 +25,6 @@ def average_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None, tot
     return _share((precision * relevant).sum(axis=1), _total(relevant, total))
 
 
-def mean_average_precision(
-    relevant: ArrayLike, *, junk: ArrayLike | None = None, total: ArrayLike | None = None
-) -> float:
-    """The mean of `average_precision` over the queries that have something to find."""
-    return mean(average_precision(relevant, junk=junk, total=total))
-
-
 def precision_at(relevant: ArrayLike, k: int, *, junk: ArrayLike | None = None) -> Values:
     """The share of relevant items among the first k; a ranking shorter than k is filled with misses.
 

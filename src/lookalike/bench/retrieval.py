@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.bench import datasets
-from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean
+from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean, precision_at
 from lookalike.bench.tables import Bench, Score
 from lookalike.collection import Collection
 from lookalike.recipes import RECIPES
@@ -26,20 +26,22 @@ Measure = Callable[[NDArray[np.bool_], NDArray[np.bool_]], Values]
 
 @dataclass(frozen=True)
 class _Column:
+    dataset: str
     measure: str
     value: Measure
 
 
 COLUMNS = {
-    "corel1k": _Column("mAP", lambda relevant, itself: average_precision(relevant, junk=itself)),
-    "corel5k": _Column("mAP", lambda relevant, itself: average_precision(relevant, junk=itself)),
-    "ukbench2000": _Column("4·recall@4", lambda relevant, _: four_recall_at_4(relevant)),
+    "corel1k": _Column("corel1k", "mAP", lambda relevant, itself: average_precision(relevant, junk=itself)),
+    "corel5k": _Column("corel5k", "mAP", lambda relevant, itself: average_precision(relevant, junk=itself)),
+    "ukbench2000": _Column("ukbench2000", "4·recall@4", lambda relevant, _: four_recall_at_4(relevant)),
+    "ukbench2000-first": _Column("ukbench2000", "P@1", lambda relevant, itself: precision_at(relevant, 1, junk=itself)),
 }
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
     """One recipe on one set. `seed` draws the bootstrap; nothing else is random."""
-    dataset = datasets.load(column, data)
+    dataset = datasets.load(COLUMNS[column].dataset, data)
     with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:
         X, labels = describe(dataset, row, Path(folder), progress)
         values = rank(X, labels, COLUMNS[column].value, progress)
@@ -86,7 +88,7 @@ def rank(X: Vectors, labels: NDArray[np.str_], measure: Measure, progress: Progr
 def check(columns: Sequence[str], data: Path) -> None:
     """Refuse before the first cell when a set is missing."""
     for column in columns:
-        datasets.load(column, data)
+        datasets.load(COLUMNS[column].dataset, data)
 
 
 BENCH = Bench("retrieval", "how well each recipe ranks real image sets", tuple(RECIPES), tuple(COLUMNS), run, check)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lookalike.errors import UnknownNameError
-from lookalike.types import Progress
+from lookalike.types import Progress, silent
 
 BENCHES = {
     "retrieval": "lookalike.bench.retrieval:BENCH",
@@ -102,7 +102,7 @@ def fill(
     """Run one cell."""
     _reset_peak()
     start = time.perf_counter()
-    score = bench.run(row, column, Path(data), seed, progress or _silent)
+    score = bench.run(row, column, Path(data), seed, progress or silent)
     return Cell(
         bench=bench.name,
         row=row,
@@ -116,10 +116,6 @@ def fill(
         peak_mb=_peak_mb(),
         scored=score.scored,
     )
-
-
-def _silent(stage: str, done: int, total: int | None) -> None:
-    """Nobody watches."""
 
 
 def _reset_peak() -> None:

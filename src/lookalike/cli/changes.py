@@ -107,6 +107,8 @@ def fit(
         fitted = collection.fit(*spaces or (), progress=progress)
     if json:
         print_json(fitted)
+    elif not fitted:
+        print_line("Nothing to fit.")
     for name, rows in () if json else fitted.items():
         print_line(f"{name}: fitted on {rows:,} pictures.")
     return 0
@@ -159,7 +161,7 @@ def _print_report(report: "Report", json: bool) -> int:
     if json:
         print_json(dataclasses.asdict(report))
     else:
-        counts = {name: getattr(report, name) for name in ("added", "known", "moved", "changed", "gone")}
+        counts = {name: getattr(report, name) for name in ("added", "known", "copied", "moved", "changed", "gone")}
         said = [f"{count:,} {name}" for name, count in counts.items() if count or name == "added"]
         print_line(f"{', '.join(said)}, {len(report.skipped):,} skipped in {report.seconds:.1f} s.")
         for path, reason in report.skipped.items():

@@ -33,6 +33,9 @@ else:
     show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
 
 
+_FORMATS: dict[str, Literal["json", "csv", "paths", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
+
+
 @filtered
 def search(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures, or ids, like those wanted.")],
@@ -112,7 +115,7 @@ def stats(where: Where, json: Json = False) -> int:
     print_line(f"{found['items']:,} pictures at {found['paths']:,} paths, {found['skipped']:,} files skipped")
     print_line(f"{found['labels']:,} labels")
     for space in found["spaces"]:
-        fitted = f", fitted on {space['fitted_on']:,}" if space["fitted_on"] else ""
+        fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
         print_line(
             f"space {space['name']}: {space['rows']:,} × {space['dim']}, {space['state']}{fitted}, "
             f"{space['index']} index, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
@@ -140,7 +143,10 @@ def verify(where: Where, json: Json = False) -> int:
 def export(
     where: Where,
     target: Annotated[str, typer.Argument(metavar="FILE", help="Default: standard output.")] = "-",
-    format: Annotated[Literal["json", "csv", "paths", "npz"], typer.Option("--format", help="npz: vectors.")] = "json",
+    format: Annotated[
+        Literal["json", "csv", "paths", "npz"] | None,
+        typer.Option("--format", help="Default: by the file's ending (.csv, .npz, .txt), else json. npz: vectors."),
+    ] = None,
     space: Space = None,
     json: Json = False,
     *,
@@ -150,19 +156,20 @@ def export(
 
     \b
     Examples:
-      lookalike export items.csv --format csv
+      lookalike export items.csv
       lookalike export --format paths --label cat
-      lookalike export vectors.npz --format npz --space deep
+      lookalike export vectors.npz --space deep
     """
+    chosen = format or _FORMATS.get(os.path.splitext(target)[1].lower(), "json")
     with opened(where) as collection:
         if target == "-":
-            if json and format != "json":
-                raise InputError(f"--json and --format {format} cannot share standard output. Give a file.")
-            if format == "paths":
+            if json and chosen != "json":
+                raise InputError(f"--json and --format {chosen} cannot share standard output. Give a file.")
+            if chosen == "paths":
                 sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the names, byte for byte
-            collection.export(sys.stdout, format=format, filter=filter, space=space)
+            collection.export(sys.stdout, format=chosen, filter=filter, space=space)
             return 0
-        written = collection.export(target, format=format, filter=filter, space=space)
+        written = collection.export(target, format=chosen, filter=filter, space=space)
     if json:
         print_json({"items": written, "target": target})
     else:

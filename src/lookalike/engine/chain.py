@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import to_numpy
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.recipes import RECIPES
-from lookalike.registry import Spec, create, parse
+from lookalike.registry import Spec, create, parse, parse_chain
 from lookalike.types import Feature, Pixels, Transform, Vectors
 
 
@@ -104,7 +104,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     name, pipeline = own.group(1), own.group(2)
     if name in RECIPES:
         raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
-    specs = [_absolute(parse(part)) for part in pipeline.split(" | ")]
+    specs = [_absolute(spec) for spec in parse_chain(pipeline)]
     for kind, spec in zip(["feature"] + ["transform"] * (len(specs) - 1), specs, strict=True):
         create(kind, spec)  # refuses unknown names and options before anything is written
     return name, [str(spec) for spec in specs]
@@ -112,5 +112,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
 
 def _absolute(spec: Spec) -> Spec:
     """A file named in a spec is found again from any directory."""
-    params = {key: str(Path(value).absolute()) if key == "path" else value for key, value in spec.params.items()}
+    params = {
+        key: str(Path(value).expanduser().absolute()) if key == "path" else value for key, value in spec.params.items()
+    }
     return Spec(spec.name, params)

@@ -63,7 +63,9 @@ def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vector
         return spaces.chain(name).extract([example])
     item = _known(store, example)
     if item is not None:
-        return index.vectors(np.array([item], np.int64))
+        if item in index:
+            return index.vectors(np.array([item], np.int64))
+        example = store.items.first_paths([item]).get(item, "")  # known, but not in this space: read it
     assert isinstance(example, str | Path | bytes)
     chain = spaces.chain(name)
     try:
@@ -86,6 +88,8 @@ def _known(store: Store, example: str | Path | bytes | int) -> int | None:
             same = seen is not None and (seen.size, seen.mtime_ns) == (entry.size, entry.mtime_ns)
             return seen.item if seen is not None and same else None
         item = parse_id(str(example))
+        if path.is_dir():
+            raise InputError(f"{path} is a folder. Give a picture's path or an item's id.")
         if item is None:
             raise InputError(f"No file and no item named {str(example)!r}. Give a picture's path or an item's id.")
     else:

@@ -62,10 +62,9 @@ def _csv(stream: TextIO, rows: Iterable[tuple[Item, list[str]]]) -> int:
     writer.writeheader()
     count = 0
     for item, labels in rows:
-        row = describe(item, labels)
-        row["path"] = next(iter(row.pop("paths")), "")
-        row["labels"] = ";".join(labels)
-        writer.writerow(row)
+        row = describe(item, labels) | {"labels": ";".join(labels)}
+        for path in row.pop("paths") or [""]:  # a picture at two paths is two rows
+            writer.writerow(row | {"path": path})
         count += 1
     return count
 
@@ -75,7 +74,7 @@ def _paths(stream: TextIO, rows: Iterable[tuple[Item, list[str]]]) -> int:
     for item, _ in rows:
         for path in item.paths:
             stream.write(path + "\n")
-            count += 1
+        count += 1
     return count
 
 

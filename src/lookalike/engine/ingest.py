@@ -46,13 +46,14 @@ COMMIT_S = 5.0
 
 @dataclass
 class Report:
-    """What an add or a refresh did."""
+    """What an add or a refresh did with files."""
 
-    added: int = 0
-    known: int = 0
-    moved: int = 0
-    changed: int = 0
-    gone: int = 0
+    added: int = 0  # new pictures
+    known: int = 0  # unchanged, not read again
+    copied: int = 0  # known pictures at a further path
+    moved: int = 0  # known pictures at a new path, the old one gone
+    changed: int = 0  # another picture at a known path
+    gone: int = 0  # files that are no more
     skipped: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -79,6 +80,7 @@ class Ingest:
         self.links: list[tuple[str, int, int, int]] = []
         self.skips: list[tuple[str, int, int, str]] = []
         self.lacking = {int(item) for base in bases.values() for item in store.vectors.missing(base)}
+        self.again: set[int] = set()  # known items that were met at a new path
         self.done = 0
         self.committed_at = time.monotonic()
 
@@ -144,8 +146,10 @@ class Ingest:
             entry = result.entry
             self.report.skipped[entry.path] = result.reason
             self.done += 1
-            if result.lasting:
-                self.skips.append((entry.path, entry.size, entry.mtime_ns, result.reason))
+            # Without a size a skip is never taken for unchanged: what was only for now is tried again.
+            size, mtime_ns = (entry.size, entry.mtime_ns) if result.lasting else (-1, -1)
+            if result.lasting or self._item_at(entry.path) is None:
+                self.skips.append((entry.path, size, mtime_ns, result.reason))
         else:
             self.waiting.append(result)
             if len(self.waiting) >= BATCH:
@@ -216,9 +220,14 @@ class Ingest:
         elif new:
             self.report.added += 1
         elif before is None or before.item is None:
-            self.report.moved += 1
+            self.report.copied += 1
+            self.again.add(item)
         else:
             self.report.known += 1
+
+    def _item_at(self, path: str) -> int | None:
+        before = self.store.items.seen([path]).get(path)
+        return None if before is None else before.item
 
     def _skip_unlisted(self, path: str, reason: str) -> None:
         self.report.skipped[path] = reason

@@ -19,7 +19,9 @@ def read_csv(items: Items, file: Path) -> tuple[list[tuple[int, str]], list[str]
             reader = csv.DictReader(stream, skipinitialspace=True)
             columns = reader.fieldnames or []
             if "label" not in columns or not {"id", "path"} & set(columns):
-                raise InputError(f"{file} must begin with a header that has path,label or id,label. Got {columns}.")
+                raise InputError(
+                    f"{file} must begin with a header that has path,label or id,label. Got {str(columns)[:80]}."
+                )
             rows = [row for row in reader if row.get("label")]
     except (OSError, csv.Error) as error:
         raise InputError(f"Cannot read labels from {file}: {error}.") from None
@@ -45,4 +47,6 @@ def read_folders(items: Items, folder: Path) -> tuple[list[tuple[int, str]], lis
         inner = os.path.relpath(path, root).split(os.sep)
         if seen.item is not None and len(inner) > 1:
             pairs.append((seen.item, inner[0]))
+    if not pairs:
+        raise InputError(f"No picture of the collection is in a sub-folder of {folder}; their names are the labels.")
     return pairs, []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.engine.chain import Chain, fit, parse_recipe
-from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.index.choice import choose
 from lookalike.index.flat import Flat
 from lookalike.registry import Spec, component, create
@@ -50,7 +50,7 @@ class Spaces:
         self._version = -1
         self._spaces: dict[str, Space] = {}
         self._chains: dict[str, tuple[str | None, Chain]] = {}
-        self._indexes: dict[str, Flat | Ann] = {}
+        self._indexes: dict[str, tuple[Any, Flat | Ann]] = {}
 
     def all(self) -> dict[str, Space]:
         """Every space by name, as the store has them now."""
@@ -58,13 +58,17 @@ class Spaces:
             version = self.store.version()
             if version != self._version:
                 self._spaces = self.store.vectors.spaces()
-                self._indexes.clear()
                 self._version = version
             return self._spaces
 
     def recipes(self) -> list[str]:
         """The spaces a person asked for: all but the bases that only feed others."""
         return [name for name, space in self.all().items() if not _is_spec(name)]
+
+    def learning(self) -> list[str]:
+        """The spaces that have something to fit, and enough pictures to fit it on."""
+        bases = {name: self.all()[name].base for name in self.recipes()}
+        return [name for name, base in bases.items() if base is not None and self.store.vectors.rows(base) > 1]
 
     def ensure(self, recipes: Sequence[str]) -> list[str]:
         """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock."""
@@ -73,8 +77,12 @@ class Spaces:
             if chain is None:
                 continue
             have = self.all().get(name)
-            if have is not None and have.chain != chain:
-                raise InputError(f"Space '{name}' exists with another chain: {' | '.join(have.chain)}. Choose a name.")
+            if have is not None:
+                if have.chain != chain:
+                    known = " | ".join(have.chain)
+                    raise InputError(f"Space '{name}' exists with another chain: {known}. Choose another name.")
+                continue
+            _try(chain)
             with self.store.transaction():
                 base = self._base(chain) if len(chain) > 1 else None
                 if base is not None and base not in self.all():
@@ -114,26 +122,41 @@ class Spaces:
     def index(self, name: str) -> "Flat | Ann":
         """The index over a space's vectors, in step with the store."""
         with self._lock:
-            self.all()
-            index = self._indexes.get(name)
-            if index is None:
+            blocks = self.store.vectors.blocks(name)
+            file = self.store.vectors.index_file(name)
+            made_of = file, tuple((block.segment, block.n_live) for block in blocks)
+            before, index = self._indexes.get(name, (None, None))
+            if index is None or before != made_of:
                 flat = Flat()
-                for block in self.store.vectors.blocks(name):
+                for block in blocks:
                     flat.add(block.ids, block.X)
                     if block.dead is not None:
                         flat.remove(block.ids[block.dead])
-                file = self.store.vectors.index_file(name)
                 index = flat
                 if file is not None:
                     with suppress(DamagedError):  # a scan gives the same answers, and the next settle builds anew
-                        index = component("index", "ann").load(self.store.path / "indexes" / file, flat)
-                self._indexes[name] = index
+                        index = self._open(file, flat)
+                self._indexes[name] = made_of, index
             return index
 
-    def index_kind(self, name: str) -> str:
-        """What kind of index answers for a space: flat, or the kind of its snapshot."""
-        file = self.store.vectors.index_file(name)
-        return file.partition("-")[0] if file else "flat"
+    def verify(self, name: str, progress: Progress) -> list[str]:
+        """What is wrong with a space: its rows, its model, its index, rows that its base has and it lacks."""
+        faults = self.store.vectors.verify(name, progress)
+        space, file = self.all()[name], self.store.vectors.index_file(name)
+        try:
+            if space.model is not None:
+                models.load(self.store.path / "models" / space.model)
+        except StoreError as error:
+            faults.append(f"{error} Run: lookalike fit {name}")
+        try:
+            if file is not None:
+                self._open(file, Flat())
+            if space.model is not None and len(self._lacking(name)):
+                faults.append(f"{len(self._lacking(name))} items have no vector in '{name}'. Run: lookalike compact")
+        except StoreError as error:
+            if not faults:  # else told already
+                faults.append(f"{error} Run: lookalike compact")
+        return faults
 
     def settle(self, names: Sequence[str], progress: Progress) -> None:
         """After an add: fit what waits and has enough to learn from, fill what lacks rows, index what is large."""
@@ -173,9 +196,7 @@ class Spaces:
 
     def _fill(self, name: str, progress: Progress) -> None:
         """Rows for the items that have a vector in the base and none here."""
-        base = self.all()[name].base
-        assert base is not None
-        lacking = np.setdiff1d(self.store.vectors.live_ids(base), self.store.vectors.live_ids(name), assume_unique=True)
+        lacking = self._lacking(name)
         if len(lacking):
             pendings = list(self._transform(name, self.chain(name), lacking, progress))
             with self.store.transaction():
@@ -207,11 +228,28 @@ class Spaces:
         if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
             return
         progress(f"indexing {name}", 0, None)
+        file = self.store.vectors.index_file(searched)
+        flat: Any = getattr(index, "truth", index)
+        if file is not None and kind == getattr(index, "kind", None):
+            made = self._open(file, flat).build(progress=progress)  # not `index` itself: it may be answering somebody
+        else:
+            made = create("index", Spec("ann", {"kind": kind})).build(flat, progress)
         target = self.store.vectors.new_file("indexes", ".faiss")
-        create("index", Spec("ann", {"kind": kind})).build(getattr(index, "truth", index), progress).save(target)
+        made.save(target)
         file = self.store.vectors.settle(target, f"{kind}-{target.name}")
         with self.store.transaction():
             self.store.vectors.name_index(searched, file)
+
+    def _open(self, file: str, flat: Flat) -> "Ann":
+        found: Ann = component("index", "ann").load(self.store.path / "indexes" / file, flat)
+        return found
+
+    def _lacking(self, name: str) -> Ids:
+        """Items that have a vector in the base of a space and none in itself."""
+        base = self.all()[name].base
+        assert base is not None
+        mine, there = self.store.vectors.live_ids(name), self.store.vectors.live_ids(base)
+        return np.setdiff1d(there, mine, assume_unique=True)
 
     def _base(self, chain: Sequence[str]) -> str:
         """The space that holds the vectors of a chain's feature; a new one is named by the feature's spec."""
@@ -219,6 +257,12 @@ class Spaces:
             if space.chain == list(chain[:1]):
                 return name
         return chain[0]
+
+
+def _try(chain: Sequence[str]) -> None:
+    """Refuse a chain that could never work before it is written down: no weights, options out of range."""
+    create("feature", chain[0]).describe([])
+    fit(chain, np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32))
 
 
 def _is_spec(name: str) -> bool:

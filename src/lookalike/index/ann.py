@@ -1,9 +1,10 @@
 """Approximate search for large collections: faiss proposes a shortlist, the vectors themselves decide.
 
-In: ids (n,) and rows X (n, d), kept where they are in a `Flat`, and queries. Out: `Hits`, with exact scores.
+In: ids (n,) and rows X (n, d), kept where they are in a `Flat`, and queries. Out: `Hits`, with true distances.
 HNSW: Malkov and Yashunin 2018 (arXiv 1603.09320); IVF-PQ: Jégou, Douze, Schmid 2011, fast scan: André et al. 2016.
 """
 
+from math import ceil
 from pathlib import Path
 from typing import Self
 
@@ -14,12 +15,12 @@ from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.index.flat import Flat, check_search
 from lookalike.index.ids import check_ids, sort_ids, without
 from lookalike.index.queries import PointQuery
-from lookalike.index.structure import KINDS, Structure
+from lookalike.index.structure import KINDS, Structure, distances
 from lookalike.types import Hits, Ids, Progress, Query, Vectors
 
 BREADTHS: dict[str, dict[str, int]] = {
     "hnsw": {"fast": 48, "balanced": 192},
-    "ivfpq": {"fast": 8, "balanced": 32},
+    "ivfpq": {"fast": 16, "balanced": 64},
 }
 """What an effort means: nodes that HNSW follows at a time (efSearch), lists that IVF-PQ reads (nprobe)."""
 
@@ -71,6 +72,9 @@ class Ann:
 
     def __len__(self) -> int:
         return len(self.truth)
+
+    def __contains__(self, item: int) -> bool:
+        return item in self.truth
 
     @property
     def dim(self) -> int | None:
@@ -152,22 +156,25 @@ class Ann:
             return self.truth.search(query, k, among=among, exclude=exclude)
         breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
         # Of the rows a walk comes across only this share counts, so it has to be so much longer.
-        breadth = int(np.ceil(breadth * len(structure) / count))
+        breadth = ceil(breadth * len(structure) / count)
         times, plus = SHORTLIST[self.kind]
         positions, scored = structure.search(query.vectors, times * k + plus, breadth, bits)  # (q, s)
-        found = positions >= 0
-        which = np.arange(len(positions)).repeat(positions.shape[1])
-        scores = self.truth.score_rows(query, which, self._rows[positions].ravel()).reshape(positions.shape)
-        ids = structure.ids[positions]
-        if not found.all():
-            ids[~found], scores[~found] = -1, np.inf
-        scored += int(np.count_nonzero(found))
+        ids, scores = structure.ids[positions], self._scores(query, positions)  # (q, s)
+        scored += ids.size
+        missing = positions < 0
+        if missing.any():  # fewer were found than asked for
+            ids[missing], scores[missing] = -1, np.inf
+            scored -= int(np.count_nonzero(missing))
         if len(self._tail):
             tail = self._tail if among is None else np.intersect1d(self._tail, among, assume_unique=True)
             news = self.truth.search(query, k, among=tail, exclude=exclude)
             ids, scores = np.hstack([ids, news.ids]), np.hstack([scores, news.scores])  # (q, s + k)
             scored += news.scored
-        best = np.arange(len(ids))[:, None], np.lexsort((ids, scores))[:, :k]
+        each = np.arange(len(ids))[:, None]
+        if ids.shape[1] > 2 * k:  # a partition is cheaper than a sort
+            near = np.argpartition(scores, k - 1, axis=1)[:, :k]
+            ids, scores = ids[each, near], scores[each, near]
+        best = each, np.lexsort((ids, scores))[:, :k]
         return Hits(ids[best], scores[best], scored)
 
     def save(self, path: str | Path) -> None:
@@ -184,10 +191,20 @@ class Ann:
             raise DamagedError(f"{path} is for {structure.dim} dimensions, the vectors have {truth.dim}. Delete it.")
         index = cls(structure.kind)
         index.truth, index._structure = truth, structure
-        index._rows, now = truth.rows(structure.ids), truth.ids
-        structure.remove(structure.ids[index._rows < 0])
-        index._tail = without(now, np.sort(structure.ids))
+        rows = truth.rows(structure.ids)
+        structure.remove(structure.ids[rows < 0])
+        index._rows = np.maximum(rows, 0)  # what was removed is never proposed: any row will do
+        index._tail = without(truth.ids, np.sort(structure.ids))
         return index
+
+    def _scores(self, query: PointQuery, positions: Ids) -> Vectors:
+        """Distances of proposed positions (q, s) by the vectors themselves, (q, s); of any row where there is none."""
+        q, size = positions.shape
+        which, rows = np.arange(q).repeat(size), self._rows[positions.ravel()]
+        scores = np.empty(q * size, np.float32)
+        for X, local, places in self.truth.find(rows):
+            scores[places] = distances(query.vectors, which[places], X, local)
+        return scores.reshape(q, size)
 
     def _trained(self) -> Structure | None:
         """A structure without rows, or none where there are too few to learn from."""

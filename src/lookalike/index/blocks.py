@@ -84,18 +84,24 @@ class Blocks:
 
     def gather(self, rows: Ids) -> Vectors:
         """These rows, (m, d) float32, in the given order."""
+        X = np.empty((len(rows), self.dim or 0), np.float32)
+        for block_X, local, places in self.find(rows):
+            X[places] = block_X.take(local, axis=0)
+        return X
+
+    def find(self, rows: Ids) -> Iterator[tuple[NDArray[Any], Ids, Any]]:
+        """Where these rows (m,) are: the X of a block, the rows of it that are meant, and their places among the m."""
         if len(self._blocks) == 1:
-            return _float32(self._blocks[0].X.take(rows, axis=0))
+            yield self._blocks[0].X, rows, slice(None)
+            return
         order = np.argsort(rows)
         ends = np.searchsorted(rows[order], [block.start + len(block.ids) for block in self._blocks])
-        X = np.empty((len(rows), self.dim or 0), np.float32)
         begin = 0
         for block, end in zip(self._blocks, ends, strict=True):
             if end > begin:
-                there = order[begin:end]
-                X[there] = block.X[rows[there] - block.start]
+                places = order[begin:end]
+                yield block.X, rows[places] - block.start, places
                 begin = end
-        return X
 
     def scan(self, keep: Mask, row_bytes: int) -> Iterator[Chunk]:
         """Every row in its order, `keep` (rows,) beside it, in chunks that cost `row_bytes` a row to work on."""

@@ -5,8 +5,10 @@ A search costs about one pass over the memory that holds the vectors.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.errors import InputError, UnknownNameError
@@ -46,6 +48,9 @@ class Flat:
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._blocks.alive))
+
+    def __contains__(self, item: int) -> bool:
+        return bool(self._blocks.table.rows(np.array([item], np.int64))[0] >= 0)
 
     @property
     def dim(self) -> int | None:
@@ -103,8 +108,12 @@ class Flat:
         return Hits(ids, scores, sum(part.scored for part in parts))
 
     def rows(self, ids: Ids) -> Ids:
-        """The number of the row of each id, (m,), for `score_rows`; -1 where there is none. It stays the same."""
+        """The number of the row of each id, (m,), -1 where there is none: a row keeps its number."""
         return self._blocks.table.rows(ids)
+
+    def find(self, rows: Ids) -> Iterator[tuple[NDArray[Any], Ids, Any]]:
+        """Where these rows are in memory; see `Blocks.find`."""
+        return self._blocks.find(rows)
 
     def score_rows(self, query: PointQuery, which: Which, rows: Ids) -> Vectors:
         """The exact score of each row for the query of the number beside it, (m,): for whoever has a shortlist."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lookalike.errors import DamagedError, StoreError
 from lookalike.index.ids import IdTable
+from lookalike.index.topk import Which
 from lookalike.types import Ids, Vectors
 
 faiss: Any = _faiss  # its stubs know only a part of it
@@ -32,6 +33,7 @@ class Structure:
     def __init__(self, index: Any):  # faiss.IndexIDMap
         self._index = index
         self._inner = faiss.downcast_index(index.index)
+        self.kind = KINDS[isinstance(self._inner, faiss.IndexIVF)]
         self._follow()
         live = np.flatnonzero(self.ids >= 0)
         self._table = IdTable()
@@ -86,11 +88,6 @@ class Structure:
         """The dimension of the rows, made even for PQ."""
         return int(self._index.d)
 
-    @property
-    def kind(self) -> str:
-        """The name of what faiss keeps."""
-        return KINDS[isinstance(self._inner, faiss.IndexIVF)]
-
     def add(self, ids: Ids, X: Vectors) -> None:
         """Append rows X (m, d) under new ids (m,)."""
         first = len(self)
@@ -124,14 +121,14 @@ class Structure:
         """Positions of `size` likely neighbours of each point, (q, size), -1 = none, and how many were compared."""
         selector = {} if bits is None else {"sel": faiss.IDSelectorBitmap(bits)}
         if self.kind == "hnsw":
+            stats, centres = faiss.cvar.hnsw_stats, 0
             params = faiss.SearchParametersHNSW(efSearch=max(breadth, size), **selector)
-            before = faiss.cvar.hnsw_stats.ndis
-            _, positions = self._inner.search(points, size, params=params)
-            return positions, int(faiss.cvar.hnsw_stats.ndis - before)
-        params = faiss.SearchParametersIVF(nprobe=min(breadth, self._inner.nlist), **selector)
-        before = faiss.cvar.indexIVF_stats.ndis
+        else:
+            stats, centres = faiss.cvar.indexIVF_stats, self._inner.nlist
+            params = faiss.SearchParametersIVF(nprobe=min(breadth, centres), **selector)
+        before = stats.ndis
         _, positions = self._inner.search(self._padded(points), size, params=params)
-        return positions, int(faiss.cvar.indexIVF_stats.ndis - before + len(points) * self._inner.nlist)
+        return positions, int(stats.ndis - before + len(points) * centres)
 
     def _positions(self, ids: Ids) -> Ids:
         positions = self._table.rows(ids)
@@ -144,6 +141,17 @@ class Structure:
 
     def _padded(self, X: Vectors) -> Vectors:
         return X if X.shape[1] == self.dim else np.pad(X, ((0, 0), (0, self.dim - X.shape[1])))
+
+
+def distances(points: Vectors, which: Which, X: NDArray[Any], rows: Ids) -> Vectors:
+    """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`: by all cores, X where it is."""
+    if X.dtype != np.float32:
+        X, rows = X.take(rows, axis=0).astype(np.float32), np.arange(len(rows))
+    which, rows = np.ascontiguousarray(which), np.ascontiguousarray(rows)
+    found = np.empty(len(rows), np.float32)
+    at = faiss.swig_ptr
+    faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
+    return found
 
 
 def _without(bits: Bits, positions: Ids) -> Bits:

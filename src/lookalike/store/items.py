@@ -175,21 +175,18 @@ class Items:
         with self._db.reading() as db:
             return read_ids(db, f"SELECT id FROM items WHERE {' AND '.join(conditions or ['1'])}", values)
 
-    def stream(self, filter: Filter) -> Iterator[Item]:
-        """The items that pass, by id, read as they are asked for."""
-        ids = self.select(filter).tolist()
-        for start in range(0, len(ids), BATCH):
-            yield from self.get(ids[start : start + BATCH]).values()
-
-    def sources(self) -> list[tuple[str, str]]:
-        """What was added, (spec, kind), in the order it was."""
+    def sources(self) -> list[str]:
+        """What was added, in the order it was."""
         with self._db.reading() as db:
-            return db.execute("SELECT spec, kind FROM sources ORDER BY rowid").fetchall()
+            return [spec for (spec,) in db.execute("SELECT spec FROM sources ORDER BY rowid")]
 
-    def add_source(self, spec: str, kind: str) -> None:
+    def add_source(self, spec: str) -> None:
         """Remember what was added, for a refresh."""
-        insert = "INSERT INTO sources VALUES (CAST(? AS TEXT), ?) ON CONFLICT DO UPDATE SET kind = excluded.kind"
-        self._db.writing().execute(insert, [text(spec), kind])
+        self._db.writing().execute("INSERT OR IGNORE INTO sources VALUES (CAST(? AS TEXT))", [text(spec)])
+
+    def remove_source(self, spec: str) -> None:
+        """Forget what was added."""
+        self._db.writing().execute("DELETE FROM sources WHERE spec = CAST(? AS TEXT)", [text(spec)])
 
     def add(self, items: Sequence[Item]) -> None:
         """New items; those already there stay as they are. Their paths are added by `link`."""

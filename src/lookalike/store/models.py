@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import lookalike
 from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError
-from lookalike.registry import COMPONENTS, restore, spec_of, state_of
+from lookalike.registry import kind_of, restore, spec_of, state_of
 from lookalike.store.files import read_header, settle
 from lookalike.store.schema import translated
 
@@ -39,7 +39,7 @@ def save(path: str | Path, *parts: object) -> None:
         raise InputError("A model has at least one part. Got none.")
     path = Path(path)
     specs = [spec_of(part) for part in parts]  # refuses what is not registered
-    kinds = [_kind_of(part) for part in parts]
+    kinds = [kind_of(part)[0] for part in parts]
     header = {"format": FORMAT, "lookalike": lookalike.__version__, "kinds": kinds, "specs": specs}
     arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
     for i, part in enumerate(parts):
@@ -139,8 +139,3 @@ def _header(file: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
             " Update Lookalike."
         )
     return {"kinds": kinds, "specs": specs}
-
-
-def _kind_of(part: object) -> str:
-    target = f"{type(part).__module__}:{type(part).__qualname__}"
-    return next(kind for kind, table in COMPONENTS.items() if target in table.values())

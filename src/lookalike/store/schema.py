@@ -30,7 +30,7 @@ CATALOGUE = [
         CHECK ((item IS NULL) <> (reason IS NULL))
     ) WITHOUT ROWID;
     CREATE INDEX paths_item ON paths (item, mtime_ns);
-    CREATE TABLE sources (spec TEXT PRIMARY KEY, kind TEXT NOT NULL);
+    CREATE TABLE sources (spec TEXT PRIMARY KEY);
     CREATE TABLE spaces (
         name TEXT PRIMARY KEY, chain TEXT NOT NULL, base TEXT REFERENCES spaces, dim INTEGER,
         model TEXT, fitted_on INTEGER, index_file TEXT, created_at REAL NOT NULL
