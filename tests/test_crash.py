@@ -52,6 +52,8 @@ def expected(pictures, tmp_path_factory):
 
 
 PHASES = ["begin add", "begin remove", "begin compact"]
+LONGEST_S = [0.5, 0.06, 0.02]
+"""How long after the beginning of a phase the writer is killed, at most."""
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -68,7 +70,7 @@ def test_a_writer_killed_at_random_moments_loses_nothing(seed, pictures, expecte
             assert said[-1], "the writer ended by itself"
             if said == ["begin add"] and number % 3 == 0:
                 break  # inside the first add, which goes on from where the last writer was killed
-        time.sleep(chance.uniform(0, 0.3 if number % 3 == 0 else 0.03))
+        time.sleep(chance.uniform(0, LONGEST_S[number % 3]))
         assert writer.poll() is None
         writer.kill()
         rest, _ = writer.communicate(timeout=60)
@@ -80,12 +82,12 @@ def test_a_writer_killed_at_random_moments_loses_nothing(seed, pictures, expecte
         assert have <= everything
         if said == ["begin add"]:
             assert have >= before
+        elif said[-1] == "begin add":
+            assert have >= even
         elif said[-1] == "begin remove":
-            assert have in (everything, even)
+            assert have >= even
         elif said[-1] == "begin compact":
             assert have == even
-        else:
-            assert have >= even
         before = have
     assert hit == set(PHASES)
     output, _ = start(where, pictures, 0).communicate(timeout=120)

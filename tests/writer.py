@@ -20,7 +20,8 @@ def main(where: str, pictures: str, rounds: int) -> None:
         for _ in range(rounds):
             collection.add(pictures, recipes=RECIPES, workers=1)
             say("done add", "begin remove")
-            collection.remove(Path(pictures, "odd"))
+            for path in sorted(Path(pictures, "odd").iterdir()):
+                collection.remove(path)
             say("done remove", "begin compact")
             collection.compact()
             say("done compact", "begin add")

@@ -4,6 +4,7 @@ In: rows X (m, d) with ids (m,). Out: positions (q, s) of rows that are likely n
 In a file: what faiss writes, ids included, and a sum over it, since faiss itself trusts what it reads.
 """
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -119,13 +120,14 @@ class Structure:
 
     def search(self, points: Vectors, size: int, breadth: int, bits: Bits | None) -> tuple[Ids, int]:
         """Positions of `size` likely neighbours of each point, (q, size), -1 = none, and how many were compared."""
-        selector = {} if bits is None else {"sel": faiss.IDSelectorBitmap(bits)}
         if self.kind == "hnsw":
-            stats, centres = faiss.cvar.hnsw_stats, 0
-            params = faiss.SearchParametersHNSW(efSearch=max(breadth, size), **selector)
+            stats, centres, breadth = faiss.cvar.hnsw_stats, 0, max(breadth, size)
         else:
-            stats, centres = faiss.cvar.indexIVF_stats, self._inner.nlist
-            params = faiss.SearchParametersIVF(nprobe=min(breadth, centres), **selector)
+            stats, centres, breadth = faiss.cvar.indexIVF_stats, self._inner.nlist, min(breadth, self._inner.nlist)
+        if bits is None:
+            params = _plain_params(self.kind, breadth)
+        else:
+            params = _params(self.kind, breadth, sel=faiss.IDSelectorBitmap(bits))
         before = stats.ndis
         _, positions = self._inner.search(self._padded(points), size, params=params)
         return positions, int(stats.ndis - before + len(points) * centres)
@@ -147,11 +149,19 @@ def distances(points: Vectors, which: Which, X: NDArray[Any], rows: Ids) -> Vect
     """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`: by all cores, X where it is."""
     if X.dtype != np.float32:
         X, rows = X.take(rows, axis=0).astype(np.float32), np.arange(len(rows))
-    which, rows = np.ascontiguousarray(which), np.ascontiguousarray(rows)
     found = np.empty(len(rows), np.float32)
     at = faiss.swig_ptr
     faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
     return found
+
+
+def _params(kind: str, breadth: int, **selector: Any) -> Any:
+    if kind == "hnsw":
+        return faiss.SearchParametersHNSW(efSearch=breadth, **selector)
+    return faiss.SearchParametersIVF(nprobe=breadth, **selector)
+
+
+_plain_params = lru_cache(_params)  # making them anew takes a tenth of a short search
 
 
 def _without(bits: Bits, positions: Ids) -> Bits:
