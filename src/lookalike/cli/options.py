@@ -7,7 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -84,12 +84,15 @@ def _filter(wanted: dict[str, Any]) -> "lookalike.Filter | None":
 
 
 def moment(option: str, text: str, *, last: bool = False) -> float:
-    """POSIX seconds of a date or date and time, local where no zone is given; `last` means the end of a day."""
+    """POSIX seconds of a date, or of date and time; `last` means the end of a day.
+
+    Without a zone it is taken as the camera's own clock, as the times in pictures are.
+    """
     try:
         when = datetime.fromisoformat(text)
         if last and len(text) <= len("2024-12-31"):
             when += timedelta(days=1, microseconds=-1)
-        return when.timestamp()
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError):
         today = time.strftime("%Y-%m-%d")
         raise InputError(f"{option} takes a date such as {today} or {today}T12:30. Got {text!r}.") from None

@@ -4,7 +4,6 @@ In: an ONNX file or its bytes; prepared pictures. Out: (n, dim) float32, unit ro
 running one is computing its graph.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from onnx import GraphProto
 from onnx.helper import make_model, make_opsetid
 
 from lookalike.arrays import chunks, unit_rows
+from lookalike.images.workers import count_cores
 from lookalike.types import Vectors
 
 BATCH = 16
@@ -47,8 +47,3 @@ def describe_batches(
         X[part] = run(np.stack(prepared[part]))
     rows: Vectors = unit_rows(X)
     return rows
-
-
-def count_cores() -> int:
-    """Cores that this process may use, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -109,7 +109,7 @@ class ReadPool:
             self._orders = bytes(ForkingPickler.dumps((then, side, limits, timeout_s)))
         except Exception as error:  # noqa: BLE001 — pickling runs the object's own code
             raise InputError(f"then must be picklable, such as a function of a module. Got {then!r}: {error}") from None
-        self.workers = workers or min(MAX_WORKERS, _count_cores())
+        self.workers = workers or min(MAX_WORKERS, count_cores())
         self.timeout_s = timeout_s
         self._feeders: list[_Feeder] = []
         self._work: _Work = queue.SimpleQueue()
@@ -157,6 +157,11 @@ class ReadPool:
         if len(self._feeders) < self.workers:
             self._feeders.append(_Feeder(self._orders, self.timeout_s, self._work))
         self._work.put((batch, done))
+
+
+def count_cores() -> int:
+    """Cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Feeder:
@@ -253,11 +258,6 @@ class _Process:
                 return self.popen.wait(END_S)
             self.popen.kill()
         return None
-
-
-def _count_cores() -> int:
-    """Those that we may use, where the system tells."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
