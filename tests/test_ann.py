@@ -287,3 +287,15 @@ def test_the_choice_goes_by_size():
         "hnsw",
         "ivfpq",
     ]
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
+def test_a_filter_far_from_the_query_still_gives_k_hits(kind, monkeypatch):
+    monkeypatch.setattr("lookalike.index.ann.EXACT_ROWS", 500)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(20_000, 16)).astype(np.float32)
+    X[:1_000] += 100
+    index = Ann(kind)
+    index.add(np.arange(20_000), X)
+    hits = index.build().search(PointQuery(X[5_000:5_003]), 10, among=np.arange(1_000))
+    assert ((hits.ids >= 0) & (hits.ids < 1_000)).all()

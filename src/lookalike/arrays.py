@@ -1,7 +1,7 @@
 """NumPy and torch behind one door: namespace, checks, chunks.
 
 In: any array with the array API (NumPy arrays, torch tensors). Out: the same kind. What the standard lacks and the
-maths needs is a short closed list at the end of this file.
+maths comes to need (top-k, triangular solves) belongs here, in a short closed list.
 """
 
 from collections.abc import Iterator

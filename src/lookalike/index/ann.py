@@ -175,6 +175,8 @@ class Ann:
             near = np.argpartition(scores, k - 1, axis=1)[:, :k]
             ids, scores = ids[each, near], scores[each, near]
         best = each, np.lexsort((ids, scores))[:, :k]
+        if (ids[best][:, : min(k, count)] < 0).any():  # the walk never came to where the filter's rows are
+            return self.truth.search(query, k, among=among, exclude=exclude)
         return Hits(ids[best], scores[best], scored)
 
     def save(self, path: str | Path) -> None:
