@@ -78,7 +78,7 @@ def searching(where: Path, n: int, dim: int = 256) -> None:
                 ids = np.arange(start, min(n, start + 100_000), dtype=np.int64)
                 X = random.normal(size=(len(ids), dim)).astype(np.float32)
                 X /= np.linalg.norm(X, axis=1, keepdims=True)
-                pending = store.vectors.write("color", ids, X)
+                pending = store.vectors.write("color()", ids, X)
                 with store.transaction():
                     store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
                     store.vectors.commit(pending)

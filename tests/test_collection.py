@@ -156,6 +156,78 @@ def test_verify_sees_a_damaged_model_and_says_what_helps(collection, folder):
         assert any("is missing" in fault for fault in again.verify())
 
 
+def test_spaces_that_share_a_feature_all_get_every_picture(collection, folder):
+    parts = sorted(path for path in folder.iterdir() if path.is_dir())
+    collection.add(parts[0], recipes=["small = color() | pca(dim=3) | l2()"], workers=1)
+    collection.fit()
+    collection.add(parts[0], recipes=COLOR, workers=1)
+    collection.add(parts[1], workers=1)
+    collection.refresh(workers=1)
+    assert {space["name"]: space["rows"] for space in collection.stats()["spaces"]} == {"small": 8, "color": 8}
+    assert collection.verify() == []
+
+
+def test_refresh_keeps_what_may_only_be_away(collection, folder):
+    """A list on a disk that is not mounted, a source inside another, an archive that is being written."""
+    usb = folder.parent / "usb"
+    shutil.copytree(folder / "fish", usb)
+    names = folder.parent / "usb.txt"
+    names.write_text("\n".join(map(str, sorted(usb.iterdir()))))
+    archive = folder.parent / "a::b.tar"
+    with tarfile.open(archive, "w") as stream:
+        stream.add(folder / "house", "house")
+    collection.add(names, archive, folder, folder / "face", recipes=COLOR, workers=1)
+    paths = collection.stats()["paths"]
+    usb.rename(folder.parent / "away")
+    shutil.move(folder / "face", folder.parent / "face")
+    (folder / "face").mkdir()
+    archive.write_bytes(b"")
+    report = collection.refresh(workers=1)
+    assert report.gone == 0
+    assert collection.stats()["paths"] == paths
+
+
+def test_the_first_of_two_members_of_the_same_name_counts_every_time(collection, folder):
+    archive = folder.parent / "twice.tar"
+    with tarfile.open(archive, "w") as stream:
+        stream.add(folder / "fish" / "fish-000.jpg", "x.jpg")
+        stream.add(folder / "face" / "face-000.jpg", "x.jpg")
+    for _ in range(2):
+        report = collection.add(archive, recipes=COLOR, workers=1)
+        assert list(report.skipped.values()) == ["a second member of the same name"]
+        assert [item.paths for item in collection.items()] == [[f"{archive}::x.jpg"]]
+        assert collection.search(folder / "fish" / "fish-000.jpg", k=1)[0].score == 0
+
+
+def test_a_file_from_a_far_future_is_a_file_like_others(collection, folder):
+    os.utime(first(folder), (13e9, 13e9))
+    assert collection.add(folder, recipes=COLOR, workers=1).added == 4 * len(KINDS)
+    assert collection.add(folder, workers=1).known == 4 * len(KINDS)
+
+
+def test_the_bytes_of_a_known_picture_find_it_exactly(collection, folder):
+    big = folder / "big.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (900, 1200, 3), np.uint8)).save(big)
+    collection.add(folder, recipes=["deep", "color"])
+    assert collection.search(big.read_bytes(), k=1)[0].score == 0
+
+
+def test_odd_calls_are_refused_in_words(collection, folder, tmp_path):
+    collection.add(folder, recipes=COLOR, workers=1)
+    with pytest.raises(InputError, match="one of the two"):
+        collection.remove(first(folder), filter=Filter(path="*"))
+    with pytest.raises(SourceError, match="was never added"):
+        collection.refresh(tmp_path / "collection")
+    with pytest.raises(InputError, match="below"):
+        Filter(min_bytes=10**30)
+    with pytest.raises(InputError, match="is a folder"):
+        collection.search(folder)
+    with pytest.raises(NoCollectionError):
+        Collection("~nosuchuser/nowhere")
+    with pytest.raises(InputError, match="effort"):
+        collection.search(first(folder), effort=float("inf"))
+
+
 def test_refresh_leaves_a_source_alone_that_is_not_there_or_has_become_empty(collection, folder):
     collection.add(folder, recipes=COLOR, workers=1)
     away = folder.rename(folder.with_name("away"))

@@ -230,8 +230,8 @@ def test_a_memory_map_of_another_width_is_refused(tmp_path):
     [
         ({"k": 0}, "k must be at least 1. Got 0"),
         ({"effort": "exat"}, "Did you mean 'exact'"),
-        ({"effort": 0}, "effort must be above 0"),
-        ({"effort": float("nan")}, "effort must be above 0"),
+        ({"effort": 0}, "effort must be a number above 0"),
+        ({"effort": float("nan")}, "effort must be a number above 0"),
         ({"query": PointQuery(np.zeros((1, 5)))}, "5 dimensions, the index 8"),
         ({"among": np.array([0.5])}, "among must be whole numbers"),
         ({"exclude": np.array([-3])}, "exclude must be between"),

@@ -260,7 +260,7 @@ def test_conditions_are_joined_by_and(store: Store, items: Items) -> None:
         ({"min_side": -1}, "min_side must be at least 0. Got -1"),
         ({"max_bytes": -1}, "max_bytes must be at least 0"),
         ({"min_bytes": 3, "max_bytes": 2}, "min_bytes must not exceed max_bytes"),
-        ({"since": float("nan")}, "since must be a finite number"),
+        ({"since": float("nan")}, "since must be a number below"),
         ({"path": ""}, "path must have 1 to 4096 characters. Got 0"),
         ({"path": "*" * 5_000}, "Got 5000"),
         ({"label": ""}, "label must have"),

@@ -17,7 +17,7 @@ def put(collection, ids):
     store = collection._store
     with store.writer():
         collection._spaces.ensure(["color"])
-        pending = store.vectors.write("color", ids, X)
+        pending = store.vectors.write("color()", ids, X)
         with store.transaction():
             store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
             store.vectors.commit(pending)
@@ -37,22 +37,22 @@ def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeyp
         assert found == set(range(2_100)) - {11}
         assert reader.verify() == []
     put(collection, np.arange(3_000, 3_900))
-    before = collection._store.vectors.index_file("color")
+    before = collection._store.vectors.index_file("color()")
     collection.compact()
-    assert collection._store.vectors.index_file("color") != before
-    assert collection._spaces.index("color").stale < 0.01
+    assert collection._store.vectors.index_file("color()") != before
+    assert collection._spaces.index("color()").stale < 0.01
 
 
 def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypatch):
     monkeypatch.setattr(spaces, "choose", lambda n: "hnsw")
     put(collection, np.arange(2_000))
     collection.compact()
-    file = collection.path / "indexes" / collection._store.vectors.index_file("color")
+    file = collection.path / "indexes" / collection._store.vectors.index_file("color()")
     file.write_bytes(b"nonsense")
     with Collection(collection.path) as again:
         assert again.search(7, k=1)[0].id == 7
         again.compact()
-        assert again._spaces.index("color").kind == "hnsw"
+        assert again._spaces.index("color()").kind == "hnsw"
     assert not file.exists()
 
 

@@ -4,6 +4,7 @@ In: folders of pictures, and pictures to look for. Out: results, reports, files.
 call this class and nothing below it.
 """
 
+import errno
 import glob
 import os
 import time
@@ -20,7 +21,7 @@ from lookalike.engine.examples import Example, combine, listed
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, MissingError, SourceError, StoreError, UnknownNameError
-from lookalike.images.sources import walk
+from lookalike.images.sources import SEPARATOR, split_member, walk
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
@@ -71,7 +72,7 @@ class Collection:
     """
 
     def __init__(self, path: str | Path, *, create: bool = False, wait_s: float = 0.0):
-        self.path = Path(path).expanduser().absolute()
+        self.path = Path(_absolute(path))
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
@@ -122,24 +123,30 @@ class Collection:
         mounted must not cost the collection its pictures.
         """
         report, started = Report(), time.monotonic()
-        sources = [_absolute(root) for root in roots] or self._store.items.sources()
+        known = self._store.items.sources()
+        sources = [_absolute(root) for root in roots] or known
+        for root in sources:
+            if root not in known and next(self._store.items.paths_under(root), None) is None:
+                raise SourceError(f"{root} was never added. Run: lookalike add {root}")
         with self._store.writer(self.wait_s):
-            present = [source for source in sources if self._is_there(source, report)]
-            if roots and len(present) < len(sources):
+            absent = {source: problem for source in {*sources, *known} if (problem := self._problem(source))}
+            report.notes += [absent[source] for source in sources if source in absent]
+            if roots and report.notes:
                 raise SourceError(report.notes[0])
+            present = [source for source in sources if source not in absent]
             listed = [source for source in present if _has_files(source)]
             again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
-            self._forget_gone(present, again, report)
+            self._forget_gone(present, list(absent), again, report)
         report.seconds = time.monotonic() - started
         return report
 
     def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
-        """Take items out: by id, by path (a folder means all below it), or by filter. Their files stay where they are.
+        """Take items out: by id or path (a folder means all below it), or by filter. Their files stay where they are.
 
         What people said about them stays too, and counts again if the same picture comes back.
         """
-        if not which and filter is None:
-            raise InputError("Nothing to remove. Give ids, paths or a filter.")
+        if bool(which) == (filter is not None):
+            raise InputError("Say what to remove by ids and paths or by a filter, one of the two.")
         with self._store.writer(self.wait_s):
             ids, paths = self._resolve(which)
             if filter is not None:
@@ -177,11 +184,9 @@ class Collection:
         query, index = self._at_one_moment(lambda: self._query(space, listed(examples), listed(without)))
         among = None if filter is None else self._select(filter)
         hits = index.search(PointQuery(query), min(k, max(1, len(index))), among=among, effort=effort)
-        found = [
-            (int(item), float(score)) for item, score in zip(hits.ids[0], hits.scores[0], strict=True) if item >= 0
-        ]
-        paths = self._store.items.first_paths([item for item, _ in found])
-        return [Result(item, paths.get(item), score) for item, score in found]
+        items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
+        scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
+        return [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items]
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """Every item, or those that pass the filter, in the order of their ids."""
@@ -195,9 +200,12 @@ class Collection:
 
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
         """Ids (n,) and vectors (n, d) of a space, in memory, in the order of their ids."""
-        searched = self._spaces.searched(self._spaces.find(space))
-        ids = self._store.vectors.live_ids(searched)
-        return ids, self._spaces.index(searched).vectors(ids)
+
+        def look() -> tuple[Ids, Vectors]:
+            index = self._spaces.index(self._spaces.searched(self._spaces.find(space)))
+            return index.ids, index.vectors(index.ids)
+
+        return self._at_one_moment(look)
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
         """The labels of each of these items, sorted; an empty list where there are none."""
@@ -209,11 +217,11 @@ class Collection:
 
     def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
         """Labels from a CSV file (`path,label` or `id,label`) or from a folder with one sub-folder a class."""
-        path = Path(source).expanduser()
-        if not path.exists():
+        path = Path(_absolute(source))
+        if not path.is_file() and not path.is_dir():
             raise InputError(f"No file or folder at {path}.")
         kind, reader = ("folder", labels.read_folders) if path.is_dir() else ("csv", labels.read_csv)
-        pairs, unknown = reader(self._store.items, path.absolute())
+        pairs, unknown = reader(self._store.items, path)
         self._store.judgements.add_labels(pairs, author=author, source=kind)
         return LabelReport(len(pairs), unknown)
 
@@ -223,11 +231,14 @@ class Collection:
 
     def stats(self) -> dict[str, Any]:
         """The collection at a glance."""
+        return self._at_one_moment(self._stats)
+
+    def _stats(self) -> dict[str, Any]:
         vectors, spaces = self._store.vectors, self._spaces.all()
         rows = []
         for name in self._spaces.recipes():
             space, searched = spaces[name], self._spaces.searched(name)
-            state = "ready" if space.base is None else "fitted" if space.model is not None else "raw"
+            state = "ready" if len(space.chain) == 1 else "fitted" if space.model is not None else "raw"
             rows.append(
                 {
                     "name": name,
@@ -340,10 +351,8 @@ class Collection:
         self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
     ) -> set[int]:
         """Read the sources into these spaces; returns the known items that were met at a new path."""
-        spaces = self._spaces.all()
         chains = {name: self._spaces.chain(name) for name in names}
-        bases = {chain.specs[0]: spaces[name].base or name for name, chain in chains.items()}
-        run = Ingest(self._store, chains, bases, report)
+        run = Ingest(self._store, chains, self._spaces.side(), report)
         run.run(sources, progress, workers)
         self._spaces.settle(names, progress)
         return run.again
@@ -370,26 +379,36 @@ class Collection:
             paths += under
         return ids, paths
 
-    def _is_there(self, source: str, report: Report) -> bool:
-        """Whether a source can be looked at again. One that lost every file at once is taken for a missing disk."""
+    def _problem(self, source: str) -> str | None:
+        """Why a source cannot be looked at again: one that lost every file at once is taken for a missing disk."""
         root = _root(source)
         known = self._store.items.paths_under(root)
         first = next(known, None)
-        if not os.path.lexists(root.partition("::")[0]):
+        if not _exists(root):
             problem = f"{source} is not there."
         elif first is not None and not any(_exists(path) for path, _ in chain([first], known)):
             problem = f"Every known file of {source} is gone: is its disk mounted?"
         else:
-            return True
-        report.notes.append(f"{problem} Left as it is; if that is right, run: lookalike remove {source}")
-        return False
+            return None
+        return f"{problem} Left as it is; if that is right, run: lookalike remove {source}"
 
-    def _forget_gone(self, sources: Sequence[str], again: set[int], report: Report) -> None:
-        """Forget paths of these sources whose file is no more; items without any path left go with them."""
-        known = dict(self._store.items.seen(list(report.skipped)))  # files of a list that are no more were skipped
+    def _forget_gone(self, sources: Sequence[str], absent: Sequence[str], again: set[int], report: Report) -> None:
+        """Forget paths of these sources whose file is no more; items without any path left go with them.
+
+        What cannot be told is kept: files of an absent source inside this one, members of an archive that is being
+        written, files of a list whose folder is gone or empty.
+        """
+        listed = self._store.items.seen(list(report.skipped))
+        known = {path: seen for path, seen in listed.items() if _has_company(path)}
         for source in sources:
             known.update(self._store.items.paths_under(_root(source)))
-        gone = [path for path, seen in known.items() if _is_gone(path, seen.mtime_ns)]
+        gone = [
+            path
+            for path, seen in known.items()
+            if _is_gone(path, seen.mtime_ns)
+            and split_member(path)[0] not in report.skipped.keys() - {path}
+            and not any(_is_under(path, _root(source)) for source in absent)
+        ]
         with self._store.transaction():
             orphans = self._store.items.unlink(gone)
             self._store.items.remove(orphans)
@@ -422,20 +441,33 @@ def _has_files(source: str) -> bool:
 
 
 def _exists(path: str) -> bool:
-    return os.path.lexists(path) or os.path.lexists(path.partition("::")[0])
+    return os.path.lexists(path) or os.path.lexists(split_member(path)[0])
+
+
+def _is_under(path: str, root: str) -> bool:
+    return path == root or path.startswith((root.rstrip("/") + "/", root + SEPARATOR))
+
+
+def _has_company(path: str) -> bool:
+    """Whether there are other files in the folder of one that is gone: then its disk is there."""
+    try:
+        with os.scandir(os.path.dirname(path)) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
 
 
 def _is_gone(path: str, mtime_ns: int) -> bool:
     """Whether a known file is no more. A member of an archive is, when the archive was written anew without it."""
-    archive, _, member = path.partition("::")
-    for file, is_archive in ((path, False), (archive, True)):
+    archive, member = split_member(path)
+    for file in (path, archive):
         try:
             stat = os.stat(file)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except OSError:
-            return False  # unreadable is not gone
-        return is_archive and bool(member) and stat.st_mtime_ns != mtime_ns
+        except OSError as error:
+            return error.errno == errno.ENAMETOOLONG and not os.path.lexists(archive)  # unreadable is not gone
+        return bool(member) and file == archive and stat.st_mtime_ns != mtime_ns
     return True
 
 

@@ -8,6 +8,7 @@ import base64
 import html
 import io
 import math
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -190,7 +191,7 @@ def _figure(tile: Tile) -> str:
     source = "data:image/jpeg;base64," + base64.b64encode(drawn.getvalue()).decode()
     name = html.escape(shorten(tile.path))
     image = f'<img src="{source}" alt="{name}" title="{name}" loading="lazy">'
-    if tile.path is not None and Path(tile.path).is_file():
+    if tile.path is not None and os.path.isfile(tile.path):
         image = f'<a href="{html.escape(Path(tile.path).absolute().as_uri())}">{image}</a>'
     caption = "\n".join(printable(line) for line in tile.caption.split("\n"))
     return f'<figure class="{tile.frame or ""}">{image}<figcaption>{html.escape(caption)}</figcaption></figure>'

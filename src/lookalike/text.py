@@ -3,6 +3,7 @@
 In: any path, also one with undecodable bytes, control characters or of great length. Out: one printable line.
 """
 
+import os
 from pathlib import Path
 
 
@@ -23,7 +24,7 @@ def shorten(path: str | None, width: int | None = None) -> str:
     """
     if path is None:
         return "(no path)"
-    for folder, short in ((_here(), ""), (Path.home(), "~/")):
+    for folder, short in ((_here(), ""), (Path(os.path.expanduser("~")), "~/")):
         if folder is not None and path.startswith(f"{folder}/"):
             path = short + path.removeprefix(f"{folder}/")
             break

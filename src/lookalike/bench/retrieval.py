@@ -17,6 +17,7 @@ from lookalike.bench import datasets
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean, precision_at
 from lookalike.bench.tables import Bench, Score
 from lookalike.collection import Collection
+from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
 from lookalike.types import Progress, Vectors
 
@@ -65,7 +66,7 @@ def describe(
         for item in collection.items():
             for path in item.paths:
                 rows.append(at[item.id])
-                labels.append(dataset.labels[path.partition("::")[2]])
+                labels.append(dataset.labels[split_member(path)[1]])
         return np.asarray(X)[rows], np.array(labels)  # a copy: the files behind X are about to go
 
 

@@ -3,10 +3,10 @@
 In: pictures, or the feature's vectors. Out: (n, D) float32 vectors of the space that the chain makes.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
 
 def _absolute(spec: Spec) -> Spec:
     """A file named in a spec is found again from any directory."""
-    params = {
-        key: str(Path(value).expanduser().absolute()) if key == "path" else value for key, value in spec.params.items()
-    }
+    params = dict(spec.params)
+    if isinstance(params.get("path"), str):
+        params["path"] = os.path.abspath(os.path.expanduser(params["path"]))
     return Spec(spec.name, params)

@@ -3,6 +3,7 @@
 In: paths, bytes, ids, pixels or vectors, wanted and unwanted. Out: a (1, d) float32 vector of the searched space.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,7 +13,7 @@ import numpy as np
 from lookalike.arrays import check_rows, to_numpy, unit_rows
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import ImageError, InputError
-from lookalike.images.read import read
+from lookalike.images.read import identify, read
 from lookalike.images.sources import locate
 from lookalike.store.directory import Store
 from lookalike.types import Vectors, parse_id
@@ -61,35 +62,32 @@ def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vector
                 f"Got shape {example.shape}, {example.dtype}."
             )
         return spaces.chain(name).extract([example])
-    item = _known(store, example)
-    if item is not None:
-        if item in index:
-            return index.vectors(np.array([item], np.int64))
-        example = store.items.first_paths([item]).get(item, "")  # known, but not in this space: read it
-    assert isinstance(example, str | Path | bytes)
-    chain = spaces.chain(name)
-    try:
-        entry = None if isinstance(example, bytes) else locate(example)
-        picture = read(example if entry is None else entry.read(), side=chain.feature.side)
-    except ImageError as error:
-        raise ImageError(f"Cannot search with {_name(example)}: {error}.") from None
-    return chain.extract([picture.pixels])
+    item = _item(store, example)
+    if item is None:
+        assert isinstance(example, str | Path | bytes)
+        data = example if isinstance(example, bytes) else _read(example)
+        item = identify(data)
+        if item not in index:  # a picture from outside
+            return _extract(spaces, name, data, example)
+    elif item not in index:  # known, but not in this space
+        path = store.items.first_paths([item]).get(item, "")
+        return _extract(spaces, name, _read(path), path)
+    return index.vectors(np.array([item], np.int64))
 
 
-def _known(store: Store, example: str | Path | bytes | int) -> int | None:
-    """The item an example stands for, if the collection has it; InputError for an id that it does not have."""
+def _item(store: Store, example: str | Path | bytes | int) -> int | None:
+    """The item that an example names by its id or by a path that has not changed; None where it must be read."""
     if isinstance(example, bytes):
         return None
     if isinstance(example, str | Path):
-        path = Path(example)
-        entry = locate(path)
+        entry = locate(example)
         if entry is not None:
             seen = store.items.seen([entry.path]).get(entry.path)
             same = seen is not None and (seen.size, seen.mtime_ns) == (entry.size, entry.mtime_ns)
             return seen.item if seen is not None and same else None
+        if os.path.isdir(example):
+            raise InputError(f"{example} is a folder. Give a picture's path or an item's id.")
         item = parse_id(str(example))
-        if path.is_dir():
-            raise InputError(f"{path} is a folder. Give a picture's path or an item's id.")
         if item is None:
             raise InputError(f"No file and no item named {str(example)!r}. Give a picture's path or an item's id.")
     else:
@@ -99,8 +97,24 @@ def _known(store: Store, example: str | Path | bytes | int) -> int | None:
     return item
 
 
-def _name(example: str | Path | bytes) -> str:
-    return f"these {len(example)} bytes" if isinstance(example, bytes) else str(example)
+def _read(path: str | Path) -> bytes:
+    entry = locate(path)
+    if entry is None:
+        raise ImageError(f"Cannot search with {path}: no such file.")
+    try:
+        return entry.read()
+    except ImageError as error:
+        raise ImageError(f"Cannot search with {path}: {error}.") from None
+
+
+def _extract(spaces: Spaces, name: str, data: bytes, example: str | Path | bytes) -> Vectors:
+    """The vector of a picture, read and described as an add would."""
+    try:
+        picture = read(data, side=spaces.side())
+    except ImageError as error:
+        what = f"these {len(data)} bytes" if isinstance(example, bytes) else example
+        raise ImageError(f"Cannot search with {what}: {error}.") from None
+    return spaces.chain(name).extract([picture.pixels])
 
 
 def _unit(X: Vectors) -> bool:

@@ -43,7 +43,7 @@ def describe(item: Item, labels: list[str]) -> dict[str, Any]:
         "bytes": item.bytes,
         "taken_at": item.taken_at,
         "added_at": item.added_at,
-        "labels": labels,
+        "labels": [_printable(label) for label in labels],
     }
 
 
@@ -62,7 +62,7 @@ def _csv(stream: TextIO, rows: Iterable[tuple[Item, list[str]]]) -> int:
     writer.writeheader()
     count = 0
     for item, labels in rows:
-        row = describe(item, labels) | {"labels": ";".join(labels)}
+        row = describe(item, labels) | {"labels": ";".join(map(_printable, labels))}
         for path in row.pop("paths") or [""]:  # a picture at two paths is two rows
             writer.writerow(row | {"path": path})
         count += 1

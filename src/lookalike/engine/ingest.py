@@ -66,20 +66,20 @@ class Ingest:
     ----------
     store : where the rows go.
     chains : space → chain, for every space that new pictures get a vector in.
-    bases : feature's spec → the space that holds its vectors.
+    side : the shorter side that pictures are read at.
     """
 
-    def __init__(self, store: Store, chains: dict[str, Chain], bases: dict[str, str], report: Report):
+    def __init__(self, store: Store, chains: dict[str, Chain], side: int, report: Report):
         self.store = store
         self.chains = chains
-        self.bases = bases
+        self.side = side
         self.report = report
-        self.features = {spec: Chain([spec]).feature for spec in bases}
+        self.features = {chain.specs[0]: chain.feature for chain in chains.values()}
         self.waiting: list[Read] = []
         self.rows: list[tuple[Read, list[NDArray[Any]]]] = []
         self.links: list[tuple[str, int, int, int]] = []
         self.skips: list[tuple[str, int, int, str]] = []
-        self.lacking = {int(item) for base in bases.values() for item in store.vectors.missing(base)}
+        self.lacking = {int(item) for base in self.features for item in store.vectors.missing(base)}
         self.again: set[int] = set()  # known items that were met at a new path
         self.done = 0
         self.committed_at = time.monotonic()
@@ -91,8 +91,7 @@ class Ingest:
             fresh = self._unknown(listing, progress)
             first = next(fresh, None)
             if first is not None:
-                side = max(feature.side for feature in self.features.values())
-                with ReadPool(Prepare(list(self.bases)), side=side, workers=workers) as pool:
+                with ReadPool(Prepare(list(self.features)), side=self.side, workers=workers) as pool:
                     for result in pool.map(concatenate([first], fresh)):
                         self._take(result)
                         progress("reading", self.done, listing.total)
@@ -191,7 +190,7 @@ class Ingest:
             self.store.vectors.bury(np.array(sorted(pathless), np.int64))
         self.lacking.difference_update(wanted)
         self.rows, self.links, self.skips = [], [], []
-        for space in {*self.bases.values(), *self.chains}:
+        for space in {*self.features, *self.chains}:
             self.store.vectors.merge(space)
 
     def _write(self, rows: dict[int, tuple[Read, list[NDArray[Any]]]]) -> list[Any]:
@@ -200,16 +199,18 @@ class Ingest:
             return []
         ids = np.array(list(rows), np.int64)
         pendings = []
-        for i, (spec, base) in enumerate(self.bases.items()):
+        for i, spec in enumerate(self.features):
             X = np.stack([parts[i] for _, parts in rows.values()])  # (n, d)
-            fresh = np.isin(ids, self.store.vectors.live_ids(base), invert=True)
+            fresh = np.isin(ids, self.store.vectors.live_ids(spec), invert=True)
             if not fresh.any():
                 continue
+            mine = {name: chain for name, chain in self.chains.items() if chain.specs[0] == spec}
+            searched = any(len(chain.specs) == 1 for chain in mine.values())
             # A base that nobody searches is kept at half precision: it is there to fit and to transform.
-            stored: NDArray[Any] = X[fresh] if base in self.chains else X[fresh].astype(np.float16)
-            pendings.append(self.store.vectors.write(base, ids[fresh], stored))
-            for name, chain in self.chains.items():
-                if name != base and chain.specs[0] == spec and chain.fitted:
+            stored: NDArray[Any] = X[fresh] if searched else X[fresh].astype(np.float16)
+            pendings.append(self.store.vectors.write(spec, ids[fresh], stored))
+            for name, chain in mine.items():
+                if len(chain.specs) > 1 and chain.fitted:
                     pendings.append(self.store.vectors.write(name, ids[fresh], chain.transform(stored)))
         return pendings
 

@@ -22,7 +22,7 @@ def read_csv(items: Items, file: Path) -> tuple[list[tuple[int, str]], list[str]
                 raise InputError(
                     f"{file} must begin with a header that has path,label or id,label. Got {str(columns)[:80]}."
                 )
-            rows = [row for row in reader if row.get("label")]
+            rows = [row for row in reader if (row.get("label") or "").strip()]
     except (OSError, csv.Error) as error:
         raise InputError(f"Cannot read labels from {file}: {error}.") from None
     if "id" in columns:

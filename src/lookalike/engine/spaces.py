@@ -1,7 +1,8 @@
 """The spaces of a collection: chains with their fitted models, and an index over the vectors of each.
 
 In: a store and recipes. Out: chains that take new pictures through the same steps, and indexes that answer queries.
-A space whose transforms wait to be fitted is searched in its base, the feature's own vectors.
+The vectors of a feature are kept once, in a base space that is named by the feature's spec; a space without transforms,
+or whose transforms wait to be fitted, is searched there.
 """
 
 import re
@@ -67,8 +68,9 @@ class Spaces:
 
     def learning(self) -> list[str]:
         """The spaces that have something to fit, and enough pictures to fit it on."""
-        bases = {name: self.all()[name].base for name in self.recipes()}
-        return [name for name, base in bases.items() if base is not None and self.store.vectors.rows(base) > 1]
+        spaces = self.all()
+        chains = {name: spaces[name].chain for name in self.recipes()}
+        return [name for name, chain in chains.items() if len(chain) > 1 and self.store.vectors.rows(chain[0]) > 1]
 
     def ensure(self, recipes: Sequence[str]) -> list[str]:
         """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock."""
@@ -84,10 +86,9 @@ class Spaces:
                 continue
             _try(chain)
             with self.store.transaction():
-                base = self._base(chain) if len(chain) > 1 else None
-                if base is not None and base not in self.all():
-                    self.store.vectors.create_space(base, chain[:1])
-                self.store.vectors.create_space(name, chain, base)
+                if chain[0] not in self.all():
+                    self.store.vectors.create_space(chain[0], chain[:1])
+                self.store.vectors.create_space(name, chain, chain[0])
         return [name for name, _ in wanted]
 
     def find(self, name: str | None) -> str:
@@ -102,9 +103,13 @@ class Spaces:
         return name
 
     def searched(self, name: str) -> str:
-        """The space whose vectors answer for this one: itself, or its base while it waits to be fitted."""
+        """The space whose vectors answer for this one: itself, or its base where there is nothing fitted between."""
         space = self.all()[name]
         return space.base if space.base is not None and space.model is None else name
+
+    def side(self) -> int:
+        """The shorter side that pictures are read at: what the most demanding feature wants, for adds and queries."""
+        return max(int(create("feature", spec).side) for spec in {space.chain[0] for space in self.all().values()})
 
     def chain(self, name: str) -> Chain:
         """The chain of a space, with its fitted transforms where there are any."""
@@ -162,13 +167,10 @@ class Spaces:
         """After an add: fit what waits and has enough to learn from, fill what lacks rows, index what is large."""
         for name in names:
             space = self.all()[name]
-            if space.base is None:
-                continue
-            if space.model is None:
-                if self.store.vectors.rows(space.base) >= FIT_MIN:
-                    self.fit(name, progress)
-            else:
+            if space.model is not None:
                 self._fill(name, progress)
+            elif len(space.chain) > 1 and self.store.vectors.rows(space.chain[0]) >= FIT_MIN:
+                self.fit(name, progress)
         for name in names:
             self._snapshot(name, progress)
 
@@ -178,16 +180,16 @@ class Spaces:
         Readers see the old space until the new one is whole.
         """
         space = self.all()[name]
-        if space.base is None:
+        if len(space.chain) == 1:
             raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.")
-        sample = self._sample(space.base)
+        sample = self._sample(space.chain[0])
         if len(sample) < 2:
             raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
         progress(f"fitting {name}", 0, None)
         chain = fit(space.chain, sample)
         target = self.store.vectors.new_file("models", ".npz")
         models.save(target, *chain.transforms)
-        pendings = list(self._transform(name, chain, self.store.vectors.live_ids(space.base), progress))
+        pendings = list(self._transform(name, chain, self.store.vectors.live_ids(space.chain[0]), progress))
         model = self.store.vectors.settle(target)
         with self.store.transaction():
             self.store.vectors.replace(name, pendings, model=model, fitted_on=len(sample))
@@ -204,9 +206,7 @@ class Spaces:
                     self.store.vectors.commit(pending)
 
     def _transform(self, name: str, chain: Chain, ids: Ids, progress: Progress) -> Iterator[Pending]:
-        base = self.all()[name].base
-        assert base is not None
-        truth = self.index(base)
+        truth = self.index(self.all()[name].chain[0])
         for part in chunks(len(ids), 1, SEGMENT_ROWS):
             progress(f"encoding {name}", part.start, len(ids))
             yield self.store.vectors.write(name, ids[part], self._rows(truth, chain, ids[part]))
@@ -246,17 +246,8 @@ class Spaces:
 
     def _lacking(self, name: str) -> Ids:
         """Items that have a vector in the base of a space and none in itself."""
-        base = self.all()[name].base
-        assert base is not None
-        mine, there = self.store.vectors.live_ids(name), self.store.vectors.live_ids(base)
+        mine, there = self.store.vectors.live_ids(name), self.store.vectors.live_ids(self.all()[name].chain[0])
         return np.setdiff1d(there, mine, assume_unique=True)
-
-    def _base(self, chain: Sequence[str]) -> str:
-        """The space that holds the vectors of a chain's feature; a new one is named by the feature's spec."""
-        for name, space in self.all().items():
-            if space.chain == list(chain[:1]):
-                return name
-        return chain[0]
 
 
 def _try(chain: Sequence[str]) -> None:

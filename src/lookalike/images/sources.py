@@ -74,15 +74,29 @@ def locate(path: str | Path) -> Entry | None:
     found = _stat(text)
     if found is not None:
         return _entry(_absolute(text), found) if stat.S_ISREG(found.st_mode) else None
-    outer, separator, name = text.partition(SEPARATOR)
+    outer, name = split_member(text)
     found = _stat(outer)
-    if not separator or found is None or not stat.S_ISREG(found.st_mode) or not archives.is_archive(outer):
+    if not name or found is None or not stat.S_ISREG(found.st_mode):
         return None
     archive = _absolute(outer)
     if archives.is_compressed_tar(archive):
         members = _walk_archive(archive, found.st_mtime_ns, _ignore, LIMITS)
         return next((entry for entry in members if entry.path == f"{archive}{SEPARATOR}{name}"), None)
     return _contents(archive, found.st_mtime_ns).get(f"{archive}{SEPARATOR}{name}")
+
+
+def split_member(path: str) -> tuple[str, str]:
+    """The archive and the member that a path names; the path itself and nothing where it is no member's.
+
+    >>> split_member("/photos/a::b/old.zip::1999/beach.jpg")
+    ('/photos/a::b/old.zip', '1999/beach.jpg')
+    """
+    at = path.find(SEPARATOR)
+    while at >= 0:
+        if archives.is_archive(path[:at]):
+            return path[:at], path[at + len(SEPARATOR) :]
+        at = path.find(SEPARATOR, at + 1)
+    return path, ""
 
 
 def _check_source(source: str) -> str:
@@ -140,11 +154,14 @@ def _take(path: str, on_skip: OnSkip) -> Entry | None:
 
 
 def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> Iterator[Entry]:
+    met = set()
     try:
         for member in archives.list_members(path, _is_wanted, limits):
             name = f"{path}{SEPARATOR}{'/'.join(split_path(member.name))}"
-            if member.problem is not None:
-                on_skip(name, member.problem)
+            problem = member.problem or ("a second member of the same name" if name in met else None)
+            met.add(name)
+            if problem is not None:
+                on_skip(name, problem)
             else:
                 yield Entry(name, member.size, mtime_ns, path, member.offset, member.index, member.data)
     except SourceError as error:
@@ -180,13 +197,15 @@ def _is_taken(path: str) -> bool:
 
 def _is_wanted(name: str) -> bool:
     """Whether a member of an archive is a picture, going by its name, and neither hidden nor a Mac's shadow of one."""
-    return _is_picture(name) and not any(
-        part == "__MACOSX" or (part.startswith(".") and part != "..") for part in split_path(name)
+    return (
+        _is_picture(name)
+        and "\0" not in name
+        and not any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in split_path(name))
     )
 
 
 def _entry(path: str, found: os.stat_result) -> Entry:
-    return Entry(path, found.st_size, found.st_mtime_ns)
+    return Entry(path, found.st_size, min(found.st_mtime_ns, 2**63 - 1))  # some clocks are centuries ahead
 
 
 def _absolute(path: str, folder: str | Path = "") -> str:

@@ -156,7 +156,7 @@ class Ann:
             return self.truth.search(query, k, among=among, exclude=exclude)
         breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
         # Of the rows a walk comes across only this share counts, so it has to be so much longer.
-        breadth = ceil(breadth * len(structure) / count)
+        breadth = min(len(structure), ceil(breadth * len(structure) / count))
         times, plus = SHORTLIST[self.kind]
         positions, scored = structure.search(query.vectors, times * k + plus, breadth, bits)  # (q, s)
         ids, scores = structure.ids[positions], self._scores(query, positions)  # (q, s)

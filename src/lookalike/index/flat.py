@@ -5,6 +5,7 @@ A search costs about one pass over the memory that holds the vectors.
 """
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -183,8 +184,8 @@ def check_search(query: Query, k: int, effort: float | str | None, dim: int | No
         raise InputError(f"k must be at least 1. Got {k}.")
     if isinstance(effort, str) and effort not in EFFORTS:
         raise UnknownNameError("effort", effort, EFFORTS)
-    if isinstance(effort, int | float) and not effort > 0:
-        raise InputError(f"effort must be above 0, or one of {', '.join(EFFORTS)}. Got {effort}.")
+    if isinstance(effort, int | float) and not 0 < effort < inf:
+        raise InputError(f"effort must be a number above 0, or one of {', '.join(EFFORTS)}. Got {effort}.")
     query_dim = getattr(query, "dim", None)
     if None not in (dim, query_dim) and dim != query_dim:
         raise InputError(f"The query has {query_dim} dimensions, the index {dim}. Use the same space for both.")

@@ -28,15 +28,17 @@ class Database:
         self._migrations = migrations
         self._readonly = not os.access(path.parent, os.W_OK)
         self._local = threading.local()
+        self._mutex = threading.RLock()  # of `_all`, of the connections' `users` and of closing
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
-        self._connection()
+        self._identity = self._file()
+        with self._held():
+            pass
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent view; inside a transaction of this thread, the transaction's own."""
-        with translated(self.path):
-            db = self._connection()
+        with translated(self.path), self._held() as db:
             if db.in_transaction:
                 yield db
                 return
@@ -49,8 +51,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All of it or nothing; on the disk when it ends."""
-        with translated(self.path):
-            db = self._connection()
+        with translated(self.path), self._held() as db:
             assert not db.in_transaction, "transactions do not nest"
             try:
                 db.execute("BEGIN IMMEDIATE")
@@ -67,13 +68,14 @@ class Database:
 
     def in_transaction(self) -> bool:
         """Whether this thread may see what is not committed."""
-        return self._connection().in_transaction
+        with self._held() as db:
+            return db.in_transaction
 
     def vacuum(self) -> None:
         """Give the space of deleted rows back to the disk."""
-        with translated(self.path):
-            self._connection().execute("VACUUM")
-            self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with translated(self.path), self._held() as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def verify(self) -> list[str]:
         """What SQLite itself finds wrong, in sentences."""
@@ -87,21 +89,51 @@ class Database:
             faults.append(str(error))
         return [f"{self.path.name}: {fault}." for fault in faults]
 
-    def close(self) -> None:
-        """Close the connections of every thread."""
-        self._closed = True
-        for connection in list(self._all):
-            connection.close()
+    def check_in_place(self) -> None:
+        """That the file at the path is still the one that was opened."""
+        if self._file() != self._identity:
+            raise StoreError(f"The collection at {self.path.parent} was replaced since it was opened. Open it again.")
 
-    def _connection(self) -> sqlite3.Connection:
-        if self._closed:
-            raise StoreError(f"The collection at {self.path.parent} is closed. Open it again.")
+    def close(self) -> None:
+        """Close the connections of every thread, those in use when their block ends. Does not wait."""
+        with self._mutex:
+            self._closed = True
+            for connection in list(self._all):
+                if not connection.users:
+                    connection.close()
+
+    @contextmanager
+    def _held(self) -> Iterator[Connection]:
+        """This thread's connection; nobody closes it before the block ends: SQLite crashes where one in use is."""
+        db = self._connection()
+        with self._mutex:
+            self._all.add(db)
+            db.users += 1
+        try:
+            self._check_open()  # it may have been closed meanwhile
+            yield db
+        finally:
+            with self._mutex:
+                db.users -= 1
+                if self._closed and not db.users:
+                    db.close()
+
+    def _connection(self) -> Connection:
+        self._check_open()
         db: Connection | None = getattr(self._local, "db", None)
         if db is None:
-            db = connect(self.path, self._migrations, readonly=self._readonly)
-            self._local.db = db
-            self._all.add(db)
+            self.check_in_place()
+            db = self._local.db = connect(self.path, self._migrations, readonly=self._readonly)
         return db
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"The collection at {self.path.parent} is closed. Open it again.")
+
+    def _file(self) -> tuple[int, int]:
+        with translated(self.path):
+            stat = self.path.stat()
+        return stat.st_dev, stat.st_ino
 
 
 def read_version(db: sqlite3.Connection) -> int:

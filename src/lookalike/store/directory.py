@@ -9,6 +9,7 @@ whatever a killed writer left behind is removed when the next one takes the lock
 
 import fcntl
 import os
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -49,14 +50,13 @@ class Store:
         self._owner: int | None = None
         self._lock_file = -1
         catalogue, judgements = self.path / "catalogue.sqlite", self.path / "judgements.sqlite"
+        begun = judgements.with_name(f"{judgements.name}.part").exists()
         if not catalogue.exists():
             self._check_absent(create)
             self._create(catalogue, judgements)
-        if not judgements.exists():
-            raise DamagedError(
-                f"{judgements} is missing: it holds what people said. Restore it from a copy,"
-                f" or go on without: touch {judgements}"
-            )
+        elif begun and not judgements.exists():  # as `_check_files` tells people to ask for it
+            self._create(catalogue, judgements)
+        self._check_files(catalogue, judgements)
         self._catalogue = Database(catalogue, CATALOGUE)
         self.items = Items(self._catalogue)
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
@@ -82,6 +82,7 @@ class Store:
     def transaction(self) -> Iterator[Connection]:
         """All changes to the catalogue or none; on the disk when it ends. Only inside `writer`."""
         self._check_writer()
+        self._catalogue.check_in_place()
         try:
             with self._catalogue.transaction() as db:
                 yield db
@@ -124,10 +125,25 @@ class Store:
         if any((self.path / "vectors").glob("*.npy")):
             raise DamagedError(
                 f"{self.path / 'catalogue.sqlite'} is missing, but there are vectors. Restore it from a copy,"
-                f" or start anew (labels are kept): rm -r {self.path / 'vectors'}"
+                f" or start anew (labels are kept): rm -r {shlex.quote(str(self.path / 'vectors'))}"
             )
         if not create:
             raise NoCollectionError(f"No collection at {self.path}. Make one with: lookalike -c {self.path} add FOLDER")
+
+    def _check_files(self, catalogue: Path, judgements: Path) -> None:
+        """That both databases hold something: SQLite takes an empty file for a new one, but ours get a name when done."""
+        if not _holds(catalogue):
+            vectors = shlex.quote(str(self.path / "vectors"))
+            raise DamagedError(
+                f"{catalogue} is empty. Restore it from a copy,"
+                f" or start anew (labels are kept): rm -rf {shlex.quote(str(catalogue))} {vectors}"
+            )
+        if not _holds(judgements):
+            file = shlex.quote(str(judgements))
+            raise DamagedError(
+                f"{judgements} is missing or empty: it holds what people said. Restore it from a copy,"
+                f" or go on without: rm -f {file} && touch {shlex.quote(f'{judgements}.part')}"
+            )
 
     def _create(self, catalogue: Path, judgements: Path) -> None:
         """An empty collection. It is there when its catalogue is, and that gets its name when all is complete."""
@@ -198,6 +214,8 @@ class Store:
 
     def _sweep(self) -> None:
         """Remove the files that are not part of the collection, make the folders that it needs."""
+        self._catalogue.check_in_place()
+        self._check_files(self._catalogue.path, self.path / "judgements.sqlite")
         named = self.vectors.named()
         with translated(self.path):
             for folder in FOLDERS:
@@ -205,3 +223,7 @@ class Store:
                 for file in (self.path / folder).iterdir():
                     if file not in named and file.is_file():
                         file.unlink()
+
+
+def _holds(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0

@@ -5,7 +5,6 @@ One item may have several paths; a path leads to one item, or to the reason it w
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,8 +77,8 @@ class Filter:
         for low, high in (("since", "until"), ("min_side", "max_side"), ("min_bytes", "max_bytes")):
             for name in (low, high):
                 value = getattr(self, name)
-                if value is not None and not math.isfinite(value):
-                    raise InputError(f"{name} must be a finite number. Got {value}.")
+                if value is not None and not abs(value) < 2**63:
+                    raise InputError(f"{name} must be a number below 2**63. Got {value}.")
                 if value is not None and value < 0 and low != "since":
                     raise InputError(f"{name} must be at least 0. Got {value}.")
             least, most = getattr(self, low), getattr(self, high)

@@ -60,28 +60,38 @@ JUDGEMENTS = [
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
 BUSY_TIMEOUT_S = 10.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
 
 
 class Connection(sqlite3.Connection):
-    """A connection that can be referred to weakly."""
+    """A connection that can be referred to weakly, and the number of blocks that use it."""
+
+    users = 0
 
 
 def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) -> Connection:
     """Open an existing file (an empty one counts), brought to the latest format unless `readonly`.
 
-    A WAL database on a medium that cannot be written is opened as immutable: nobody can be changing it.
+    Readers share a small file with the writers, `-shm`, and the first to come makes it. Where it cannot be made because
+    the file system is mounted read-only, nobody can be changing the database either, and it is opened as immutable.
     """
     with translated(path):
         if not readonly:
-            return _open(path, "mode=rw", migrations)
+            return _open_to_write(path, migrations)
         try:
             return _open(path, "mode=ro", migrations)
-        except sqlite3.OperationalError:
-            log = path.with_name(path.name + "-wal")
-            if log.exists() and log.stat().st_size:
-                problem = f"{path} was not closed, and its folder cannot be written. Open it once where it can."
-                raise StoreError(problem) from None
+        except sqlite3.OperationalError as error:
+            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise StoreError(f"{path} was not closed, and its folder cannot be written. Open it once where it can.")
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
             return _open(path, "immutable=1", migrations)
+        raise StoreError(
+            f"{path} cannot be read without permission to write to its folder, unless somebody who may has it open."
+            f" Ask for that permission, have its owner open it meanwhile, or copy {path.parent}."
+        )
 
 
 @contextmanager
@@ -96,8 +106,8 @@ def translated(path: Path) -> Iterator[None]:
             raise _full(path, error) from error
         raise StoreError(f"{path}: {error}.") from error
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _cannot_grow(path.parent)):
+        code = _code(error)
+        if code == sqlite3.SQLITE_FULL or (code in _NO_WRITE and _cannot_grow(path.parent)):
             raise _full(path, error) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.") from error
@@ -119,6 +129,17 @@ def roll_back(db: sqlite3.Connection) -> None:
 def text(value: str) -> bytes:
     """How a string is bound, as `CAST(? AS TEXT)`: names that are not Unicode come back as they were."""
     return os.fsencode(value)
+
+
+def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
+    """On a full disk, to read: where `-shm` cannot grow, SQLite reads without it as long as it is there."""
+    try:
+        return _open(path, "mode=rw", migrations)
+    except sqlite3.OperationalError as error:
+        if _code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
+            raise
+    path.with_name(path.name + "-shm").touch()
+    return _open(path, "mode=ro&readonly_shm=1", migrations)
 
 
 def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
@@ -173,6 +194,10 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> N
         db.execute("COMMIT")
     finally:
         roll_back(db)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _full(path: Path, reason: Exception) -> FullError:
