@@ -68,6 +68,11 @@ def run(code: str, *args: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+def follow(error: Exception) -> None:
+    """Do what the message ends with."""
+    subprocess.run(["/bin/sh", "-c", str(error).rpartition(": ")[2]], check=True)
+
+
 def finish(process: subprocess.Popen[str]) -> str:
     output, _ = process.communicate(timeout=60)
     return output
@@ -121,10 +126,53 @@ def test_the_log_of_a_lost_catalogue_is_not_played_into_a_new_one(path: Path) ->
 def test_lost_judgements_are_not_passed_over(store: Store, path: Path) -> None:
     store.close()
     (path / "judgements.sqlite").unlink()
-    with pytest.raises(DamagedError, match=r"holds what people said.*touch"):
+    for create in (False, True):
+        with pytest.raises(DamagedError, match=r"is missing or empty: it holds what people said"):
+            Store(path, create=create)
+    (path / "judgements.sqlite").touch()
+    with pytest.raises(DamagedError, match=r"is missing or empty: it holds what people said") as raised:
         Store(path)
-    (path / "judgements.sqlite").touch()  # as the message says
-    Store(path).close()
+    follow(raised.value)
+    store = Store(path)
+    assert list(store.vectors.spaces()) == ["deep"]
+    assert len(store.judgements) == 0
+    store.close()
+    assert files(path) == {"catalogue.sqlite", "judgements.sqlite", "lock"}
+
+
+def test_an_empty_catalogue_is_damage_not_a_new_one(path: Path) -> None:
+    path = path.with_name("with a space")
+    store = Store(path, create=True)
+    with store.writer(), store.transaction():
+        store.vectors.create_space("deep", ["color()"])
+    with store.writer():
+        add(store, [1])
+    store.judgements.add_labels([(1, "cat")], author="a", source="hand")
+    store.close()
+    catalogue = path / "catalogue.sqlite"
+    data = catalogue.read_bytes()
+    catalogue.write_bytes(b"")
+    for create in (False, True):
+        with pytest.raises(DamagedError, match=r"catalogue.sqlite is empty. Restore") as raised:
+            Store(path, create=create)
+    catalogue.write_bytes(data)
+    store = Store(path)
+    check_whole(store, {1})
+    store.close()
+    follow(raised.value)
+    store = Store(path, create=True)
+    assert len(store.items) == 0
+    assert len(store.judgements) == 1
+    store.close()
+
+
+def test_a_catalogue_that_is_emptied_while_it_is_open_takes_no_vectors_along(store: Store, path: Path) -> None:
+    with store.writer():
+        add(store, [1])
+    (path / "catalogue.sqlite").write_bytes(b"")
+    with pytest.raises(DamagedError, match="is empty"), store.writer():
+        pass
+    assert (path / "vectors" / "deep-1.npy").exists()
 
 
 def test_a_place_that_cannot_be_a_collection_is_told(tmp_path: Path) -> None:
@@ -290,6 +338,38 @@ def test_what_is_not_named_goes_with_the_next_writer_not_with_a_reader(store: St
     reader.close()
 
 
+def test_a_collection_put_in_the_place_of_an_open_one_is_left_alone(store: Store, path: Path) -> None:
+    with store.writer():
+        add(store, [1])
+    path.rename(path.with_name("moved"))
+    other = Store(path, create=True)
+    with other.writer():
+        with other.transaction():
+            other.vectors.create_space("deep", ["color()"])
+        add(other, [2])
+        add(other, [3])
+    message = f"The collection at {path} was replaced since it was opened. Open it again."
+    with pytest.raises(StoreError, match=message), store.writer():
+        pass
+    check_whole(other, {2, 3})
+    other.close()
+
+
+def test_a_collection_put_in_the_place_of_one_that_is_written_is_left_alone(store: Store, path: Path) -> None:
+    with store.writer():
+        add(store, [1])
+        path.rename(path.with_name("moved"))
+        other = Store(path, create=True)
+        with other.writer():
+            with other.transaction():
+                other.vectors.create_space("deep", ["color()"])
+            add(other, [2])
+        with pytest.raises(StoreError, match="was replaced"), store.transaction():
+            store.vectors.drop_space("deep")
+    check_whole(other, {2})
+    other.close()
+
+
 def test_a_writer_that_fails_leaves_no_file_behind(store: Store, path: Path) -> None:
     with suppress(RuntimeError), store.writer():
         store.vectors.write("deep", np.array([2]), rows_for(np.array([2])))
@@ -404,6 +484,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", disk], check=True)
 
 
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as stream:
+        while True:
+            stream.write(bytes(4096))
+
+
 def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
     store = Store(small_disk / "c", create=True)
     with store.writer(), store.transaction():
@@ -424,17 +510,21 @@ def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
         store.vectors.merge("deep", everything=True)  # both copies do not fit
     check_whole(store, done)
 
-    ballast = small_disk / "ballast"  # not a byte left: now it is SQLite that cannot write
-    with suppress(OSError), ballast.open("wb", buffering=0) as stream:
-        while True:
-            stream.write(bytes(4096))
+    fill(small_disk)  # not a byte left: now it is SQLite that cannot write
     with pytest.raises(FullError), store.writer(), store.transaction():
         store.items.skip([(f"/{i}" * 20, 1, 1, "x") for i in range(20_000)])
     with pytest.raises(FullError):
         store.judgements.add_labels([(i, "label") for i in range(100_000)], author="a", source="hand")
     check_whole(store, done)
 
+    store.close()
+    fill(small_disk)
+    store = Store(small_disk / "c")  # what comes now can read
+    check_whole(store, done)
+    store.close()
+
     subprocess.run(["mount", "-o", "remount,size=9m", small_disk], check=True)
+    store = Store(small_disk / "c")
     with store.writer():  # goes on when there is room again
         with store.transaction():
             gone = sorted(done)[: len(done) // 2 + 1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import lookalike
 from lookalike.encode.whiten import L2, PCA
 from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError, StoreError
-from lookalike.store.models import load, save
+from lookalike.store.models import digest, load, save
 
 X = np.random.default_rng(0).normal(size=(50, 12)).astype(np.float32)
 
@@ -49,6 +49,15 @@ def npy(array: NDArray[Any]) -> bytes:
 def header(**fields: object) -> bytes:
     base = {"format": 1, "lookalike": "0.1.0", "kinds": ["transform"], "specs": ["l2()"]}
     return npy(np.frombuffer(json.dumps({**base, **fields}).encode(), np.uint8))
+
+
+def test_another_model_than_the_expected_one_is_refused(file: Path) -> None:
+    expected = digest(file)
+    assert len(load(file, expected)) == 2
+    save(file, PCA(dim=4).fit(X), L2())
+    assert len(load(file)) == 2
+    with pytest.raises(DamagedError, match="does not hold what was written"):
+        load(file, expected)
 
 
 def test_a_loaded_model_computes_what_the_saved_one_did(file: Path) -> None:

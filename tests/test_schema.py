@@ -189,6 +189,73 @@ def test_a_closed_database_says_so(file: Path) -> None:
         pass
 
 
+def test_closing_leaves_a_connection_alone_until_the_block_that_uses_it_ends(file: Path) -> None:
+    database = Database(file, TABLE)
+    with database.transaction() as db:
+        db.executemany("INSERT INTO words VALUES (?)", [["one"], ["two"]])
+
+    def words() -> Iterator[str]:
+        with database.reading() as db:
+            yield from (word for (word,) in db.execute("SELECT word FROM words"))
+
+    begun = words()
+    assert next(begun) == "one"
+    database.close()  # does not wait either
+    with pytest.raises(StoreError, match="closed"):
+        next(words())
+    assert list(begun) == ["two"]
+    assert not file.with_name("words.sqlite-wal").exists()  # the last one is closed
+    with pytest.raises(StoreError, match="closed"):
+        database.in_transaction()
+
+
+def test_closing_while_threads_read_is_told_to_them(file: Path) -> None:
+    code = (
+        "import sys, threading, time; from pathlib import Path; from lookalike.errors import StoreError\n"
+        "from lookalike.store.database import Database\n"
+        "def read():\n"
+        "    try:\n"
+        "        while True:\n"
+        "            with database.reading() as db: list(db.execute('SELECT * FROM words'))\n"
+        "    except StoreError as error: told.append(str(error))\n"
+        "for _ in range(10):\n"
+        "    database = Database(Path(sys.argv[1]), sys.argv[2:]); told = []\n"
+        "    threads = [threading.Thread(target=read) for _ in range(6)]\n"
+        "    for thread in threads: thread.start()\n"
+        "    time.sleep(0.03); database.close()\n"
+        "    for thread in threads: thread.join()\n"
+        "    assert len(told) == 6 and all('is closed' in text for text in told), told\n"
+    )
+    db = connect(file, TABLE)
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO words VALUES (?)", [[f"word {i}"] for i in range(2_000)])
+    db.execute("COMMIT")
+    db.close()
+    result = subprocess.run([sys.executable, "-c", code, file, *TABLE], capture_output=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, b"")  # a crash would end this process too: hence another
+
+
+def test_a_thread_does_not_open_another_file_that_was_put_in_place(file: Path) -> None:
+    database = Database(file, TABLE)
+    file.rename(file.with_name("moved"))
+    file.touch()
+    told: list[str] = []
+
+    def read() -> None:
+        try:
+            with database.reading():
+                pass
+        except StoreError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert told == [f"The collection at {file.parent} was replaced since it was opened. Open it again."]
+    database.close()
+    assert file.stat().st_size == 0
+
+
 def test_names_that_are_not_unicode_come_back_as_they_were(file: Path) -> None:
     word = os.fsdecode(b"Z\xfcrich \xff\xc3\xa9")
     db = connect(file, TABLE)
@@ -222,6 +289,28 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if (
+        mount is None
+        or subprocess.run([mount, "-t", "tmpfs", "-o", "size=1m", "small", folder], check=False).returncode
+    ):
+        pytest.skip("mounting a disk is not permitted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def _write_word(file: Path, word: str) -> sqlite3.Connection:
+    file.touch()
+    db = connect(file, TABLE)
+    db.execute("INSERT INTO words VALUES (?)", [word])
+    return db
+
+
 def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
     """What a process that may not write the folder makes of the file."""
     file.parent.chmod(0o555)
@@ -235,21 +324,61 @@ def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_folder_that_cannot_be_written_can_be_read(open_folder: Path) -> None:
+def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open(open_folder: Path) -> None:
     file = open_folder / "words.sqlite"
-    file.touch()
-    db = connect(file, TABLE)
-    db.execute("INSERT INTO words VALUES ('found')")
-    db.close()
+    db = _write_word(file, "found")
     result = _read_without_rights(file)
     assert (result.stdout, result.stderr) == ("found\n", "")
+    open_folder.chmod(0o755)
+    db.close()
+    result = _read_without_rights(file)  # its owner may come at any time and change it unnoticed
+    assert "StoreError" in result.stderr
+    assert "Ask for that permission, have its owner open it" in result.stderr
+
+
+def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
+    file = disk / "words.sqlite"
+    _write_word(file, "found").close()
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    database = Database(file, TABLE)
+    with database.reading() as db:
+        assert db.execute("SELECT word FROM words").fetchall() == [("found",)]
+    database.close()
+
+
+def test_a_full_disk_can_be_read_and_follows_what_is_written_later(disk: Path) -> None:
+    file = disk / "words.sqlite"
+    _write_word(file, "one").close()
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(bytes(4096))
+    database = Database(file, TABLE)
+
+    def words() -> list[str]:
+        with database.reading() as db:
+            return [word for (word,) in db.execute("SELECT word FROM words")]
+
+    assert words() == ["one"]
+    with pytest.raises(FullError), database.transaction() as db:
+        db.execute("INSERT INTO words VALUES ('does not fit')")
+    ballast.unlink()
+    code = (
+        "import sys; from pathlib import Path; from lookalike.store.schema import connect\n"
+        "db = connect(Path(sys.argv[1]), sys.argv[3:]); db.execute('INSERT INTO words VALUES (?)', [sys.argv[2]])\n"
+        "db.execute('PRAGMA wal_checkpoint(TRUNCATE)')"
+    )
+    for word in ("two", "three"):
+        subprocess.run([sys.executable, "-c", code, file, word, *TABLE], check=True)
+        assert words()[-1] == word
+    with pytest.raises(StoreError, match="Open it again"), database.transaction() as db:
+        db.execute("INSERT INTO words VALUES ('four')")
+    database.close()
+    _write_word(file, "four").close()
 
 
 def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over(open_folder: Path) -> None:
-    file = open_folder / "words.sqlite"
-    file.touch()
-    db = connect(file, TABLE)
-    db.execute("INSERT INTO words VALUES ('only in the log')")
+    db = _write_word(open_folder / "words.sqlite", "only in the log")
     copy = open_folder / "copy"  # as a killed writer leaves it: with a log, without its shared memory
     copy.mkdir()
     for name in ("words.sqlite", "words.sqlite-wal"):

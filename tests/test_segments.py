@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
-from lookalike.store import merge, segments
+from lookalike.store import merge, models, segments
 from lookalike.store import verify as verify_module
 from lookalike.store.blocks import Block, open_block
 from lookalike.store.directory import Store
@@ -257,6 +257,7 @@ def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors:
         vectors.replace("deep", pendings, model=second, fitted_on=7)
     space = vectors.spaces()["deep"]
     assert (space.dim, space.model, space.fitted_on, vectors.index_file("deep")) == (9, second, 7, None)
+    assert space.model_digest == models.digest(store.path / "models" / second)
     assert vectors.live_ids("deep").tolist() == [1, 2]
     assert (folder(store, "models"), folder(store, "indexes")) == ([second], [])
     assert verify(vectors) == []

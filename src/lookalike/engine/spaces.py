@@ -119,7 +119,7 @@ class Spaces:
             if chain is None or model != space.model:
                 load = None
                 if space.model is not None:
-                    load = partial(models.load, self.store.path / "models" / space.model)
+                    load = partial(models.load, self.store.path / "models" / space.model, space.model_digest)
                 chain = Chain(space.chain, load)
                 self._chains[name] = (space.model, chain)
             return chain
@@ -150,7 +150,7 @@ class Spaces:
         space, file = self.all()[name], self.store.vectors.index_file(name)
         try:
             if space.model is not None:
-                models.load(self.store.path / "models" / space.model)
+                models.load(self.store.path / "models" / space.model, space.model_digest)
         except StoreError as error:
             faults.append(f"{error} Run: lookalike fit {name}")
         try:

@@ -104,7 +104,7 @@ class Database:
 
     @contextmanager
     def _held(self) -> Iterator[Connection]:
-        """This thread's connection; nobody closes it before the block ends: SQLite crashes where one in use is."""
+        """The thread's connection. Nobody closes it before the block ends: closing one in use crashes."""
         db = self._connection()
         with self._mutex:
             self._all.add(db)

@@ -131,7 +131,7 @@ class Store:
             raise NoCollectionError(f"No collection at {self.path}. Make one with: lookalike -c {self.path} add FOLDER")
 
     def _check_files(self, catalogue: Path, judgements: Path) -> None:
-        """That both databases hold something: SQLite takes an empty file for a new one, but ours get a name when done."""
+        """That neither database is empty. SQLite would take it for new, but ours get their names when complete."""
         if not _holds(catalogue):
             vectors = shlex.quote(str(self.path / "vectors"))
             raise DamagedError(

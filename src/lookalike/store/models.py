@@ -10,6 +10,7 @@ import math
 import os
 import re
 import zipfile
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 import lookalike
 from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError
 from lookalike.registry import kind_of, restore, spec_of, state_of
-from lookalike.store.files import read_header, settle
+from lookalike.store.files import DIGEST_BYTES, read_header, settle
 from lookalike.store.schema import translated
 
 FORMAT = 1
@@ -56,11 +57,17 @@ def save(path: str | Path, *parts: object) -> None:
             temp.unlink(missing_ok=True)
 
 
-def load(path: str | Path) -> list[Any]:
-    """The components that `save` wrote, fitted as they were."""
+def digest(path: str | Path) -> bytes:
+    """What tells the file of a model from any other."""
+    return _digest(_bytes(Path(path)))
+
+
+def load(path: str | Path, expected: bytes | None = None) -> list[Any]:
+    """The components that `save` wrote, fitted as they were; only those with the `expected` digest, where given."""
     path = Path(path)
-    with translated(path):
-        data = path.read_bytes()
+    data = _bytes(path)
+    if expected is not None and _digest(data) != expected:
+        raise DamagedError(f"{path} does not hold what was written.")
     try:
         arrays = _read(path, data)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:  # what zipfile stumbles over
@@ -78,6 +85,15 @@ def load(path: str | Path) -> list[Any]:
         except (LookalikeError, AttributeError, TypeError) as error:
             raise FormatError(f"{path} cannot be used here: {error}") from error
     return parts
+
+
+def _bytes(file: Path) -> bytes:
+    with translated(file):
+        return file.read_bytes()
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def _write(file: Path, arrays: dict[str, NDArray[Any]]) -> None:

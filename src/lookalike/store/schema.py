@@ -46,6 +46,7 @@ CATALOGUE = [
         PRIMARY KEY (segment, row)
     ) WITHOUT ROWID
     """,
+    "ALTER TABLE spaces ADD COLUMN model_digest BLOB",
 ]
 JUDGEMENTS = [
     """
@@ -115,7 +116,10 @@ def translated(path: Path) -> Iterator[None]:
             raise DamagedError(f"{path} is damaged: {error}. Restore it from a copy.") from error
         if code == sqlite3.SQLITE_NOTADB:
             raise FormatError(f"{path} was not written by Lookalike: {error}.") from error
-        if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        if code == sqlite3.SQLITE_READONLY:
+            problem = "can only be read: its disk was full or its folder not writable when it was opened"
+            raise StoreError(f"{path} {problem}. Open it again when that is mended.") from error
+        if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
             raise StoreError(f"{path}: {error}.") from error
         raise
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, InputError, UnknownNameError
-from lookalike.store import files
+from lookalike.store import files, models
 from lookalike.store.blocks import Block as Block
 from lookalike.store.blocks import dead_rows, list_rows, open_block
 from lookalike.store.database import Database, read_ids, read_version
@@ -41,6 +41,7 @@ class Space:
     model: str | None
     fitted_on: int | None
     created_at: float
+    model_digest: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Segments:
         """Every space by name, in the order they were made."""
         with self._db.reading() as db:
             rows = db.execute(
-                "SELECT name, chain, base, dim, model, fitted_on, created_at FROM spaces ORDER BY rowid"
+                "SELECT name, chain, base, dim, model, fitted_on, created_at, model_digest FROM spaces ORDER BY rowid"
             ).fetchall()
         return {row[0]: Space(row[0], json.loads(row[1]), *row[2:]) for row in rows}
 
@@ -130,10 +131,12 @@ class Segments:
         before = self._space(space).model
         if before is not None and before != model:
             self.doomed.append(self._path / "models" / before)
+        digest = models.digest(self._path / "models" / model) if model is not None else None
         self.name_index(space, None)
         self._forget([row.id for row in list_rows(self._db.writing(), space)])
         self._db.writing().execute(
-            "UPDATE spaces SET dim = NULL, model = ?, fitted_on = ? WHERE name = ?", [model, fitted_on, space]
+            "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ? WHERE name = ?",
+            [model, digest, fitted_on, space],
         )
         for pending in pendings:
             self._name(pending)
