@@ -136,3 +136,10 @@ def _count(function, calls):
         return function(*args)
 
     return counted
+
+
+def test_the_network_sees_the_inner_seven_eighths_of_the_central_square(feature):
+    picture = np.random.default_rng(0).integers(0, 256, (256, 400, 3), dtype=np.uint8)
+    framed = np.full_like(picture, 9)
+    framed[16:240, 88:312] = picture[16:240, 88:312]
+    np.testing.assert_array_equal(feature.prepare(framed), picture[16:240, 88:312])

