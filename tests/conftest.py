@@ -1,3 +1,5 @@
+import signal
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -6,6 +8,7 @@ from onnx import TensorProto, helper, save
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, tests send it
 settings.register_profile("any machine", deadline=None)  # a busy machine is slow, not wrong
 settings.load_profile("any machine")
 
