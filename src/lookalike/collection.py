@@ -4,8 +4,6 @@ In: folders of pictures, and pictures to look for. Out: results, reports, files.
 call this class and nothing below it.
 """
 
-import errno
-import glob
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +17,10 @@ import numpy as np
 from lookalike.engine import export, labels
 from lookalike.engine.examples import Example, combine, listed
 from lookalike.engine.ingest import Ingest, Report
+from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, MissingError, SourceError, StoreError, UnknownNameError
-from lookalike.images.sources import SEPARATOR, split_member, walk
+from lookalike.images.sources import split_member, walk
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
@@ -106,7 +105,7 @@ class Collection:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
         report, started = Report(), time.monotonic()
         paths = [_absolute(source) for source in sources]
-        walk(paths, on_skip=_ignore)  # refuses what does not exist, before anything is remembered
+        walk(paths, on_skip=ignore)  # refuses what does not exist, before anything is remembered
         with self._store.writer(self.wait_s):
             names = self._recipes(recipes, report)
             with self._store.transaction():
@@ -134,8 +133,10 @@ class Collection:
             if roots and report.notes:
                 raise SourceError(report.notes[0])
             present = [source for source in sources if source not in absent]
-            listed = [source for source in present if _has_files(source)]
-            again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
+            listed = [source for source in present if has_files(source)]
+            again: set[int] = set()
+            if listed:
+                again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
             self._forget_gone(present, list(absent), again, report)
         report.seconds = time.monotonic() - started
         return report
@@ -381,12 +382,12 @@ class Collection:
 
     def _problem(self, source: str) -> str | None:
         """Why a source cannot be looked at again: one that lost every file at once is taken for a missing disk."""
-        root = _root(source)
+        root = root_of(source)
         known = self._store.items.paths_under(root)
         first = next(known, None)
-        if not _exists(root):
+        if not exists(root):
             problem = f"{source} is not there."
-        elif first is not None and not any(_exists(path) for path, _ in chain([first], known)):
+        elif first is not None and not any(exists(path) for path, _ in chain([first], known)):
             problem = f"Every known file of {source} is gone: is its disk mounted?"
         else:
             return None
@@ -399,15 +400,15 @@ class Collection:
         written, files of a list whose folder is gone or empty.
         """
         listed = self._store.items.seen(list(report.skipped))
-        known = {path: seen for path, seen in listed.items() if _has_company(path)}
+        known = {path: seen for path, seen in listed.items() if has_company(path)}
         for source in sources:
-            known.update(self._store.items.paths_under(_root(source)))
+            known.update(self._store.items.paths_under(root_of(source)))
         gone = [
             path
             for path, seen in known.items()
-            if _is_gone(path, seen.mtime_ns)
+            if is_gone(path, seen.mtime_ns)
             and split_member(path)[0] not in report.skipped.keys() - {path}
-            and not any(_is_under(path, _root(source)) for source in absent)
+            and not any(is_under(path, root_of(source)) for source in absent)
         ]
         with self._store.transaction():
             orphans = self._store.items.unlink(gone)
@@ -421,58 +422,6 @@ class Collection:
                 report.moved += 1
             else:
                 report.gone += 1
-
-
-def _root(source: str) -> str:
-    """The path below which a source's files are: itself, or the folder before a pattern's first wildcard."""
-    if os.path.lexists(source) or not glob.has_magic(source):
-        return source
-    parts = source.split("/")
-    return "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))]) or "/"
-
-
-def _has_files(source: str) -> bool:
-    """Whether there is anything to list; a pattern may match nothing any more."""
-    try:
-        walk([source], on_skip=_ignore)
-    except SourceError:
-        return False
-    return True
-
-
-def _exists(path: str) -> bool:
-    return os.path.lexists(path) or os.path.lexists(split_member(path)[0])
-
-
-def _is_under(path: str, root: str) -> bool:
-    return path == root or path.startswith((root.rstrip("/") + "/", root + SEPARATOR))
-
-
-def _has_company(path: str) -> bool:
-    """Whether there are other files in the folder of one that is gone: then its disk is there."""
-    try:
-        with os.scandir(os.path.dirname(path)) as entries:
-            return next(entries, None) is not None
-    except OSError:
-        return False
-
-
-def _is_gone(path: str, mtime_ns: int) -> bool:
-    """Whether a known file is no more. A member of an archive is, when the archive was written anew without it."""
-    archive, member = split_member(path)
-    for file in (path, archive):
-        try:
-            stat = os.stat(file)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            return error.errno == errno.ENAMETOOLONG and not os.path.lexists(archive)  # unreadable is not gone
-        return bool(member) and file == archive and stat.st_mtime_ns != mtime_ns
-    return True
-
-
-def _ignore(path: str, reason: str) -> None:
-    """For those who only want to know whether a source is there."""
 
 
 def _absolute(source: str | Path) -> str:
