@@ -156,9 +156,7 @@ class Collection:
                 for word in which:
                     self._store.items.remove_source(_absolute(str(word)))
                 ids.update(self._store.items.unlink(paths))
-                removed = self._store.items.remove(sorted(ids))
-                self._store.vectors.bury(np.array(sorted(ids), np.int64))
-        return removed
+                return self._store.remove(ids)
 
     def fit(self, *spaces: str, progress: Progress | None = None) -> dict[str, int]:
         """Fit spaces anew on what the collection holds now; returns how many rows each was fitted on."""
@@ -403,17 +401,15 @@ class Collection:
         known = {path: seen for path, seen in listed.items() if has_company(path)}
         for source in sources:
             known.update(self._store.items.paths_under(root_of(source)))
-        gone = [
-            path
-            for path, seen in known.items()
-            if is_gone(path, seen.mtime_ns)
-            and split_member(path)[0] not in report.skipped.keys() - {path}
-            and not any(is_under(path, root_of(source)) for source in absent)
-        ]
+        away = [root_of(source) for source in absent]
+        gone = []
+        for path, seen in known.items():
+            archive, member = split_member(path)
+            kept = (member and archive in report.skipped) or any(is_under(path, root) for root in away)
+            if not kept and is_gone(path, seen.mtime_ns):
+                gone.append(path)
         with self._store.transaction():
-            orphans = self._store.items.unlink(gone)
-            self._store.items.remove(orphans)
-            self._store.vectors.bury(np.array(sorted(orphans), np.int64))
+            self._store.remove(self._store.items.unlink(gone))
         for path in gone:
             report.skipped.pop(path, None)
             if known[path].item in again:  # it has only moved

@@ -184,10 +184,9 @@ class Ingest:
         with self.store.transaction():
             self.store.items.add([_item(read) for item, (read, _) in rows.items() if item not in have])
             pathless = [*self.store.items.link(self.links), *self.store.items.skip(self.skips)]
-            self.store.items.remove(pathless)  # a changed file is a new item: the old content is nowhere any more
             for pending in pendings:
                 self.store.vectors.commit(pending)
-            self.store.vectors.bury(np.array(sorted(pathless), np.int64))
+            self.store.remove(pathless)  # a changed file is a new item: the old content is nowhere any more
         self.lacking.difference_update(wanted)
         self.rows, self.links, self.skips = [], [], []
         for space in {*self.features, *self.chains}:

@@ -156,8 +156,8 @@ class Spaces:
         try:
             if file is not None:
                 self._open(file, Flat())
-            if space.model is not None and len(self._lacking(name)):
-                faults.append(f"{len(self._lacking(name))} items have no vector in '{name}'. Run: lookalike compact")
+            if space.model is not None and (lacking := len(self._lacking(name))):
+                faults.append(f"{lacking} items have no vector in '{name}'. Run: lookalike compact")
         except StoreError as error:
             if not faults:  # else told already
                 faults.append(f"{error} Run: lookalike compact")
@@ -193,7 +193,6 @@ class Spaces:
         model = self.store.vectors.settle(target)
         with self.store.transaction():
             self.store.vectors.replace(name, pendings, model=model, fitted_on=len(sample))
-            self.store.vectors.name_index(name, None)
         return len(sample)
 
     def _fill(self, name: str, progress: Progress) -> None:

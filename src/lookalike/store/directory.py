@@ -12,10 +12,12 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
+
+import numpy as np
 
 from lookalike.errors import DamagedError, LockedError, NoCollectionError, StoreError
 from lookalike.store.database import Database
@@ -92,6 +94,12 @@ class Store:
                     file.unlink()
         finally:
             self.vectors.doomed.clear()
+
+    def remove(self, ids: Iterable[int]) -> int:
+        """Forget items, their paths and their rows, inside a transaction; returns how many were there."""
+        gone = sorted(ids)
+        self.vectors.bury(np.array(gone, np.int64))
+        return self.items.remove(gone)
 
     def version(self) -> int:
         """Another number after every commit to the catalogue, by whichever process."""
