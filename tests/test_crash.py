@@ -52,7 +52,7 @@ def expected(pictures, tmp_path_factory):
 
 
 PHASES = ["begin add", "begin remove", "begin compact"]
-LONGEST_S = [0.5, 0.06, 0.02]
+LONGEST_S = [0.5, 0.03, 0.01]
 """How long after the beginning of a phase the writer is killed, at most."""
 
 
@@ -84,10 +84,13 @@ def test_a_writer_killed_at_random_moments_loses_nothing(seed, pictures, expecte
             assert have >= before
         elif said[-1] == "begin add" or said[-1] == "begin remove":
             assert have >= even
-        elif said[-1] == "begin compact":
+        elif said[-1] in ("begin compact", "done remove", "done compact"):
             assert have == even
+        else:
+            assert said[-1] == "done add"
+            assert have == everything
         before = have
-    assert hit == set(PHASES)
+    assert hit >= set(PHASES)  # a kill may also fall between "done" and the next "begin"
     output, _ = start(where, pictures, 0).communicate(timeout=120)
     assert output.endswith("done all\n")
     assert state(where) == expected
