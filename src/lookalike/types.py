@@ -6,12 +6,14 @@ codes packed uint8. Scores are distances: smaller is better.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lookalike.errors import InputError
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor: maths is written against the namespace of its input (see `arrays`)."""
@@ -25,8 +27,18 @@ Vectors: TypeAlias = NDArray[np.float32]
 Ids: TypeAlias = NDArray[np.int64]
 """(n,) int64 item ids: the first 63 bits of the digest of each file's bytes."""
 
+Box: TypeAlias = tuple[float, float, float, float]
+"""A part of a picture: left, top, right and bottom as shares of its width and height, 0 to 1."""
+
+Prepared: TypeAlias = Any
+"""What a feature's `prepare` makes of a picture for its `describe`: an array, or a tuple of arrays; picklable."""
+
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """`progress(stage, done, total)`: called often and cheaply; `total` is None while it is not known."""
+
+
+FIT_BYTES = 256 * 2**20
+"""What a feature may hold of the pictures it learns from."""
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
@@ -47,6 +59,23 @@ def parse_id(text: str) -> int | None:
     return int(text, 16) if re.fullmatch("[0-7][0-9a-f]{15}", text) else None
 
 
+def crop(image: Pixels, box: Box) -> Pixels:
+    """The part of a picture inside a box, at least one pixel of it; a view.
+
+    >>> crop(np.zeros((100, 200, 3), np.uint8), (0.5, 0.0, 1.0, 0.25)).shape
+    (25, 100, 3)
+    """
+    if len(box) != 4 or not (0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1):
+        raise InputError(
+            "A box must be left, top, right and bottom as shares of the picture, 0 to 1, left before right and"
+            f" top before bottom. Got {box}."
+        )
+    height, width = image.shape[:2]
+    left, top = min(int(box[0] * width), width - 1), min(int(box[1] * height), height - 1)
+    right, bottom = max(left + 1, round(box[2] * width)), max(top + 1, round(box[3] * height))
+    return image[top:bottom, left:right]
+
+
 @dataclass(frozen=True, slots=True)
 class Hits:
     """What a search found, best first. Rows with fewer than k answers end in id -1 and score inf."""
@@ -54,6 +83,13 @@ class Hits:
     ids: Ids  # (q, k) int64
     scores: Vectors  # (q, k) float32, smaller is better
     scored: int  # vectors really compared with a query: the honest cost of the search
+
+
+class Patches(NamedTuple):
+    """The local descriptors of one picture."""
+
+    X: NDArray[Any]  # (m, dim) float32
+    places: Vectors  # (m, 2) float32: where each patch has its centre, x and y as shares of width and height
 
 
 @runtime_checkable
@@ -68,17 +104,54 @@ class Feature(Protocol):
         """The length of a row."""
         ...
 
-    def prepare(self, image: Pixels) -> NDArray[Any]:
-        """One picture to the small array that `describe` wants; runs in the reading processes."""
+    def prepare(self, image: Pixels) -> Prepared:
+        """One picture to the little that `describe` wants of it; runs in the reading processes."""
         ...
 
-    def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
+    def describe(self, prepared: Sequence[Prepared]) -> Vectors:
         """n prepared pictures to (n, dim) float32."""
         ...
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
         """n pictures to (n, dim) float32."""
         return self.describe([self.prepare(image) for image in images])
+
+    def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
+        """Parts of one picture to (len(boxes), dim) float32: each as if it had been cut out."""
+        return self.extract([crop(image, box) for box in boxes])
+
+
+@runtime_checkable
+class LearnedFeature(Feature, Protocol):
+    """A feature with something to learn from pictures before it can describe any: a vocabulary, a mixture.
+
+    What it learned is in public attributes that end in `_`. Its `prepare` needs none of it.
+    """
+
+    def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
+        """Learn from a stream of prepared pictures, holding at most `max_bytes` of them; the order counts."""
+        ...
+
+
+@runtime_checkable
+class Local(Protocol):
+    """Pictures in, a set of local descriptors each out: what vocabularies are made of."""
+
+    side: int
+    """As a feature's."""
+
+    @property
+    def dim(self) -> int:
+        """The length of a descriptor."""
+        ...
+
+    def prepare(self, image: Pixels) -> Prepared:
+        """As a feature's: the part of the work that runs in the reading processes."""
+        ...
+
+    def describe(self, prepared: Sequence[Prepared]) -> list[Patches]:
+        """n prepared pictures to the patches of each, at least one a picture."""
+        ...
 
 
 @runtime_checkable
