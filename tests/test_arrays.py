@@ -1,10 +1,12 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookalike.arrays import check_rows, chunks, namespace, to_numpy, unit_rows
+from lookalike.arrays import as_numpy, check_rows, chunks, namespace, principal, to_numpy, unit_rows
 from lookalike.errors import InputError
 
 
@@ -55,3 +57,57 @@ def test_unit_rows_have_length_one_and_zero_rows_stay_zero(make):
 def test_to_numpy_does_not_copy_what_is_right_already():
     X = np.ones((2, 3), np.float32)
     assert to_numpy(X) is X
+
+
+def test_as_numpy_keeps_the_precision():
+    assert as_numpy(torch.ones(2, dtype=torch.float64)).dtype == np.float64
+    assert as_numpy(np.ones(2, np.float32)).dtype == np.float32
+
+
+def wide_rows(n=12, d=30):
+    random = np.random.default_rng(4)
+    return random.normal(size=(n, n)) @ random.normal(size=(n, d)) + 3
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
+def test_principal_directions_of_wide_rows_are_those_of_the_covariance(make):
+    X = wide_rows()
+    mean, components, variances = (as_numpy(part) for part in principal(make(X), 11))
+    values, vectors = np.linalg.eigh(np.cov(X.T))
+    np.testing.assert_allclose(mean, X.mean(axis=0))
+    np.testing.assert_allclose(variances, values[::-1][:11], rtol=1e-8)
+    np.testing.assert_allclose(np.abs(np.sum(components * vectors[:, ::-1][:, :11].T, axis=1)), 1, rtol=1e-8)
+    np.testing.assert_allclose(components @ components.T, np.eye(11), atol=1e-12)
+    assert (components.max(axis=1) == np.abs(components).max(axis=1)).all()
+
+
+def test_principal_directions_are_the_same_by_rows_and_by_columns():
+    X = wide_rows(12, 12)
+    wide = np.concatenate([X, np.zeros((12, 1))], axis=1)  # one column more: the inner products of the rows
+    for by_rows, by_columns in zip(principal(X, 8), principal(wide, 8), strict=True):
+        np.testing.assert_allclose(by_columns[..., : by_rows.shape[-1]], by_rows, atol=1e-8)
+
+
+@pytest.mark.parametrize("X", [np.zeros((4, 9)), np.ones((4, 9)), np.repeat([[1.0] * 9, [2.0] * 9], 2, axis=0)])
+def test_principal_directions_without_variance_are_orthonormal_too(X):
+    _, components, variances = principal(X, 4)
+    np.testing.assert_allclose(components @ components.T, np.eye(4), atol=1e-12)
+    assert (variances >= 0).all()
+
+
+def test_principal_directions_of_very_wide_rows_take_little_memory(monkeypatch):
+    monkeypatch.setattr(chunks, "__defaults__", (2**20,))
+    X = np.random.default_rng(0).normal(size=(30, 65_536)).astype(np.float32)
+    tracemalloc.start()
+    components = principal(X, 3)[1]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert components.shape == (3, 65_536)
+    assert peak < 8 * components.nbytes  # a covariance would be 34 GB
+
+
+def test_principal_refuses_numbers_that_are_not_finite():
+    X = wide_rows()
+    X[3, 20] = np.nan
+    with pytest.raises(InputError, match="NaN or infinity in 1 of 12 rows"):
+        principal(X, 2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from PIL import Image
 from rich.console import Console
 
 from lookalike import cli
@@ -94,7 +95,7 @@ def test_every_bench_loads_and_names_itself() -> None:
 
 def test_retrieval_has_every_recipe_and_every_set() -> None:
     assert list(retrieval.BENCH.rows) == list(RECIPES)
-    assert list(retrieval.BENCH.columns) == ["corel1k", "corel5k", "ukbench2000", "ukbench2000-first"]
+    assert list(retrieval.BENCH.columns) == ["corel1k", "corel5k", "corel5k-split", "ukbench2000", "ukbench2000-first"]
 
 
 def test_ranking_is_the_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +106,37 @@ def test_ranking_is_the_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     precisions, firsts = leave_one_out(X.astype(np.float64), labels)
     monkeypatch.setattr(retrieval, "CHUNK_BYTES", 64 * 60 * 7)  # seven queries at a time
     steps: list[int] = []
-    ours = retrieval.rank(X, np.array(labels), retrieval.COLUMNS["corel1k"].value, lambda *step: steps.append(step[1]))
+    every = {"queries": np.arange(60), "database": np.arange(60)}
+    measure = retrieval.COLUMNS["corel1k"].value
+    ours = retrieval.rank(X, np.array(labels), measure, lambda *step: steps.append(step[1]), **every)
     assert_allclose(ours, precisions)
     assert steps[-1] == 60
     assert len(steps) == 9
-    ours = retrieval.rank(X, np.array(labels), retrieval.COLUMNS["ukbench2000"].value, lambda *_: None)
+    ours = retrieval.rank(X, np.array(labels), retrieval.COLUMNS["ukbench2000"].value, lambda *_: None, **every)
     assert_allclose(ours, firsts)
+
+
+def test_a_split_ranks_only_the_database() -> None:
+    X = np.array([[0.0], [1.0], [0.1], [5.0]], np.float32)
+    labels = np.array(["a", "a", "b", "b"])
+    measure = retrieval.COLUMNS["corel5k-split"].value
+    ours = retrieval.rank(X, labels, measure, lambda *_: None, queries=np.array([0, 3]), database=np.array([1, 2]))
+    assert_allclose(ours, [1 / 2, 1 / 2])  # each finds the other class first
+
+
+def test_the_plot_is_drawn_and_refused_before_a_long_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tables, "load", lambda name: TOY)
+    assert cli.run(["bench", "toy", "--data", ".", "--plot", str(tmp_path / "toy.png")]) == 0
+    with Image.open(tmp_path / "toy.png") as drawn:
+        assert drawn.width > 400
+    capsys.readouterr()
+    for target, message in (("toy.txt", "A plot ends in"), ("none/toy.png", "There is no folder")):
+        assert cli.run(["bench", "toy", "--data", ".", "--plot", str(tmp_path / target)]) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err
+        assert captured.out == ""
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +183,7 @@ def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["name"], found["rows"]) == ("retrieval", list(RECIPES))
     assert cli.run(["bench", "list"]) == 0
-    assert "columns  corel1k, corel5k, ukbench2000" in capsys.readouterr().out
+    assert "columns  corel1k, corel5k, corel5k-split, ukbench2000" in capsys.readouterr().out
 
 
 def test_a_table_puts_the_papers_figure_beside_ours() -> None:

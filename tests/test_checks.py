@@ -15,8 +15,14 @@ def cases():
 
 @pytest.mark.parametrize(("kind", "name", "check"), list(cases()))
 def test_conforms(kind, name, check, network):
-    options = {"path": str(network), "size": 32, "pool": "gem"} if name == "onnx" else {}
-    check(lambda: registry.create(kind, registry.Spec(name, options)))
+    options = {
+        "onnx": {"path": str(network), "size": 32, "pool": "gem"},
+        "onnxmaps": {"path": str(network), "size": 32},
+        "join": {"parts": ["hsv()", "color()"]},
+        "vlad": {"k": 8},
+        "fisher": {"k": 4},
+    }
+    check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))
 
 
 def test_every_kind_of_component_has_checks():

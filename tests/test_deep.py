@@ -6,9 +6,10 @@ import onnx
 import pytest
 from onnx.parser import parse_model
 
-from lookalike.errors import InputError, MissingError, UnknownNameError
+from lookalike.errors import InputError, MissingError
 from lookalike.features.deep import Onnx
 from lookalike.registry import create, spec_of
+from reference.pooling import rmac, spoc
 
 random = np.random.default_rng(11)
 PICTURES = [random.integers(0, 256, (8, 8, 3), dtype=np.uint8) for _ in range(3)]
@@ -49,6 +50,8 @@ def gem(maps, p=3.0):
         (MAPS, "gem", gem(X)),
         (MAPS, "avg", X.mean(axis=(1, 2))),
         (MAPS, "max", X.max(axis=(1, 2))),
+        (MAPS, "spoc", np.stack([spoc(x) for x in X.transpose(0, 3, 1, 2)])),
+        (MAPS, "rmac", np.stack([rmac(x) for x in X.transpose(0, 3, 1, 2)])),
         (TOKENS, None, X[:, 0, 0]),
         (TOKENS, "cls", X[:, 0, 0]),
         (TOKENS, "mean", X.mean(axis=(1, 2))),
@@ -102,10 +105,110 @@ def test_one_of_several_outputs_is_taken_by_name(save):
     )
     assert Onnx(path, size=8).dim == 192
     assert Onnx(path, size=8, output="map").dim == 3
-    with pytest.raises(
-        UnknownNameError, match=r"No output of .*net.onnx named 'mpa'. Known: map, row. Did you mean 'map'"
-    ):
-        Onnx(path, size=8, output="mpa").extract(PICTURES)
+
+
+LAYERS = """
+    net (float[n, 3, 8, 8] image) => (float[n, 5] logits)
+    {{
+        map = Relu (image)
+        flat = Flatten (map)
+        fc6 = Gemm <alpha = 0.5> (flat, w)
+        fc7 = Relu (fc6)
+        {}
+        logits = Identity (fc7)
+    }}
+"""
+W = random.normal(size=(192, 5)).astype(np.float32)
+
+
+@pytest.fixture(params=["inside", "beside"])
+def layered(request, tmp_path):
+    """A network of some layers that calls the last alone its output; weights in its own file, or in a second."""
+    more = " ".join(f"branch{i} = Neg (fc6)" for i in range(300))
+    model = parse_model(f'<ir_version: 8, opset_import: ["": 17]> {LAYERS.format(more)}')
+    model.graph.initializer.append(onnx.numpy_helper.from_array(W, "w"))
+    path = tmp_path / "layers.onnx"
+    onnx.save(model, path, save_as_external_data=request.param == "beside", location="weights.bin", size_threshold=0)
+    return path
+
+
+def test_a_tensor_inside_the_network_is_taken_by_name(layered):
+    flat = X.transpose(0, 3, 1, 2).reshape(3, -1)
+    for output, expected in {"flat": flat, "fc6": flat @ W, "fc7": np.maximum(flat @ W, 0), "map": gem(X)}.items():
+        np.testing.assert_allclose(Onnx(layered, size=8, output=output).extract(PICTURES), unit(expected), atol=1e-5)
+
+
+def test_what_comes_after_the_tensor_is_not_computed(save):
+    path = save(
+        "net (float[n, 3, h, w] image) => (float[n, 3, h, w] end)"
+        "<float[7] s = {1,2,3,4,5,6,7}> { map = Relu (image) end = Mul (map, s) }"
+    )
+    with pytest.raises(InputError, match="does not run on 8"):
+        Onnx(path, size=8).extract(PICTURES)
+    assert Onnx(path, size=8, output="map").dim == 3
+
+
+def test_what_branches_read_from_outside_stays(save):
+    path = save("""
+        net (float[n, 3, 8, 8] image) => (float[n, 3, 8, 8] end) <bool yes = {1}, float two = {2}, float three = {3}>
+        {
+            map = If (yes) <
+                then_branch = twice () => (float[n, 3, 8, 8] a) { a = Mul (image, two) },
+                else_branch = thrice () => (float[n, 3, 8, 8] b) { b = Mul (image, three) }
+            >
+            end = Neg (map)
+        }
+    """)
+    np.testing.assert_allclose(Onnx(path, size=8, output="map").extract(PICTURES), unit(gem(2 * X)), atol=1e-5)
+
+
+def test_files_of_old_that_list_weights_among_their_inputs_work(tmp_path):
+    model = parse_model(
+        '<ir_version: 3, opset_import: ["": 9]> net (float[n, 3, 8, 8] image, float[1] w, float[1] v)'
+        " => (float[n, 3, 8, 8] end) { map = Mul (image, w) end = Mul (map, v) }"
+    )
+    for name in "wv":
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1, np.float32), name))
+    onnx.save(model, tmp_path / "old.onnx")
+    for output in (None, "map"):
+        np.testing.assert_allclose(
+            Onnx(tmp_path / "old.onnx", size=8, output=output).extract(PICTURES), unit(gem(X)), atol=1e-5
+        )
+
+
+def test_the_nearest_names_are_offered_for_one_that_is_not_there_and_how_to_see_all(layered):
+    with pytest.raises(InputError) as error:
+        Onnx(layered, size=8, output="fc_7").extract(PICTURES)
+    assert f"No tensor named 'fc_7' in {layered}. Outputs: logits. Nearest of 305 tensors inside: fc7, fc6" in str(
+        error.value
+    )
+    assert "branch17" not in str(error.value)
+    names = eval(str(error.value).partition("To see all: ")[2], {"onnx": onnx})
+    assert len(names) == 305
+    with pytest.raises(InputError, match="inside: none"):
+        Onnx(layered, size=8, output="/////").extract(PICTURES)
+
+
+def test_a_network_that_only_claims_to_take_many_pictures_gets_one_at_a_time(save):
+    path = save("""
+        net (float[n, 3, 8, 8] image) => (float[m, 65, 3] tokens)
+        <int64[3] shape = {0, 3, 64}, float[1, 1, 3] cls = {1, 2, 3}>
+        {
+            flat = Reshape (image, shape)
+            patches = Transpose <perm = [0, 2, 1]> (flat)
+            tokens = Concat <axis = 1> (cls, patches)
+        }
+    """)
+    expected = (X.reshape(3, 64, 3).sum(axis=1) + np.array([1, 2, 3])) / 65
+    np.testing.assert_allclose(Onnx(path, size=8, pool="mean").extract(PICTURES), unit(expected), atol=1e-5)
+
+
+def test_boxes_are_described_as_if_they_had_been_cut_out(save):
+    feature = Onnx(save(MAPS), size=8)
+    picture = random.integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    boxes = [(0.0, 0.0, 1.0, 1.0), (0.2, 0.5, 0.6, 1.0), (0.999, 0.999, 1.0, 1.0)]
+    cut_out = [picture, picture[30:60, 18:54], picture[59:, 89:]]
+    np.testing.assert_array_equal(feature.regions(picture, boxes), feature.extract(cut_out))
 
 
 def test_weights_in_a_second_file_are_found_beside_the_network(tmp_path, save):
@@ -197,7 +300,7 @@ def test_a_network_that_cannot_describe_such_pictures_says_why(save, graph, mess
 def test_a_pooling_that_does_not_fit_the_output_says_which_do(save):
     with pytest.raises(InputError, match=r"pool='gem' cannot take. Choose cls, mean"):
         Onnx(save(TOKENS), size=8, pool="gem").extract(PICTURES)
-    with pytest.raises(InputError, match=r"pool='cls' cannot take. Choose gem, avg, max"):
+    with pytest.raises(InputError, match=r"pool='cls' cannot take. Choose gem, avg, max, spoc, rmac"):
         Onnx(save(MAPS), size=8, pool="cls").extract(PICTURES)
     with pytest.raises(InputError, match=r"pool='max' cannot take. Choose None"):
         Onnx(save(ROWS), size=8, pool="max").extract(PICTURES)

@@ -9,6 +9,7 @@ from lookalike.errors import InputError, MissingError, UnknownNameError
 from lookalike.features import efficientnet
 from lookalike.features.efficientnet import EfficientNet, find_weights
 from lookalike.registry import create, spec_of
+from reference.pooling import rmac, spoc
 
 random = np.random.default_rng(7)
 PICTURES = [random.integers(0, 256, (height, width, 3), dtype=np.uint8) for height, width in ((40, 60), (300, 224))]
@@ -49,6 +50,8 @@ def test_gem_rows_are_those_of_the_network_in_torch(rows, maps):
     [
         ({"pool": "avg"}, lambda maps: maps.mean(axis=(2, 3))),
         ({"pool": "max"}, lambda maps: maps.max(axis=(2, 3))),
+        ({"pool": "spoc"}, lambda maps: np.stack([spoc(one) for one in maps])),
+        ({"pool": "rmac"}, lambda maps: np.stack([rmac(one) for one in maps])),
         ({"p": 1.5}, lambda maps: np.mean(np.clip(maps, 1e-6, None) ** 1.5, axis=(2, 3)) ** (1 / 1.5)),
     ],
 )
@@ -78,6 +81,13 @@ def test_pictures_of_any_shape_give_finite_unit_rows(feature, shape):
     assert prepared.shape == (224, 224, 3)
     assert prepared.dtype == np.uint8
     np.testing.assert_allclose(np.linalg.norm(feature.describe([prepared]), axis=1), 1, atol=1e-5)
+
+
+def test_boxes_are_described_as_if_they_had_been_cut_out(feature):
+    boxes = [(0.0, 0.0, 1.0, 1.0), (0.5, 0.0, 1.0, 0.5), (0.999, 0.999, 1.0, 1.0)]
+    picture = PICTURES[1]  # (300, 224, 3)
+    cut_out = feature.extract([picture, picture[:150, 112:], picture[299:, 223:]])
+    np.testing.assert_allclose(feature.regions(picture, boxes), cut_out, atol=1e-6)
 
 
 def test_a_mirrored_picture_is_nearer_than_another_one(feature):

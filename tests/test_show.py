@@ -28,7 +28,7 @@ def red(tmp_path: Path) -> str:
 
 def rendered(results: list[tuple[str | None, float]], width: int) -> str:
     console = Console(width=width, file=io.StringIO())
-    console.print(show.table(results, width))
+    console.print(show.table([(path, score, "") for path, score in results], width))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -126,7 +126,7 @@ def test_an_empty_sheet_and_an_empty_page_are_written_all_the_same(tmp_path: Pat
 def test_a_member_of_an_archive_is_shown(tmp_path: Path, red: str) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.write(red, "in/red.png")
-    image = show.thumbnail(f"{tmp_path}/a.zip::in/red.png", 100)
+    image = show.thumbnail(show.Tile(f"{tmp_path}/a.zip::in/red.png"), 100)
     assert image.size == (100, 50)
     assert image.getpixel((50, 25)) == (255, 0, 0)
 

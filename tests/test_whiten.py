@@ -32,6 +32,15 @@ def test_pca_is_that_of_scikit_learn_up_to_signs():
     np.testing.assert_allclose(ours.transform(X), signs * theirs.transform(X.astype(np.float64)), atol=1e-4)
 
 
+def test_rows_shorter_in_number_than_in_length_have_the_components_of_scikit_learn():
+    wide = np.concatenate([X[:15], X[15:30], X[30:45]], axis=1)  # 15 rows of 60 columns
+    theirs = sklearn.decomposition.PCA(10).fit(wide.astype(np.float64))
+    ours = PCA(dim=10).fit(wide)
+    signs = np.sign(np.sum(theirs.components_ * ours.components_, axis=1))
+    np.testing.assert_allclose(ours.components_, signs[:, None] * theirs.components_, atol=1e-6)
+    np.testing.assert_allclose(ours.variances_, theirs.explained_variance_, rtol=1e-6)
+
+
 def test_the_largest_entry_of_each_direction_is_positive():
     components = PCA(dim=6).fit(X).components_
     assert (np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], axis=1) > 0).all()

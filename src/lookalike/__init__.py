@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lookalike.collection import Collection as Collection
+    from lookalike.engine.examples import Crop as Crop
     from lookalike.images.read import read as read
     from lookalike.registry import create as create
     from lookalike.store.items import Filter as Filter
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Collection": "lookalike.collection",
+    "Crop": "lookalike.engine.examples",
     "Filter": "lookalike.store.items",
     "create": "lookalike.registry",
     "load": "lookalike.store.models",
@@ -22,7 +24,7 @@ _HOMES = {
     "save": "lookalike.store.models",
 }
 
-__all__ = ["Collection", "Filter", "__version__", "create", "load", "read", "save"]
+__all__ = ["Collection", "Crop", "Filter", "__version__", "create", "load", "read", "save"]
 
 
 def __getattr__(name: str) -> Any:

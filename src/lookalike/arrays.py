@@ -1,4 +1,4 @@
-"""NumPy and torch behind one door: namespace, checks, chunks.
+"""NumPy and torch behind one door: namespace, checks, chunks, principal components.
 
 In: any array with the array API (NumPy arrays, torch tensors). Out: the same kind. What the standard lacks and the
 maths comes to need (top-k, triangular solves) belongs here, in a short closed list.
@@ -9,6 +9,7 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.errors import InputError
 from lookalike.types import Array, Vectors
@@ -69,11 +70,70 @@ def to_numpy(X: Array) -> Vectors:
     return np.ascontiguousarray(X, dtype=np.float32)
 
 
+def as_numpy(X: Array) -> NDArray[Any]:
+    """The same numbers in NumPy, at their own precision."""
+    return np.asarray(X.detach().cpu() if array_api_compat.is_torch_array(X) else X)
+
+
 def unit_rows(X: Array) -> Array:
     """Rows divided by their Euclidean length; a zero row stays zero."""
     xp = namespace(X)
     length = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))  # (n, 1)
     return X / xp.where(length > 0, length, xp.ones_like(length))
+
+
+def principal(X: Array, D: int) -> tuple[Array, Array, Array]:
+    """The D directions of largest variance of rows X (n, d), 2 ≤ n, D ≤ min(n, d): Pearson, 1901.
+
+    Returns the mean (d,), the directions (D, d) and the variances along them (D,), all float64: orthonormal rows, by
+    falling variance, the largest entry of each positive. A memory-mapped X is read twice in chunks, never copied
+    whole; besides the chunks, this holds a few matrices of the shorter side squared and of D × d.
+
+    >>> mean, components, variances = principal(np.array([[0.0, 0.0], [2.0, 4.0]]), 1)
+    >>> mean.tolist(), (components[0] * 5**0.5).round(6).tolist(), variances.round(6).tolist()
+    ([1.0, 2.0], [1.0, 2.0], [10.0])
+    """
+    xp = namespace(X)
+    mean, components, variances = (_from_covariance if X.shape[1] <= X.shape[0] else _from_gram)(xp, X, D)
+    extremes = xp.argmax(xp.abs(components), axis=1)  # (D,)
+    signs = xp.sign(xp.take_along_axis(components, extremes[:, None], axis=1))  # (D, 1)
+    return mean, components * signs, xp.clip(variances, 0.0, None)
+
+
+def _from_covariance(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
+    """Few columns: the eigenvectors of the covariance, (d, d)."""
+    n, d = X.shape
+    device = array_api_compat.device(X)
+    total = xp.zeros((d,), dtype=xp.float64, device=device)
+    for part in chunks(n, row_bytes=8 * d):
+        total += xp.sum(xp.astype(check_rows(X[part]), xp.float64), axis=0)
+    mean = total / n
+    scatter = xp.zeros((d, d), dtype=xp.float64, device=device)
+    for part in chunks(n, row_bytes=8 * d):  # a second pass: subtracting first is what keeps small variances
+        centred = xp.astype(X[part], xp.float64) - mean  # (m, d)
+        scatter += centred.T @ centred
+    values, vectors = xp.linalg.eigh(scatter / (n - 1))  # (d,) rising, (d, d) in columns
+    return mean, xp.flip(vectors[:, d - D :], axis=1).T, xp.flip(values[d - D :])
+
+
+def _from_gram(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
+    """More columns than rows: the eigenvectors of the rows' inner products, (n, n), read column by column."""
+    n, d = X.shape
+    device = array_api_compat.device(X)
+    mean = xp.empty((d,), dtype=xp.float64, device=device)
+    gram = xp.zeros((n, n), dtype=xp.float64, device=device)
+    for part in chunks(d, row_bytes=8 * n):
+        columns = xp.astype(check_rows(X[:, part]), xp.float64)  # (n, m)
+        mean[part] = xp.mean(columns, axis=0)
+        columns = columns - mean[part]
+        gram += columns @ columns.T
+    values, vectors = xp.linalg.eigh(gram / (n - 1))  # (n,) rising, (n, n) in columns
+    top = xp.flip(vectors[:, n - D :], axis=1)  # (n, D)
+    directions = xp.empty((d, D), dtype=xp.float64, device=device)
+    for part in chunks(d, row_bytes=8 * n):
+        directions[part] = (xp.astype(X[:, part], xp.float64) - mean[part]).T @ top
+    # They are orthogonal but for rounding, which is all there is of one without variance: QR straightens those.
+    return mean, xp.linalg.qr(directions)[0].T, xp.flip(values[n - D :])
 
 
 def _count_bad(xp: Any, X: Array) -> int:

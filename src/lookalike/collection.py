@@ -7,7 +7,7 @@ call this class and nothing below it.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO, TypeVar
@@ -15,24 +15,26 @@ from typing import Any, Literal, Self, TextIO, TypeVar
 import numpy as np
 
 from lookalike.engine import export, labels
-from lookalike.engine.examples import Example, combine, listed
+from lookalike.engine.chain import Chain
+from lookalike.engine.examples import Crop, Example, combine, listed, pixels
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
-from lookalike.engine.spaces import Spaces
-from lookalike.errors import InputError, MissingError, SourceError, StoreError, UnknownNameError
+from lookalike.engine.spaces import FIT_MIN, Spaces
+from lookalike.engine.where import where as where_is
+from lookalike.errors import ImageError, InputError, MissingError, SourceError, StoreError, UnknownNameError
 from lookalike.images.sources import split_member, walk
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.types import Ids, Progress, Vectors, format_id, parse_id, silent
+from lookalike.types import Box, Ids, Progress, Vectors, format_id, parse_id, silent
 
 T = TypeVar("T")
 
 TRIES = 5
 """How often a reader looks again when a writer has changed the collection under it."""
 
-__all__ = ["Collection", "Filter", "Item", "LabelReport", "Report", "Result", "format_id", "parse_id"]
+__all__ = ["Collection", "Crop", "Filter", "Item", "LabelReport", "Report", "Result", "format_id", "parse_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Result:
     id: int
     path: str | None
     score: float  # squared distance: 0 is the same picture, smaller is better
+    box: Box | None = None  # the part of the picture that is most like what was looked for, where that was asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +161,25 @@ class Collection:
                 ids.update(self._store.items.unlink(paths))
                 return self._store.remove(ids)
 
-    def fit(self, *spaces: str, progress: Progress | None = None) -> dict[str, int]:
-        """Fit spaces anew on what the collection holds now; returns how many rows each was fitted on."""
+    def fit(
+        self,
+        *spaces: str,
+        features: bool = False,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> dict[str, int]:
+        """Fit spaces anew on what the collection holds now; returns how many rows each was fitted on.
+
+        `features`: the vocabularies of features that learn are made anew first, and every picture is described again;
+        stopped on the way, `refresh` goes on.
+        """
         with self._store.writer(self.wait_s):
-            names = [self._spaces.find(name) for name in spaces] or self._spaces.learning()
-            fitted = {name: self._spaces.fit(name, progress or silent) for name in names}
-            self._spaces.settle(names, progress or silent)
+            names = [self._spaces.find(name) for name in spaces]
+            if features:
+                self._learn_anew(names or self._spaces.recipes(), progress or silent, workers)
+                names = [name for name in names if name in self._spaces.learning()]
+            fitted = {name: self._spaces.fit(name, progress or silent) for name in names or self._spaces.learning()}
+            self._spaces.settle(list(fitted), progress or silent)
         return fitted
 
     def search(
@@ -175,17 +191,22 @@ class Collection:
         space: str | None = None,
         filter: Filter | None = None,
         effort: float | str | None = None,
+        where: bool = False,
+        progress: Progress | None = None,
     ) -> list[Result]:
         """The k pictures most like the examples and least like `without`, best first.
 
-        An example is a path, a file's bytes, an id, pixels or a vector. A picture of the collection finds itself.
+        An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. A picture of the
+        collection finds itself. `where`: each result also says in which part of the picture the match is, which takes
+        reading and describing it again.
         """
-        query, index = self._at_one_moment(lambda: self._query(space, listed(examples), listed(without)))
+        query, index, chain = self._at_one_moment(lambda: self._query(space, listed(examples), listed(without)))
         among = None if filter is None else self._select(filter)
         hits = index.search(PointQuery(query), min(k, max(1, len(index))), among=among, effort=effort)
         items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
         scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
-        return [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items]
+        results = [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items]
+        return self._with_boxes(results, query, chain, progress or silent) if where else results
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """Every item, or those that pass the filter, in the order of their ids."""
@@ -246,6 +267,7 @@ class Collection:
                     "rows": vectors.rows(searched),
                     "state": state,
                     "fitted_on": space.fitted_on,
+                    "learned_from": spaces[space.chain[0]].fitted_on,
                     "bytes": vectors.bytes(searched),
                     "index": getattr(self._spaces.index(searched), "kind", "flat"),
                 }
@@ -308,10 +330,24 @@ class Collection:
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             return export.write_items(stream, self._labelled(filter), format)
 
-    def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Vectors, Any]:
+    def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Vectors, Any, Chain]:
         name = self._spaces.find(space)
         query = combine(self._store, self._spaces, name, wanted, unwanted)
-        return query, self._spaces.index(self._spaces.searched(name))
+        return query, self._spaces.index(self._spaces.searched(name)), self._spaces.chain(name)
+
+    def _with_boxes(self, results: list[Result], query: Vectors, chain: Chain, progress: Progress) -> list[Result]:
+        """The results with the place of the match; without it where a picture cannot be read any more."""
+        side = 2 * self._spaces.side()  # parts are compared: they are looked at more closely
+        located = []
+        for done, result in enumerate(results):
+            progress("locating", done, len(results))
+            try:
+                box = where_is(pixels(self._store, result.id, side), query, chain)
+            except ImageError:
+                box = None
+            located.append(replace(result, box=box))
+        progress("locating", len(results), len(results))
+        return located
 
     def _at_one_moment(self, look: Callable[[], T]) -> T:
         """What `look` sees of the store while nobody changes it: a refit between two looks would mix two spaces."""
@@ -350,11 +386,25 @@ class Collection:
         self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
     ) -> set[int]:
         """Read the sources into these spaces; returns the known items that were met at a new path."""
+        learned = self._spaces.learn(names, walk(sources, on_skip=ignore), progress, workers)
+        report.notes += [
+            f"{feature} learned from {n:,} pictures only. When there are more, run: lookalike fit --features"
+            for feature, n in learned.items()
+            if n < FIT_MIN
+        ]
         chains = {name: self._spaces.chain(name) for name in names}
         run = Ingest(self._store, chains, self._spaces.side(), report)
         run.run(sources, progress, workers)
         self._spaces.settle(names, progress)
         return run.again
+
+    def _learn_anew(self, names: list[str], progress: Progress, workers: int | None) -> None:
+        """New vocabularies for the features of these spaces, from all sources that are there, and their rows anew."""
+        sources = [source for source in self._store.items.sources() if has_files(source)]
+        if not sources:
+            raise SourceError("None of the added sources is there to learn from. Is a disk not mounted?")
+        self._spaces.learn(names, walk(sources, on_skip=ignore), progress, workers, anew=True)
+        self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)
 
     def _select(self, filter: Filter) -> Ids:
         ids = self._store.items.select(filter)

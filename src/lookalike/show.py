@@ -23,7 +23,7 @@ from lookalike.errors import ImageError, InputError, LookalikeError
 from lookalike.images.read import LIMITS, read
 from lookalike.images.sources import locate
 from lookalike.text import printable, shorten
-from lookalike.types import Pixels
+from lookalike.types import Box, Pixels
 
 Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
 
@@ -38,6 +38,7 @@ SIDE = 176
 PAGE_SIDE = 256
 FRAME, GAP, LINE = 4, 14, 18
 
+BOX = "#ffd400"
 COLORS: dict[Frame | None, str] = {
     "example": "#2f6fde",
     "not": "#c8372d",
@@ -71,17 +72,21 @@ class Tile:
     path: str | None
     caption: str = ""
     frame: Frame | None = None
+    box: Box | None = None  # the part that is meant
 
 
-def table(results: Sequence[tuple[str | None, float]], width: int = 100) -> Table:
-    """Rank, score and path of results, best first, for a terminal of this width."""
+def table(results: Sequence[tuple[str | None, float, str]], width: int = 100) -> Table:
+    """Rank, score, place of the match where it is known, and path of results, best first, for this width."""
     made = Table(box=None, pad_edge=False)
     made.add_column("#", justify="right", style="dim")
     made.add_column("score", justify="right")
+    placed = max((len(where) for *_, where in results), default=0)
+    if placed:
+        made.add_column("where", no_wrap=True)
     made.add_column("picture", no_wrap=True)
-    room = width - len(str(len(results))) - 10
-    for rank, (path, score) in enumerate(results, 1):
-        made.add_row(str(rank), f"{score:.4f}", Text(shorten(path, room)))
+    room = width - len(str(len(results))) - 10 - (placed and placed + 2)
+    for rank, (path, score, where) in enumerate(results, 1):
+        made.add_row(str(rank), f"{score:.4f}", *([where] if placed else []), Text(shorten(path, room)))
     return made
 
 
@@ -121,15 +126,20 @@ def write_page(title: str, examples: Sequence[Tile], results: Sequence[Tile], ta
     return _write(Path(target), "\n".join([*parts, "</body></html>\n"]).encode())
 
 
-def thumbnail(path: str | None, side: int) -> Image.Image:
-    """A picture that fits into side × side pixels, or a placeholder that says why there is none."""
+def thumbnail(tile: Tile, side: int) -> Image.Image:
+    """A picture that fits into side × side pixels, its box drawn, or a placeholder that says why there is none."""
     try:
-        if path is None:
+        if tile.path is None:
             raise ImageError("no file is known")
-        picture = Image.fromarray(_read(path, side))
+        picture = Image.fromarray(_read(tile.path, side))
     except (LookalikeError, OSError) as error:
         return _placeholder(str(error), side)
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+    if tile.box is not None:
+        left, top, right, bottom = tile.box
+        width, height = picture.width - 1, picture.height - 1
+        edges = left * width, top * height, right * width, bottom * height
+        ImageDraw.Draw(picture).rectangle(edges, outline=BOX, width=3)
     return picture
 
 
@@ -157,7 +167,7 @@ def _draw_tile(sheet: Image.Image, tile: Tile, left: int, top: int) -> None:
     edge = SIDE + 2 * FRAME
     thickness = 1 if tile.frame is None else FRAME
     draw.rectangle((left, top, left + edge - 1, top + edge - 1), "#f4f4f4", COLORS[tile.frame], thickness)
-    picture = thumbnail(tile.path, SIDE)
+    picture = thumbnail(tile, SIDE)
     sheet.paste(picture, (left + (edge - picture.width) // 2, top + (edge - picture.height) // 2))
     font = ImageFont.load_default(13)
     for number, line in enumerate(tile.caption.split("\n")):
@@ -187,7 +197,7 @@ def _placeholder(reason: str, side: int) -> Image.Image:
 
 def _figure(tile: Tile) -> str:
     drawn = io.BytesIO()
-    thumbnail(tile.path, PAGE_SIDE).save(drawn, "JPEG", quality=85)
+    thumbnail(tile, PAGE_SIDE).save(drawn, "JPEG", quality=85)
     source = "data:image/jpeg;base64," + base64.b64encode(drawn.getvalue()).decode()
     name = html.escape(shorten(tile.path))
     image = f'<img src="{source}" alt="{name}" title="{name}" loading="lazy">'

@@ -65,15 +65,22 @@ def crop(image: Pixels, box: Box) -> Pixels:
     >>> crop(np.zeros((100, 200, 3), np.uint8), (0.5, 0.0, 1.0, 0.25)).shape
     (25, 100, 3)
     """
-    if len(box) != 4 or not (0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1):
-        raise InputError(
-            "A box must be left, top, right and bottom as shares of the picture, 0 to 1, left before right and"
-            f" top before bottom. Got {box}."
-        )
+    left, top, right, bottom = check_box(box)
     height, width = image.shape[:2]
-    left, top = min(int(box[0] * width), width - 1), min(int(box[1] * height), height - 1)
-    right, bottom = max(left + 1, round(box[2] * width)), max(top + 1, round(box[3] * height))
-    return image[top:bottom, left:right]
+    first_x, first_y = min(int(left * width), width - 1), min(int(top * height), height - 1)
+    last_x, last_y = max(first_x + 1, round(right * width)), max(first_y + 1, round(bottom * height))
+    return image[first_y:last_y, first_x:last_x]
+
+
+def check_box(box: Box) -> Box:
+    """The box itself, if it is one."""
+    left, top, right, bottom = box if len(box) == 4 else (0.0, 0.0, 0.0, 0.0)
+    if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+        raise InputError(
+            "A box must be left, top, right, bottom as shares of the picture, 0 to 1, left before right and top before"
+            f" bottom. Got {box}."
+        )
+    return left, top, right, bottom
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,16 @@ import typer
 
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json
-from lookalike.cli.terminal import bars, on_terminal, print_json, print_line, print_rich
+from lookalike.cli.terminal import bars, on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
 
 if TYPE_CHECKING:
     from rich import table
 
+    from lookalike.bench import plot as plots
     from lookalike.bench import tables
 else:
-    table, tables = Lazy("rich.table"), Lazy("lookalike.bench.tables")
+    table, tables, plots = Lazy("rich.table"), Lazy("lookalike.bench.tables"), Lazy("lookalike.bench.plot")
 
 
 def bench(
@@ -27,6 +28,9 @@ def bench(
     data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="The folder that holds the sets.")] = None,
     rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help="Only these rows.")] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="X,Y", help="Only these columns.")] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Also draw the table: .png, .svg or .pdf.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="For whatever is random.")] = 0,
     json: Json = False,
 ) -> int:
@@ -37,12 +41,15 @@ def bench(
       lookalike bench list
       lookalike bench retrieval --data ~/data --columns corel1k
       lookalike bench retrieval --data ~/data --rows deep,color --json
+      lookalike bench retrieval --data ~/data --plot retrieval.png
     """
     if name == "list":
         return _list(json)
     chosen = tables.load(name)
     if data is None:
         raise InputError(f"bench {name} needs data. Give --data DIR; docs/bench.md says what is expected there.")
+    if plot is not None:
+        plots.check_plot(plot)  # before the long run, not after it
     cells = []
     for row, column in tables.plan(chosen, data, rows=_split(rows), columns=_split(columns)):
         with bars(f"{row} {column}: ") as progress:
@@ -54,6 +61,8 @@ def bench(
             print_line(f"{cell.bench}  {row}  {column}  {cell.measure} {_figure(cell)}  {_cost(cell)}")
     if on_terminal() and not json:
         print_rich(_table(chosen, cells))
+    if plot is not None:
+        print_note(f"Wrote {plots.write_plot(f'{chosen.name}: {chosen.about}', cells, plot)}")
     return 0
 
 

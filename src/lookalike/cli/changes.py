@@ -93,18 +93,26 @@ def fit(
     spaces: Annotated[
         list[str] | None, typer.Argument(metavar="SPACE", help="Default: every space that learns from the data.")
     ] = None,
+    features: Annotated[
+        bool, typer.Option("--features", help="Also make vocabularies anew, and describe every picture again.")
+    ] = False,
+    workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
     """Fit spaces anew on what the collection holds now, for instance after it has grown a lot.
 
+    With --features a space whose feature learns (vlad, fisher) is empty until its pictures are described again;
+    stopped on the way, lookalike refresh goes on.
+
     \b
     Examples:
       lookalike fit
       lookalike fit deep
+      lookalike fit vlad --features
     """
     with opened(where, wait=wait) as collection, bars() as progress:
-        fitted = collection.fit(*spaces or (), progress=progress)
+        fitted = collection.fit(*spaces or (), features=features, progress=progress, workers=workers)
     if json:
         print_json(fitted)
     elif not fitted:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+import lookalike
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Space, Where, effort, filtered, opened
+from lookalike.cli.options import Json, Space, Where, effort, filtered, opened, parse_box
 from lookalike.cli.terminal import (
     bars,
     human_bytes,
@@ -23,14 +24,15 @@ from lookalike.cli.terminal import (
     print_rich,
     show_path,
 )
-from lookalike.errors import InputError
+from lookalike.errors import InputError, MissingError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
+    from lookalike.bench import speed
     from lookalike.collection import Result
 else:
-    show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
+    show, types, speed = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.bench.speed")
 
 
 _FORMATS: dict[str, Literal["json", "csv", "paths", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
@@ -48,6 +50,10 @@ def search(
     effort_: Annotated[
         str | None, typer.Option("--effort", help="exact, balanced, fast or a number: recall against time.")
     ] = None,
+    box: Annotated[
+        str | None, typer.Option("--box", metavar="L,T,R,B", help="Only this part of IMAGE: shares from 0 to 1.")
+    ] = None,
+    boxes: Annotated[bool, typer.Option("--where", help="Also say in which part of each result the match is.")] = False,
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")] = None,
     sheet: Annotated[
         str | None, typer.Option("--sheet", metavar="FILE", help="Also write a contact sheet, .png or .jpg.")
@@ -63,15 +69,26 @@ def search(
       lookalike search beach.jpg
       lookalike search beach.jpg dunes.jpg --not city.jpg -k 50 --sheet found.png
       lookalike search 0f3a5c7e9b1d2f40 --path '*/2024/*' --json
+      lookalike search street.jpg --box 0.4,0.1,0.7,0.5 --where --html found.html
     """
     if sheet is not None:
         show.check_sheet(sheet)  # before the search, not after it
-    with opened(where) as collection:
+    part = None if box is None else parse_box(box)
+    if part is not None and len(images) > 1:
+        raise InputError(f"--box is a part of one picture. Got {len(images)} pictures.")
+    with opened(where) as collection, bars() as progress:
         results = collection.search(
-            images, without=unwanted or (), k=k, space=space, filter=filter, effort=effort(effort_)
+            images if part is None else lookalike.Crop(images[0], part),
+            without=unwanted or (),
+            k=k,
+            space=space,
+            filter=filter,
+            effort=effort(effort_),
+            where=boxes,
+            progress=progress,
         )
         if html is not None or sheet is not None:
-            examples = [_example(collection, image, "example") for image in images]
+            examples = [_example(collection, image, "example", part) for image in images]
             examples += [_example(collection, image, "not") for image in unwanted or ()]
             _draw(examples, results, html, sheet)
     _print_results(results, json)
@@ -178,24 +195,35 @@ def export(
 
 
 def recipes(json: Json = False) -> int:
-    """List the recipes: named ways from a picture to a vector.
+    """List the recipes: named ways from a picture to a vector, and how quick each is on this machine.
+
+    The speed is measured while you wait, on a few drawn pictures: about a second for each recipe.
 
     \b
     Examples:
       lookalike recipes
       lookalike add ~/Pictures --recipe 'mine = efficientnet() | pca(dim=128)'
     """
-    if json:
-        print_json(
-            [
-                {"name": name, "chain": RECIPES[name], "about": ABOUT[name], "default": name in DEFAULT}
-                for name in RECIPES
-            ]
-        )
-        return 0
+    rows = []
+    if not json:
+        print_line("recipe     numbers  pictures/s  finds")
     for name, chain in RECIPES.items():
-        print_line(f"{name:8} {ABOUT[name]}{' (default)' if name in DEFAULT else ''}")
-        print_line(f"{'':8} {' | '.join(chain)}")
+        found: speed.Speed | None = None
+        try:
+            found = speed.measure(chain)
+        except MissingError as error:
+            print_note(f"{name}: {error}")
+        dim, rate = (found.dim, round(found.pictures_per_s, 1)) if found else (None, None)
+        row = {"name": name, "chain": chain, "about": ABOUT[name], "default": name in DEFAULT}
+        rows.append(row | {"dim": dim, "pictures_per_s": rate})
+        if not json:
+            star = "*" if name in DEFAULT else " "
+            print_line(f"{name:10}{star}{_number(dim):>7}  {_number(rate):>10}  {ABOUT[name]}")
+            print_line(f"{'':32}{' | '.join(chain)}")
+    if json:
+        print_json(rows)
+    else:
+        print_line("* what a new collection gets")
     return 0
 
 
@@ -218,20 +246,32 @@ class Search(TyperCommand):
         return super().parse_args(ctx, words)
 
 
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
 def _print_results(results: list["Result"], json: bool) -> None:
     if json:
-        print_json([{"id": types.format_id(r.id), "path": r.path, "score": r.score} for r in results])
+        print_json(
+            [
+                {"id": types.format_id(r.id), "path": r.path, "score": r.score} | ({"box": r.box} if r.box else {})
+                for r in results
+            ]
+        )
     elif not results:
         print_note("Nothing found.")
     elif on_terminal():
-        print_rich(show.table([(r.path, r.score) for r in results], shutil.get_terminal_size().columns))
+        rows = [(r.path, r.score, _box(r)) for r in results]
+        print_rich(show.table(rows, shutil.get_terminal_size().columns))
     else:
         for result in results:
-            print_line(f"{result.score:.4f}  {show_path(result.path)}")
+            print_line(f"{result.score:.4f}  {_box(result)}{'  ' if result.box else ''}{show_path(result.path)}")
 
 
 def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None, sheet: str | None) -> None:
-    tiles = [show.Tile(r.path, f"{rank}  ·  {r.score:.4f}\n{_name(r.path)}") for rank, r in enumerate(results, 1)]
+    tiles = [
+        show.Tile(r.path, f"{rank}  ·  {r.score:.4f}\n{_name(r.path)}", box=r.box) for rank, r in enumerate(results, 1)
+    ]
     if html is not None:
         title = "Pictures like " + ", ".join(_name(tile.path) for tile in examples if tile.frame == "example")
         print_note(f"Wrote {show.write_page(title, examples, tiles, html)}")
@@ -239,13 +279,17 @@ def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None
         print_note(f"Wrote {show.write_sheet(show.arrange(examples, tiles), sheet)}")
 
 
-def _example(collection: "Collection", image: str, frame: "show.Frame") -> "show.Tile":
+def _example(collection: "Collection", image: str, frame: "show.Frame", box: "types.Box | None" = None) -> "show.Tile":
     """An example as a tile; one that was given by its id has its first path."""
     item = None if os.path.lexists(image) else types.parse_id(image)
     if item is None:
-        return show.Tile(image, _name(image), frame)
+        return show.Tile(image, _name(image), frame, box)
     path = next(iter(collection.get([item])[item].paths), None)
-    return show.Tile(path, f"{image}\n{_name(path)}", frame)
+    return show.Tile(path, f"{image}\n{_name(path)}", frame, box)
+
+
+def _box(result: "Result") -> str:
+    return "" if result.box is None else ",".join(f"{share:.2f}" for share in result.box)
 
 
 def _name(path: str | None) -> str:

@@ -98,6 +98,17 @@ def moment(option: str, text: str, *, last: bool = False) -> float:
         raise InputError(f"{option} takes a date such as {today} or {today}T12:30. Got {text!r}.") from None
 
 
+def parse_box(text: str) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom from a word such as 0.1,0.2,0.5,0.9."""
+    try:
+        left, top, right, bottom = map(float, text.split(","))
+    except ValueError:
+        raise InputError(
+            f"--box takes left,top,right,bottom from 0 to 1, such as 0.1,0.2,0.5,0.9. Got {text!r}."
+        ) from None
+    return left, top, right, bottom
+
+
 def effort(text: str | None) -> float | str | None:
     """A number where it is one, else a name that the index knows."""
     try:

@@ -5,7 +5,7 @@ Jégou & Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 
 """
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Self
 
 import array_api_compat
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lookalike.arrays import check_rows, chunks, namespace, unit_rows
+from lookalike.arrays import as_numpy, check_rows, chunks, namespace, principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.types import Array
 
@@ -58,18 +58,9 @@ class PCA(TransformerMixin, BaseEstimator):
         _check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
         _check_number("whiten", self.whiten, Real, "between 0 (not at all) and 1 (fully)", 0, 1)
         X = _check_matrix(self, X, reset=True, min_rows=2)
-        xp = namespace(X)
         n, d = X.shape
-        D = min(self.dim, d, n - 1)
-        mean, covariance = _moments(X)
-        values, vectors = xp.linalg.eigh(covariance)  # (d,) rising, (d, d) in columns
-        components = xp.flip(vectors[:, d - D :], axis=1).T  # (D, d)
-        extremes = xp.argmax(xp.abs(components), axis=1)  # (D,)
-        signs = xp.sign(xp.take_along_axis(components, extremes[:, None], axis=1))  # (D, 1)
         # Learned arrays are NumPy's whatever X was: they are saved as they stand.
-        self.mean_ = _numpy(mean)
-        self.components_ = _numpy(components * signs)
-        self.variances_ = np.maximum(_numpy(values)[::-1][:D], 0.0)
+        self.mean_, self.components_, self.variances_ = map(as_numpy, principal(X, min(self.dim, d, n - 1)))
         return self
 
     def transform(self, X: Array) -> Array:
@@ -147,27 +138,6 @@ def _check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int =
     elif X.shape[1] != getattr(part, "n_features_in_", X.shape[1]):
         raise InputError(f"X must have {part.n_features_in_} columns. Got {X.shape[1]}.")
     return X
-
-
-def _moments(X: Array) -> tuple[Array, Array]:
-    """Mean (d,) and covariance (d, d), float64, in two passes: subtracting first is what keeps small variances."""
-    xp = namespace(X)
-    n, d = X.shape
-    device = array_api_compat.device(X)
-    total = xp.zeros((d,), dtype=xp.float64, device=device)
-    for part in chunks(n, row_bytes=8 * d):
-        total += xp.sum(xp.astype(check_rows(X[part]), xp.float64), axis=0)
-    mean = total / n
-    scatter = xp.zeros((d, d), dtype=xp.float64, device=device)
-    for part in chunks(n, row_bytes=8 * d):
-        centred = xp.astype(X[part], xp.float64) - mean  # (m, d)
-        scatter += centred.T @ centred
-    return mean, scatter / (n - 1)
-
-
-def _numpy(X: Array) -> NDArray[Any]:
-    """The same numbers in NumPy, at their own precision."""
-    return np.asarray(X.cpu() if array_api_compat.is_torch_array(X) else X)
 
 
 def _float32_out(tags: Tags) -> Tags:

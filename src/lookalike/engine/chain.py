@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from numpy.typing import NDArray
-
 from lookalike.arrays import to_numpy
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.recipes import RECIPES
-from lookalike.registry import Spec, create, parse, parse_chain
-from lookalike.types import Feature, Pixels, Transform, Vectors
+from lookalike.registry import Spec, component, create, parse, parse_chain
+from lookalike.types import Box, Feature, Pixels, Prepared, Transform, Vectors
 
 
 class Chain:
@@ -25,11 +23,18 @@ class Chain:
     ----------
     specs : a feature's spec, then those of transforms.
     load : how to get the fitted transforms, when they are first needed; None where they wait to be fitted.
+    load_feature : how to get the feature, where it is one that learned something.
     """
 
-    def __init__(self, specs: Sequence[str], load: Callable[[], Sequence[Transform]] | None = None):
+    def __init__(
+        self,
+        specs: Sequence[str],
+        load: Callable[[], Sequence[Transform]] | None = None,
+        load_feature: Callable[[], Feature] | None = None,
+    ):
         self.specs = list(specs)
         self._load = load if len(self.specs) > 1 else list[Transform]
+        self._load_feature = load_feature
 
     @property
     def fitted(self) -> bool:
@@ -39,7 +44,7 @@ class Chain:
     @cached_property
     def feature(self) -> Feature:
         """The chain's feature. Cheap: weights are loaded by its first `describe`."""
-        made: Feature = create("feature", self.specs[0])
+        made: Feature = self._load_feature() if self._load_feature else create("feature", self.specs[0])
         return made
 
     @cached_property
@@ -56,7 +61,13 @@ class Chain:
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
         """Pictures to (n, D) float32: the space's vectors, or the feature's while the chain is not fitted."""
-        X = self.feature.extract(images)
+        return self._finish(self.feature.extract(images))
+
+    def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
+        """Parts of a picture to (len(boxes), D) float32, as `extract` does whole ones."""
+        return self._finish(self.feature.regions(image, boxes))
+
+    def _finish(self, X: Vectors) -> Vectors:
         return self.transform(X) if self.fitted else X
 
 
@@ -80,7 +91,7 @@ class Prepare:
     def _features(self) -> list[Feature]:
         return [create("feature", spec) for spec in self.specs]
 
-    def __call__(self, image: Pixels) -> list[NDArray[Any]]:
+    def __call__(self, image: Pixels) -> list[Prepared]:
         """What each feature's `describe` wants of a picture."""
         return [feature.prepare(image) for feature in self._features]
 
@@ -110,9 +121,23 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     return name, [str(spec) for spec in specs]
 
 
+def learns(spec: str) -> bool:
+    """Whether a feature has something to learn from pictures before it can describe any."""
+    return hasattr(component("feature", parse(spec).name), "fit")
+
+
 def _absolute(spec: Spec) -> Spec:
-    """A file named in a spec is found again from any directory."""
+    """A file named in a spec, or in a spec inside it, is found again from any directory."""
     params = dict(spec.params)
     if isinstance(params.get("path"), str):
         params["path"] = os.path.abspath(os.path.expanduser(params["path"]))
+    for option in {"local", "parts"} & params.keys():
+        params[option] = _inner(params[option])
     return Spec(spec.name, params)
+
+
+def _inner(value: Any) -> Any:
+    """The specs that are options of another one, with absolute paths; what is none is refused by the component."""
+    if isinstance(value, str):
+        return str(_absolute(parse(value)))
+    return [_inner(part) for part in value] if isinstance(value, list | tuple) else value

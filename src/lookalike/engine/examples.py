@@ -3,8 +3,10 @@
 In: paths, bytes, ids, pixels or vectors, wanted and unwanted. Out: a (1, d) float32 vector of the searched space.
 """
 
+import math
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,10 +18,22 @@ from lookalike.errors import ImageError, InputError
 from lookalike.images.read import identify, read
 from lookalike.images.sources import locate
 from lookalike.store.directory import Store
-from lookalike.types import Vectors, parse_id
+from lookalike.types import Box, Pixels, Vectors, check_box, crop, parse_id
 
-Example: TypeAlias = str | Path | bytes | int | np.ndarray[Any, Any]
-"""A path, a file's bytes, an id (int, or 16 hexadecimal digits), pixels (h, w, 3) uint8, or a vector (d,)."""
+Picture: TypeAlias = str | Path | bytes | int | np.ndarray[Any, Any]
+"""A path, a file's bytes, an id (int, or 16 hexadecimal digits), or pixels (h, w, 3) uint8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """A part of a picture as an example: left, top, right and bottom as shares of its width and height, 0 to 1."""
+
+    picture: Picture
+    box: Box
+
+
+Example: TypeAlias = Picture | Crop
+"""A picture, a part of one, or a vector (d,)."""
 
 UNWANTED = 0.5
 """Weight of the unwanted examples' mean against the wanted ones': the direction of 2·mean⁺ − mean⁻."""
@@ -27,7 +41,7 @@ UNWANTED = 0.5
 
 def listed(examples: Any) -> list[Example]:
     """One example or several, as a list."""
-    single = isinstance(examples, str | Path | bytes | int | np.integer | np.ndarray)
+    single = isinstance(examples, str | Path | bytes | int | np.integer | np.ndarray | Crop)
     if single or not isinstance(examples, Iterable):
         return [examples]
     return list(examples)
@@ -51,28 +65,40 @@ def vectors(store: Store, spaces: Spaces, name: str, examples: list[Example]) ->
     return np.concatenate([_vector(store, spaces, name, example) for example in examples])
 
 
+def pixels(store: Store, picture: Picture, side: int) -> Pixels:
+    """The pixels of a picture, read at a shorter side of at least `side` where it has that many."""
+    if isinstance(picture, np.ndarray):
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise InputError(
+                "An example array must be a vector (d,) or pixels (height, width, 3) uint8. "
+                f"Got shape {picture.shape}, {picture.dtype}."
+            )
+        return picture
+    if isinstance(picture, bytes):
+        return _decode(picture, f"these {len(picture)} bytes", side)
+    item = _item(store, picture)
+    path = picture if item is None else store.items.first_paths([item]).get(item, "")
+    assert isinstance(path, str | Path)
+    return _decode(_read(path), path, side)
+
+
 def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vectors:
-    index = spaces.index(spaces.searched(name))
+    chain, index, side = spaces.chain(name), spaces.index(spaces.searched(name)), spaces.side()
+    if isinstance(example, Crop):
+        left, top, right, bottom = check_box(example.box)
+        share = min(right - left, bottom - top)  # the part is read at the side that a whole picture would be
+        return chain.extract([crop(pixels(store, example.picture, math.ceil(side / share)), example.box)])
     if isinstance(example, np.ndarray) and example.ndim == 1:
         return to_numpy(check_rows(example[None, :], dim=index.dim, name="the example vector"))
     if isinstance(example, np.ndarray):
-        if example.ndim != 3 or example.shape[2] != 3 or example.dtype != np.uint8:
-            raise InputError(
-                "An example array must be a vector (d,) or pixels (height, width, 3) uint8. "
-                f"Got shape {example.shape}, {example.dtype}."
-            )
-        return spaces.chain(name).extract([example])
+        return chain.extract([pixels(store, example, side)])
     item = _item(store, example)
-    if item is None:
+    if item is None:  # not known by its name; perhaps by its bytes
         assert isinstance(example, str | Path | bytes)
-        data = example if isinstance(example, bytes) else _read(example)
-        item = identify(data)
-        if item not in index:  # a picture from outside
-            return _extract(spaces, name, data, example)
-    elif item not in index:  # known, but not in this space
-        path = store.items.first_paths([item]).get(item, "")
-        return _extract(spaces, name, _read(path), path)
-    return index.vectors(np.array([item], np.int64))
+        item = identify(example if isinstance(example, bytes) else _read(example))
+    if item in index:
+        return index.vectors(np.array([item], np.int64))
+    return chain.extract([pixels(store, example, side)])
 
 
 def _item(store: Store, example: str | Path | bytes | int) -> int | None:
@@ -107,14 +133,12 @@ def _read(path: str | Path) -> bytes:
         raise ImageError(f"Cannot search with {path}: {error}.") from None
 
 
-def _extract(spaces: Spaces, name: str, data: bytes, example: str | Path | bytes) -> Vectors:
-    """The vector of a picture, read and described as an add would."""
+def _decode(data: bytes, what: str | Path, side: int) -> Pixels:
+    """Pixels as an add would read them."""
     try:
-        picture = read(data, side=spaces.side())
+        return read(data, side=side).pixels
     except ImageError as error:
-        what = f"these {len(data)} bytes" if isinstance(example, bytes) else example
         raise ImageError(f"Cannot search with {what}: {error}.") from None
-    return spaces.chain(name).extract([picture.pixels])
 
 
 def _unit(X: Vectors) -> bool:

@@ -40,8 +40,9 @@ BATCH = 16
 """Pictures described at a time: measured best for the default network on two cores."""
 
 COMMIT_ROWS = 2_048
+COMMIT_BYTES = 128 * 2**20
 COMMIT_S = 5.0
-"""A commit every so many pictures or seconds, whichever comes first."""
+"""A commit every so many pictures, bytes of their vectors or seconds, whichever comes first."""
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Ingest:
         self.features = {chain.specs[0]: chain.feature for chain in chains.values()}
         self.waiting: list[Read] = []
         self.rows: list[tuple[Read, list[NDArray[Any]]]] = []
+        self.rows_bytes = 0
         self.links: list[tuple[str, int, int, int]] = []
         self.skips: list[tuple[str, int, int, str]] = []
         self.lacking = {int(item) for base in self.features for item in store.vectors.missing(base)}
@@ -153,7 +155,8 @@ class Ingest:
             self.waiting.append(result)
             if len(self.waiting) >= BATCH:
                 self._describe()
-        if len(self.rows) >= COMMIT_ROWS or time.monotonic() - self.committed_at > COMMIT_S:
+        late = time.monotonic() - self.committed_at > COMMIT_S
+        if late or len(self.rows) >= COMMIT_ROWS or self.rows_bytes >= COMMIT_BYTES:
             self._commit()
 
     def _describe(self) -> None:
@@ -165,6 +168,7 @@ class Ingest:
             feature.describe([read.parts[i] for read in reads]) for i, feature in enumerate(self.features.values())
         ]
         self.rows.extend((read, [X[i] for X in parts]) for i, read in enumerate(reads))
+        self.rows_bytes += sum(X.nbytes for X in parts)
         self.done += len(reads)
 
     def _commit(self) -> None:
@@ -188,7 +192,7 @@ class Ingest:
                 self.store.vectors.commit(pending)
             self.store.remove(pathless)  # a changed file is a new item: the old content is nowhere any more
         self.lacking.difference_update(wanted)
-        self.rows, self.links, self.skips = [], [], []
+        self.rows, self.rows_bytes, self.links, self.skips = [], 0, [], []
         for space in {*self.features, *self.chains}:
             self.store.vectors.merge(space)
 

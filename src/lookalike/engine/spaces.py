@@ -7,7 +7,7 @@ or whose transforms wait to be fitted, is searched there.
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Chain, fit, parse_recipe
+from lookalike.engine.chain import Chain, fit, learns, parse_recipe
+from lookalike.engine.vocabulary import draw, learn
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
+from lookalike.images.sources import Entry
 from lookalike.index.choice import choose
 from lookalike.index.flat import Flat
 from lookalike.registry import Spec, component, create
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.segments import Pending, Space
-from lookalike.types import Ids, Progress, Vectors
+from lookalike.types import Feature, Ids, Progress, Vectors
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.ann import Ann
@@ -35,11 +37,15 @@ FIT_MIN = 500
 FIT_MAX = 50_000
 """Rows a fit looks at: those with the smallest ids, which are digests, so a random sample that anybody can repeat."""
 
+FIT_BYTES = 2**29
+"""A bound on their memory: of long vectors, a fit looks at fewer."""
+
 STALE = 0.1
 """The share of rows added or removed since an index was built from which on it is built anew."""
 
 SEGMENT_ROWS = 262_144
-"""Rows written at a time when a space is filled anew: a bound on memory."""
+ROWS_BYTES = 256 * 2**20
+"""Rows written at a time when a space is filled anew, and what is held of its base meanwhile: bounds on memory."""
 
 
 class Spaces:
@@ -50,7 +56,7 @@ class Spaces:
         self._lock = threading.RLock()
         self._version = -1
         self._spaces: dict[str, Space] = {}
-        self._chains: dict[str, tuple[str | None, Chain]] = {}
+        self._chains: dict[str, tuple[Any, Chain]] = {}
         self._indexes: dict[str, tuple[Any, Flat | Ann]] = {}
 
     def all(self) -> dict[str, Space]:
@@ -114,15 +120,48 @@ class Spaces:
     def chain(self, name: str) -> Chain:
         """The chain of a space, with its fitted transforms where there are any."""
         with self._lock:
-            space = self.all()[name]
-            model, chain = self._chains.get(name, (None, None))
-            if chain is None or model != space.model:
-                load = None
-                if space.model is not None:
-                    load = partial(models.load, self.store.path / "models" / space.model, space.model_digest)
-                chain = Chain(space.chain, load)
-                self._chains[name] = (space.model, chain)
+            space, base = self.all()[name], self.all()[self.all()[name].chain[0]]
+            made_of = space.model, base.model
+            before, chain = self._chains.get(name, (None, None))
+            if chain is None or before != made_of:
+                load = partial(self._load, space) if space.model is not None else None
+                chain = Chain(space.chain, load, partial(self._feature, base) if base.model is not None else None)
+                self._chains[name] = made_of, chain
             return chain
+
+    def learn(
+        self,
+        names: Sequence[str],
+        entries: Iterable[Entry],
+        progress: Progress,
+        workers: int | None,
+        *,
+        anew: bool = False,
+    ) -> dict[str, int]:
+        """Let the features of these spaces learn what they need from a sample of the entries, where they have not yet.
+
+        `anew`: also where they have; every row that was made with what they knew before goes. Returns the features that
+        learned, and from how many pictures.
+        """
+        bases = dict.fromkeys(self.all()[name].chain[0] for name in names)
+        waiting = [base for base in bases if learns(base) and (anew or self.all()[base].model is None)]
+        sample = draw(entries) if waiting else []
+        spaces, learned = self.all(), {}
+        for base in waiting:
+            feature = create("feature", base)
+            n = learn(feature, base, sample, progress, workers)
+            if n == 0:  # nothing could be read; the add says why
+                continue
+            target = self.store.vectors.new_file("models", ".npz")
+            models.save(target, feature)
+            model = self.store.vectors.settle(target)
+            with self.store.transaction():
+                self.store.vectors.replace(base, [], model=model, fitted_on=n)
+                for space in spaces.values():
+                    if space.base == base:
+                        self.store.vectors.replace(space.name, [], model=None, fitted_on=None)
+            learned[base] = n
+        return learned
 
     def index(self, name: str) -> "Flat | Ann":
         """The index over a space's vectors, in step with the store."""
@@ -150,9 +189,9 @@ class Spaces:
         space, file = self.all()[name], self.store.vectors.index_file(name)
         try:
             if space.model is not None:
-                models.load(self.store.path / "models" / space.model, space.model_digest)
+                self._load(space)
         except StoreError as error:
-            faults.append(f"{error} Run: lookalike fit {name}")
+            faults.append(f"{error} Run: lookalike fit {name if space.base else '--features'}")
         try:
             if file is not None:
                 self._open(file, Flat())
@@ -212,12 +251,13 @@ class Spaces:
         progress(f"encoding {name}", len(ids), len(ids))
 
     def _rows(self, truth: "Flat | Ann", chain: Chain, ids: Ids) -> Vectors:
-        return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in chunks(len(ids), 1, 8_192)])
+        parts = chunks(len(ids), 4 * (truth.dim or 1), ROWS_BYTES)
+        return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in parts])
 
     def _sample(self, base: str) -> NDArray[Any]:
-        """At most FIT_MAX rows of the base, in the order of their ids."""
-        ids = self.store.vectors.live_ids(base)[:FIT_MAX]
-        return self.index(base).vectors(ids)
+        """At most FIT_MAX rows of the base, and FIT_BYTES, in the order of their ids."""
+        index = self.index(base)
+        return index.vectors(self.store.vectors.live_ids(base)[: min(FIT_MAX, FIT_BYTES // (4 * (index.dim or 1)))])
 
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
@@ -242,6 +282,16 @@ class Spaces:
     def _open(self, file: str, flat: Flat) -> "Ann":
         found: Ann = component("index", "ann").load(self.store.path / "indexes" / file, flat)
         return found
+
+    def _load(self, space: Space) -> list[Any]:
+        """What was fitted for a space."""
+        assert space.model is not None
+        return models.load(self.store.path / "models" / space.model, space.model_digest)
+
+    def _feature(self, base: Space) -> Feature:
+        """A feature with what it learned."""
+        feature: Feature = self._load(base)[0]
+        return feature
 
     def _lacking(self, name: str) -> Ids:
         """Items that have a vector in the base of a space and none in itself."""

@@ -4,15 +4,13 @@ In: pictures. Out: (n, 512) float32, unit rows; their inner product is the Bhatt
 Swain & Ballard, "Color indexing", IJCV 1991; square roots as in Arandjelović & Zisserman, CVPR 2012.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.features.pixels import check_pixels, resize
-from lookalike.types import Feature, Pixels, Vectors
+from lookalike.features.rows import RowFeature
+from lookalike.types import Pixels, Vectors
 
 SIDE = 128
 LEVELS = (32, 16, 16)
@@ -22,7 +20,7 @@ REGIONS = 4
 """The central disc, then the upper, middle and lower third: a picture and its mirror image are alike."""
 
 
-class Color(Feature):
+class Color(RowFeature):
     """The colours of a picture and where they are: hue, saturation and value in 8 × 4 × 4 soft bins, in four regions.
 
     A pixel counts for the two nearest bins of each axis, so that a slightly different light changes the row slightly.
@@ -30,9 +28,6 @@ class Color(Feature):
 
     side = SIDE
     dim = REGIONS * int(np.prod(BINS))
-
-    def __init__(self) -> None:
-        """Nothing to choose. (Left out, a protocol's own constructor would take anything.)"""
 
     def prepare(self, image: Pixels) -> Vectors:
         """The row itself, (512,) float32: it is small."""
@@ -44,10 +39,6 @@ class Color(Feature):
         h = _HUE.T @ h @ _SHADE  # (4, 8, 16)
         rows = np.sqrt(h / h.sum(axis=(1, 2), keepdims=True))  # a unit row each region
         return np.asarray(rows.ravel() / np.sqrt(REGIONS), np.float32)
-
-    def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
-        """n rows under each other, (n, 512) float32."""
-        return np.array(prepared, np.float32).reshape(-1, self.dim)
 
 
 def _spread(levels: int, bins: int, *, cyclic: bool = False) -> NDArray[np.float64]:

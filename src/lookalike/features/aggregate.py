@@ -1,0 +1,126 @@
+"""From the patches of a picture to one row: what VLAD and Fisher vectors share.
+
+In: pictures, by way of locals, each a channel of its own. Out: (n, dim) float32. The vocabulary is learned from a
+uniform sample of the patches; it is told by `_learn` and used by what `_aggregator` returns.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from lookalike.arrays import chunks
+from lookalike.errors import InputError
+from lookalike.features.pixels import check_pixels
+from lookalike.features.pyramid import cut_box, parse_pyramid
+from lookalike.features.sample import Reservoir
+from lookalike.registry import create
+from lookalike.types import FIT_BYTES, Box, LearnedFeature, Local, Patches, Pixels, Prepared, Progress, Vectors, silent
+
+PICTURES = 16
+"""Pictures whose patches are held at a time."""
+
+Aggregator: TypeAlias = Callable[[Sequence[Patches]], Vectors]
+"""The patches of one picture, a channel each, to (dim,) float32."""
+
+
+class Aggregate(LearnedFeature):
+    """A feature that stands on locals. Those who derive from it say what is learned and how it is used."""
+
+    k: int
+    patch_dim: int
+    random_state: int
+
+    def __init__(self, locals: Sequence[str], k: int, patch_dim: int, pyramid: str, random_state: int):
+        for name, value, least in (("k", k, 1), ("patch_dim", patch_dim, 1), ("random_state", random_state, 0)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}. Got {value!r}.")
+        self.k = k
+        self.patch_dim = patch_dim
+        self.pyramid = pyramid
+        self.random_state = random_state
+        self._levels = parse_pyramid(pyramid)
+        self._locals: list[Local] = [create("local", spec) for spec in locals]
+        self.side = max(local.side for local in self._locals)
+
+    @abstractmethod
+    def _lengths(self) -> list[int]:
+        """How long the patches of each channel are in the vocabulary; those longer are reduced."""
+
+    @abstractmethod
+    def _learn(self, samples: list[Vectors], progress: Progress) -> None:
+        """The vocabulary from a sample of the patches of each channel, (n, local's dim) each."""
+
+    @abstractmethod
+    def _aggregator(self) -> Aggregator:
+        """The vocabulary at work."""
+
+    def prepare(self, image: Pixels) -> tuple[Prepared, ...]:
+        """What each local prepares."""
+        return tuple(local.prepare(image) for local in self._locals)
+
+    def describe(self, prepared: Sequence[Prepared]) -> Vectors:
+        """Prepared pictures to (n, dim) float32, unit rows."""
+        if len(prepared) == 0:
+            for local in self._locals:
+                local.describe([])  # whoever asks for no picture wants to know that nothing is missing
+            return np.empty((0, self.dim), np.float32)
+        aggregate = self._ready()
+        rows = np.empty((len(prepared), self.dim), np.float32)
+        for part in chunks(len(prepared), 1, PICTURES):
+            rows[part] = [aggregate(patches) for patches in self._describe(prepared[part])]
+        return rows
+
+    def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
+        """Parts of one picture to (len(boxes), dim) float32: of the patches whose centre lies inside each box.
+
+        A box without any takes the patch nearest its centre.
+        """
+        aggregate = self._ready()
+        height, width = check_pixels(image).shape[:2]
+        channels = next(self._describe([self.prepare(image)]))
+        rows = [aggregate([cut_box(patches, box, height, width) for patches in channels]) for box in boxes]
+        return np.array(rows, np.float32).reshape(-1, self.dim)
+
+    def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
+        """Learn the vocabulary from a stream of prepared pictures; `max_bytes` are shared by the channels."""
+        lengths = self._lengths()
+        # A row is held twice while it is learned from: as it came and reduced.
+        rows = max_bytes // (4 * sum(local.dim + D for local, D in zip(self._locals, lengths, strict=True)))
+        least = max(self.k, 2, *lengths)
+        if rows < least:
+            raise InputError(f"max_bytes must have room for {least} patches. Got {max_bytes}, room for {rows}.")
+        reservoirs = [Reservoir(local.dim, rows * 4 * local.dim, self.random_state) for local in self._locals]
+        stream = iter(prepared)
+        while batch := list(islice(stream, PICTURES)):
+            for channels in self._describe(batch):
+                for reservoir, patches in zip(reservoirs, channels, strict=True):
+                    reservoir.add(patches.X)
+        seen = min(reservoir.seen for reservoir in reservoirs)
+        if seen < least:
+            raise InputError(
+                f"{type(self).__name__} with k={self.k} must have at least {least} patches to learn from. Got {seen}."
+                " Give it more pictures, or a smaller k."
+            )
+        self._learn([reservoir.rows for reservoir in reservoirs], progress)
+        return self
+
+    def _describe(self, prepared: Sequence[Prepared]) -> Iterator[tuple[Patches, ...]]:
+        """The patches of each picture, a channel each."""
+        channels = [local.describe([parts[i] for parts in prepared]) for i, local in enumerate(self._locals)]
+        return zip(*channels, strict=True)
+
+    def _ready(self) -> Aggregator:
+        if not any(name.endswith("_") and not name.startswith("_") for name in vars(self)):
+            raise InputError(f"{type(self).__name__} has no vocabulary yet. Fit it on pictures first.")
+        return self._aggregator()
+
+
+def project(X: Vectors, center: Vectors, components: Vectors) -> Vectors:
+    """Rows X (m, d) to (m, D) float32: their coordinates along the components (D, d), from the center (d,)."""
+    out = np.empty((len(X), len(components)), np.float32)
+    for part in chunks(len(X), 8 * sum(components.shape)):
+        out[part] = (X[part] - center) @ components.T
+    return out

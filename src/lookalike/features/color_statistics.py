@@ -1,0 +1,76 @@
+"""Local colour statistics: means and standard deviations of colour in the cells of many patches.
+
+In: pictures. Out: `Patches`, rows of 96 float32 each, 0 to 1. Clinchant et al., "XRCE's participation to ImageEval",
+2007; beside SIFT in Mensink et al., "Large scale metric learning for distance-based image classification", 2013, §5.1.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.features.pixels import resize
+from lookalike.features.points import PATCH, SIDE, Points, lay_grid, scale
+from lookalike.types import Local, Patches, Pixels, Vectors
+
+CELL = PATCH // 4
+"""Pixels that a cell is wide: a patch has 4 × 4, as SIFT's."""
+PIXELS = CELL * CELL
+
+
+class ColorStatistics(Local):
+    """Mean and standard deviation of red, green and blue in the 4 × 4 cells of each patch of SIFT's dense grid.
+
+    A row is 48 means, then 48 standard deviations; each cell by cell, row by row, red, green and blue of each.
+    The patch round the pixel (x, y) is x - 12 to x + 11 and y - 12 to y + 11.
+
+    Examples
+    --------
+    >>> statistics = ColorStatistics()
+    >>> [patches] = statistics.describe([statistics.prepare(np.full((256, 384, 3), 255, np.uint8))])
+    >>> patches.X.shape, float(patches.X[:, :48].min()), float(patches.X[:, 48:].max())
+    ((3182, 96), 1.0, 0.0)
+
+    """
+
+    side = SIDE
+    dim = 96
+
+    def __init__(self) -> None:
+        """Nothing to choose. (Left out, a protocol's own constructor would take anything.)"""
+
+    def prepare(self, image: Pixels) -> tuple[Vectors, Vectors]:
+        """The rows themselves, (m, 96) float32, and the places of the patches, (m, 2) float32."""
+        picture = scale(image)
+        grid = lay_grid(*picture.shape[:2])
+        rows = [_describe(resize(picture, points.height, points.width), points) for points in grid]
+        return np.concatenate(rows), np.concatenate([points.places for points in grid])
+
+    def describe(self, prepared: Sequence[tuple[Vectors, Vectors]]) -> list[Patches]:
+        """The patches of each picture, (m, 96) and (m, 2) float32."""
+        return [Patches(rows, places) for rows, places in prepared]
+
+
+def _describe(level: Pixels, points: Points) -> Vectors:
+    """The rows of one level's patches, (m, 96). All sums are whole numbers: one colour has a deviation of exactly 0."""
+    cells = _cells(points)
+    size, corner = (CELL, CELL), (0, 0)  # the filters look to the right of and below each pixel
+    sums = _gather(cv2.boxFilter(level, cv2.CV_32F, size, anchor=corner, normalize=False), cells)  # (m, 48)
+    squares = _gather(cv2.sqrBoxFilter(level, cv2.CV_32F, size, anchor=corner, normalize=False), cells)  # below 2**24
+    deviations = np.sqrt(PIXELS * squares - sums * sums, dtype=np.float32)  # (m, 48), PIXELS times too large, as sums
+    return np.hstack([sums, deviations], dtype=np.float32) / np.float32(PIXELS * 255)
+
+
+def _cells(points: Points) -> NDArray[np.int64]:
+    """The first pixel of each cell of each patch, (m, 16), counted row by row."""
+    left, top = (points.centres.astype(np.int64) - PATCH // 2).T  # (m,) each
+    y, x = np.divmod(np.arange(16), 4)  # (16,) each
+    return np.asarray((top[:, None] + CELL * y) * points.width + left[:, None] + CELL * x)
+
+
+def _gather(filtered: NDArray[Any], cells: NDArray[np.int64]) -> NDArray[np.int32]:
+    """What a filter found in the cells, (m, 48)."""
+    found = np.take(filtered.reshape(-1, 3), cells, axis=0)  # (m, 16, 3)
+    return np.asarray(found, np.int32).reshape(len(cells), -1)

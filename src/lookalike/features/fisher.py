@@ -1,0 +1,131 @@
+"""Fisher vectors: how the patches of a picture would have a mixture of Gaussians change.
+
+In: pictures, by way of locals. Out: (n, 2 · k · patch_dim · channels · cells) float32, unit rows.
+Perronnin, Sánchez & Mensink, "Improving the Fisher kernel for large-scale image classification", ECCV 2010.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import chunks, principal, unit_rows
+from lookalike.errors import InputError
+from lookalike.features.aggregate import Aggregate, Aggregator, project
+from lookalike.features.gmm import CHUNK_BYTES, Gmm, Mixture, Products
+from lookalike.features.pyramid import Levels, count_cells, split_cells
+from lookalike.types import Patches, Progress, Vectors
+
+
+class Fisher(Aggregate):
+    """Fisher vectors of local descriptors, each local a channel with a mixture of its own.
+
+    A channel's patches are reduced by PCA; the gradients for means and standard deviations of the mean log-likelihood
+    of those in a cell are divided by the root of their Fisher information, each number replaced by its signed root,
+    and cells, channels and the whole are scaled to unit length, in this order.
+
+    Parameters
+    ----------
+    local : specs of locals, a channel each; or one.
+    k : Gaussians a channel: 16 makes 4,096 dimensions of two channels, 256 makes 65,536.
+    patch_dim : numbers that PCA leaves of a patch.
+    pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell is zeros.
+    random_state : of the sample of patches and of the mixtures.
+
+    Attributes
+    ----------
+    centers_ : (sum of the locals' dims,) float32, the mean patch of each channel, one channel after the other.
+    components_ : (patch_dim, sum of the locals' dims) float32, the PCA of each channel.
+    weights_ : (channels, k) float64.
+    means_, variances_ : (channels, k, patch_dim) float64.
+
+    """
+
+    centers_: Vectors
+    components_: Vectors
+    weights_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    variances_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        local: str | Sequence[str] = ("sift()", "colorstats()"),
+        k: int = 16,
+        patch_dim: int = 64,
+        pyramid: str = "1x1",
+        random_state: int = 0,
+    ):
+        self.local = local if isinstance(local, str) else tuple(local)
+        specs = (self.local,) if isinstance(self.local, str) else self.local
+        if not specs or not all(isinstance(spec, str) for spec in specs):
+            raise InputError(f"local must be the spec of a local, such as 'sift()', or several. Got {local!r}.")
+        super().__init__(specs, k, patch_dim, pyramid, random_state)
+
+    @property
+    def dim(self) -> int:
+        """The length of a row."""
+        return 2 * self.k * self.patch_dim * len(self._locals) * count_cells(self._levels)
+
+    def _lengths(self) -> list[int]:
+        least = min(local.dim for local in self._locals)
+        if self.patch_dim > least:
+            raise InputError(
+                f"patch_dim must be at most {least}, the shortest patch of {self.local}. Got {self.patch_dim}."
+            )
+        return [self.patch_dim] * len(self._locals)
+
+    def _learn(self, samples: list[Vectors], progress: Progress) -> None:
+        centers, components, mixtures = [], [], []
+        for rows in samples:
+            mean, directions, _ = (part.astype(np.float32) for part in principal(rows, self.patch_dim))
+            gmm = Gmm(self.k, random_state=self.random_state)
+            mixtures.append(gmm.fit(project(rows, mean, directions), progress=progress).mixture)
+            centers.append(mean)
+            components.append(directions)
+        self.centers_ = np.concatenate(centers)
+        self.components_ = np.concatenate(components, axis=1)
+        self.weights_, self.means_, self.variances_ = map(np.stack, zip(*mixtures, strict=True))
+
+    def _aggregator(self) -> Aggregator:
+        ends = np.cumsum([local.dim for local in self._locals])[:-1]
+        spaces = list(zip(np.split(self.centers_, ends), np.split(self.components_, ends, axis=1), strict=True))
+        mixtures = zip(self.weights_, self.means_, self.variances_, strict=True)
+        gradients = [Gradients(Mixture(*mixture)) for mixture in mixtures]
+
+        def aggregate(channels: Sequence[Patches]) -> Vectors:
+            vectors = np.empty((len(channels), self.dim // len(channels)), np.float32)
+            for i, (X, places) in enumerate(channels):
+                cells = gradients[i].of(project(X, *spaces[i]), places, self._levels)  # (cells, 2kD)
+                vectors[i] = unit_rows(np.copysign(np.sqrt(np.abs(cells)), cells)).ravel()
+            return unit_rows(unit_rows(vectors).reshape(1, -1))[0]  # type: ignore[no-any-return]
+
+        return aggregate
+
+
+class Gradients:
+    """Fisher vectors, as yet without roots and lengths, of sets of rows under one mixture."""
+
+    def __init__(self, mixture: Mixture):
+        self._products = Products(mixture, np.empty(0, np.float32))
+        self._m = (mixture.means - self._products.shift) / self._products.scale  # (k, d), of z as there
+        self._s = np.sqrt(mixture.variances) / self._products.scale
+        self._roots = np.sqrt(mixture.weights)[:, None]
+
+    def of(self, X: Vectors, places: Vectors, levels: Levels) -> Vectors:
+        """Rows X (m, d) at their places (m, 2) to (cells, 2kd) float32, for means, then for standard deviations.
+
+        With g the posteriors, Σ g (x - μ) / σ / (n √w) and Σ g ((x - μ)² / σ² - 1) / (n √(2w)): Eq. 17 and 18 of
+        Sánchez, Perronnin, Mensink & Verbeek, "Image classification with the Fisher vector", IJCV 2013.
+        """
+        k, d = self._m.shape
+        sums = np.zeros((count_cells(levels), k, 2 * d + 1))
+        for part in chunks(len(X), self._products.row_bytes, CHUNK_BYTES):
+            E, Y, _ = self._products.weigh(X[part])
+            for cell, rows in enumerate(split_cells(places[part], levels)):
+                sums[cell] += E[rows].T @ Y[rows]
+        squares, firsts, counts = np.split(sums, [d, 2 * d], axis=2)  # (cells, k, d), (cells, k, d), (cells, k, 1)
+        n = np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)  # an empty cell is zeros
+        means = (firsts - counts * self._m) / (self._s * self._roots * n)
+        spread = (squares - 2 * self._m * firsts + counts * self._m**2) / self._s**2 - counts
+        spread /= np.sqrt(2) * self._roots * n
+        return np.concatenate([means, spread], axis=1).reshape(len(sums), -1).astype(np.float32)

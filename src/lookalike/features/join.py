@@ -1,0 +1,54 @@
+"""Several features side by side in one row.
+
+In: pictures. Out: (n, sum of the parts' dimensions) float32, the parts' rows one after the other.
+Ferecatu, Crucianu & Boujemaa, "Retrieval of difficult image classes using SVM-based relevance feedback", MIR 2004.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lookalike.errors import InputError
+from lookalike.registry import create
+from lookalike.types import Feature, Pixels, Prepared, Vectors
+
+
+class Join(Feature):
+    """Several features as one. Each part counts with the length of its rows: alike, where those are unit rows.
+
+    Parameters
+    ----------
+    parts : specs of the features, such as ["hsv()", "color()"]; none that must be fitted.
+
+    >>> Join(parts=["color()", "color()"]).dim
+    1024
+
+    """
+
+    def __init__(self, parts: Sequence[str]):
+        if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, str) for part in parts):
+            raise InputError(f"parts must be a list of at least one feature's spec, such as ['hsv()']. Got {parts!r}.")
+        self.parts = list(parts)
+        self._features: list[Feature] = [create("feature", part) for part in parts]
+        for part, feature in zip(self.parts, self._features, strict=True):
+            if hasattr(type(feature), "fit"):  # not isinstance, which would ask for `dim` and so load a network
+                raise InputError(
+                    f"parts must need no fitting, so that the row does not either. Got {part!r}."
+                    " Give it a space of its own."
+                )
+        self.side = max(feature.side for feature in self._features)
+
+    @property
+    def dim(self) -> int:
+        """The length of a row. Loads the networks among the parts, if any."""
+        return sum(feature.dim for feature in self._features)
+
+    def prepare(self, image: Pixels) -> tuple[Prepared, ...]:
+        """What each part makes of the picture."""
+        return tuple(feature.prepare(image) for feature in self._features)
+
+    def describe(self, prepared: Sequence[tuple[Any, ...]]) -> Vectors:
+        """The rows of the parts side by side, (n, dim) float32."""
+        columns = [feature.describe([each[i] for each in prepared]) for i, feature in enumerate(self._features)]
+        return np.concatenate(columns, axis=1)

@@ -1,0 +1,120 @@
+"""Where a picture is looked at closely: patches on a dense grid over several scales, and at Harris–Laplace corners.
+
+In: a picture. Out: it at working size, and `Points` on each of its levels, √2 apart. Sánchez et al., "Image
+classification with the Fisher vector", IJCV 2013; corners: Mikolajczyk & Schmid, IJCV 2004.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.features.pixels import check_pixels, resize
+from lookalike.types import Pixels, Vectors
+
+AREA = 100_000
+"""Pixels of a picture at working size: larger ones are shrunk to it (Sánchez et al.)."""
+SIDE = math.ceil(math.sqrt(AREA))
+"""The shorter side that suffices, whatever the shape: that of a square of so many pixels."""
+RATIO = 8.0
+"""Longer than 8:1, a picture is squeezed to 8:1: a strip that kept its shape would be a row of pixels."""
+PATCH = 24
+"""Pixels that a patch is wide on its level (Sánchez et al.)."""
+STEP = 7
+"""Pixels from patch to patch on a level: about 3,000 patches a picture (4, as Sánchez et al. have it: 10,000)."""
+LEVELS = 5
+"""Each 1/√2 of the one before: patches of 24, 34, 48, 68 and 96 pixels of the first (five as Sánchez et al.)."""
+OCTAVES = 3
+"""That corners are looked for in: corners of up to the size of the widest patch of the grid."""
+MAX_CORNERS = 1000
+"""The strongest corners that are kept: a third of what the grid gives."""
+
+
+class Points(NamedTuple):
+    """The patches on one level of a picture, upright squares."""
+
+    height: int
+    width: int  # of the level, in pixels
+    centres: Vectors  # (m, 2) float32, x and y in pixels of the level; the middle of the first pixel is 0
+    widths: Vectors  # (m,) float32, pixels of the level
+
+    @property
+    def places(self) -> Vectors:
+        """The centres as shares of the picture's width and height, (m, 2) float32."""
+        return np.asarray((self.centres + 0.5) / (self.width, self.height), np.float32)
+
+
+def scale(image: Pixels) -> Pixels:
+    """The picture at working size: at most 100,000 pixels, at most 8:1, sides of one patch or more.
+
+    >>> scale(np.zeros((4000, 5000, 3), np.uint8)).shape
+    (283, 354, 3)
+    """
+    height, width = check_pixels(image).shape[:2]
+    ratio = min(max(width / height, 1 / RATIO), RATIO)
+    area = min(height * width, AREA)
+    grow = max(1.0, (PATCH + 1) / math.sqrt(area / max(ratio, 1 / ratio)))  # a patch has a pixel in its middle
+    new_height, new_width = round(grow * math.sqrt(area / ratio)), round(grow * math.sqrt(area * ratio))
+    return image if (new_height, new_width) == (height, width) else resize(image, new_height, new_width)
+
+
+@lru_cache(maxsize=64)  # pictures of one collection are of few sizes
+def lay_grid(height: int, width: int) -> tuple[Points, ...]:
+    """The grid of each level of a picture at working size; whole patches, row by row, centred to half a pixel.
+
+    >>> [len(points.centres) for points in lay_grid(256, 384)]
+    [1768, 828, 360, 160, 66]
+    """
+    grids = []
+    for h, w in level_sizes(height, width):
+        x, y = (_ticks(length) for length in (w, h))
+        centres = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)  # (m, 2)
+        grids.append(Points(h, w, _frozen(centres), _frozen(np.full(len(centres), PATCH))))
+    return tuple(grids)
+
+
+def detect_corners(gray: NDArray[np.uint8]) -> tuple[Points, ...]:
+    """The strongest Harris–Laplace corners of a grey picture at working size; level by level, none on some.
+
+    A patch is as wide as 12 standard deviations of the scale that the corner was found at, as Lowe's SIFT has it, and
+    lies on the level where that is nearest to 24 pixels: the cost of a patch does not grow with its size.
+    """
+    found = cv2.xfeatures2d.HarrisLaplaceFeatureDetector.create(numOctaves=OCTAVES).detect(gray)
+    # A corner's `size` is 6 standard deviations. Sorted by all there is to it, so that ties have an order, too.
+    corners = sorted((-p.response, p.pt[1], p.pt[0], 2 * p.size) for p in found)[:MAX_CORNERS]
+    y, x, widths = np.array(corners, np.float32).reshape(-1, 4).T[1:]
+    sizes = level_sizes(*gray.shape)
+    level = np.clip(np.rint(2 * np.log2(widths / PATCH)), 0, len(sizes) - 1)  # (m,)
+    points = []
+    for i, (h, w) in enumerate(sizes):
+        here = level == i
+        across, down = w / gray.shape[1], h / gray.shape[0]
+        centres = np.stack([(x[here] + 0.5) * across - 0.5, (y[here] + 0.5) * down - 0.5], axis=1)  # (m, 2)
+        points.append(Points(h, w, centres.astype(np.float32), widths[here] * np.float32(math.sqrt(across * down))))
+    return tuple(points)
+
+
+def level_sizes(height: int, width: int) -> list[tuple[int, int]]:
+    """Height and width of each level on which a patch finds room; the first is the picture itself.
+
+    >>> level_sizes(256, 384)
+    [(256, 384), (181, 272), (128, 192), (91, 136), (64, 96)]
+    """
+    sizes = [(round(height / 2 ** (i / 2)), round(width / 2 ** (i / 2))) for i in range(LEVELS)]
+    return [size for i, size in enumerate(sizes) if i == 0 or min(size) > PATCH]
+
+
+def _ticks(length: int) -> NDArray[np.int64]:
+    """Where centres lie along a side."""
+    n = (length - PATCH - 1) // STEP + 1
+    return np.arange(n) * STEP + (length - 1 - (n - 1) * STEP) // 2
+
+
+def _frozen(values: NDArray[Any]) -> Vectors:
+    """The values as float32 that nobody changes: they are shared by all pictures of a size."""
+    values = values.astype(np.float32)
+    values.flags.writeable = False
+    return values

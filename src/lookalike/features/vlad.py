@@ -1,0 +1,120 @@
+"""VLAD: for each word of a vocabulary, where the patches of a picture lie around it.
+
+In: pictures, by way of a local. Out: (n, k · patch length · cells) float32, unit rows. Jégou, Douze, Schmid & Pérez,
+CVPR 2010; rotations: Delhumeau et al., ACM MM 2013; normalisation by word: Arandjelović & Zisserman, CVPR 2013.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import chunks, principal, unit_rows
+from lookalike.errors import InputError
+from lookalike.features.aggregate import Aggregate, Aggregator, project
+from lookalike.features.gmm import CHUNK_BYTES
+from lookalike.features.kmeans import kmeans
+from lookalike.features.pyramid import count_cells, split_cells
+from lookalike.types import Patches, Progress, Vectors
+
+ROUNDING = 1e-5
+"""A sum of residuals shorter than this share of what it is the difference of is noise, and counts as none."""
+
+
+class Vlad(Aggregate):
+    """Residuals of local descriptors to their nearest word, summed up for each word.
+
+    Each word's sum is turned to the principal axes of the residuals around that word and scaled to unit length (a
+    rotation keeps lengths: the order of the two is free); then each number is replaced by its signed root, which only
+    now makes sense, since it acts along the axes; then cells and the whole are scaled to unit length.
+
+    Parameters
+    ----------
+    local : the spec of a local.
+    k : words.
+    patch_dim : patches that are longer, such as those of networks, are reduced to this by PCA; others are left alone.
+    pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell is zeros.
+    random_state : of the sample of patches and of the words.
+
+    Attributes
+    ----------
+    words_ : (k, D) float32, D the lesser of patch_dim and the local's dim.
+    rotations_ : (k, D, D) float32, the axes of each word in rows, by falling variance.
+    center_, components_ : (d,) and (D, d) float32, the PCA, where there is one.
+
+    """
+
+    words_: Vectors
+    rotations_: Vectors
+    center_: Vectors
+    components_: Vectors
+
+    def __init__(
+        self,
+        local: str = "sift()",
+        k: int = 64,
+        patch_dim: int = 128,
+        pyramid: str = "1x1",
+        random_state: int = 0,
+    ):
+        if not isinstance(local, str):
+            raise InputError(f"local must be the spec of a local, such as 'sift()'. Got {local!r}.")
+        self.local = local
+        super().__init__([local], k, patch_dim, pyramid, random_state)
+
+    @property
+    def dim(self) -> int:
+        """The length of a row."""
+        return self.k * self._lengths()[0] * count_cells(self._levels)
+
+    def _lengths(self) -> list[int]:
+        return [min(self.patch_dim, self._locals[0].dim)]
+
+    def _learn(self, samples: list[Vectors], progress: Progress) -> None:
+        (rows,), (D,) = samples, self._lengths()
+        if rows.shape[1] > D:
+            center, components, _ = (part.astype(np.float32) for part in principal(rows, D))
+            self.center_, self.components_ = center, components
+        rows = self._reduce(rows)
+        words, _ = kmeans(rows, self.k, self.random_state)
+        nearest = np.concatenate([_nearest(rows[part], words) for part in chunks(len(rows), 4 * self.k, CHUNK_BYTES)])
+        rotations = np.empty((self.k, D, D), np.float32)
+        for word in range(self.k):
+            progress("fitting the vocabulary", word, self.k)
+            residuals = rows[nearest == word] - words[word]
+            few = max(0, D + 1 - len(residuals))  # too few for D axes: zeros add rows without a direction
+            rotations[word] = principal(np.concatenate([residuals, np.zeros((few, D), np.float32)]), D)[1]
+        progress("fitting the vocabulary", self.k, self.k)
+        self.words_, self.rotations_ = words, rotations
+
+    def _reduce(self, X: Vectors) -> Vectors:
+        return project(X, self.center_, self.components_) if X.shape[1] > self.patch_dim else X
+
+    def _aggregator(self) -> Aggregator:
+        words, rotations = self.words_, self.rotations_
+        lengths = np.linalg.norm(words, axis=1)  # (k,)
+
+        def aggregate(channels: Sequence[Patches]) -> Vectors:
+            ((X, places),) = channels
+            sums = np.zeros((count_cells(self._levels), *words.shape))  # (cells, k, D)
+            counts = np.zeros((*sums.shape[:2], 1))
+            for part in chunks(len(X), 8 * self.k, CHUNK_BYTES):
+                rows = self._reduce(X[part])
+                belongs = (_nearest(rows, words)[:, None] == np.arange(self.k)).astype(np.float32)  # (m, k)
+                for cell, inside in enumerate(split_cells(places[part], self._levels)):
+                    sums[cell] += belongs[inside].T @ rows[inside]
+                    counts[cell, :, 0] += belongs[inside].sum(axis=0)
+            residuals = sums - counts * words
+            length = np.linalg.norm(residuals, axis=2, keepdims=True)  # (cells, k, 1)
+            noise = ROUNDING * counts * lengths[:, None]
+            turned = np.matmul(rotations, residuals[..., None])[..., 0]  # (cells, k, D)
+            turned = np.where(length > noise, turned / np.where(length > 0, length, 1), 0)
+            rooted = np.copysign(np.sqrt(np.abs(turned)), turned).reshape(len(sums), -1)  # (cells, kD)
+            return unit_rows(unit_rows(rooted).reshape(1, -1))[0].astype(np.float32)  # type: ignore[no-any-return]
+
+        return aggregate
+
+
+def _nearest(X: Vectors, words: Vectors) -> NDArray[np.intp]:
+    """The word nearest to each row, (m,)."""
+    return np.asarray(np.argmax(X @ words.T - 0.5 * np.sum(words * words, axis=1), axis=1))

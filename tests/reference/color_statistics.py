@@ -1,0 +1,34 @@
+"""Local colour statistics by the book: one patch, one cell, one channel at a time."""
+
+import numpy as np
+
+
+def describe_patch(level, x, y):
+    """The 96 numbers of the patch of 24 × 24 pixels round the pixel (x, y)."""
+    means, deviations = [], []
+    for row in range(4):
+        for column in range(4):
+            top, left = y - 12 + 6 * row, x - 12 + 6 * column
+            cell = level[top : top + 6, left : left + 6].astype(np.float64) / 255
+            for channel in range(3):
+                means.append(cell[:, :, channel].mean())
+                deviations.append(cell[:, :, channel].std())
+    return np.array(means + deviations)
+
+
+def describe_picture(picture):
+    """Rows and places of a picture that is at working size and has room for one level."""
+    rows, places = [], []
+    height, width = picture.shape[:2]
+    for y in centres(height):
+        for x in centres(width):
+            rows.append(describe_patch(picture, x, y))
+            places.append(((x + 0.5) / width, (y + 0.5) / height))
+    return np.array(rows), np.array(places)
+
+
+def centres(length):
+    """Every seventh of the pixels that have 12 on either side, as much left over before as behind."""
+    found = list(range(12, length - 12, 7))
+    spare = (length - 1 - 12) - found[-1]
+    return [place + spare // 2 for place in found]

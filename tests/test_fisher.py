@@ -1,0 +1,226 @@
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from lookalike import registry
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.features import aggregate
+from lookalike.features.fisher import Fisher, Gradients
+from lookalike.features.gmm import Mixture
+from lookalike.types import LearnedFeature, Patches
+from patches import draw
+from reference.aggregation import fisher, log_likelihood, root_and_unit
+
+random = np.random.default_rng(2)
+mixture = Mixture(random.dirichlet(np.ones(4)), random.normal(size=(4, 3)), random.gamma(2, size=(4, 3)))
+X = random.normal(size=(40, 3)).astype(np.float32) * 2
+places = random.random((40, 2)).astype(np.float32)
+pictures = [draw(seed) for seed in range(8)]
+
+
+@pytest.fixture(autouse=True)
+def grid(monkeypatch):
+    monkeypatch.setitem(registry.COMPONENTS, "local", {"grid": "patches:Grid"})
+
+
+def make(**options):
+    return Fisher(**{"local": ("grid()", "grid(dim=9, step=3)"), "k": 4, "patch_dim": 5, **options})
+
+
+def prepare(feature, images=pictures):
+    return [feature.prepare(image) for image in images]
+
+
+def fitted(**options):
+    feature = make(**options)
+    return feature.fit(prepare(feature))
+
+
+def test_the_vector_is_the_gradient_of_the_log_likelihood_by_finite_differences():
+    gradients = {"means": np.empty((4, 3)), "deviations": np.empty((4, 3))}
+    step = 1e-5
+    rows = X.astype(np.float64)
+    for name, gradient in gradients.items():
+        for place in np.ndindex(4, 3):
+            values = []
+            for sign in (1, -1):
+                means, deviations = mixture.means.copy(), np.sqrt(mixture.variances)
+                {"means": means, "deviations": deviations}[name][place] += sign * step
+                values.append(log_likelihood(rows, mixture.weights, means, deviations**2))
+            gradient[place] = (values[0] - values[1]) / (2 * step)
+    # The diagonal Fisher information of a mean is w / σ², that of a standard deviation 2w / σ².
+    information = mixture.weights[:, None] / mixture.variances
+    expected = [gradients["means"] / np.sqrt(information), gradients["deviations"] / np.sqrt(2 * information)]
+    got = Gradients(mixture).of(X, places, ((1, 1),))
+    np.testing.assert_allclose(got[0], np.ravel(expected), atol=1e-4)
+
+
+def test_the_vector_of_each_cell_is_that_of_a_plain_loop_over_its_rows(monkeypatch):
+    got = Gradients(mixture).of(X, places, ((1, 1), (2, 1)))
+    left = places[:, 0] < 0.5
+    for row, rows in zip(got, (X, X[left], X[~left]), strict=True):
+        np.testing.assert_allclose(row, fisher(rows, *mixture), atol=1e-5)
+    monkeypatch.setattr("lookalike.features.fisher.CHUNK_BYTES", 500)
+    np.testing.assert_allclose(Gradients(mixture).of(X, places, ((1, 1), (2, 1))), got, atol=1e-6)
+
+
+def test_patches_like_those_of_the_mixture_have_a_vector_of_unit_variance():
+    # What the division by the Fisher information is for.
+    apart = Mixture(np.array([0.3, 0.7]), np.array([[0.0, 0.0], [60.0, 60.0]]), np.array([[1.0, 4.0], [9.0, 1.0]]))
+    which = random.choice(2, 8_000, p=apart.weights)
+    rows = apart.means[which] + random.normal(size=(8_000, 2)) * np.sqrt(apart.variances[which])
+    gradients, here = Gradients(apart), np.full((1, 2), 0.5, np.float32)
+    vectors = np.concatenate([gradients.of(row[None].astype(np.float32), here, ((1, 1),)) for row in rows])
+    np.testing.assert_allclose(vectors.var(axis=0), 1, atol=0.15)
+
+
+def test_a_row_is_the_roots_of_both_channels_each_of_unit_length():
+    feature = fitted()
+    row = feature.extract(pictures[:1])[0]
+    expected, first = [], 0
+    for channel, local in enumerate(feature._locals):
+        patches = local.describe([local.prepare(pictures[0])])[0].X.astype(np.float64)
+        last = first + local.dim
+        reduced = (patches - feature.centers_[first:last]) @ feature.components_[:, first:last].T
+        parts = (feature.weights_[channel], feature.means_[channel], feature.variances_[channel])
+        expected.append(root_and_unit(fisher(reduced, *parts)))
+        first = last
+    np.testing.assert_allclose(row, np.concatenate(expected) / np.sqrt(2), atol=1e-4)
+
+
+@pytest.mark.parametrize(("pyramid", "cells"), [("1x1", 1), ("1x1,2x2", 5), ("1x1,3x1", 4)])
+def test_rows_have_unit_length_and_the_dimension_stated_before_the_fit(pyramid, cells):
+    feature = make(pyramid=pyramid)
+    assert isinstance(feature, LearnedFeature)
+    assert feature.dim == 2 * 4 * 5 * 2 * cells
+    assert feature.side == 16
+    assert feature.describe([]).shape == (0, feature.dim)
+    rows = feature.fit(prepare(feature)).extract(pictures)
+    assert rows.shape == (8, feature.dim)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+
+
+def test_the_dimensions_of_the_papers():
+    assert Fisher(("grid()", "grid()")).dim == 4_096
+    assert Fisher(("grid()", "grid()"), k=256).dim == 65_536
+    assert Fisher("grid()", k=256).dim == 32_768
+
+
+def test_an_empty_cell_is_zeros_one_patch_is_enough_and_channels_weigh_the_same():
+    feature = fitted(pyramid="1x1,2x1")
+    left, both = np.array([[0.2, 0.2]], np.float32), np.array([[0.2, 0.2], [0.8, 0.2]], np.float32)
+    channels = [Patches(random.normal(size=(len(at), d)).astype(np.float32), at) for at, d in ((left, 12), (both, 9))]
+    row = feature._ready()(channels).reshape(2, 3, -1)  # channels, cells
+    np.testing.assert_array_equal(row[0, 1], row[0, 0])
+    lengths = np.linalg.norm(row, axis=2)
+    np.testing.assert_allclose(lengths, [[0.5, 0.5, 0.0], [6**-0.5] * 3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (50, 80), (10, 4000), (4000, 10)])
+def test_odd_pictures_give_finite_rows(shape):
+    rows = fitted().extract([np.full((*shape, 3), 200, np.uint8), np.zeros((*shape, 3), np.uint8)])
+    assert np.isfinite(rows).all()
+
+
+def test_a_batch_gives_what_one_by_one_gives(monkeypatch):
+    feature = fitted()
+    rows = feature.extract(pictures)
+    np.testing.assert_array_equal(np.concatenate([feature.extract([image]) for image in pictures]), rows)
+    monkeypatch.setattr(aggregate, "PICTURES", 3)
+    np.testing.assert_array_equal(feature.extract(pictures), rows)
+
+
+def test_regions_take_the_patches_inside_and_the_full_box_takes_all():
+    feature = fitted()
+    rows = feature.regions(pictures[0], [(0, 0, 1, 1), (0, 0, 0.5, 1), (0.5, 0.5, 0.501, 0.501)])
+    np.testing.assert_array_equal(rows[0], feature.extract(pictures[:1])[0])
+    np.testing.assert_allclose(rows[1], feature.extract([pictures[0][:, :40]])[0], atol=0.1)  # but for the grid's edge
+    assert np.isfinite(rows[2]).all()
+    assert len(np.unique(rows, axis=0)) == 3
+    assert feature.regions(pictures[0], []).shape == (0, feature.dim)
+    with pytest.raises(InputError, match="A box must be"):
+        feature.regions(pictures[0], [(0, 0, 2, 1)])
+
+
+def test_the_same_stream_and_seed_give_the_same_bytes_and_another_seed_does_not():
+    first, second, other = (registry.state_of(fitted(random_state=seed)) for seed in (1, 1, 2))
+    assert all(value.tobytes() == second[name].tobytes() for name, value in first.items())
+    assert first["means_"].tobytes() != other["means_"].tobytes()
+
+
+def test_spec_and_learned_arrays_are_all_there_is(monkeypatch):
+    monkeypatch.setitem(registry.COMPONENTS["feature"], "fisher", "lookalike.features.fisher:Fisher")
+    feature = fitted(pyramid="1x1,2x2")
+    again = registry.restore("feature", registry.spec_of(feature), registry.state_of(feature))
+    expected = feature.extract(pictures)
+    for twin in (again, pickle.loads(pickle.dumps(feature)), copy.deepcopy(feature)):
+        assert twin.extract(pictures).tobytes() == expected.tobytes()
+
+
+def test_threads_may_describe_at_once():
+    feature = fitted()
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda image: feature.extract([image])[0], pictures * 3))
+    np.testing.assert_array_equal(rows, np.tile(feature.extract(pictures), (3, 1)))
+
+
+def test_a_small_budget_learns_from_a_sample_of_the_patches(monkeypatch):
+    made = []
+
+    class Spy(aggregate.Reservoir):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(aggregate, "Reservoir", Spy)
+    feature = make()
+    feature.fit(prepare(feature), max_bytes=20_000)
+    assert [reservoir.seen for reservoir in made] == [8 * 16 * 20, 8 * 22 * 27]
+    assert [len(reservoir.rows) for reservoir in made] == [20_000 // (4 * (12 + 5 + 9 + 5))] * 2
+    assert np.isfinite(feature.extract(pictures)).all()
+    other = make(random_state=1)
+    assert other.fit(prepare(other), max_bytes=20_000).centers_.tobytes() != feature.centers_.tobytes()
+    assert feature.fit(prepare(feature)).centers_.tobytes() == other.fit(prepare(other)).centers_.tobytes()
+
+
+def test_it_wants_to_be_fitted_first():
+    with pytest.raises(InputError, match=r"Fisher has no vocabulary yet. Fit it on pictures first."):
+        make().extract(pictures[:1])
+    with pytest.raises(InputError, match=r"Fisher has no vocabulary yet"):
+        make().regions(pictures[0], [(0, 0, 1, 1)])
+
+
+def test_too_few_patches_too_few_bytes_and_too_many_dimensions_are_refused():
+    feature = make(k=50)
+    with pytest.raises(InputError, match=r"Fisher with k=50 must have at least 50 patches to learn from. Got 1."):
+        feature.fit(prepare(feature, [np.zeros((1, 1, 3), np.uint8)]))
+    with pytest.raises(InputError, match=r"max_bytes must have room for 50 patches. Got 1000, room for 8."):
+        feature.fit(prepare(feature), max_bytes=1_000)
+    with pytest.raises(InputError, match=r"patch_dim must be at most 9, the shortest patch of .* Got 10."):
+        make(patch_dim=10).fit([])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"k": 0}, {"k": 1.5}, {"patch_dim": 0}, {"random_state": -1}, {"local": ()}, {"local": (3,)}, {"pyramid": "2"}],
+)
+def test_options_that_cannot_be_right_are_refused(options):
+    with pytest.raises(InputError, match=f"{next(iter(options))} must be .* Got"):
+        make(**options)
+
+
+def test_an_unknown_local_is_refused_at_once():
+    with pytest.raises(UnknownNameError, match=r"No local named 'grit'. Known: grid. Did you mean 'grid'"):
+        make(local="grit()")
+
+
+def test_neither_order_nor_place_nor_number_of_patches_matters_without_a_pyramid():
+    aggregate_patches = fitted()._ready()
+    channels = [random.normal(size=(30, d)).astype(np.float32) for d in (12, 9)]
+    row = aggregate_patches([Patches(rows, places[:30]) for rows in channels])
+    twice = [Patches(np.concatenate([rows[::-1], rows]), np.tile(places[10:], (2, 1))) for rows in channels]
+    np.testing.assert_allclose(aggregate_patches(twice), row, atol=1e-3)

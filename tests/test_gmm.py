@@ -1,0 +1,190 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+from sklearn.mixture import GaussianMixture
+
+from lookalike.errors import InputError
+from lookalike.features import gmm as module
+from lookalike.features.gmm import Gmm, Mixture, step
+from lookalike.features.kmeans import kmeans
+from reference.aggregation import log_densities, log_likelihood
+
+random = np.random.default_rng(7)
+X = (random.normal(size=(6, 5))[random.integers(6, size=800)] * 3 + random.normal(size=(800, 5))).astype(np.float32)
+
+
+def start(k, rows=X):
+    d = rows.shape[1]
+    return Mixture(np.full(k, 1 / k), rows[:k].astype(np.float64), np.full((k, d), 1.5))
+
+
+def test_em_takes_the_steps_of_scikit_learn():
+    rows, mixture = X.astype(np.float64), start(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ten steps do not converge
+        theirs = GaussianMixture(
+            4,
+            covariance_type="diag",
+            tol=0,
+            reg_covar=0,
+            max_iter=10,
+            weights_init=mixture.weights,
+            means_init=mixture.means,
+            precisions_init=1 / mixture.variances,
+        ).fit(rows)
+    for _ in range(10):
+        mixture, _ = step(rows, mixture, np.full(5, 1e-9))
+    np.testing.assert_allclose(mixture.weights, theirs.weights_, rtol=1e-6)
+    np.testing.assert_allclose(mixture.means, theirs.means_, rtol=1e-6)
+    np.testing.assert_allclose(mixture.variances, theirs.covariances_, rtol=1e-6)
+    _, likelihood = step(rows, mixture, np.full(5, 1e-9))
+    assert likelihood == pytest.approx(theirs.score(rows), abs=1e-9)
+
+
+def test_posteriors_and_likelihoods_are_those_of_a_plain_loop():
+    gmm = Gmm(k=5).fit(X)
+    logs = np.array([log_densities(x, *gmm.mixture) for x in X[:50].astype(np.float64)])
+    expected = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+    np.testing.assert_allclose(gmm.posteriors(X[:50]), expected, atol=1e-5)
+    np.testing.assert_allclose(gmm.posteriors(X[:50].astype(np.float64)), expected, atol=1e-12)
+    np.testing.assert_allclose(gmm.log_likelihood(X[:50]), np.logaddexp.reduce(logs, axis=1), atol=1e-4)
+    assert gmm.likelihoods_[-1] == pytest.approx(log_likelihood(X, *gmm.mixture), abs=1e-4)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(2, 60),
+    k=st.integers(1, 8),
+    floor=st.sampled_from([1e-6, 1e-3, 0.3, 3.0]),
+    repeated=st.booleans(),
+)
+def test_no_step_lowers_the_likelihood_whether_or_not_floors_are_active(seed, n, k, floor, repeated):
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(n, 3)) * [1, 10, 0.1] + [0, 5, 0]
+    rows = rows[random.integers(max(1, n // 4), size=n)] if repeated else rows
+    floors = floor * np.maximum(rows.var(axis=0), 1e-4)
+    weights = random.dirichlet(np.ones(k)) * 0.99 + 0.01 / k
+    mixture = Mixture(weights, random.normal(size=(k, 3)) * 5, floors + random.gamma(1, size=(k, 3)))
+    before = -np.inf
+    for _ in range(12):
+        mixture, likelihood = step(rows, mixture, floors)
+        assert likelihood >= before - 1e-9 * (1 + abs(likelihood))
+        before = likelihood
+        assert (mixture.variances >= floors).all()
+        assert mixture.weights.sum() == pytest.approx(1)
+        assert mixture.weights.min() >= 0.999e-3 / k
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_likelihoods_of_a_fit_never_fall(dtype):
+    gmm = Gmm(k=12, tolerance=0, max_iterations=60).fit(X.astype(dtype))
+    assert len(gmm.likelihoods_) > 5
+    assert (np.diff(gmm.likelihoods_) >= 0).all()
+
+
+def test_a_step_that_lowers_the_likelihood_is_not_taken(monkeypatch):
+    told = iter([1.0, 2.0, 1.9, 5.0])
+
+    def fall(rows, mixture, floors):
+        return mixture._replace(means=mixture.means + 1), next(told)
+
+    monkeypatch.setattr(module, "step", fall)
+    gmm = Gmm(k=3).fit(X)
+    assert gmm.likelihoods_.tolist() == [1.0, 2.0]
+    np.testing.assert_allclose(gmm.means_, kmeans(X, 3)[0] + 1)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not():
+    first, second, other = (Gmm(k=6, random_state=seed, max_iterations=3).fit(X) for seed in (1, 1, 2))
+    assert pickle.dumps(first) == pickle.dumps(second)
+    assert first.means_.tobytes() != other.means_.tobytes()
+
+
+def test_rows_in_many_chunks_give_the_same(monkeypatch):
+    whole = Gmm(k=4).fit(X)
+    posteriors = whole.posteriors(X)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 3_000)
+    pieces = Gmm(k=4).fit(X)
+    np.testing.assert_allclose(pieces.means_, whole.means_, atol=1e-3)
+    np.testing.assert_allclose(whole.posteriors(X), posteriors, atol=1e-5)
+    mixture, rows = start(4), X.astype(np.float64)
+    in_pieces = step(rows, mixture, np.full(5, 1e-9))
+    monkeypatch.undo()
+    for got, expected in zip(in_pieces[0], step(rows, mixture, np.full(5, 1e-9))[0], strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_torch_gives_the_numbers_of_numpy():
+    torch = pytest.importorskip("torch")
+    ours, theirs = Gmm(k=4).fit(X), Gmm(k=4).fit(torch.from_numpy(X))
+    assert isinstance(theirs.means_, np.ndarray)
+    np.testing.assert_allclose(theirs.means_, ours.means_, atol=1e-3)
+    np.testing.assert_allclose(theirs.variances_, ours.variances_, rtol=1e-2)
+    posteriors = ours.posteriors(torch.from_numpy(X))
+    assert isinstance(posteriors, torch.Tensor)
+    np.testing.assert_allclose(posteriors.numpy(), ours.posteriors(X), atol=1e-5)
+    np.testing.assert_allclose(ours.log_likelihood(torch.from_numpy(X)).numpy(), ours.log_likelihood(X), atol=1e-4)
+
+
+def test_a_gaussian_without_rows_keeps_its_place():
+    lonely = np.full(5, 500.0)
+    mixture = start(3)
+    mixture.means[2] = lonely
+    after, _ = step(X, mixture, np.full(5, 1e-3))
+    np.testing.assert_array_equal(after.means[2], lonely)
+    assert after.weights[2] == pytest.approx(1e-3 / 3)
+    assert np.isfinite(after.variances).all()
+
+
+@pytest.mark.parametrize("rows", [np.zeros((20, 3)), np.ones((20, 3)) * [1, 2, 3], np.repeat(X[:2, :3], 10, axis=0)])
+def test_rows_that_are_all_alike_give_finite_numbers(rows):
+    rows = rows.astype(np.float32)
+    gmm = Gmm(k=6).fit(rows)
+    assert all(np.isfinite(part).all() for part in gmm.mixture)
+    np.testing.assert_allclose(gmm.posteriors(rows).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_rows_far_from_everything_give_finite_numbers():
+    gmm = Gmm(k=4).fit(X)
+    far = np.full((1, 5), 1e30, np.float32)
+    assert np.isfinite(gmm.posteriors(far)).all()
+    assert np.isfinite(gmm.log_likelihood(far)).all()
+
+
+def test_progress_is_told_up_to_its_end():
+    told = []
+    Gmm(k=2, max_iterations=4).fit(X, progress=lambda *call: told.append(call))
+    assert told[0] == ("fitting the mixture", 0, 4)
+    assert told[-1] == ("fitting the mixture", 4, 4)
+
+
+@pytest.mark.parametrize("options", [{"k": 0}, {"k": 2.5}, {"max_iterations": 0}, {"tolerance": -1}, {"floor": 0}])
+def test_options_that_cannot_be_right_are_refused(options):
+    (name, value) = next(iter(options.items()))
+    with pytest.raises(InputError, match=f"{name} must be .* Got {value!r}"):
+        Gmm(**options).fit(X)
+
+
+def test_fewer_rows_than_gaussians_are_refused():
+    with pytest.raises(InputError, match=r"k must be at most 3 \(the number of rows\). Got 4."):
+        Gmm(k=4).fit(X[:3])
+    with pytest.raises(InputError, match=r"k must be at most 3 \(the number of rows\). Got 4."):
+        kmeans(X[:3], 4)
+
+
+def test_it_wants_to_be_fitted_first():
+    with pytest.raises(NotFittedError):
+        Gmm().posteriors(X)
+
+
+def test_kmeans_draws_its_rows_and_gives_the_same_bytes(monkeypatch):
+    monkeypatch.setattr("lookalike.features.kmeans.ROWS_PER_CENTRE", 20)
+    first, second, other = (kmeans(X, 6, seed)[0] for seed in (3, 3, 4))
+    assert first.tobytes() == second.tobytes() != other.tobytes()
+    assert first.shape == (6, 5)

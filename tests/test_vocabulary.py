@@ -1,0 +1,113 @@
+"""Features that learn: which pictures they learn from, and what becomes of their collection."""
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike import Collection
+from lookalike.engine import vocabulary
+from lookalike.engine.vocabulary import draw, learn
+from lookalike.images.sources import Entry, walk
+from lookalike.registry import create
+from lookalike.types import silent
+
+VLAD = "vlad(local='sift()', k=4)"
+RECIPE = f"words = {VLAD} | pca(dim=8) | l2()"
+
+
+def entries(names, size=10, data=None):
+    return [Entry(f"/somewhere/{name}", size, 0, data=data) for name in names]
+
+
+def test_the_sample_is_the_same_wherever_the_files_lie_and_however_they_are_listed():
+    names = [f"{i}.jpg" for i in range(200)]
+    there = draw(entries(names), 20)
+    elsewhere = draw(reversed([Entry(f"/else/where/{name}", 10, 7) for name in names]), 20)
+    assert [entry.path[-6:] for entry in there] == [entry.path[-6:] for entry in elsewhere]
+    assert len(there) == 20
+    assert {entry.path for entry in draw(entries(names), 30)} > {entry.path for entry in there}
+    assert len(draw(entries(names[:5]), 20)) == 5
+    assert draw([], 20) == []
+
+
+def test_files_of_one_name_are_told_apart_by_size_and_place():
+    same = [Entry(f"/{folder}/a.jpg", 10, 0) for folder in "abc"]
+    assert draw(same, 2) == draw(same[::-1], 2)
+    assert len({draw([Entry("/x/a.jpg", size, 0), Entry("/x/b.jpg", 5, 0)], 1)[0].path for size in range(20)}) == 2
+
+
+def test_a_sample_of_compressed_archives_is_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(vocabulary, "CARRIED_BYTES", 350)
+    assert len(draw(entries([f"{i}.jpg" for i in range(50)], data=b"x" * 100), 20)) == 3
+
+
+def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures):
+    sample = draw(walk([pictures], on_skip=print), 16)
+    features = [create("feature", VLAD) for _ in range(2)]
+    for feature, workers in zip(features, (1, 3), strict=True):
+        assert learn(feature, VLAD, sample, silent, workers) == 16
+    prepared = [features[0].prepare(np.asarray(Image.open(next(pictures.rglob("*.jpg")))))]
+    assert features[0].describe(prepared).tobytes() == features[1].describe(prepared).tobytes()
+
+
+def test_nothing_to_read_is_nothing_learned(tmp_path):
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    assert learn(create("feature", VLAD), VLAD, draw(walk([tmp_path], on_skip=print)), silent, 1) == 0
+
+
+def test_a_feature_that_learns_is_saved_with_its_space(collection, pictures):
+    report = collection.add(pictures / "fish", recipes=[RECIPE])
+    assert "learned from 4 pictures only" in report.notes[0]
+    assert collection.stats()["spaces"][0]["learned_from"] == 4
+    with Collection(collection.path) as again:  # another process, much later
+        second = again.add(pictures / "house")
+        assert second.notes == []  # the vocabulary is there
+        fish = pictures / "fish" / "fish-000.jpg"
+        assert again.search(fish, k=1)[0].path == str(fish)
+        outside = np.asarray(Image.open(fish))[:, ::-1]
+        assert {result.path.split("/")[-2] for result in again.search(outside, k=1)} == {"fish"}
+        assert again.verify() == []
+        again.fit("words")
+        assert again.search(fish, k=1)[0].score < 1e-6
+
+
+def test_new_vocabularies_describe_every_picture_again(collection, pictures, tmp_path):
+    shutil.copytree(pictures / "fish", tmp_path / "pictures")
+    collection.add(tmp_path / "pictures", recipes=[RECIPE, "color"])
+    before, colors = collection.vectors("words")[1], collection.vectors("color")[1]
+    shutil.copytree(pictures / "house", tmp_path / "pictures" / "house")
+    collection.refresh()
+    assert collection.fit(features=True) == {"words": 8}
+    assert collection.stats()["spaces"][0]["learned_from"] == 8
+    assert collection.vectors("words")[1].shape == (8, 7)
+    assert before.shape == (4, 512)
+    assert len(collection.vectors("color")[1]) == 8
+    assert colors.shape[1] == collection.vectors("color")[1].shape[1]
+    assert collection.verify() == []
+
+
+def test_new_vocabularies_need_pictures_to_learn_from(collection, pictures, tmp_path):
+    shutil.copytree(pictures / "fish", tmp_path / "pictures")
+    collection.add(tmp_path / "pictures", recipes=[RECIPE])
+    shutil.rmtree(tmp_path / "pictures")
+    with pytest.raises(Exception, match="disk not mounted"):
+        collection.fit(features=True)
+    assert len(collection.vectors("words")[1]) == 4
+
+
+def test_a_folder_of_broken_files_is_reported_not_raised(collection, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "broken.jpg").write_bytes(b"no picture")
+    assert len(collection.add(tmp_path / "pictures", recipes=[RECIPE]).skipped) == 1
+
+
+def test_a_path_inside_an_inner_spec_becomes_absolute(tmp_path, monkeypatch):
+    from lookalike.engine.chain import parse_recipe
+
+    monkeypatch.chdir(tmp_path)
+    _, (spec,) = parse_recipe("mine = vlad(local='sift()')")
+    assert spec == "vlad(local='sift()')"
+    _, (spec,) = parse_recipe("mine = join(parts=['onnx(path=\"net.onnx\")', 'hsv()'])")
+    assert f"{tmp_path}/net.onnx" in spec

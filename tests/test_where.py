@@ -1,0 +1,87 @@
+"""A query can be a part of a picture, and a result can say which part of it matched."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike import Crop
+from lookalike.engine.where import boxes
+from lookalike.errors import InputError
+
+QUARTERS = {"fish": (0.0, 0.0, 0.5, 0.5), "flower": (0.5, 0.0, 1.0, 0.5), "house": (0.0, 0.5, 0.5, 1.0)}
+
+
+@pytest.fixture
+def collage(pictures, tmp_path):
+    """A picture with others in three of its quarters."""
+    made = Image.new("RGB", (640, 480), "gray")
+    for kind, (left, top, *_) in QUARTERS.items():
+        with Image.open(pictures / kind / f"{kind}-000.jpg") as part:
+            made.paste(part, (int(left * 640), int(top * 480)))
+    (tmp_path / "pictures").mkdir()
+    made.save(tmp_path / "pictures" / "collage.png")
+    return tmp_path / "pictures" / "collage.png"
+
+
+def test_boxes_are_inside_and_cover_the_picture():
+    made = np.array(boxes())
+    assert made.min() == 0
+    assert made.max() == 1
+    assert (made[:, 2:] > made[:, :2]).all()
+    assert tuple(made[0]) == (0, 0, 1, 1)
+    assert len({tuple(box) for box in made}) == len(made)
+
+
+@pytest.mark.parametrize("recipe", ["color", "deep", "mine = vlad(k=16)"])
+@pytest.mark.parametrize("kind", list(QUARTERS))
+def test_the_match_is_where_it_was_put(collection, pictures, collage, recipe, kind):
+    collection.add(collage.parent, pictures / "stripes", recipes=[recipe])
+    query = pictures / kind / f"{kind}-000.jpg"
+    found = {result.path: result.box for result in collection.search(query, k=5, where=True)}
+    assert _overlap(found[str(collage)], QUARTERS[kind]) > 0.4
+
+
+@pytest.mark.parametrize("recipe", ["color", "deep"])
+def test_a_part_is_searched_as_if_it_had_been_cut_out(collection, pictures, collage, recipe):
+    collection.add(*(pictures / kind for kind in QUARTERS), recipes=[recipe])
+    for kind, box in QUARTERS.items():
+        by_path = collection.search(Crop(collage, box), k=1)
+        assert by_path[0].path == str(pictures / kind / f"{kind}-000.jpg")
+        pixels = np.asarray(Image.open(collage).convert("RGB"))
+        assert collection.search(Crop(pixels, box), k=1)[0].id == by_path[0].id
+        assert collection.search(Crop(collage.read_bytes(), box), k=1)[0].id == by_path[0].id
+
+
+def test_a_part_of_an_item_is_named_by_its_id(collection, pictures):
+    collection.add(pictures / "fish", recipes=["color"])
+    first = next(collection.items())
+    whole = collection.search(Crop(first.id, (0.0, 0.0, 1.0, 1.0)), k=1)[0]
+    assert (whole.id, round(whole.score, 4)) == (first.id, 0)
+    assert collection.search(Crop(first.id, (0.4, 0.4, 0.6, 0.6)), k=1)[0].score > 0.01
+
+
+@pytest.mark.parametrize(
+    "box", [(0, 0, 0, 1), (0.5, 0, 0.4, 1), (-0.1, 0, 1, 1), (0, 0, 1.1, 1), (0, 0, 1), (0, 0, np.nan, 1)]
+)
+def test_what_is_no_box_is_refused(collection, pictures, box):
+    collection.add(pictures / "fish", recipes=["color"])
+    with pytest.raises(InputError, match="A box must be left, top, right, bottom"):
+        collection.search(Crop(pictures / "fish" / "fish-000.jpg", box))
+
+
+def test_a_result_that_cannot_be_read_any_more_has_no_box(collection, pictures, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    gone = tmp_path / "pictures" / "gone.jpg"
+    gone.write_bytes((pictures / "fish" / "fish-000.jpg").read_bytes())
+    collection.add(gone, recipes=["color"])
+    gone.unlink()
+    (result,) = collection.search(pictures / "fish" / "fish-000.jpg", where=True)
+    assert result.box is None
+
+
+def _overlap(one, other):
+    """Intersection over union."""
+    left, top, right, bottom = (*np.maximum(one[:2], other[:2]), *np.minimum(one[2:], other[2:]))
+    inside = max(0, right - left) * max(0, bottom - top)
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
+    return inside / (sum(areas) - inside)
