@@ -51,7 +51,7 @@ def reading(folder, then, side, workers):
 def inference(folder, workers):
     """Pictures a second through the default network alone."""
     feature = create("feature", "efficientnet()")
-    with ReadPool(Prepare(["efficientnet()"]), side=feature.side, workers=workers) as pool:
+    with ReadPool(Prepare([feature]), side=feature.side, workers=workers) as pool:
         parts = [r.parts[0] for r in pool.map(walk([folder], on_skip=print)) if isinstance(r, Read)][:800]
     feature.describe(parts[:BATCH])
     start = time.perf_counter()
@@ -66,7 +66,7 @@ def floor(kind, spec, folder, workers):
         case "network":
             return min(reading(folder, floors.decode, side, workers), inference(folder, workers))
         case "prepare":
-            return reading(folder, Prepare([spec]), side, workers)
+            return reading(folder, Prepare([create("feature", spec)]), side, workers)
         case _:
             return reading(folder, floors.Sift(3 if kind == "sift3" else 1), side, workers)
 

@@ -29,14 +29,14 @@ FEATURE = "efficientnet()"
 def reading(folder: Path, workers: int) -> float:
     feature = create("feature", FEATURE)
     start = time.perf_counter()
-    with ReadPool(Prepare([FEATURE]), side=feature.side, workers=workers) as pool:
+    with ReadPool(Prepare([feature]), side=feature.side, workers=workers) as pool:
         count = sum(isinstance(r, Read) for r in pool.map(walk([folder], on_skip=print)))
     return count / (time.perf_counter() - start)
 
 
 def describing(folder: Path, workers: int) -> float:
     feature = create("feature", FEATURE)
-    with ReadPool(Prepare([FEATURE]), side=feature.side, workers=workers) as pool:
+    with ReadPool(Prepare([feature]), side=feature.side, workers=workers) as pool:
         parts = [r.parts[0] for r in pool.map(walk([folder], on_skip=print)) if isinstance(r, Read)][:1600]
     feature.describe(parts[:BATCH])
     start = time.perf_counter()

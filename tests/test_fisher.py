@@ -9,7 +9,7 @@ from lookalike import registry
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features import aggregate
 from lookalike.features.fisher import Fisher, Gradients
-from lookalike.features.gmm import Mixture
+from lookalike.features.mixture import Mixture
 from lookalike.types import LearnedFeature, Patches
 from patches import draw
 from reference.aggregation import fisher, log_likelihood, root_and_unit

@@ -9,9 +9,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 
 from lookalike.errors import InputError
-from lookalike.features import gmm as module
-from lookalike.features.gmm import Gmm, Mixture, step
+from lookalike.features import mixture as module
+from lookalike.features.gmm import Gmm
 from lookalike.features.kmeans import kmeans
+from lookalike.features.mixture import Mixture, step
 from reference.aggregation import log_densities, log_likelihood
 
 random = np.random.default_rng(7)

@@ -47,14 +47,14 @@ def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures
     sample = draw(walk([pictures], on_skip=print), 16)
     features = [create("feature", VLAD) for _ in range(2)]
     for feature, workers in zip(features, (1, 3), strict=True):
-        assert learn(feature, VLAD, sample, silent, workers) == 16
+        assert learn(feature, sample, silent, workers) == 16
     prepared = [features[0].prepare(np.asarray(Image.open(next(pictures.rglob("*.jpg")))))]
     assert features[0].describe(prepared).tobytes() == features[1].describe(prepared).tobytes()
 
 
 def test_nothing_to_read_is_nothing_learned(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
-    assert learn(create("feature", VLAD), VLAD, draw(walk([tmp_path], on_skip=print)), silent, 1) == 0
+    assert learn(create("feature", VLAD), draw(walk([tmp_path], on_skip=print)), silent, 1) == 0
 
 
 def test_a_feature_that_learns_is_saved_with_its_space(collection, pictures):

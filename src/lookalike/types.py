@@ -106,6 +106,9 @@ class Feature(Protocol):
     side: int
     """The shorter side, in pixels, that suffices: readers may decode a picture at reduced size, never below it."""
 
+    by_picture: bool = False
+    """Whether `describe` gains nothing from several pictures or cores: then it, too, runs in the reading processes."""
+
     @property
     def dim(self) -> int:
         """The length of a row."""
@@ -145,6 +148,7 @@ class Local(Protocol):
     """Pictures in, a set of local descriptors each out: what vocabularies are made of."""
 
     side: int
+    by_picture: bool = False
     """As a feature's."""
 
     @property

@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lookalike.arrays import to_numpy
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.recipes import RECIPES
-from lookalike.registry import Spec, component, create, parse, parse_chain
+from lookalike.registry import Spec, component, create, parse, parse_chain, restore, spec_of, state_of
 from lookalike.types import Box, Feature, Pixels, Prepared, Transform, Vectors
 
 
@@ -82,21 +85,36 @@ def fit(specs: Sequence[str], X: Vectors) -> Chain:
 
 
 class Prepare:
-    """`prepare` of several features at once: the part of extraction that runs in the reading processes."""
+    """The part of extraction that runs in the reading processes, for several features at once.
 
-    def __init__(self, specs: Sequence[str]):
-        self.specs = list(specs)
+    That is `prepare`, and of a feature that goes by single pictures `describe` too. A feature goes to a process as its
+    spec and what it learned.
+    """
 
-    @cached_property
-    def _features(self) -> list[Feature]:
-        return [create("feature", spec) for spec in self.specs]
+    def __init__(self, features: Sequence[Feature]):
+        self._features = list(features)
 
     def __call__(self, image: Pixels) -> list[Prepared]:
-        """What each feature's `describe` wants of a picture."""
-        return [feature.prepare(image) for feature in self._features]
+        """For each feature what `finish` wants of a picture."""
+        prepared = [feature.prepare(image) for feature in self._features]
+        return [
+            feature.describe([part])[0] if feature.by_picture else part
+            for feature, part in zip(self._features, prepared, strict=True)
+        ]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"specs": self.specs}
+    def finish(self, parts: Sequence[Sequence[Prepared]]) -> list[Vectors]:
+        """The rest, in the caller's process: of n pictures to (n, dim) for each feature."""
+        columns = zip(*parts, strict=True)
+        return [
+            np.stack(column) if feature.by_picture else feature.describe(column)
+            for feature, column in zip(self._features, columns, strict=True)
+        ]
+
+    def __getstate__(self) -> list[tuple[str, dict[str, NDArray[Any]]]]:
+        return [(spec_of(feature), state_of(feature)) for feature in self._features]
+
+    def __setstate__(self, made_of: list[tuple[str, dict[str, NDArray[Any]]]]) -> None:
+        self._features = [restore("feature", spec, state) for spec, state in made_of]
 
 
 def parse_recipe(text: str) -> tuple[str, list[str]]:

@@ -76,6 +76,7 @@ class Ingest:
         self.side = side
         self.report = report
         self.features = {chain.specs[0]: chain.feature for chain in chains.values()}
+        self.prepare = Prepare(list(self.features.values()))
         self.waiting: list[Read] = []
         self.rows: list[tuple[Read, list[NDArray[Any]]]] = []
         self.rows_bytes = 0
@@ -93,7 +94,7 @@ class Ingest:
             fresh = self._unknown(listing, progress)
             first = next(fresh, None)
             if first is not None:
-                with ReadPool(Prepare(list(self.features)), side=self.side, workers=workers) as pool:
+                with ReadPool(self.prepare, side=self.side, workers=workers) as pool:
                     for result in pool.map(concatenate([first], fresh)):
                         self._take(result)
                         progress("reading", self.done, listing.total)
@@ -164,9 +165,7 @@ class Ingest:
         if not self.waiting:
             return
         reads, self.waiting = self.waiting, []
-        parts = [
-            feature.describe([read.parts[i] for read in reads]) for i, feature in enumerate(self.features.values())
-        ]
+        parts = self.prepare.finish([read.parts for read in reads])
         self.rows.extend((read, [X[i] for X in parts]) for i, read in enumerate(reads))
         self.rows_bytes += sum(X.nbytes for X in parts)
         self.done += len(reads)

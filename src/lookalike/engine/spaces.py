@@ -149,7 +149,7 @@ class Spaces:
         spaces, learned = self.all(), {}
         for base in waiting:
             feature = create("feature", base)
-            n = learn(feature, base, sample, progress, workers)
+            n = learn(feature, sample, progress, workers)
             if n == 0:  # nothing could be read; the add says why
                 continue
             target = self.store.vectors.new_file("models", ".npz")

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Prepare
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Read, ReadPool
 from lookalike.types import LearnedFeature, Prepared, Progress
@@ -39,19 +38,19 @@ def draw(entries: Iterable[Entry], n: int = SAMPLE) -> list[Entry]:
     return [entry for _, _, entry in sorted(kept, key=lambda drawn: (-drawn[0], drawn[1]))]
 
 
-def learn(feature: LearnedFeature, spec: str, entries: Sequence[Entry], progress: Progress, workers: int | None) -> int:
+def learn(feature: LearnedFeature, entries: Sequence[Entry], progress: Progress, workers: int | None) -> int:
     """Fit a feature on the pictures of these entries; returns how many could be read, 0 where it learned nothing."""
     read = 0
 
     def prepared() -> Iterator[Prepared]:
         nonlocal read
-        with ReadPool(Prepare([spec]), side=feature.side, workers=workers) as pool:
+        with ReadPool(feature.prepare, side=feature.side, workers=workers) as pool:
             for part in chunks(len(entries), 1, BLOCK):
                 found = {outcome.entry.path: outcome for outcome in pool.map(entries[part])}
                 for outcome in (found[entry.path] for entry in entries[part]):
                     if isinstance(outcome, Read):
                         read += 1
-                        yield outcome.parts[0]
+                        yield outcome.parts
                 progress("sampling", part.stop, len(entries))
 
     stream = prepared()

@@ -44,6 +44,7 @@ class Aggregate(LearnedFeature):
         self._levels = parse_pyramid(pyramid)
         self._locals: list[Local] = [create("local", spec) for spec in locals]
         self.side = max(local.side for local in self._locals)
+        self.by_picture = all(local.by_picture for local in self._locals)
 
     @abstractmethod
     def _lengths(self) -> list[int]:

@@ -37,6 +37,7 @@ class ColorStatistics(Local):
 
     side = SIDE
     dim = 96
+    by_picture = True
 
     def __init__(self) -> None:
         """Nothing to choose. (Left out, a protocol's own constructor would take anything.)"""

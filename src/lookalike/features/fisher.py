@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks, principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregate, Aggregator, project
-from lookalike.features.gmm import CHUNK_BYTES, Gmm, Mixture, Products
+from lookalike.features.mixture import CHUNK_BYTES, Mixture, Products, fit_mixture
 from lookalike.features.pyramid import Levels, count_cells, split_cells
 from lookalike.types import Patches, Progress, Vectors
 
@@ -78,8 +78,8 @@ class Fisher(Aggregate):
         centers, components, mixtures = [], [], []
         for rows in samples:
             mean, directions, _ = (part.astype(np.float32) for part in principal(rows, self.patch_dim))
-            gmm = Gmm(self.k, random_state=self.random_state)
-            mixtures.append(gmm.fit(project(rows, mean, directions), progress=progress).mixture)
+            reduced = project(rows, mean, directions)
+            mixtures.append(fit_mixture(reduced, self.k, random_state=self.random_state, progress=progress)[0])
             centers.append(mean)
             components.append(directions)
         self.centers_ = np.concatenate(centers)

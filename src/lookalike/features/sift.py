@@ -45,6 +45,7 @@ class Sift(Local):
 
     side = SIDE
     dim = DIM
+    by_picture = True
 
     def __init__(self, points: str = "dense", root: bool = True):
         if points not in POINTS:

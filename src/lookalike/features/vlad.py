@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks, principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregate, Aggregator, project
-from lookalike.features.gmm import CHUNK_BYTES
 from lookalike.features.kmeans import kmeans
+from lookalike.features.mixture import CHUNK_BYTES
 from lookalike.features.pyramid import count_cells, split_cells
 from lookalike.types import Patches, Progress, Vectors
 
@@ -104,10 +104,10 @@ class Vlad(Aggregate):
                 for cell, inside in enumerate(split_cells(places[part], self._levels)):
                     sums[cell] += belongs[inside].T @ rows[inside]
                     counts[cell, :, 0] += belongs[inside].sum(axis=0)
-            residuals = sums - counts * words
+            residuals = (sums - counts * words).astype(np.float32)
             length = np.linalg.norm(residuals, axis=2, keepdims=True)  # (cells, k, 1)
             noise = ROUNDING * counts * lengths[:, None]
-            turned = np.matmul(rotations, residuals[..., None])[..., 0]  # (cells, k, D)
+            turned = np.matmul(rotations, residuals[..., None])[..., 0]  # (cells, k, D) float32
             turned = np.where(length > noise, turned / np.where(length > 0, length, 1), 0)
             rooted = np.copysign(np.sqrt(np.abs(turned)), turned).reshape(len(sums), -1)  # (cells, kD)
             return unit_rows(unit_rows(rooted).reshape(1, -1))[0].astype(np.float32)  # type: ignore[no-any-return]
