@@ -2,8 +2,9 @@
 
     python benchmarks/feature_speed.py --data ../shared/data [--features fisher,deep] [--rounds 3] [--json]
 
-The floor of the local features is reading and OpenCV's SIFT alone, on all cores; of the networks, the slower of reading
-and inference alone; of the others, reading and preparing. Vocabularies are learned before the clock starts.
+The floor of the local features is reading and OpenCV's SIFT alone, on all cores; of the networks, reading alone and
+then inference alone, each on all cores; of the others, reading and preparing. Vocabularies are learned before the
+clock starts.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def floor(kind, spec, folder, workers):
     side = create("feature", spec).side
     match kind:
         case "network":
-            return min(reading(folder, floors.decode, side, workers), inference(folder, workers))
+            return 1 / (1 / reading(folder, floors.decode, side, workers) + 1 / inference(folder, workers))
         case "prepare":
             return reading(folder, Prepare([create("feature", spec)]), side, workers)
         case _:

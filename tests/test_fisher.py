@@ -63,7 +63,7 @@ def test_the_vector_of_each_cell_is_that_of_a_plain_loop_over_its_rows(monkeypat
     left = places[:, 0] < 0.5
     for row, rows in zip(got, (X, X[left], X[~left]), strict=True):
         np.testing.assert_allclose(row, fisher(rows, *mixture), atol=1e-5)
-    monkeypatch.setattr("lookalike.features.fisher.CHUNK_BYTES", 500)
+    monkeypatch.setattr("lookalike.features.mixture.CHUNK_BYTES", 500)
     np.testing.assert_allclose(Gradients(mixture).of(X, places, ((1, 1), (2, 1))), got, atol=1e-6)
 
 

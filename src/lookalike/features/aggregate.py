@@ -7,7 +7,7 @@ uniform sample of the patches; it is told by `_learn` and used by what `_aggrega
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Aggregate(LearnedFeature):
         self.pyramid = pyramid
         self.random_state = random_state
         self._levels = parse_pyramid(pyramid)
+        self._at_work: tuple[list[int], Aggregator] | None = None
         self._locals: list[Local] = [create("local", spec) for spec in locals]
         self.side = max(local.side for local in self._locals)
         self.by_picture = all(local.by_picture for local in self._locals)
@@ -114,9 +115,16 @@ class Aggregate(LearnedFeature):
         return zip(*channels, strict=True)
 
     def _ready(self) -> Aggregator:
-        if not any(name.endswith("_") and not name.startswith("_") for name in vars(self)):
+        """The vocabulary at work, made once for what was learned."""
+        learned = [id(value) for name, value in vars(self).items() if name.endswith("_") and not name.startswith("_")]
+        if not learned:
             raise InputError(f"{type(self).__name__} has no vocabulary yet. Fit it on pictures first.")
-        return self._aggregator()
+        if self._at_work is None or self._at_work[0] != learned:
+            self._at_work = learned, self._aggregator()
+        return self._at_work[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_at_work": None}  # a function of this process
 
 
 def project(X: Vectors, center: Vectors, components: Vectors) -> Vectors:

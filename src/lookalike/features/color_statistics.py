@@ -5,6 +5,7 @@ In: pictures. Out: `Patches`, rows of 96 float32 each, 0 to 1. Clinchant et al.,
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import cv2
@@ -45,23 +46,27 @@ class ColorStatistics(Local):
     def prepare(self, image: Pixels) -> tuple[Vectors, Vectors]:
         """The rows themselves, (m, 96) float32, and the places of the patches, (m, 2) float32."""
         picture = scale(image)
-        grid = lay_grid(*picture.shape[:2])
-        rows = [_describe(resize(picture, points.height, points.width), points) for points in grid]
-        return np.concatenate(rows), np.concatenate([points.places for points in grid])
+        grid = _grid(*picture.shape[:2])
+        rows = [_describe(resize(picture, points.height, points.width), cells) for points, cells in grid]
+        return np.concatenate(rows), np.concatenate([points.places for points, _ in grid])
 
     def describe(self, prepared: Sequence[tuple[Vectors, Vectors]]) -> list[Patches]:
         """The patches of each picture, (m, 96) and (m, 2) float32."""
         return [Patches(rows, places) for rows, places in prepared]
 
 
-def _describe(level: Pixels, points: Points) -> Vectors:
+def _describe(level: Pixels, cells: NDArray[np.int64]) -> Vectors:
     """The rows of one level's patches, (m, 96). All sums are whole numbers: one colour has a deviation of exactly 0."""
-    cells = _cells(points)
     size, corner = (CELL, CELL), (0, 0)  # the filters look to the right of and below each pixel
     sums = _gather(cv2.boxFilter(level, cv2.CV_32F, size, anchor=corner, normalize=False), cells)  # (m, 48)
     squares = _gather(cv2.sqrBoxFilter(level, cv2.CV_32F, size, anchor=corner, normalize=False), cells)  # below 2**24
     deviations = np.sqrt(PIXELS * squares - sums * sums, dtype=np.float32)  # (m, 48), PIXELS times too large, as sums
     return np.hstack([sums, deviations], dtype=np.float32) / np.float32(PIXELS * 255)
+
+
+@lru_cache(maxsize=8)  # half a megabyte each
+def _grid(height: int, width: int) -> list[tuple[Points, NDArray[np.int64]]]:
+    return [(points, _cells(points)) for points in lay_grid(height, width)]
 
 
 def _cells(points: Points) -> NDArray[np.int64]:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks, principal, unit_rows
+from lookalike.arrays import principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregate, Aggregator, project
-from lookalike.features.mixture import CHUNK_BYTES, Mixture, Products, fit_mixture
+from lookalike.features.mixture import Mixture, Products, fit_mixture
 from lookalike.features.pyramid import Levels, count_cells, split_cells
 from lookalike.types import Patches, Progress, Vectors
 
@@ -119,7 +119,7 @@ class Gradients:
         """
         k, d = self._m.shape
         sums = np.zeros((count_cells(levels), k, 2 * d + 1))
-        for part in chunks(len(X), self._products.row_bytes, CHUNK_BYTES):
+        for part in self._products.parts(len(X)):
             E, Y, _ = self._products.weigh(X[part])
             for cell, rows in enumerate(split_cells(places[part], levels)):
                 sums[cell] += E[rows].T @ Y[rows]

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import check_rows, chunks, namespace
+from lookalike.arrays import check_rows, namespace
 from lookalike.errors import InputError
-from lookalike.features.mixture import CHUNK_BYTES, Mixture, Moments, Products, fit_mixture
+from lookalike.features.mixture import Mixture, Moments, Products, fit_mixture
 from lookalike.types import Array, Progress, silent
 
 
@@ -92,7 +92,7 @@ class Gmm(BaseEstimator):
         xp = namespace(X)
         out = xp.empty((X.shape[0], len(self.weights_)), dtype=X.dtype, device=array_api_compat.device(X))
         products = Products(self.mixture, X)
-        for part in chunks(X.shape[0], products.row_bytes, CHUNK_BYTES):
+        for part in products.parts(X.shape[0]):
             shares = products.weigh(X[part])[0]
             out[part] = shares / xp.sum(shares, axis=1, keepdims=True)
         return out
@@ -103,7 +103,7 @@ class Gmm(BaseEstimator):
         xp = namespace(X)
         out = xp.empty((X.shape[0],), dtype=xp.float64, device=array_api_compat.device(X))
         products = Products(self.mixture, X)
-        for part in chunks(X.shape[0], products.row_bytes, CHUNK_BYTES):
+        for part in products.parts(X.shape[0]):
             out[part] = products.weigh(X[part])[2]
         return out
 

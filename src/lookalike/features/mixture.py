@@ -4,6 +4,7 @@ In: (n, d) rows, NumPy or torch. Out: weights, means and variances. Apart from `
 that reading processes need not load that. Dempster, Laird & Rubin, J. R. Stat. Soc. B 1977.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import array_api_compat
@@ -16,6 +17,8 @@ from lookalike.types import Array, Progress, silent
 
 CHUNK_BYTES = 2 * 2**20
 """What is held of the rows at a time: as much as stays in a processor's cache is quickest."""
+GPU_BYTES = 256 * 2**20
+"""The same on a GPU, which wants much to do at a time."""
 LEAST_WEIGHT = 1e-3
 """No Gaussian weighs less than this share of 1 / k, so that it can come back to life."""
 LEAST_ROWS = 1e-3
@@ -90,9 +93,15 @@ class Products:
         self._xp = namespace(X)
         self._dtype, self._device = X.dtype, array_api_compat.device(X)
         self._shift, self._scale, self._W = (self._like_rows(a) for a in (shift, scale, W))
+        # As arrays: `clip` with numbers takes as long as the rest together.
+        self._negligible, self._farthest = (self._like_rows(np.array(a)) for a in (NEGLIGIBLE, FARTHEST))
         self._offset = -float(np.sum(np.log(scale)))  # of densities, from z to x
-        self.row_bytes = self._W.itemsize * (2 * self.k + 4 * self.d)
+        self._row_bytes = self._W.itemsize * (2 * self.k + 4 * self.d)
         self.shift, self.scale = shift, scale
+
+    def parts(self, n: int) -> Iterator[slice]:
+        """n rows in parts of a good size for `weigh`."""
+        return chunks(n, self._row_bytes, CHUNK_BYTES if str(self._device) == "cpu" else GPU_BYTES)
 
     def weigh(self, X: Array) -> tuple[Array, Array, Array]:
         """Rows X (m, d) to E (m, k), Y (m, 2d + 1) and log-likelihoods (m,).
@@ -101,7 +110,7 @@ class Products:
         posteriors × (z², z, 1), and dividing the narrow matrix is cheaper than dividing the wide one.
         """
         xp = self._xp
-        z = xp.clip((X - self._shift) / self._scale, -FARTHEST, FARTHEST)
+        z = xp.maximum(xp.minimum((X - self._shift) / self._scale, self._farthest), -self._farthest)
         Y = xp.empty((X.shape[0], 2 * self.d + 1), dtype=self._dtype, device=self._device)
         Y[:, : self.d] = z * z
         Y[:, self.d : -1] = z
@@ -109,7 +118,8 @@ class Products:
         E = Y @ self._W  # (m, k)
         most = xp.max(E, axis=1, keepdims=True)  # (m, 1)
         E -= most
-        E = xp.exp(xp.clip(E, NEGLIGIBLE, None))
+        xp.maximum(E, self._negligible, out=E)  # NumPy and torch both know `out`: new memory takes time
+        xp.exp(E, out=E)
         total = xp.sum(E, axis=1, keepdims=True)  # (m, 1), 1 to k
         Y /= total
         logs = xp.astype(most, xp.float64) + xp.log(xp.astype(total, xp.float64)) + self._offset
@@ -126,7 +136,7 @@ def step(X: Array, mixture: Mixture, floors: Moments) -> tuple[Mixture, float]:
     device = array_api_compat.device(X)
     sums = xp.zeros((products.k, 2 * products.d + 1), dtype=xp.float64, device=device)
     likelihood = 0.0
-    for part in chunks(X.shape[0], products.row_bytes, CHUNK_BYTES):
+    for part in products.parts(X.shape[0]):
         E, Y, logs = products.weigh(X[part])
         sums += xp.astype(E.T @ Y, xp.float64)
         likelihood += float(xp.sum(logs))

@@ -28,7 +28,9 @@ def crop_square(image: Pixels, size: int, share: float = 1.0) -> Pixels:
 
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:
-    """The picture as (height, width, 3): averaged where it shrinks, interpolated where it grows."""
+    """The picture as (height, width, 3): averaged where it shrinks, interpolated where it grows, else itself."""
+    if image.shape[:2] == (height, width):
+        return image
     shrinks = image.shape[0] > height or image.shape[1] > width
     how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(image, (width, height), interpolation=how), dtype=np.uint8)

@@ -58,7 +58,7 @@ def scale(image: Pixels) -> Pixels:
     area = min(height * width, AREA)
     grow = max(1.0, (PATCH + 1) / math.sqrt(area / max(ratio, 1 / ratio)))  # a patch has a pixel in its middle
     new_height, new_width = round(grow * math.sqrt(area / ratio)), round(grow * math.sqrt(area * ratio))
-    return image if (new_height, new_width) == (height, width) else resize(image, new_height, new_width)
+    return resize(image, new_height, new_width)
 
 
 @lru_cache(maxsize=64)  # pictures of one collection are of few sizes
