@@ -5,9 +5,10 @@ import pickle
 import numpy as np
 import pytest
 
-from lookalike.engine.chain import Prepare, learns
+from lookalike.engine.chain import Prepare
 from lookalike.images.demo import draw
-from lookalike.registry import create
+from lookalike.registry import component, create
+from lookalike.types import needs_fit
 
 PICTURES = [draw(kind, np.random.default_rng(0)) for kind in ("fish", "house", "flower")]
 
@@ -32,6 +33,6 @@ def test_what_goes_by_single_pictures_is_done_in_the_process(features):
     assert words.shape == (512,)
 
 
-@pytest.mark.parametrize(("spec", "wanted"), [("vlad(k=4)", True), ("fisher()", True), ("color()", False)])
-def test_features_that_learn_are_known_without_making_them(spec, wanted):
-    assert learns(spec) is wanted
+@pytest.mark.parametrize(("name", "wanted"), [("vlad", True), ("fisher", True), ("color", False), ("onnx", False)])
+def test_features_that_learn_are_known_without_making_them(name, wanted):
+    assert needs_fit(component("feature", name)) is wanted

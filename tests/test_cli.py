@@ -266,6 +266,23 @@ def test_fit_says_what_it_was_fitted_on(call: Callable[..., Outcome], own: Path,
     assert "Did you mean 'small'?" in unknown.err
 
 
+def test_a_part_is_searched_and_results_say_where(
+    call: Callable[..., Outcome], filled: Path, pictures: Path, tmp_path: Path
+) -> None:
+    image, sheet = pictures / "house" / "house-000.jpg", tmp_path / "found.png"
+    words = ["-c", filled, "search", image, "--box", "0.1,0.2,0.9,1", "--where", "-k", "3"]
+    found = call(*words, "--json", "--sheet", sheet)
+    assert [len(result["box"]) for result in found.json] == [4, 4, 4]
+    assert sheet.exists()
+    assert re.match(r"\d\.\d{4}  \d\.\d\d,\d\.\d\d,\d\.\d\d,\d\.\d\d  /", call(*words).out)
+    assert "box" not in call("-c", filled, "search", image, "--json").json[0]
+    for box, message in (("1,2", "--box takes"), ("0,0,0,1", "A box must be"), ("a,b,c,d", "--box takes")):
+        refused = call("-c", filled, "search", image, "--box", box)
+        assert (refused.code, message in refused.err) == (2, True)
+    two = call("-c", filled, "search", image, image, "--box", "0,0,1,1")
+    assert (two.code, "a part of one picture" in two.err) == (2, True)
+
+
 def test_search_writes_a_sheet_and_a_page(
     call: Callable[..., Outcome], filled: Path, first: Path, tmp_path: Path
 ) -> None:

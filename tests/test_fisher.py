@@ -54,17 +54,17 @@ def test_the_vector_is_the_gradient_of_the_log_likelihood_by_finite_differences(
     # The diagonal Fisher information of a mean is w / σ², that of a standard deviation 2w / σ².
     information = mixture.weights[:, None] / mixture.variances
     expected = [gradients["means"] / np.sqrt(information), gradients["deviations"] / np.sqrt(2 * information)]
-    got = Gradients(mixture).of(X, places, ((1, 1),))
+    got = Gradients(mixture).compute(X, places, ((1, 1),))
     np.testing.assert_allclose(got[0], np.ravel(expected), atol=1e-4)
 
 
 def test_the_vector_of_each_cell_is_that_of_a_plain_loop_over_its_rows(monkeypatch):
-    got = Gradients(mixture).of(X, places, ((1, 1), (2, 1)))
+    got = Gradients(mixture).compute(X, places, ((1, 1), (2, 1)))
     left = places[:, 0] < 0.5
     for row, rows in zip(got, (X, X[left], X[~left]), strict=True):
         np.testing.assert_allclose(row, fisher(rows, *mixture), atol=1e-5)
-    monkeypatch.setattr("lookalike.features.mixture.CHUNK_BYTES", 500)
-    np.testing.assert_allclose(Gradients(mixture).of(X, places, ((1, 1), (2, 1))), got, atol=1e-6)
+    monkeypatch.setattr("lookalike.features.mixture.CACHE_BYTES", 500)
+    np.testing.assert_allclose(Gradients(mixture).compute(X, places, ((1, 1), (2, 1))), got, atol=1e-6)
 
 
 def test_patches_like_those_of_the_mixture_have_a_vector_of_unit_variance():
@@ -73,7 +73,7 @@ def test_patches_like_those_of_the_mixture_have_a_vector_of_unit_variance():
     which = random.choice(2, 8_000, p=apart.weights)
     rows = apart.means[which] + random.normal(size=(8_000, 2)) * np.sqrt(apart.variances[which])
     gradients, here = Gradients(apart), np.full((1, 2), 0.5, np.float32)
-    vectors = np.concatenate([gradients.of(row[None].astype(np.float32), here, ((1, 1),)) for row in rows])
+    vectors = np.concatenate([gradients.compute(row[None].astype(np.float32), here, ((1, 1),)) for row in rows])
     np.testing.assert_allclose(vectors.var(axis=0), 1, atol=0.15)
 
 
@@ -152,8 +152,16 @@ def test_the_same_stream_and_seed_give_the_same_bytes_and_another_seed_does_not(
     assert first["means_"].tobytes() != other["means_"].tobytes()
 
 
-def test_spec_and_learned_arrays_are_all_there_is(monkeypatch):
-    monkeypatch.setitem(registry.COMPONENTS["feature"], "fisher", "lookalike.features.fisher:Fisher")
+def test_a_second_fit_is_what_describes_from_then_on():
+    feature = fitted()
+    feature.extract(pictures)
+    feature.fit(prepare(feature, pictures[:1]))
+    again = make()
+    again.fit(prepare(again, pictures[:1]))
+    assert feature.extract(pictures).tobytes() == again.extract(pictures).tobytes()
+
+
+def test_spec_and_learned_arrays_are_all_there_is():
     feature = fitted(pyramid="1x1,2x2")
     again = registry.restore("feature", registry.spec_of(feature), registry.state_of(feature))
     expected = feature.extract(pictures)
@@ -196,9 +204,9 @@ def test_it_wants_to_be_fitted_first():
 
 def test_too_few_patches_too_few_bytes_and_too_many_dimensions_are_refused():
     feature = make(k=50)
-    with pytest.raises(InputError, match=r"Fisher with k=50 must have at least 50 patches to learn from. Got 1."):
+    with pytest.raises(InputError, match=r"Fisher with k=50 and patch_dim=5 must have at least 50 .* Got 1."):
         feature.fit(prepare(feature, [np.zeros((1, 1, 3), np.uint8)]))
-    with pytest.raises(InputError, match=r"max_bytes must have room for 50 patches. Got 1000, room for 8."):
+    with pytest.raises(InputError, match="must hold 50 patches, which takes more than 1000 bytes"):
         feature.fit(prepare(feature), max_bytes=1_000)
     with pytest.raises(InputError, match=r"patch_dim must be at most 9, the shortest patch of .* Got 10."):
         make(patch_dim=10).fit([])

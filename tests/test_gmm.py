@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not():
 def test_rows_in_many_chunks_give_the_same(monkeypatch):
     whole = Gmm(k=4).fit(X)
     posteriors = whole.posteriors(X)
-    monkeypatch.setattr(module, "CHUNK_BYTES", 3_000)
+    monkeypatch.setattr(module, "CACHE_BYTES", 3_000)
     pieces = Gmm(k=4).fit(X)
     np.testing.assert_allclose(pieces.means_, whole.means_, atol=1e-3)
     np.testing.assert_allclose(whole.posteriors(X), posteriors, atol=1e-5)

@@ -8,7 +8,8 @@ from PIL import Image
 
 from lookalike import Collection
 from lookalike.engine import vocabulary
-from lookalike.engine.vocabulary import draw, learn
+from lookalike.engine.vocabulary import draw, fit_feature
+from lookalike.errors import InputError, SourceError
 from lookalike.images.sources import Entry, walk
 from lookalike.registry import create
 from lookalike.types import silent
@@ -34,33 +35,41 @@ def test_the_sample_is_the_same_wherever_the_files_lie_and_however_they_are_list
 
 def test_files_of_one_name_are_told_apart_by_size_and_place():
     same = [Entry(f"/{folder}/a.jpg", 10, 0) for folder in "abc"]
-    assert draw(same, 2) == draw(same[::-1], 2)
+    for n in (1, 2):
+        assert draw(same, n) == draw(same[::-1], n)
     assert len({draw([Entry("/x/a.jpg", size, 0), Entry("/x/b.jpg", 5, 0)], 1)[0].path for size in range(20)}) == 2
 
 
 def test_a_sample_of_compressed_archives_is_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr(vocabulary, "CARRIED_BYTES", 350)
-    assert len(draw(entries([f"{i}.jpg" for i in range(50)], data=b"x" * 100), 20)) == 3
+    listed = entries([f"{i}.jpg" for i in range(50)], data=b"x" * 100)
+    assert len(draw(listed, 20)) == 3
+    assert draw(listed, 20) == draw(reversed(listed), 20)
+
+
+def test_a_file_that_two_sources_list_is_drawn_once():
+    listed = entries(["a.jpg", "b.jpg"])
+    assert draw([*listed, *listed], 20) == draw(listed, 20)
 
 
 def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures):
     sample = draw(walk([pictures], on_skip=print), 16)
     features = [create("feature", VLAD) for _ in range(2)]
     for feature, workers in zip(features, (1, 3), strict=True):
-        assert learn(feature, sample, silent, workers) == 16
+        assert fit_feature(feature, sample, silent, workers) == 16
     prepared = [features[0].prepare(np.asarray(Image.open(next(pictures.rglob("*.jpg")))))]
     assert features[0].describe(prepared).tobytes() == features[1].describe(prepared).tobytes()
 
 
 def test_nothing_to_read_is_nothing_learned(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
-    assert learn(create("feature", VLAD), draw(walk([tmp_path], on_skip=print)), silent, 1) == 0
+    assert fit_feature(create("feature", VLAD), draw(walk([tmp_path], on_skip=print)), silent, 1) == 0
 
 
 def test_a_feature_that_learns_is_saved_with_its_space(collection, pictures):
     report = collection.add(pictures / "fish", recipes=[RECIPE])
-    assert "learned from 4 pictures only" in report.notes[0]
-    assert collection.stats()["spaces"][0]["learned_from"] == 4
+    assert "was fitted on 4 pictures only" in report.notes[0]
+    assert collection.stats()["spaces"][0]["feature_fitted_on"] == 4
     with Collection(collection.path) as again:  # another process, much later
         second = again.add(pictures / "house")
         assert second.notes == []  # the vocabulary is there
@@ -80,7 +89,7 @@ def test_new_vocabularies_describe_every_picture_again(collection, pictures, tmp
     shutil.copytree(pictures / "house", tmp_path / "pictures" / "house")
     collection.refresh()
     assert collection.fit(features=True) == {"words": 8}
-    assert collection.stats()["spaces"][0]["learned_from"] == 8
+    assert collection.stats()["spaces"][0]["feature_fitted_on"] == 8
     assert collection.vectors("words")[1].shape == (8, 7)
     assert before.shape == (4, 512)
     assert len(collection.vectors("color")[1]) == 8
@@ -92,7 +101,7 @@ def test_new_vocabularies_need_pictures_to_learn_from(collection, pictures, tmp_
     shutil.copytree(pictures / "fish", tmp_path / "pictures")
     collection.add(tmp_path / "pictures", recipes=[RECIPE])
     shutil.rmtree(tmp_path / "pictures")
-    with pytest.raises(Exception, match="disk not mounted"):
+    with pytest.raises(SourceError, match="disk mounted"):
         collection.fit(features=True)
     assert len(collection.vectors("words")[1]) == 4
 
@@ -101,6 +110,31 @@ def test_a_folder_of_broken_files_is_reported_not_raised(collection, tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "broken.jpg").write_bytes(b"no picture")
     assert len(collection.add(tmp_path / "pictures", recipes=[RECIPE]).skipped) == 1
+
+
+def test_too_little_to_learn_from_keeps_only_that_space_waiting(collection, tmp_path, pictures):
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "pictures" / "tiny.png")
+    with pytest.raises(InputError, match="at least 4 patches"):
+        collection.add(tmp_path / "pictures", recipes=[RECIPE])
+    report = collection.add(tmp_path / "pictures", recipes=["color"])
+    assert "waits for more pictures" in report.notes[0]
+    assert len(collection.vectors("color")[0]) == 1
+    collection.add(pictures / "fish")  # now there is enough; what was waiting is caught up with
+    collection.refresh()
+    assert len(collection.vectors("words")[0]) == 5
+
+
+def test_a_vocabulary_that_could_never_be_is_refused_before_anything_is_written(collection, pictures):
+    with pytest.raises(InputError, match="patch_dim must be at most 96"):
+        collection.add(pictures / "fish", recipes=["mine = fisher(patch_dim=100)"])
+    assert collection.stats()["spaces"] == []
+
+
+def test_fitting_one_feature_anew_leaves_other_spaces_alone(collection, pictures):
+    collection.add(pictures / "fish", recipes=["words = vlad(k=2)", "small = color() | pca(dim=2)"])
+    assert collection.fit("words", features=True) == {}
+    assert collection.stats()["spaces"][1]["state"] == "raw"
 
 
 def test_a_path_inside_an_inner_spec_becomes_absolute(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from lookalike.errors import InputError
 from lookalike.images.demo import draw
 from lookalike.index.queries import PointQuery
 from lookalike.registry import create, kind_of, restore, spec_of, state_of
-from lookalike.types import Feature, Ids, Index, Local, Pixels, Transform, Vectors
+from lookalike.types import Feature, Ids, Index, Local, Pixels, Transform, Vectors, needs_fit
 
 Make: TypeAlias = Callable[[], Any]
 
@@ -270,7 +270,7 @@ def _extremes() -> list[Pixels]:
 
 def _fitted(feature: Any) -> Any:
     """The feature, after it learned from the pictures, if it does learn."""
-    return feature.fit(map(feature.prepare, _pictures())) if hasattr(feature, "fit") else feature
+    return feature.fit(map(feature.prepare, _pictures())) if needs_fit(feature) else feature
 
 
 def _rows() -> Vectors:

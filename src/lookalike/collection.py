@@ -176,10 +176,12 @@ class Collection:
         with self._store.writer(self.wait_s):
             names = [self._spaces.find(name) for name in spaces]
             if features:
-                self._learn_anew(names or self._spaces.recipes(), progress or silent, workers)
+                self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
                 names = [name for name in names if name in self._spaces.learning()]
-            fitted = {name: self._spaces.fit(name, progress or silent) for name in names or self._spaces.learning()}
-            self._spaces.settle(list(fitted), progress or silent)
+            if not spaces:
+                names = self._spaces.learning()
+            fitted = {name: self._spaces.fit(name, progress or silent) for name in names}
+            self._spaces.settle(names, progress or silent)
         return fitted
 
     def search(
@@ -267,7 +269,7 @@ class Collection:
                     "rows": vectors.rows(searched),
                     "state": state,
                     "fitted_on": space.fitted_on,
-                    "learned_from": spaces[space.chain[0]].fitted_on,
+                    "feature_fitted_on": spaces[space.chain[0]].fitted_on,
                     "bytes": vectors.bytes(searched),
                     "index": getattr(self._spaces.index(searched), "kind", "flat"),
                 }
@@ -332,8 +334,10 @@ class Collection:
 
     def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Vectors, Any, Chain]:
         name = self._spaces.find(space)
-        query = combine(self._store, self._spaces, name, wanted, unwanted)
-        return query, self._spaces.index(self._spaces.searched(name)), self._spaces.chain(name)
+        index = self._spaces.index(self._spaces.searched(name))
+        if not len(index) and len(self._store.items):
+            raise InputError(f"Space '{name}' has no vectors yet. Run: lookalike refresh")
+        return combine(self._store, self._spaces, name, wanted, unwanted), index, self._spaces.chain(name)
 
     def _with_boxes(self, results: list[Result], query: Vectors, chain: Chain, progress: Progress) -> list[Result]:
         """The results with the place of the match; without it where a picture cannot be read any more."""
@@ -343,7 +347,7 @@ class Collection:
             progress("locating", done, len(results))
             try:
                 box = where_is(pixels(self._store, result.id, side), query, chain)
-            except ImageError:
+            except (ImageError, InputError):  # gone meanwhile, as a file or as an item
                 box = None
             located.append(replace(result, box=box))
         progress("locating", len(results), len(results))
@@ -386,24 +390,33 @@ class Collection:
         self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
     ) -> set[int]:
         """Read the sources into these spaces; returns the known items that were met at a new path."""
-        learned = self._spaces.learn(names, walk(sources, on_skip=ignore), progress, workers)
+        known = [source for source in self._store.items.sources() if has_files(source)]
+        entries = walk([*sources, *known], on_skip=ignore)
+        fitted, failed = self._spaces.fit_features(names, entries, progress, workers)
         report.notes += [
-            f"{feature} learned from {n:,} pictures only. When there are more, run: lookalike fit --features"
-            for feature, n in learned.items()
+            f"{feature} was fitted on {n:,} pictures only. When there are more, run: lookalike fit --features"
+            for feature, n in fitted.items()
             if n < FIT_MIN
         ]
+        report.notes += [f"{feature} waits for more pictures: {reason}" for feature, reason in failed.items()]
         chains = {name: self._spaces.chain(name) for name in names}
+        chains = {name: chain for name, chain in chains.items() if chain.specs[0] not in failed}
+        if not chains:
+            raise InputError(next(iter(failed.values())))
         run = Ingest(self._store, chains, self._spaces.side(), report)
         run.run(sources, progress, workers)
         self._spaces.settle(names, progress)
         return run.again
 
-    def _learn_anew(self, names: list[str], progress: Progress, workers: int | None) -> None:
+    def _fit_features_anew(self, names: list[str], progress: Progress, workers: int | None) -> None:
         """New vocabularies for the features of these spaces, from all sources that are there, and their rows anew."""
-        sources = [source for source in self._store.items.sources() if has_files(source)]
-        if not sources:
-            raise SourceError("None of the added sources is there to learn from. Is a disk not mounted?")
-        self._spaces.learn(names, walk(sources, on_skip=ignore), progress, workers, anew=True)
+        sources = self._store.items.sources()
+        for source in sources:
+            if not has_files(source) or self._problem(source):
+                raise SourceError(f"{source} is not there: its pictures would lose their vectors. Is its disk mounted?")
+        _, failed = self._spaces.fit_features(names, walk(sources, on_skip=ignore), progress, workers, anew=True)
+        if failed:
+            raise InputError(next(iter(failed.values())))
         self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)
 
     def _select(self, filter: Filter) -> Ids:

@@ -74,7 +74,10 @@ def crop(image: Pixels, box: Box) -> Pixels:
 
 def check_box(box: Box) -> Box:
     """The box itself, if it is one."""
-    left, top, right, bottom = box if len(box) == 4 else (0.0, 0.0, 0.0, 0.0)
+    try:
+        left, top, right, bottom = map(float, box)
+    except (TypeError, ValueError):
+        left = top = right = bottom = 0.0  # refused below
     if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
         raise InputError(
             "A box must be left, top, right, bottom as shares of the picture, 0 to 1, left before right and top before"
@@ -141,6 +144,11 @@ class LearnedFeature(Feature, Protocol):
     def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
         """Learn from a stream of prepared pictures, holding at most `max_bytes` of them; the order counts."""
         ...
+
+
+def needs_fit(feature: Feature | type[Feature]) -> bool:
+    """Whether a feature is one that learns. (`isinstance` would ask for `dim`, and so load a network.)"""
+    return hasattr(feature, "fit")
 
 
 @runtime_checkable

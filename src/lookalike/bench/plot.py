@@ -20,7 +20,7 @@ def check_plot(target: str | Path) -> Path:
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"A plot ends in {', '.join(SUFFIXES)}. Got {target}.")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no folder {path.absolute().parent} for the plot.")
+        raise InputError(f"There is no folder {path.absolute().parent} for the plot. Make it first.")
     _figure()
     return path
 

@@ -1,4 +1,4 @@
-"""Retrieval: how well each recipe ranks real image sets, every picture the query once.
+"""Retrieval: how well each recipe ranks real image sets.
 
 In: recipes × {corel1k, corel5k, ukbench2000}. Out: same-class mAP with the query left out, or of test pictures among
 training pictures, or UKBench's 4·recall@4 with the query ranked. Each cell goes through the engine: a new collection,

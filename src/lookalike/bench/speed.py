@@ -1,7 +1,7 @@
 """How quick a recipe is on this machine, in a second or so.
 
 In: a recipe's chain of specs. Out: the length of its vectors and pictures a second, estimated from a few drawn ones:
-reading and preparing run on every core at once, describing has all cores to itself.
+what the reading processes do runs on every core at once, the rest has all cores to itself.
 """
 
 import time
@@ -12,14 +12,14 @@ from functools import cache
 import cv2
 import numpy as np
 
-from lookalike.engine.chain import learns
+from lookalike.engine.calm import CALM
 from lookalike.images.demo import KINDS, draw
 from lookalike.images.read import read
 from lookalike.images.workers import count_cores
 from lookalike.registry import create
-from lookalike.types import Feature
+from lookalike.types import Feature, needs_fit
 
-PICTURES = 16
+PICTURES = 8
 SHAPE = (768, 512)
 """Width and height of the drawn pictures: between a web page's and a camera's."""
 LEARN_BYTES = 2**22
@@ -57,13 +57,15 @@ def _rate(spec: str) -> tuple[Feature, float]:
         preparing = (time.perf_counter() - start) / PICTURES
     finally:
         cv2.setNumThreads(threads)
-    if learns(spec):
+    if needs_fit(feature):
         feature.fit(prepared, max_bytes=LEARN_BYTES)  # type: ignore[attr-defined]
-    feature.describe(prepared[:1])
-    start = time.perf_counter()
-    feature.describe(prepared)
-    describing = (time.perf_counter() - start) / PICTURES
-    return feature, 1 / (preparing / count_cores() + describing)
+    with CALM:
+        feature.describe(prepared[:1])
+        start = time.perf_counter()
+        feature.describe(prepared)
+        describing = (time.perf_counter() - start) / PICTURES
+    everywhere = preparing + describing if feature.by_picture else preparing
+    return feature, 1 / (everywhere / count_cores() + (preparing + describing - everywhere))
 
 
 @cache

@@ -75,7 +75,7 @@ def search(
         show.check_sheet(sheet)  # before the search, not after it
     part = None if box is None else parse_box(box)
     if part is not None and len(images) > 1:
-        raise InputError(f"--box is a part of one picture. Got {len(images)} pictures.")
+        raise InputError(f"--box is a part of one picture. Got {len(images)} pictures: give one.")
     with opened(where) as collection, bars() as progress:
         results = collection.search(
             images if part is None else lookalike.Crop(images[0], part),
@@ -91,7 +91,7 @@ def search(
             examples = [_example(collection, image, "example", part) for image in images]
             examples += [_example(collection, image, "not") for image in unwanted or ()]
             _draw(examples, results, html, sheet)
-    _print_results(results, json)
+    _print_results(results, json, boxes)
     return 0
 
 
@@ -133,6 +133,8 @@ def stats(where: Where, json: Json = False) -> int:
     print_line(f"{found['labels']:,} labels")
     for space in found["spaces"]:
         fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
+        if space["feature_fitted_on"]:
+            fitted += f", vocabulary from {space['feature_fitted_on']:,} pictures"
         print_line(
             f"space {space['name']}: {space['rows']:,} × {space['dim']}, {space['state']}{fitted}, "
             f"{space['index']} index, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
@@ -197,7 +199,7 @@ def export(
 def recipes(json: Json = False) -> int:
     """List the recipes: named ways from a picture to a vector, and how quick each is on this machine.
 
-    The speed is measured while you wait, on a few drawn pictures: about a second for each recipe.
+    The speed is measured while you wait, on a few drawn pictures: a second or less for each recipe.
 
     \b
     Examples:
@@ -250,11 +252,11 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
 
 
-def _print_results(results: list["Result"], json: bool) -> None:
+def _print_results(results: list["Result"], json: bool, boxes: bool) -> None:
     if json:
         print_json(
             [
-                {"id": types.format_id(r.id), "path": r.path, "score": r.score} | ({"box": r.box} if r.box else {})
+                {"id": types.format_id(r.id), "path": r.path, "score": r.score} | ({"box": r.box} if boxes else {})
                 for r in results
             ]
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import to_numpy
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.recipes import RECIPES
-from lookalike.registry import Spec, component, create, parse, parse_chain, restore, spec_of, state_of
+from lookalike.registry import Spec, create, parse, parse_chain, restore, spec_of, state_of
 from lookalike.types import Box, Feature, Pixels, Prepared, Transform, Vectors
 
 
@@ -110,11 +110,12 @@ class Prepare:
             for feature, column in zip(self._features, columns, strict=True)
         ]
 
-    def __getstate__(self) -> list[tuple[str, dict[str, NDArray[Any]]]]:
-        return [(spec_of(feature), state_of(feature)) for feature in self._features]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_prepare, ([(spec_of(feature), state_of(feature)) for feature in self._features],)
 
-    def __setstate__(self, made_of: list[tuple[str, dict[str, NDArray[Any]]]]) -> None:
-        self._features = [restore("feature", spec, state) for spec, state in made_of]
+
+def _restore_prepare(made_of: list[tuple[str, dict[str, NDArray[Any]]]]) -> Prepare:
+    return Prepare([restore("feature", spec, state) for spec, state in made_of])
 
 
 def parse_recipe(text: str) -> tuple[str, list[str]]:
@@ -127,7 +128,9 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     if own is None:
         if text not in RECIPES:
             if re.search(r"[(|]", text):
-                raise InputError(f"A pipeline of your own needs a name: write NAME = {text}")
+                raise InputError(
+                    f"A pipeline of your own needs a name of letters, digits, _ and -: write NAME = SPEC | … Got {text!r}."
+                )
             raise UnknownNameError("recipe", text, RECIPES)
         return text, [str(parse(spec)) for spec in RECIPES[text]]
     name, pipeline = own.group(1), own.group(2)
@@ -137,11 +140,6 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     for kind, spec in zip(["feature"] + ["transform"] * (len(specs) - 1), specs, strict=True):
         create(kind, spec)  # refuses unknown names and options before anything is written
     return name, [str(spec) for spec in specs]
-
-
-def learns(spec: str) -> bool:
-    """Whether a feature has something to learn from pictures before it can describe any."""
-    return hasattr(component("feature", parse(spec).name), "fit")
 
 
 def _absolute(spec: Spec) -> Spec:

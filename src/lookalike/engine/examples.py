@@ -70,7 +70,7 @@ def pixels(store: Store, picture: Picture, side: int) -> Pixels:
     if isinstance(picture, np.ndarray):
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise InputError(
-                "An example array must be a vector (d,) or pixels (height, width, 3) uint8. "
+                "An example array must be a vector (d,), of which there is no crop, or pixels (height, width, 3) uint8. "
                 f"Got shape {picture.shape}, {picture.dtype}."
             )
         return picture

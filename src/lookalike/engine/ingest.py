@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
 from lookalike.errors import ImageError
 from lookalike.images.read import LIMITS, identify
@@ -95,9 +95,7 @@ class Ingest:
             fresh = self._unknown(listing, progress)
             first = next(fresh, None)
             if first is not None:
-                # The cores are busy reading; threads of a matrix product that wait for one would keep it from them.
-                calm = threadpool_limits(limits=1, user_api="blas")
-                with calm, ReadPool(self.prepare, side=self.side, workers=workers) as pool:
+                with CALM, ReadPool(self.prepare, side=self.side, workers=workers) as pool:
                     for result in pool.map(concatenate([first], fresh)):
                         self._take(result)
                         progress("reading", self.done, listing.total)

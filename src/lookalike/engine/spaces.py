@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Chain, fit, learns, parse_recipe
-from lookalike.engine.vocabulary import draw, learn
+from lookalike.engine.chain import Chain, fit, parse_recipe
+from lookalike.engine.vocabulary import draw, fit_feature
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
 from lookalike.index.choice import choose
 from lookalike.index.flat import Flat
-from lookalike.registry import Spec, component, create
+from lookalike.registry import Spec, component, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.segments import Pending, Space
-from lookalike.types import Feature, Ids, Progress, Vectors
+from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.ann import Ann
@@ -37,7 +37,7 @@ FIT_MIN = 500
 FIT_MAX = 50_000
 """Rows a fit looks at: those with the smallest ids, which are digests, so a random sample that anybody can repeat."""
 
-FIT_BYTES = 2**29
+SAMPLE_BYTES = 2**29
 """A bound on their memory: of long vectors, a fit looks at fewer."""
 
 STALE = 0.1
@@ -129,7 +129,7 @@ class Spaces:
                 self._chains[name] = made_of, chain
             return chain
 
-    def learn(
+    def fit_features(
         self,
         names: Sequence[str],
         entries: Iterable[Entry],
@@ -137,19 +137,24 @@ class Spaces:
         workers: int | None,
         *,
         anew: bool = False,
-    ) -> dict[str, int]:
-        """Let the features of these spaces learn what they need from a sample of the entries, where they have not yet.
+    ) -> tuple[dict[str, int], dict[str, str]]:
+        """Fit the features of these spaces that need it, on a sample of the entries; needs the writer lock.
 
-        `anew`: also where they have; every row that was made with what they knew before goes. Returns the features that
-        learned, and from how many pictures.
+        `anew`: also those that are fitted; every row that was made with what they had learned goes. Returns the
+        features that were fitted with the number of pictures, and those that could not be with the reason.
         """
-        bases = dict.fromkeys(self.all()[name].chain[0] for name in names)
-        waiting = [base for base in bases if learns(base) and (anew or self.all()[base].model is None)]
+        spaces = self.all()
+        bases = dict.fromkeys(spaces[name].chain[0] for name in names)
+        waiting = [base for base in bases if _needs_fit(base) and (anew or spaces[base].model is None)]
         sample = draw(entries) if waiting else []
-        spaces, learned = self.all(), {}
+        fitted, failed = {}, {}
         for base in waiting:
             feature = create("feature", base)
-            n = learn(feature, sample, progress, workers)
+            try:
+                n = fit_feature(feature, sample, progress, workers)
+            except InputError as error:  # too little to learn from
+                failed[base] = str(error)
+                continue
             if n == 0:  # nothing could be read; the add says why
                 continue
             target = self.store.vectors.new_file("models", ".npz")
@@ -160,8 +165,8 @@ class Spaces:
                 for space in spaces.values():
                     if space.base == base:
                         self.store.vectors.replace(space.name, [], model=None, fitted_on=None)
-            learned[base] = n
-        return learned
+            fitted[base] = n
+        return fitted, failed
 
     def index(self, name: str) -> "Flat | Ann":
         """The index over a space's vectors, in step with the store."""
@@ -255,9 +260,9 @@ class Spaces:
         return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in parts])
 
     def _sample(self, base: str) -> NDArray[Any]:
-        """At most FIT_MAX rows of the base, and FIT_BYTES, in the order of their ids."""
+        """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids."""
         index = self.index(base)
-        return index.vectors(self.store.vectors.live_ids(base)[: min(FIT_MAX, FIT_BYTES // (4 * (index.dim or 1)))])
+        return index.vectors(self.store.vectors.live_ids(base)[: min(FIT_MAX, SAMPLE_BYTES // (4 * (index.dim or 1)))])
 
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
@@ -303,6 +308,10 @@ def _try(chain: Sequence[str]) -> None:
     """Refuse a chain that could never work before it is written down: no weights, options out of range."""
     create("feature", chain[0]).describe([])
     fit(chain, np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32))
+
+
+def _needs_fit(spec: str) -> bool:
+    return needs_fit(component("feature", parse(spec).name))
 
 
 def _is_spec(name: str) -> bool:

@@ -4,8 +4,8 @@ In: sources and an unfitted feature. Out: the feature, fitted on a sample that i
 they lie, in whatever order they are listed, and whichever process was quicker.
 """
 
-import heapq
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
@@ -15,7 +15,7 @@ from lookalike.images.workers import Read, ReadPool
 from lookalike.types import LearnedFeature, Prepared, Progress
 
 SAMPLE = 1_000
-"""Pictures that a feature learns from: some three million local descriptors to draw from."""
+"""Pictures that a feature is fitted on: some three million local descriptors to draw from."""
 
 CARRIED_BYTES = 256 * 2**20
 """What the sample may hold of compressed archives, whose members carry their bytes with them."""
@@ -25,21 +25,27 @@ BLOCK = 64
 
 
 def draw(entries: Iterable[Entry], n: int = SAMPLE) -> list[Entry]:
-    """At most n of the entries, by lot; the lot is a digest of a file's name and size."""
-    kept: list[tuple[int, str, Entry]] = []  # a heap: the highest lot goes first
+    """At most n of the entries, by lot: a digest of a file's name and size, then its path. The lowest lots win."""
+    kept: list[tuple[bytes, str, Entry]] = []  # sorted
     carried = 0
+    lost: tuple[bytes, str] | None = None  # the lowest lot that had to go; from there on nobody comes in again
     for entry in entries:
         name = f"{os.path.basename(entry.path)}\0{entry.size}".encode(errors="surrogateescape")
-        lot = int.from_bytes(blake2b(name, digest_size=8).digest())
-        heapq.heappush(kept, (-lot, entry.path, entry))
+        drawn = blake2b(name, digest_size=8).digest(), entry.path, entry
+        place = bisect_left(kept, drawn[:2], key=lambda one: one[:2])
+        listed = place < len(kept) and kept[place][1] == entry.path  # by two sources
+        if listed or (lost is not None and drawn[:2] >= lost):
+            continue
+        kept.insert(place, drawn)
         carried += len(entry.data or b"")
         while len(kept) > n or (carried > CARRIED_BYTES and len(kept) > 1):
-            carried -= len(heapq.heappop(kept)[2].data or b"")
-    return [entry for _, _, entry in sorted(kept, key=lambda drawn: (-drawn[0], drawn[1]))]
+            lot, path, gone = kept.pop()
+            carried, lost = carried - len(gone.data or b""), (lot, path)
+    return [entry for *_, entry in kept]
 
 
-def learn(feature: LearnedFeature, entries: Sequence[Entry], progress: Progress, workers: int | None) -> int:
-    """Fit a feature on the pictures of these entries; returns how many could be read, 0 where it learned nothing."""
+def fit_feature(feature: LearnedFeature, entries: Sequence[Entry], progress: Progress, workers: int | None) -> int:
+    """Fit a feature on the pictures of these entries; returns how many could be read, 0 where it was not fitted."""
     read = 0
 
     def prepared() -> Iterator[Prepared]:

@@ -1,7 +1,7 @@
 """From the patches of a picture to one row: what VLAD and Fisher vectors share.
 
 In: pictures, by way of locals, each a channel of its own. Out: (n, dim) float32. The vocabulary is learned from a
-uniform sample of the patches; it is told by `_learn` and used by what `_aggregator` returns.
+uniform sample of the patches; `_fit` makes it, and what `_aggregator` returns puts it to work.
 """
 
 from abc import abstractmethod
@@ -16,7 +16,7 @@ from lookalike.errors import InputError
 from lookalike.features.pixels import check_pixels
 from lookalike.features.pyramid import cut_box, parse_pyramid
 from lookalike.features.sample import Reservoir
-from lookalike.registry import create
+from lookalike.registry import create, state_of
 from lookalike.types import FIT_BYTES, Box, LearnedFeature, Local, Patches, Pixels, Prepared, Progress, Vectors, silent
 
 PICTURES = 16
@@ -33,7 +33,7 @@ class Aggregate(LearnedFeature):
     patch_dim: int
     random_state: int
 
-    def __init__(self, locals: Sequence[str], k: int, patch_dim: int, pyramid: str, random_state: int):
+    def __init__(self, specs: Sequence[str], k: int, patch_dim: int, pyramid: str, random_state: int):
         for name, value, least in (("k", k, 1), ("patch_dim", patch_dim, 1), ("random_state", random_state, 0)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}. Got {value!r}.")
@@ -42,8 +42,8 @@ class Aggregate(LearnedFeature):
         self.pyramid = pyramid
         self.random_state = random_state
         self._levels = parse_pyramid(pyramid)
-        self._at_work: tuple[list[int], Aggregator] | None = None
-        self._locals: list[Local] = [create("local", spec) for spec in locals]
+        self._at_work: Aggregator | None = None
+        self._locals: list[Local] = [create("local", spec) for spec in specs]
         self.side = max(local.side for local in self._locals)
         self.by_picture = all(local.by_picture for local in self._locals)
 
@@ -52,7 +52,7 @@ class Aggregate(LearnedFeature):
         """How long the patches of each channel are in the vocabulary; those longer are reduced."""
 
     @abstractmethod
-    def _learn(self, samples: list[Vectors], progress: Progress) -> None:
+    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
         """The vocabulary from a sample of the patches of each channel, (n, local's dim) each."""
 
     @abstractmethod
@@ -66,8 +66,9 @@ class Aggregate(LearnedFeature):
     def describe(self, prepared: Sequence[Prepared]) -> Vectors:
         """Prepared pictures to (n, dim) float32, unit rows."""
         if len(prepared) == 0:
+            self._lengths()  # whoever asks for no picture wants to know whether any could be described
             for local in self._locals:
-                local.describe([])  # whoever asks for no picture wants to know that nothing is missing
+                local.describe([])
             return np.empty((0, self.dim), np.float32)
         aggregate = self._ready()
         rows = np.empty((len(prepared), self.dim), np.float32)
@@ -91,9 +92,13 @@ class Aggregate(LearnedFeature):
         lengths = self._lengths()
         # A row is held twice while it is learned from: as it came and reduced.
         rows = max_bytes // (4 * sum(local.dim + D for local, D in zip(self._locals, lengths, strict=True)))
-        least = max(self.k, 2, *lengths)
+        reduced = [D for local, D in zip(self._locals, lengths, strict=True) if local.dim > D]  # PCA needs D rows
+        least = max(self.k, 2, *reduced)
+        options = f"{type(self).__name__} with k={self.k} and patch_dim={self.patch_dim}"
         if rows < least:
-            raise InputError(f"max_bytes must have room for {least} patches. Got {max_bytes}, room for {rows}.")
+            raise InputError(
+                f"{options} must hold {least} patches, which takes more than {max_bytes} bytes. Give it a smaller k."
+            )
         reservoirs = [Reservoir(local.dim, rows * 4 * local.dim, self.random_state) for local in self._locals]
         stream = iter(prepared)
         while batch := list(islice(stream, PICTURES)):
@@ -103,10 +108,12 @@ class Aggregate(LearnedFeature):
         seen = min(reservoir.seen for reservoir in reservoirs)
         if seen < least:
             raise InputError(
-                f"{type(self).__name__} with k={self.k} must have at least {least} patches to learn from. Got {seen}."
-                " Give it more pictures, or a smaller k."
+                f"{options} must have at least {least} patches to be fitted on. Got {seen}."
+                " Give it more pictures, or smaller numbers."
             )
-        self._learn([reservoir.rows for reservoir in reservoirs], progress)
+        progress("fitting", 0, None)
+        self._fit([reservoir.rows for reservoir in reservoirs], progress)
+        self._at_work = None
         return self
 
     def _describe(self, prepared: Sequence[Prepared]) -> Iterator[tuple[Patches, ...]]:
@@ -116,12 +123,11 @@ class Aggregate(LearnedFeature):
 
     def _ready(self) -> Aggregator:
         """The vocabulary at work, made once for what was learned."""
-        learned = [id(value) for name, value in vars(self).items() if name.endswith("_") and not name.startswith("_")]
-        if not learned:
+        if not state_of(self):
             raise InputError(f"{type(self).__name__} has no vocabulary yet. Fit it on pictures first.")
-        if self._at_work is None or self._at_work[0] != learned:
-            self._at_work = learned, self._aggregator()
-        return self._at_work[1]
+        if self._at_work is None:
+            self._at_work = self._aggregator()
+        return self._at_work
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_at_work": None}  # a function of this process

@@ -74,7 +74,7 @@ class Fisher(Aggregate):
             )
         return [self.patch_dim] * len(self._locals)
 
-    def _learn(self, samples: list[Vectors], progress: Progress) -> None:
+    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
         centers, components, mixtures = [], [], []
         for rows in samples:
             mean, directions, _ = (part.astype(np.float32) for part in principal(rows, self.patch_dim))
@@ -95,7 +95,7 @@ class Fisher(Aggregate):
         def aggregate(channels: Sequence[Patches]) -> Vectors:
             vectors = np.empty((len(channels), self.dim // len(channels)), np.float32)
             for i, (X, places) in enumerate(channels):
-                cells = gradients[i].of(project(X, *spaces[i]), places, self._levels)  # (cells, 2kD)
+                cells = gradients[i].compute(project(X, *spaces[i]), places, self._levels)  # (cells, 2kD)
                 vectors[i] = unit_rows(np.copysign(np.sqrt(np.abs(cells)), cells)).ravel()
             return unit_rows(unit_rows(vectors).reshape(1, -1))[0]  # type: ignore[no-any-return]
 
@@ -111,7 +111,7 @@ class Gradients:
         self._s = np.sqrt(mixture.variances) / self._products.scale
         self._roots = np.sqrt(mixture.weights)[:, None]
 
-    def of(self, X: Vectors, places: Vectors, levels: Levels) -> Vectors:
+    def compute(self, X: Vectors, places: Vectors, levels: Levels) -> Vectors:
         """Rows X (m, d) at their places (m, 2) to (cells, 2kd) float32, for means, then for standard deviations.
 
         With g the posteriors, Σ g (x - μ) / σ / (n √w) and Σ g ((x - μ)² / σ² - 1) / (n √(2w)): Eq. 17 and 18 of

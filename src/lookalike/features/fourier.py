@@ -16,8 +16,8 @@ from lookalike.features.rows import RowFeature
 from lookalike.types import Pixels, Vectors
 
 RINGS = 6
-"""An octave each, up from waves of 64 pixels and longer to those shorter than 4: pictures have about as much energy in
-one octave as in another (Field 1987)."""
+"""An octave each, from waves longer than 64 pixels to those of 4 and less: pictures have about as much energy in one
+octave as in another (Field 1987)."""
 WEDGES = 8
 
 
@@ -25,8 +25,8 @@ class Fourier(RowFeature):
     """Textures: the energy of waves by length and direction, wherever they are.
 
     The luminance of the picture at about 128 × 128 pixels, less its mean, under a Hann window (so that opposite borders
-    do not meet in an edge), is Fourier-transformed; a wave counts its energy for its length (rings: 64 pixels and
-    longer, down to 32, 16, 8, 4, and shorter) and direction (wedges of 22.5 degrees, the first around the horizontal).
+    do not meet in an edge), is Fourier-transformed; a wave counts its energy for its length (rings: longer than
+    64 pixels, than 32, 16, 8, 4, and the rest) and direction (wedges of 22.5 degrees, the first around the horizontal).
     Column 8 i + j is ring i, wedge j. A picture of one colour gets the same in all columns.
 
     >>> Fourier().extract([np.zeros((20, 30, 3), np.uint8)]).shape

@@ -11,7 +11,7 @@ import numpy as np
 
 from lookalike.errors import InputError
 from lookalike.registry import create
-from lookalike.types import Feature, Pixels, Prepared, Vectors
+from lookalike.types import Feature, Pixels, Prepared, Vectors, needs_fit
 
 
 class Join(Feature):
@@ -32,7 +32,7 @@ class Join(Feature):
         self.parts = list(parts)
         self._features: list[Feature] = [create("feature", part) for part in parts]
         for part, feature in zip(self.parts, self._features, strict=True):
-            if hasattr(type(feature), "fit"):  # not isinstance, which would ask for `dim` and so load a network
+            if needs_fit(feature):
                 raise InputError(
                     f"parts must need no fitting, so that the row does not either. Got {part!r}."
                     " Give it a space of its own."

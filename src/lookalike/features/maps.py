@@ -98,7 +98,7 @@ class EfficientNetMaps(Local):
 
 
 def _square_box(image: Pixels, share: float = 1.0) -> NDArray[np.float64]:
-    """Where the central square lies, to the pixel that cropping rounds to: left, top, right and bottom."""
+    """Where the central square lies, to within a pixel: left, top, right and bottom."""
     height, width = image.shape[:2]
     half = share * min(height, width) / 2 / np.array([width, height])  # as shares of width and height
     return np.concatenate([0.5 - half, 0.5 + half])

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks, principal, unit_rows
+from lookalike.arrays import CACHE_BYTES, chunks, principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregate, Aggregator, project
 from lookalike.features.kmeans import kmeans
-from lookalike.features.mixture import CHUNK_BYTES
 from lookalike.features.pyramid import count_cells, split_cells
 from lookalike.types import Patches, Progress, Vectors
 
@@ -70,14 +69,14 @@ class Vlad(Aggregate):
     def _lengths(self) -> list[int]:
         return [min(self.patch_dim, self._locals[0].dim)]
 
-    def _learn(self, samples: list[Vectors], progress: Progress) -> None:
+    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
         (rows,), (D,) = samples, self._lengths()
         if rows.shape[1] > D:
             center, components, _ = (part.astype(np.float32) for part in principal(rows, D))
             self.center_, self.components_ = center, components
         rows = self._reduce(rows)
         words, _ = kmeans(rows, self.k, self.random_state)
-        nearest = np.concatenate([_nearest(rows[part], words) for part in chunks(len(rows), 4 * self.k, CHUNK_BYTES)])
+        nearest = np.concatenate([_nearest(rows[part], words) for part in chunks(len(rows), 4 * self.k, CACHE_BYTES)])
         rotations = np.empty((self.k, D, D), np.float32)
         for word in range(self.k):
             progress("fitting the vocabulary", word, self.k)
@@ -98,7 +97,7 @@ class Vlad(Aggregate):
             ((X, places),) = channels
             sums = np.zeros((count_cells(self._levels), *words.shape))  # (cells, k, D)
             counts = np.zeros((*sums.shape[:2], 1))
-            for part in chunks(len(X), 8 * self.k, CHUNK_BYTES):
+            for part in chunks(len(X), 8 * self.k, CACHE_BYTES):
                 rows = self._reduce(X[part])
                 belongs = (_nearest(rows, words)[:, None] == np.arange(self.k)).astype(np.float32)  # (m, k)
                 for cell, inside in enumerate(split_cells(places[part], self._levels)):

@@ -1,0 +1,24 @@
+"""One BLAS thread while it is asked for, as many as before afterwards."""
+
+import numpy as np  # noqa: F401 — its BLAS is what is counted
+from threadpoolctl import ThreadpoolController
+
+from lookalike.engine.calm import CALM
+
+
+def threads():
+    return {pool["num_threads"] for pool in ThreadpoolController().select(user_api="blas").info()}
+
+
+def test_overlapping_contexts_leave_the_number_of_threads_as_it_was():
+    before = threads()
+    CALM.__enter__()
+    assert threads() == {1}
+    CALM.__enter__()
+    CALM.__exit__()
+    assert threads() == {1}  # somebody is still inside
+    CALM.__exit__()
+    assert threads() == before
+    with CALM:
+        assert threads() == {1}
+    assert threads() == before
