@@ -9,7 +9,7 @@ from PIL import Image
 from lookalike import Collection
 from lookalike.engine import vocabulary
 from lookalike.engine.vocabulary import draw, fit_feature
-from lookalike.errors import InputError, SourceError
+from lookalike.errors import InputError, SourceError, StoreError
 from lookalike.images.sources import Entry, walk
 from lookalike.registry import create
 from lookalike.types import silent
@@ -133,8 +133,38 @@ def test_a_vocabulary_that_could_never_be_is_refused_before_anything_is_written(
 
 def test_fitting_one_feature_anew_leaves_other_spaces_alone(collection, pictures):
     collection.add(pictures / "fish", recipes=["words = vlad(k=2)", "small = color() | pca(dim=2)"])
-    assert collection.fit("words", features=True) == {}
+    assert collection.fit("words", features=True) == {"words": 4}
     assert collection.stats()["spaces"][1]["state"] == "raw"
+
+
+def test_a_space_that_was_fitted_is_fitted_again_when_its_feature_is(collection, pictures):
+    collection.add(pictures / "fish", recipes=[RECIPE, f"more = {VLAD} | pca(dim=2)"])
+    collection.fit("words", "more")
+    assert collection.fit("words", features=True) == {"words": 4, "more": 4}
+    assert [space["state"] for space in collection.stats()["spaces"]] == ["fitted", "fitted"]
+
+
+def test_a_space_is_removed_with_its_vocabulary_unless_another_needs_it(collection, pictures):
+    collection.add(pictures / "fish", recipes=["color", RECIPE, f"more = {VLAD}"])
+    collection.remove_space("words")
+    assert [space["name"] for space in collection.stats()["spaces"]] == ["color", "more"]
+    assert len(collection.vectors("more")[0]) == 4
+    collection.remove_space("more")
+    assert list((collection.path / "models").iterdir()) == []
+    assert len(collection) == 4
+    assert collection.verify() == []
+    with pytest.raises(InputError, match="No space named 'words'"):
+        collection.remove_space("words")
+
+
+def test_a_lost_vocabulary_is_made_anew_by_what_the_error_says(collection, pictures):
+    collection.add(pictures / "fish", recipes=[RECIPE])
+    next((collection.path / "models").iterdir()).unlink()
+    with Collection(collection.path) as again:
+        with pytest.raises(StoreError, match="Run: lookalike fit --features"):
+            again.search(np.zeros((20, 20, 3), np.uint8))
+        again.fit(features=True)
+        assert again.verify() == []
 
 
 def test_a_path_inside_an_inner_spec_becomes_absolute(tmp_path, monkeypatch):

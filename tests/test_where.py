@@ -61,12 +61,33 @@ def test_a_part_of_an_item_is_named_by_its_id(collection, pictures):
 
 
 @pytest.mark.parametrize(
-    "box", [(0, 0, 0, 1), (0.5, 0, 0.4, 1), (-0.1, 0, 1, 1), (0, 0, 1.1, 1), (0, 0, 1), (0, 0, np.nan, 1)]
+    "box",
+    [(0, 0, 0, 1), (0.5, 0, 0.4, 1), (-0.1, 0, 1, 1), (0, 0, 1.1, 1), (0, 0, 1), (0, 0, np.nan, 1), None, 5, "abcd"],
 )
 def test_what_is_no_box_is_refused(collection, pictures, box):
     collection.add(pictures / "fish", recipes=["color"])
     with pytest.raises(InputError, match="A box must be left, top, right, bottom"):
         collection.search(Crop(pictures / "fish" / "fish-000.jpg", box))
+
+
+@pytest.mark.parametrize("picture", [None, 1.5, ["a.jpg"], np.zeros(512, np.float32)])
+def test_what_has_no_parts_is_refused(collection, pictures, picture):
+    collection.add(pictures / "fish", recipes=["color"])
+    with pytest.raises(InputError, match="An example"):
+        collection.search(Crop(picture, (0.0, 0.0, 0.5, 0.5)))
+
+
+def test_a_part_of_almost_nothing_is_one_pixel(collection, pictures):
+    collection.add(pictures / "fish", recipes=["color"])
+    assert collection.search(Crop(pictures / "fish" / "fish-000.jpg", (0.0, 0.0, 1e-320, 1.0)), k=1)
+
+
+def test_a_result_is_read_where_a_copy_of_it_is_left(collection, pictures, tmp_path):
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / name).write_bytes((pictures / "fish" / "fish-000.jpg").read_bytes())
+    collection.add(tmp_path / "a.jpg", tmp_path / "b.jpg", recipes=["color"])
+    (tmp_path / "a.jpg").unlink()
+    assert collection.search(tmp_path / "b.jpg", where=True)[0].box is not None
 
 
 def test_a_result_that_cannot_be_read_any_more_has_no_box(collection, pictures, tmp_path):

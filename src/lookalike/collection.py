@@ -144,6 +144,17 @@ class Collection:
         report.seconds = time.monotonic() - started
         return report
 
+    def remove_space(self, name: str) -> None:
+        """Take a space out, with its vectors and what was fitted for it; its feature's too, where no other needs them.
+
+        The pictures stay, and so does what people said about them.
+        """
+        with self._store.writer(self.wait_s), self._store.transaction():
+            found = self._spaces.all()[self._spaces.find(name)]
+            self._store.vectors.drop_space(found.name)
+            if not any(space.base == found.base for space in self._store.vectors.spaces().values()):
+                self._store.vectors.drop_space(found.chain[0])
+
     def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
         """Take items out: by id or path (a folder means all below it), or by filter. Their files stay where they are.
 
@@ -175,12 +186,13 @@ class Collection:
         """
         with self._store.writer(self.wait_s):
             names = [self._spaces.find(name) for name in spaces]
+            fitted: dict[str, int] = {}
             if features:
-                self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
-                names = [name for name in names if name in self._spaces.learning()]
+                fitted = self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
+                names = [name for name in {**dict.fromkeys(names), **fitted} if name in self._spaces.learning()]
             if not spaces:
                 names = self._spaces.learning()
-            fitted = {name: self._spaces.fit(name, progress or silent) for name in names}
+            fitted |= {name: self._spaces.fit(name, progress or silent) for name in names}
             self._spaces.settle(names, progress or silent)
         return fitted
 
@@ -202,12 +214,16 @@ class Collection:
         collection finds itself. `where`: each result also says in which part of the picture the match is, which takes
         reading and describing it again.
         """
-        query, index, chain = self._at_one_moment(lambda: self._query(space, listed(examples), listed(without)))
-        among = None if filter is None else self._select(filter)
-        hits = index.search(PointQuery(query), min(k, max(1, len(index))), among=among, effort=effort)
-        items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
-        scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
-        results = [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items]
+
+        def look() -> tuple[list[Result], Vectors, Chain]:
+            query, index, chain = self._query(space, listed(examples), listed(without))
+            among = None if filter is None else self._select(filter)
+            hits = index.search(PointQuery(query), min(k, max(1, len(index))), among=among, effort=effort)
+            items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
+            scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
+            return [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items], query, chain
+
+        results, query, chain = self._at_one_moment(look)
         return self._with_boxes(results, query, chain, progress or silent) if where else results
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
@@ -408,16 +424,22 @@ class Collection:
         self._spaces.settle(names, progress)
         return run.again
 
-    def _fit_features_anew(self, names: list[str], progress: Progress, workers: int | None) -> None:
-        """New vocabularies for the features of these spaces, from all sources that are there, and their rows anew."""
+    def _fit_features_anew(self, names: list[str], progress: Progress, workers: int | None) -> dict[str, int]:
+        """New vocabularies for the features of these spaces, and their rows anew; the spaces that stand on them.
+
+        Nothing is lost of pictures whose source is away: it is refused.
+        """
         sources = self._store.items.sources()
         for source in sources:
             if not has_files(source) or self._problem(source):
                 raise SourceError(f"{source} is not there: its pictures would lose their vectors. Is its disk mounted?")
-        _, failed = self._spaces.fit_features(names, walk(sources, on_skip=ignore), progress, workers, anew=True)
+        entries = walk(sources, on_skip=ignore)
+        fitted, failed = self._spaces.fit_features(names, entries, progress, workers, anew=True)
         if failed:
             raise InputError(next(iter(failed.values())))
         self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)
+        bases = {name: self._spaces.all()[name].chain[0] for name in self._spaces.recipes()}
+        return {name: fitted[base] for name, base in bases.items() if base in fitted}
 
     def _select(self, filter: Filter) -> Ids:
         ids = self._store.items.select(filter)

@@ -10,6 +10,7 @@ import typer
 
 from lookalike.cli.options import Json, Wait, Where, Workers, filtered, opened
 from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note
+from lookalike.errors import InputError
 
 if TYPE_CHECKING:
     from lookalike import Filter
@@ -67,6 +68,9 @@ def remove(
     which: Annotated[
         list[str] | None, typer.Argument(metavar="ITEM", help="Paths, folders (all below them) or ids.")
     ] = None,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="NAME", help="A space instead: its vectors go, the pictures stay.")
+    ] = None,
     wait: Wait = 0.0,
     json: Json = False,
     *,
@@ -78,8 +82,15 @@ def remove(
     Examples:
       lookalike remove ~/Pictures/screenshots
       lookalike remove --max-side 64
+      lookalike remove --space vlad
     """
     with opened(where, wait=wait) as collection:
+        if space is not None:
+            if which or filter is not None:
+                raise InputError("--space stands alone: remove a space, or pictures.")
+            collection.remove_space(space)
+            print_json({"removed": space}) if json else print_line(f"Space {space} removed.")
+            return 0
         removed = collection.remove(*which or (), filter=filter)
     if json:
         print_json({"removed": removed})

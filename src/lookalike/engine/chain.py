@@ -129,7 +129,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
         if text not in RECIPES:
             if re.search(r"[(|]", text):
                 raise InputError(
-                    f"A pipeline of your own needs a name of letters, digits, _ and -: write NAME = SPEC | … Got {text!r}."
+                    f"A pipeline of your own needs a name (letters, digits, _, -): write NAME = SPEC | … Got {text!r}."
                 )
             raise UnknownNameError("recipe", text, RECIPES)
         return text, [str(parse(spec)) for spec in RECIPES[text]]

@@ -35,6 +35,9 @@ class Crop:
 Example: TypeAlias = Picture | Crop
 """A picture, a part of one, or a vector (d,)."""
 
+CLOSEST = 16
+"""A part of a picture is read at the side that a whole one would be, but the picture at most so many times larger."""
+
 UNWANTED = 0.5
 """Weight of the unwanted examples' mean against the wanted ones': the direction of 2·mean⁺ − mean⁻."""
 
@@ -70,23 +73,26 @@ def pixels(store: Store, picture: Picture, side: int) -> Pixels:
     if isinstance(picture, np.ndarray):
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise InputError(
-                "An example array must be a vector (d,), of which there is no crop, or pixels (height, width, 3) uint8. "
+                "An example array must be a vector (d,), which has no parts, or pixels (height, width, 3) uint8. "
                 f"Got shape {picture.shape}, {picture.dtype}."
             )
         return picture
     if isinstance(picture, bytes):
         return _decode(picture, f"these {len(picture)} bytes", side)
     item = _item(store, picture)
-    path = picture if item is None else store.items.first_paths([item]).get(item, "")
-    assert isinstance(path, str | Path)
-    return _decode(_read(path), path, side)
+    if item is None:
+        assert isinstance(picture, str | Path)
+        return _decode(_read(picture), picture, side)
+    paths = store.items.get([item])[item].paths
+    there = next((path for path in paths if locate(path) is not None), paths[0] if paths else "")
+    return _decode(_read(there), there, side)
 
 
 def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vectors:
     chain, index, side = spaces.chain(name), spaces.index(spaces.searched(name)), spaces.side()
     if isinstance(example, Crop):
         left, top, right, bottom = check_box(example.box)
-        share = min(right - left, bottom - top)  # the part is read at the side that a whole picture would be
+        share = max(min(right - left, bottom - top), 1 / CLOSEST)
         return chain.extract([crop(pixels(store, example.picture, math.ceil(side / share)), example.box)])
     if isinstance(example, np.ndarray) and example.ndim == 1:
         return to_numpy(check_rows(example[None, :], dim=index.dim, name="the example vector"))
@@ -116,8 +122,12 @@ def _item(store: Store, example: str | Path | bytes | int) -> int | None:
         item = parse_id(str(example))
         if item is None:
             raise InputError(f"No file and no item named {str(example)!r}. Give a picture's path or an item's id.")
-    else:
+    elif isinstance(example, int | np.integer):
         item = int(example)
+    else:
+        raise InputError(
+            f"An example must be a path, an id, a file's bytes, pixels, a crop or a vector. Got {example!r}."
+        )
     if not store.items.get([item]):
         raise InputError(f"No item with the id {example} in the collection.")
     return item

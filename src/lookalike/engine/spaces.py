@@ -196,7 +196,7 @@ class Spaces:
             if space.model is not None:
                 self._load(space)
         except StoreError as error:
-            faults.append(f"{error} Run: lookalike fit {name if space.base else '--features'}")
+            faults.append(str(error))
         try:
             if file is not None:
                 self._open(file, Flat())
@@ -291,7 +291,11 @@ class Spaces:
     def _load(self, space: Space) -> list[Any]:
         """What was fitted for a space."""
         assert space.model is not None
-        return models.load(self.store.path / "models" / space.model, space.model_digest)
+        try:
+            return models.load(self.store.path / "models" / space.model, space.model_digest)
+        except StoreError as error:
+            verb = f"lookalike fit {space.name}" if space.base else "lookalike fit --features"
+            raise type(error)(f"{error} Run: {verb}") from None
 
     def _feature(self, base: Space) -> Feature:
         """A feature with what it learned."""

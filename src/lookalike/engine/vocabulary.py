@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from lookalike.arrays import chunks
+from lookalike.engine.calm import CALM
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Read, ReadPool
 from lookalike.types import LearnedFeature, Prepared, Progress
@@ -62,7 +63,8 @@ def fit_feature(feature: LearnedFeature, entries: Sequence[Entry], progress: Pro
     stream = prepared()
     first = next(stream, None)
     if first is not None:
-        feature.fit(_with(first, stream), progress=progress)
+        with CALM:  # many small products: more threads gain nothing, and wait beside busy ones
+            feature.fit(_with(first, stream), progress=progress)
     return read
 
 

@@ -19,6 +19,9 @@ from lookalike.features.sample import Reservoir
 from lookalike.registry import create, state_of
 from lookalike.types import FIT_BYTES, Box, LearnedFeature, Local, Patches, Pixels, Prepared, Progress, Vectors, silent
 
+MOST_WORDS = 2**12
+"""Words or Gaussians that a vocabulary may have: at 128 numbers a patch, half a million numbers a row."""
+
 PICTURES = 16
 """Pictures whose patches are held at a time."""
 
@@ -34,9 +37,10 @@ class Aggregate(LearnedFeature):
     random_state: int
 
     def __init__(self, specs: Sequence[str], k: int, patch_dim: int, pyramid: str, random_state: int):
-        for name, value, least in (("k", k, 1), ("patch_dim", patch_dim, 1), ("random_state", random_state, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}. Got {value!r}.")
+        limits = (("k", k, 1, MOST_WORDS), ("patch_dim", patch_dim, 1, 2**16), ("random_state", random_state, 0, 2**31))
+        for name, value, least, most in limits:
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise InputError(f"{name} must be a whole number from {least} to {most}. Got {value!r}.")
         self.k = k
         self.patch_dim = patch_dim
         self.pyramid = pyramid

@@ -46,9 +46,9 @@ class Onnx(Feature):
         output: str | None = None,
         pool: str | None = None,
     ):
-        check_options(size, mean, scale)
-        if pool is not None and pool not in POOLS:
-            raise UnknownNameError("pooling", pool, POOLS)
+        check_options(size, mean, scale, output)
+        if pool is not None and pool not in list(POOLS):
+            raise UnknownNameError("pooling", str(pool), POOLS)
         self.path = str(path)
         self.size = self.side = size
         self.mean = mean

@@ -53,7 +53,7 @@ class EfficientNet(Feature):
 
     def __init__(self, pool: str = "gem", p: float = 3.0, threads: int | None = None):
         if pool not in pools_for(axes=4):
-            raise UnknownNameError("pooling of maps", pool, pools_for(axes=4))
+            raise UnknownNameError("pooling of maps", str(pool), pools_for(axes=4))
         if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power leaves float32
             raise InputError(f"p must be a number above 0, at most 40. Got {p!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):

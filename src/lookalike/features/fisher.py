@@ -55,10 +55,10 @@ class Fisher(Aggregate):
         pyramid: str = "1x1",
         random_state: int = 0,
     ):
-        self.local = local if isinstance(local, str) else tuple(local)
-        specs = (self.local,) if isinstance(self.local, str) else self.local
-        if not specs or not all(isinstance(spec, str) for spec in specs):
+        specs = (local,) if isinstance(local, str) else local
+        if not isinstance(specs, list | tuple) or not specs or not all(isinstance(spec, str) for spec in specs):
             raise InputError(f"local must be the spec of a local, such as 'sift()', or several. Got {local!r}.")
+        self.local = local if isinstance(local, str) else tuple(local)
         super().__init__(specs, k, patch_dim, pyramid, random_state)
 
     @property

@@ -37,7 +37,7 @@ class OnnxMaps(Local):
         scale: float | Sequence[float] = 255.0,
         output: str | None = None,
     ):
-        check_options(size, mean, scale)
+        check_options(size, mean, scale, output)
         self.path = str(path)
         self.size = self.side = size
         self.mean = mean

@@ -105,8 +105,10 @@ class Network:
                 raise InputError(f"{self.path} takes {shapes}, but size={size} gives {wanted}. Set its size to match.")
 
 
-def check_options(size: int, mean: float | Sequence[float], scale: float | Sequence[float]) -> None:
+def check_options(size: int, mean: float | Sequence[float], scale: float | Sequence[float], output: str | None) -> None:
     """InputError for what can be seen to be wrong without loading the network."""
+    if output is not None and not isinstance(output, str):
+        raise InputError(f"output must be the name of a tensor, or None for the first output. Got {output!r}.")
     if not isinstance(size, int) or size < 1:
         raise InputError(f"size must be a whole number of at least 1. Got {size!r}.")
     if not _is_per_channel(mean):

@@ -71,10 +71,10 @@ class Vlad(Aggregate):
 
     def _fit(self, samples: list[Vectors], progress: Progress) -> None:
         (rows,), (D,) = samples, self._lengths()
+        pca: tuple[Vectors, Vectors] | None = None
         if rows.shape[1] > D:
             center, components, _ = (part.astype(np.float32) for part in principal(rows, D))
-            self.center_, self.components_ = center, components
-        rows = self._reduce(rows)
+            pca, rows = (center, components), project(rows, center, components)
         words, _ = kmeans(rows, self.k, self.random_state)
         nearest = np.concatenate([_nearest(rows[part], words) for part in chunks(len(rows), 4 * self.k, CACHE_BYTES)])
         rotations = np.empty((self.k, D, D), np.float32)
@@ -84,6 +84,8 @@ class Vlad(Aggregate):
             few = max(0, D + 1 - len(residuals))  # too few for D axes: zeros add rows without a direction
             rotations[word] = principal(np.concatenate([residuals, np.zeros((few, D), np.float32)]), D)[1]
         progress("fitting the vocabulary", self.k, self.k)
+        if pca is not None:
+            self.center_, self.components_ = pca
         self.words_, self.rotations_ = words, rotations
 
     def _reduce(self, X: Vectors) -> Vectors:
