@@ -1,0 +1,192 @@
+"""The choice of an encoder's parameters: without labels, altered pictures must find the pictures they came from.
+
+In: candidates, a pool of negatives, and vectors of pictures with vectors of crops, flips or recompressions of them, or
+with labels. Out: each candidate's score, and the best. slem §6.4 calibrates with labels; the way without is ours.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lookalike.arrays import as_numpy, check_rows, chunks
+from lookalike.errors import InputError
+from lookalike.types import Array, Transform
+
+SIGNIFICANT = 2.0
+"""Standard errors that one candidate's precision must be below another's to be worse: chance does that 1 time in 40."""
+
+Params = Mapping[str, Any]
+Values = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Measured = tuple[Values, Values]
+"""Precisions and margins of one candidate, (groups,) both: groups are pictures, or labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one candidate was worth."""
+
+    params: dict[str, Any]
+    precision: float
+    """Average precision, 0 to 1, mean over pictures or labels. What ties with a wrong item counts as behind it."""
+    margin: float
+    """Mean, -1 to 1, of (nearest wrong item - right item) / (median wrong item - right item), in scores."""
+    behind: float
+    """How far `precision` is behind the best, in standard errors of the difference; 0 for the best itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The candidates, as they were given, and the choice.
+
+    The choice is the largest margin among those whose precision is not significantly below the best one: easy
+    variants are found by many candidates alike, and then the room they leave before the first wrong item decides.
+    """
+
+    params: dict[str, Any]
+    trials: list[Trial]
+
+
+def calibrate(
+    make: Callable[..., Transform], candidates: Sequence[Params], negatives: Array, originals: Array, variants: Array
+) -> Calibration:
+    """Choose by near-duplicates, without labels: each variant must find its original among the originals.
+
+    Every candidate's `make(**params)` is fitted on `negatives` (n, d). Each of the `variants` (m, a, d), a ≥ 1 altered
+    versions of each picture, is a query; the `originals` (m, d), m ≥ 2, are searched. Scores are squared distances of
+    the encoded rows, or what `encoder.query(variants).score(encoded)` says where the encoder has a `query`.
+
+    Two things are the caller's to see to. The originals must be left out of the negatives, as pictures to be searched
+    later will be: a picture in the pool is pushed away from itself, and only a large λ would look good. And they must
+    be different pictures, such as a small random sample: four views of one thing would have to be told apart.
+
+    Examples
+    --------
+    >>> from lookalike.encode.slem import Slem
+    >>> random = np.random.default_rng(0)
+    >>> scales = np.array([5.0] * 4 + [0.5] * 12)  # the first columns vary most, and change with every crop
+    >>> negatives, originals = random.normal(size=(500, 16)) * scales, random.normal(size=(50, 16)) * scales
+    >>> variants = originals[:, None] + random.normal(size=(50, 2, 16)) * ([2.0] * 4 + [0.1] * 12)
+    >>> calibrate(Slem, [{"lam": 0.01}, {"lam": 100.0}], negatives, originals, variants).params
+    {'lam': 0.01}
+
+    """
+    originals = check_rows(originals, name="originals")
+    m, d = originals.shape
+    if getattr(variants, "ndim", 0) != 3 or variants.shape[0] != m or variants.shape[1] < 1 or variants.shape[2] != d:
+        raise InputError(
+            f"variants must have the shape (m, a, d), m and d those of the originals, ({m}, {d}), and a at least 1."
+            f" Got {getattr(variants, 'shape', type(variants).__name__)}."
+        )
+    if m < 2:
+        raise InputError(f"originals must be at least 2: one alone is found by anything. Got {m}.")
+    altered = check_rows(variants.reshape(-1, d), name="variants")  # (m · a, d)
+    picture = np.repeat(np.arange(m), variants.shape[1])  # (m · a,), the original of each
+
+    def judge(queries: slice) -> tuple[Mask, Mask]:
+        own = picture[queries, None] == np.arange(m)  # (q, m)
+        return own, ~own
+
+    def measure(encoder: Transform) -> Measured:
+        return _measure(encoder, altered, encoder.transform(originals), judge, picture)
+
+    return _choose(make, candidates, negatives, measure)
+
+
+def calibrate_labels(
+    make: Callable[..., Transform], candidates: Sequence[Params], negatives: Array, X: Array, y: ArrayLike
+) -> Calibration:
+    """Choose by labels: each row of X (m, d) must find the others of its label in y (m,). Never use those of a test.
+
+    As `calibrate` otherwise. A row without another of its label is no query, but is in the way of others.
+    """
+    X = check_rows(X)
+    labels = np.asarray(y)
+    if labels.shape != (X.shape[0],):
+        raise InputError(f"y must be one label a row of X, ({X.shape[0]},). Got shape {labels.shape}.")
+    _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    asked = np.flatnonzero(sizes[classes] > 1)  # (q,)
+    if not len(asked) or len(sizes) < 2:
+        raise InputError(f"y must have two labels or more, one of them twice. Got {len(sizes)} for {len(labels)} rows.")
+
+    def judge(queries: slice) -> tuple[Mask, Mask]:
+        same = classes[asked[queries], None] == classes  # (q, m)
+        return same & (asked[queries, None] != np.arange(len(classes))), ~same
+
+    def measure(encoder: Transform) -> Measured:
+        return _measure(encoder, X[asked], encoder.transform(X), judge, classes[asked])
+
+    return _choose(make, candidates, negatives, measure)
+
+
+def _choose(
+    make: Callable[..., Transform],
+    candidates: Sequence[Params],
+    negatives: Array,
+    measure: Callable[[Transform], Measured],
+) -> Calibration:
+    if not candidates:
+        raise InputError("candidates must be at least one dict of parameters. Got none.")
+    measured = [measure(make(**params).fit(negatives)) for params in candidates]
+    best = max((precision for precision, _ in measured), key=np.mean)  # (groups,)
+    trials = [
+        Trial(dict(params), float(precision.mean()), float(margin.mean()), _behind(best - precision))
+        for params, (precision, margin) in zip(candidates, measured, strict=True)
+    ]
+    chosen = max((trial for trial in trials if trial.behind <= SIGNIFICANT), key=lambda trial: trial.margin)
+    return Calibration(chosen.params, trials)
+
+
+def _behind(differences: Values) -> float:
+    """The mean of paired differences (groups,) in standard errors."""
+    mean, error = float(differences.mean()), float(differences.std()) / len(differences) ** 0.5
+    return mean / error if error else (float("inf") if mean else 0.0)
+
+
+def _measure(
+    encoder: Transform, Q: Array, Y: Array, judge: Callable[[slice], tuple[Mask, Mask]], group: Any
+) -> Measured:
+    """Average precision and margin of queries Q (q, d) among encoded rows Y (n, D), as means over groups.
+
+    `judge` says which rows are right and which are wrong, both (q, n); what is neither does not count. Queries of one
+    picture or label are no independent evidence: standard errors are those of the means of `group` (q,).
+    """
+    precision, margin = np.empty(Q.shape[0]), np.empty(Q.shape[0])
+    for part in chunks(Q.shape[0], row_bytes=64 * Y.shape[0]):
+        scores = _scores(encoder, Q[part], Y)  # (q, n)
+        right, wrong = judge(part)
+        precision[part] = _average_precision(scores, right, wrong)
+        margin[part] = _margin(scores, right, wrong)
+    _, group, sizes = np.unique(group, return_inverse=True, return_counts=True)
+    return np.bincount(group, precision) / sizes, np.bincount(group, margin) / sizes
+
+
+def _scores(encoder: Transform, Q: Array, Y: Array) -> Values:
+    """Rows Q (q, d) against encoded rows Y (n, D), (q, n) float64, smaller is better."""
+    if hasattr(encoder, "query"):
+        return as_numpy(encoder.query(Q).score(Y)).astype(np.float64)
+    Q, Y = (as_numpy(rows).astype(np.float64) for rows in (encoder.transform(Q), Y))
+    scores: Values = np.einsum("ij,ij->i", Q, Q)[:, None] + np.einsum("ij,ij->i", Y, Y) - 2 * Q @ Y.T
+    return scores
+
+
+def _average_precision(scores: Values, right: Mask, wrong: Mask) -> Values:
+    """(q,); at the same score the wrong ones come first, so that telling nothing apart is worth nothing."""
+    order = np.lexsort((right, scores), axis=1)  # (q, n)
+    right, wrong = np.take_along_axis(right, order, axis=1), np.take_along_axis(wrong, order, axis=1)
+    hits = np.cumsum(right, axis=1)
+    share: Values = np.sum(right * (hits / np.maximum(hits + np.cumsum(wrong, axis=1), 1)), axis=1) / hits[:, -1]
+    return share
+
+
+def _margin(scores: Values, right: Mask, wrong: Mask) -> Values:
+    """(q,): the share of the way from the right ones to the typical wrong one that is free of wrong ones."""
+    mean = np.mean(scores, axis=1, where=right)
+    nearest = np.min(scores, axis=1, where=wrong, initial=np.inf)
+    median = np.nanmedian(np.where(wrong, scores, np.nan), axis=1)
+    share = np.full(len(scores), -1.0)
+    np.divide(nearest - mean, median - mean, out=share, where=median > mean)
+    return np.asarray(np.maximum(share, -1.0))

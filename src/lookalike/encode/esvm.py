@@ -1,0 +1,98 @@
+"""The exemplar SVM, the baseline that SLEM is measured against: one linear SVM per row.
+
+In: a pool (n, d) once, then rows (m, d), NumPy or torch. Out: (m, d) float32 unit rows of the same kind. Malisiewicz,
+Gupta & Efros, ICCV 2011; as an encoder Zepeda & Pérez, CVPR 2015. Eq. 1 of slem with the hinge loss.
+"""
+
+from numbers import Integral, Real
+from typing import Self
+
+import array_api_compat
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.svm import LinearSVC
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from lookalike.arrays import check_rows, namespace, to_numpy, unit_rows
+from lookalike.encode.whiten import _check_matrix, _check_number, _float32_out
+from lookalike.types import Array, Vectors
+
+BIAS_SCALE = 3.0
+"""liblinear counts ν as one more weight of ω. As the weight of a column this many times as long as the longest row it
+costs next to nothing; a longer column takes many more iterations."""
+TOLERANCE = 1e-2
+"""Of liblinear's dual, where a training stops: the direction of ω, all that is wanted, has long settled by then."""
+
+
+class Esvm(TransformerMixin, BaseEstimator):
+    """ω/‖ω‖ of the hyperplane between each row and a pool of negatives, by scikit-learn's `LinearSVC`.
+
+    Slow by nature: every row is a training of its own over all negatives, seconds where SLEM takes microseconds.
+
+    Parameters
+    ----------
+    lam : λ of Eq. 1, above 0. In the words of SVMs, C = theta / lam for the row and 1 / (n · lam) for each negative.
+    theta : θ of Eq. 1, above 0: the weight of the row against that of all negatives together. Unlike SLEM's it counts.
+    max_iterations : of each training; scikit-learn warns where they do not suffice.
+    random_state : of the order in which a training visits the rows.
+
+    Attributes
+    ----------
+    negatives_ : (n, d) float32, the pool itself: there is nothing to learn in advance.
+
+    Examples
+    --------
+    >>> negatives = np.random.default_rng(0).normal(size=(500, 2)) * [3, 1]
+    >>> Esvm(lam=0.1).fit(negatives).transform([[5, 5]]).round(1)
+    array([[0.2, 1. ]], dtype=float32)
+
+    """
+
+    negatives_: Vectors
+
+    def __init__(self, lam: float = 1e-3, theta: float = 1.0, max_iterations: int = 10_000, random_state: int = 0):
+        self.lam = lam
+        self.theta = theta
+        self.max_iterations = max_iterations
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
+        """Keep rows (n, d) as the pool."""
+        least, most = 1e-30, 1e30
+        _check_number("lam", self.lam, Real, "a finite number above 0", least, most)
+        _check_number("theta", self.theta, Real, "a finite number above 0", least, most)
+        _check_number("max_iterations", self.max_iterations, Integral, "a whole number of at least 1", 1, np.inf)
+        X = _check_matrix(self, X, reset=True)
+        self.negatives_ = to_numpy(check_rows(X)).copy()
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """(m, d) to (m, d) float32 unit rows, one training each. A row equal to all negatives becomes zero."""
+        check_is_fitted(self)
+        X = _check_matrix(self, X, reset=False, min_rows=0)
+        exemplars = to_numpy(check_rows(X))
+        n, d = self.negatives_.shape
+        centre = self.negatives_.mean(axis=0, dtype=np.float64)  # (d,): a shift moves ν only, and a small ν costs less
+        rows = np.empty((n + 1, d))  # liblinear's precision is float64
+        rows[1:] = self.negatives_ - centre
+        labels = np.array([1] + n * [-1])  # (n + 1,)
+        importance = np.array([self.theta] + n * [1 / n])  # (n + 1,)
+        omega = np.empty(exemplars.shape)  # (m, d)
+        for i, exemplar in enumerate(exemplars):
+            rows[0] = exemplar - centre
+            length = np.sqrt(np.max(np.einsum("ij,ij->i", rows, rows))) or 1.0
+            machine = LinearSVC(
+                C=1 / self.lam,
+                loss="hinge",
+                tol=TOLERANCE,
+                intercept_scaling=BIAS_SCALE * length,
+                max_iter=self.max_iterations,
+                random_state=self.random_state,
+            )
+            omega[i] = machine.fit(rows, labels, sample_weight=importance).coef_[0]
+        xp = namespace(X)
+        return xp.asarray(unit_rows(omega).astype(np.float32), device=array_api_compat.device(X))
+
+    def __sklearn_tags__(self) -> Tags:
+        return _float32_out(super().__sklearn_tags__())

@@ -1,0 +1,223 @@
+"""Linear SLEM: every row becomes the weights of the ridge classifier that tells it from a pool of negatives.
+
+In: a pool (n, d) once, then rows (m, d), NumPy or torch. Out: (m, d) float32 unit rows of the same kind. Rezende
+et al., CVPR 2017, "Kernel square-loss exemplar machines for image retrieval" (slem), Eq. 1–7.
+"""
+
+from numbers import Real
+from typing import Any, NamedTuple, Self
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from lookalike.arrays import as_numpy, check_rows, chunks, namespace, unit_rows
+from lookalike.encode.whiten import _check_matrix, _check_number, _float32_out
+from lookalike.errors import InputError
+from lookalike.types import Array
+
+ROWS_BYTES = 16 * 2**20
+"""What `transform` holds of its rows at a time: enough for a product at full speed, little enough for the caches."""
+GPU_BYTES = 256 * 2**20
+"""The same on a GPU, which wants much to do at a time."""
+SAFE = 1e30
+"""Squared lengths between 1 / SAFE and SAFE are float32's; rows outside are done again in float64."""
+
+
+class Slem(TransformerMixin, BaseEstimator):
+    """The square-loss exemplar machine, linear: ω/‖ω‖ with ω ∝ (Σ + λI)⁻¹ (x − μ), one matrix product a batch.
+
+    μ and Σ are the mean and the covariance of the negatives. The weight θ of the exemplar in Eq. 1 only scales ω
+    (Eq. 6), so it is no parameter of the encoding. The limit of small `lam` is linear discriminant analysis (Eq. 7):
+    `Slem(lam=1e-6)` is that baseline. A row equal to μ has no direction and becomes zero.
+
+    Parameters
+    ----------
+    lam : λ of Eq. 1, at least 0, in units of the squared rows: 1e-4 to 0.1 for rows of length one. 0 needs negatives
+        that span all d dimensions. Where they do not, the error is deliberate: a pseudo-inverse would ignore what no
+        negative has, while the limit of small λ sees nothing else.
+
+    Attributes
+    ----------
+    n_ : how many negatives the pool holds.
+    mean_ : (d,) float64, of the negatives.
+    covariance_ : (d, d) float64, of the negatives, divided by n.
+    inverse_ : (d, d) float64, (covariance_ + lam · I)⁻¹.
+
+    Examples
+    --------
+    >>> negatives = np.random.default_rng(0).normal(size=(500, 2)) * [3, 1]
+    >>> Slem(lam=0.01).fit(negatives).transform([[5, 5]]).round(1)  # what negatives vary in counts for less
+    array([[0.1, 1. ]], dtype=float32)
+
+    """
+
+    n_: int
+    mean_: NDArray[np.float64]
+    covariance_: NDArray[np.float64]
+    inverse_: NDArray[np.float64]
+
+    def __init__(self, lam: float = 1e-3):
+        self.lam = lam
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
+        """Take rows (n, d) as the pool. A memory-mapped X is read once in chunks, never copied as a whole."""
+        X = _check_matrix(self, X, reset=True)
+        xp, d = namespace(X), X.shape[1]
+        kind = {"dtype": xp.float64, "device": array_api_compat.device(X)}
+        return self._learn(_merge(_Pool(0, xp.zeros((d,), **kind), xp.zeros((d, d), **kind)), X, 1))
+
+    def add(self, X: Array) -> Self:
+        """Add rows (m, d) to the pool: the moments of a fresh fit, in O(md²) whatever n, and a new inverse.
+
+        The inverse is made anew, in O(d³): one more negative divides Σ by another n but not λI, and a change of
+        λI against Σ has full rank, so that no low-rank update is exact.
+        """
+        return self._learn(_merge(*self._pool_and(X), 1))
+
+    def remove(self, X: Array) -> Self:
+        """Take rows (m, d), m < n, out of the pool; they must have been in it. Costs what `add` costs."""
+        pool, X = self._pool_and(X)
+        if X.shape[0] >= self.n_:
+            raise InputError(
+                f"X must leave at least 1 of the {self.n_} negatives in the pool. Got {X.shape[0]} rows to remove."
+            )
+        smaller = _merge(pool, X, -1)
+        xp = namespace(X)
+        before, after = (xp.linalg.diagonal(part.covariance) for part in (pool, smaller))  # (d,)
+        rounding = 1e-9 * self.n_ / smaller.n * (xp.max(before) + xp.max(pool.mean**2))
+        if bool(xp.any(after < -rounding)):
+            raise InputError("X must be rows of the pool. Got others: without them a variance would be negative.")
+        return self._learn(smaller)
+
+    def transform(self, X: Array) -> Array:
+        """(m, d) to (m, d) float32 unit rows ω/‖ω‖ (Eq. 6). The product runs at the precision of X."""
+        check_is_fitted(self)
+        X = _check_matrix(self, X, reset=False, min_rows=0)
+        xp, device = namespace(X), array_api_compat.device(X)
+        precision = xp.float64 if X.dtype == xp.float64 else xp.float32
+        out = xp.empty(tuple(X.shape), dtype=xp.float32, device=device)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such rows are done again
+            W, mean = (xp.asarray(a, dtype=precision, device=device) for a in (self.inverse_, self.mean_))
+            parts = list(chunks(X.shape[0], 4 * X.shape[1], ROWS_BYTES if str(device) == "cpu" else GPU_BYTES))
+            rows = parts[0].stop if parts else 0
+            # Memory that is used again and again: fresh memory is slow. NumPy and torch both know `out`.
+            space, products = (xp.empty((rows, X.shape[1]), dtype=precision, device=device) for _ in range(2))
+            for part in parts:
+                m = part.stop - part.start
+                # Subtracting first costs no more than a bias does, and loses nothing where the mean is long.
+                centred = xp.subtract(X[part], mean, out=space[:m])  # (m, d)
+                omega = xp.matmul(centred, W, out=products[:m])  # (m, d)
+                squares = xp.vecdot(omega, omega)  # (m,)
+                xp.multiply(omega, 1 / xp.sqrt(squares)[:, None], out=out[part])
+                odd = ~((squares > 1 / SAFE) & (squares < SAFE))  # NaN is odd, too
+                if bool(xp.any(odd)):
+                    out[part][odd] = xp.astype(unit_rows(self._centred(check_rows(X[part])[odd])[1]), xp.float32)
+        return out
+
+    def weights(self, X: Array, theta: float = 1.0) -> tuple[Array, Array]:
+        """The minimum of Eq. 1 for each row as the exemplar: ω (m, d) and ν (m,), float64, not scaled to length one.
+
+        `theta`, above 0, is the exemplar's weight against that of all negatives together.
+        """
+        check_is_fitted(self)
+        _check_number("theta", theta, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+        X = _check_matrix(self, X, reset=False, min_rows=0)
+        xp = namespace(X)
+        centred, direction = self._centred(X)  # (m, d) both
+        q = xp.vecdot(centred, direction)  # (m,)
+        omega = (2 * theta / (theta * q + theta + 1))[:, None] * direction  # Eq. 6, slem
+        mean = xp.asarray(self.mean_, device=array_api_compat.device(X))
+        nu = (theta - 1 - xp.vecdot(theta * (centred + mean) + mean, omega)) / (theta + 1)  # Eq. 3, slem
+        return omega, nu
+
+    def explain(self, X: Array, negatives: Array, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Which negatives push each row away most: their row numbers and pushes, both (m, min(k, n)), hardest first.
+
+        The push of negative i is p_i = 1 + (x_i − μ)ᵀA⁻¹(x − μ). Where the derivative of Eq. 1 is zero,
+        λA⁻¹(x − μ) = (x − μ) − mean_i p_i (x_i − μ): the direction of ω is the row less its negatives, each as often
+        as p_i says. It is their residual 1 + ωᵀx_i + ν too, but for a factor they share. The mean over the pool is
+        1; a negative that the classifier takes for the row has more, one with less than 0 pulls.
+        """
+        check_is_fitted(self)
+        _check_number("k", k, int, "a whole number of at least 1", 1, np.inf)
+        X, negatives = (_check_matrix(self, rows, reset=False, min_rows=0) for rows in (X, negatives))
+        direction = as_numpy(self._centred(X)[1])  # (m, d)
+        xp = namespace(negatives)
+        others = as_numpy(xp.astype(check_rows(negatives), xp.float64)) - self.mean_  # (n, d)
+        pushes = 1 + direction @ others.T  # (m, n)
+        order = np.argsort(-pushes, axis=1, kind="stable")[:, :k]
+        return order, np.take_along_axis(pushes, order, axis=1)
+
+    def __sklearn_tags__(self) -> Tags:
+        return _float32_out(super().__sklearn_tags__())
+
+    def _learn(self, pool: "_Pool") -> Self:
+        """Keep a pool and what follows from it; nothing is changed where that fails."""
+        _check_number("lam", self.lam, Real, "a finite number of at least 0", 0, np.finfo(np.float64).max)
+        inverse = _invert(pool.covariance, float(self.lam))
+        # Learned arrays are NumPy's whatever X was: they are saved as they stand.
+        self.n_, self.mean_, self.covariance_ = pool.n, as_numpy(pool.mean), as_numpy(pool.covariance)
+        self.inverse_ = as_numpy(inverse)
+        return self
+
+    def _pool_and(self, X: Array) -> tuple["_Pool", Array]:
+        """The pool as arrays of the kind of X, and X, checked."""
+        check_is_fitted(self)
+        X = _check_matrix(self, X, reset=False, min_rows=0)
+        xp, device = namespace(X), array_api_compat.device(X)
+        return _Pool(self.n_, *(xp.asarray(a, device=device) for a in (self.mean_, self.covariance_))), X
+
+    def _centred(self, X: Array) -> tuple[Array, Array]:
+        """x − μ and A⁻¹(x − μ) of each row, (m, d) float64 both."""
+        xp, device = namespace(X), array_api_compat.device(X)
+        mean, inverse = (xp.asarray(a, device=device) for a in (self.mean_, self.inverse_))
+        centred = xp.astype(check_rows(X), xp.float64) - mean
+        return centred, centred @ inverse
+
+
+class _Pool(NamedTuple):
+    """The moments of a pool of negatives, float64."""
+
+    n: int
+    mean: Array  # (d,)
+    covariance: Array  # (d, d), divided by n
+
+
+def _merge(pool: _Pool, X: Array, sign: int) -> _Pool:
+    """The moments with rows X (m, d) added (sign 1) or taken out (-1): Chan, Golub & LeVeque, COMPSTAT 1982."""
+    xp = namespace(X)
+    n, mean, covariance = pool
+    for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
+        rows = xp.astype(check_rows(X[part]), xp.float64)  # (m, d)
+        m = rows.shape[0]
+        n += sign * m
+        share = sign * m / n
+        centre = xp.mean(rows, axis=0)  # (d,)
+        rows, step = rows - centre, centre - mean
+        covariance = covariance + share * (rows.T @ rows / m - covariance + (1 - share) * step[:, None] * step)
+        mean = mean + share * step
+    return _Pool(n, mean, covariance)
+
+
+def _invert(covariance: Array, lam: float) -> Array:
+    """A⁻¹ = (Σ + λI)⁻¹, (d, d), exactly symmetric."""
+    xp, d = namespace(covariance), covariance.shape[0]
+    A: Any = covariance + lam * xp.eye(d, dtype=xp.float64, device=array_api_compat.device(covariance))
+    least = d * np.finfo(np.float64).eps * float(xp.max(xp.linalg.diagonal(A)))
+    try:
+        pivot = float(xp.min(xp.linalg.diagonal(xp.linalg.cholesky(A)))) ** 2
+    except (np.linalg.LinAlgError, RuntimeError) as error:  # torch's LinAlgError is a RuntimeError
+        if "LinAlgError" not in type(error).__name__:
+            raise
+        pivot = 0.0
+    if not pivot > least:
+        raise InputError(
+            f"lam must be larger: these negatives do not span all {d} dimensions (too few, or constant or dependent"
+            f" columns). Got {lam:g}; {max(1e3 * least, 1e-12):.1g} would do for them."
+        )
+    inverse = xp.linalg.inv(A)
+    return (inverse + inverse.T) / 2

@@ -1,0 +1,40 @@
+"""What the array API lacks of linear algebra: factors and triangular solves, NumPy or torch.
+
+In: matrices. Out: the same kind. Apart from `arrays`, which everybody loads: scipy is only for those who need it.
+"""
+
+import array_api_compat
+import scipy.linalg
+
+from lookalike.arrays import namespace
+from lookalike.errors import InputError
+from lookalike.types import Array
+
+
+def cholesky(A: Array) -> Array:
+    """The lower factor L of a symmetric positive definite A = LLᵀ, (n, n) float64. NumPy's A is overwritten by it.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
+    problem = "The matrix must be positive definite; it is not, to working precision."
+    if array_api_compat.is_torch_array(A):
+        L, failed = namespace(A).linalg.cholesky_ex(A)
+        if int(failed):
+            raise InputError(problem)
+        return L
+    try:  # LAPACK thinks in columns: the upper factor of the transpose is the lower factor, without a copy
+        return scipy.linalg.cholesky(A.T, lower=False, overwrite_a=True, check_finite=False).T
+    except scipy.linalg.LinAlgError:
+        raise InputError(problem) from None
+
+
+def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
+    """L⁻¹B, or L⁻ᵀB, for a lower triangular L (n, n) and B (n, m).
+
+    >>> solve_lower(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([[4.0], [6.0]])).tolist()
+    [[2.0], [2.0]]
+    """
+    if array_api_compat.is_torch_array(L):
+        return namespace(L).linalg.solve_triangular(L.T if transposed else L, B, upper=transposed)
+    return scipy.linalg.solve_triangular(L, B, lower=True, trans=int(transposed), check_finite=False)

@@ -1,0 +1,30 @@
+"""Exemplar classifiers the slow way: Eq. 1 of slem as one linear system per exemplar, or one quadratic programme."""
+
+import numpy as np
+from sklearn.svm import SVC
+
+
+def square_loss(x: np.ndarray, negatives: np.ndarray, lam: float, theta: float) -> tuple[np.ndarray, float]:
+    """ω (d,) and ν where the derivative of Eq. 1 is zero: the (d + 1) × (d + 1) normal equations, weight by weight."""
+    n, d = negatives.shape
+    rows = np.column_stack([np.vstack([x, negatives]), np.ones(n + 1)])  # (n + 1, d + 1)
+    targets = np.array([1.0] + n * [-1.0])
+    weights = np.array([theta] + n * [1 / n])
+    ridge = lam * np.diag([1.0] * d + [0.0])
+    solution = np.linalg.solve(rows.T @ (weights[:, None] * rows) + ridge, rows.T @ (weights * targets))
+    return solution[:d], solution[d]
+
+
+def discriminant(x: np.ndarray, negatives: np.ndarray) -> tuple[np.ndarray, float]:
+    """ω (d,) and ν of linear discriminant analysis, Eq. 7."""
+    mean = negatives.mean(axis=0)
+    omega = np.linalg.solve(np.cov(negatives.T, bias=True), x - mean)
+    return omega, -0.5 * (x + mean) @ omega
+
+
+def hinge_loss(x: np.ndarray, negatives: np.ndarray, lam: float, theta: float) -> np.ndarray:
+    """ω (d,) of Eq. 1 with the hinge loss, ν free: libsvm's quadratic programme, not liblinear's."""
+    n = len(negatives)
+    machine = SVC(kernel="linear", C=1 / lam, tol=1e-8)
+    weights = np.array([theta] + n * [1 / n])
+    return machine.fit(np.vstack([x, negatives]), [1] + n * [-1], sample_weight=weights).coef_[0]

@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.pipeline import make_pipeline
+
+from lookalike.encode.calibrate import SIGNIFICANT, calibrate, calibrate_labels
+from lookalike.encode.slem import Slem
+from lookalike.encode.whiten import L2, PCA
+from lookalike.errors import InputError
+from reference.calibration import average_precision, margin
+
+random = np.random.default_rng(2)
+SCALES = np.array([5.0] * 4 + [0.5] * 12)
+"""The first columns vary most, and say least about which picture it is."""
+POOL, PICTURES = (random.normal(size=(n, 16)) * SCALES for n in (400, 60))
+ALTERED = PICTURES[:, None] + random.normal(size=(60, 3, 16)) * ([3.0] * 4 + [0.15] * 12)
+LAMS = [{"lam": lam} for lam in (1e-3, 0.1, 10.0, 1000.0)]
+
+
+class Columns:
+    """An encoder that keeps some columns, and fits nothing."""
+
+    def __init__(self, keep=slice(None), scale=1.0):
+        self.keep, self.scale = keep, scale
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X[:, self.keep] * self.scale
+
+
+class Scored(Columns):
+    """The same, scored by its own query: ten times the distance, and seven."""
+
+    def query(self, X):
+        rows = self.transform(X)
+
+        class Query:
+            def score(self, X):
+                return 10 * ((rows[:, None] - X) ** 2).sum(axis=2).astype(np.float32) + 7
+
+        return Query()
+
+
+def distances(Q, Y):
+    return ((Q[:, None] - Y) ** 2).sum(axis=2)
+
+
+def test_small_lam_is_chosen_where_what_varies_most_says_least():
+    chosen = calibrate(Slem, LAMS, POOL, PICTURES, ALTERED)
+    assert chosen.params["lam"] <= 0.1
+    assert [trial.params for trial in chosen.trials] == LAMS
+    assert chosen.trials[0].precision > chosen.trials[-1].precision
+    assert chosen.trials[-1].behind > SIGNIFICANT
+    assert min(trial.behind for trial in chosen.trials) == 0
+
+
+def test_large_lam_is_chosen_where_what_varies_least_is_noise():
+    altered = PICTURES[:, None] + random.normal(size=(60, 3, 16)) * ([0.5] * 4 + [3.0] * 12)
+    assert calibrate(Slem, LAMS, POOL, PICTURES, altered).params["lam"] >= 10
+
+
+def test_measures_are_those_counted_by_hand():
+    trial = calibrate(Columns, [{}], POOL, PICTURES, ALTERED).trials[0]
+    S = distances(ALTERED.reshape(-1, 16), PICTURES)
+    own = np.repeat(np.eye(60, dtype=bool), 3, axis=0)
+    expected = [(average_precision(S[i], own[i], ~own[i]), margin(S[i], own[i], ~own[i])) for i in range(180)]
+    np.testing.assert_allclose([trial.precision, trial.margin], np.mean(expected, axis=0))
+
+
+def test_measures_by_label_are_those_counted_by_hand_with_the_row_itself_left_out():
+    y = np.repeat([*"abcdefghij"], 6)
+    X = PICTURES + 3 * np.repeat(PICTURES[:10], 6, axis=0)
+    trial = calibrate_labels(Columns, [{}], POOL, X, y).trials[0]
+    S = distances(X, X)
+    expected = [
+        (average_precision(S[i], right, y != y[i]), margin(S[i], right, y != y[i]))
+        for i in range(60)
+        for right in [(y == y[i]) & (np.arange(60) != i)]
+    ]
+    np.testing.assert_allclose([trial.precision, trial.margin], np.mean(expected, axis=0))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_ties_count_as_wrong_whatever_their_order(seed):
+    local = np.random.default_rng(seed)
+    X, y = local.integers(0, 3, (12, 2)).astype(float), np.arange(12) % 4  # many rows alike
+    trial = calibrate_labels(Columns, [{}], X, X, y).trials[0]
+    S = distances(X, X)
+    expected = [average_precision(S[i], (y == y[i]) & (np.arange(12) != i), y != y[i]) for i in range(12)]
+    np.testing.assert_allclose(trial.precision, np.mean(expected))
+
+
+def test_an_encoder_that_tells_nothing_apart_is_worth_least():
+    trials = calibrate(Columns, [{"scale": 0.0}, {}], POOL, PICTURES, ALTERED).trials
+    assert trials[0].precision == pytest.approx(1 / 60)
+    assert trials[0].margin == -1
+
+
+def test_where_all_is_found_the_margin_decides():
+    altered = PICTURES[:, None] + random.normal(size=(60, 3, 16)) * ([0.1] * 4 + [0.01] * 12)
+    chosen = calibrate(Columns, [{"keep": slice(0, 4)}, {"keep": slice(4, 16)}], POOL, PICTURES, altered)
+    assert [trial.precision for trial in chosen.trials] == [1, 1]
+    assert [trial.behind for trial in chosen.trials] == [0, 0]
+    assert chosen.params == max(chosen.trials, key=lambda trial: trial.margin).params == {"keep": slice(4, 16)}
+
+
+def test_a_larger_margin_does_not_make_up_for_lower_precision():
+    easy = ALTERED.copy()
+    easy[:, :, 4:] = PICTURES[:, None, 4:]  # the last columns find everything, the first ones do not
+    chosen = calibrate(Columns, [{"keep": slice(0, 4)}, {"keep": slice(4, 16)}], POOL, PICTURES, easy)
+    assert chosen.params == {"keep": slice(4, 16)}
+    assert chosen.trials[0].behind > SIGNIFICANT
+
+
+def test_scale_and_shift_of_scores_do_not_count_and_a_query_of_the_encoder_is_used():
+    plain, larger = calibrate(Columns, [{}, {"scale": 100.0}], POOL, PICTURES, ALTERED).trials
+    own = calibrate(Scored, [{}], POOL, PICTURES, ALTERED).trials[0]
+    for other in (larger, own):
+        np.testing.assert_allclose([other.precision, other.margin], [plain.precision, plain.margin], rtol=1e-4)
+
+
+def test_any_maker_of_encoders_will_do():
+    chosen = calibrate(
+        lambda dim: make_pipeline(PCA(dim=dim, whiten=1.0), L2()), [{"dim": 2}, {"dim": 16}], POOL, PICTURES, ALTERED
+    )
+    assert chosen.params == {"dim": 16}
+
+
+def test_labels_choose_too_and_rows_alone_with_theirs_are_only_in_the_way():
+    X = np.concatenate([PICTURES, ALTERED[:, 0], POOL[:20]])
+    y = [*range(60), *range(60), *range(100, 120)]
+    assert calibrate_labels(Slem, LAMS, POOL[20:], X, y).params["lam"] <= 0.1
+
+
+def test_torch_tensors_give_the_same_choice():
+    torch = pytest.importorskip("torch")
+    tensors = [torch.from_numpy(rows) for rows in (POOL, PICTURES, ALTERED)]
+    ours, theirs = calibrate(Slem, LAMS, *tensors), calibrate(Slem, LAMS, POOL, PICTURES, ALTERED)
+    assert ours.params == theirs.params
+    for mine, other in zip(ours.trials, theirs.trials, strict=True):
+        assert mine.precision == pytest.approx(other.precision, abs=1e-3)
+
+
+def test_what_cannot_be_right_is_refused():
+    for altered in (ALTERED[:, 0], ALTERED[:5], ALTERED[:, :0], ALTERED[:, :, :3], [1]):
+        with pytest.raises(InputError, match=r"variants must have the shape \(m, a, d\)"):
+            calibrate(Slem, LAMS, POOL, PICTURES, altered)
+    with pytest.raises(InputError, match="originals must be at least 2"):
+        calibrate(Slem, LAMS, POOL, PICTURES[:1], ALTERED[:1])
+    with pytest.raises(InputError, match="candidates must be at least one"):
+        calibrate(Slem, [], POOL, PICTURES, ALTERED)
+    with pytest.raises(InputError, match="variants must be finite"):
+        calibrate(Slem, LAMS, POOL, PICTURES, ALTERED * np.nan)
+    with pytest.raises(InputError, match="y must be one label a row"):
+        calibrate_labels(Slem, LAMS, POOL, PICTURES, [1, 2])
+    for y in (np.zeros(60), np.arange(60)):
+        with pytest.raises(InputError, match="y must have two labels or more"):
+            calibrate_labels(Slem, LAMS, POOL, PICTURES, y)

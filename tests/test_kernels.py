@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.kernels import KERNELS, check_kernel
+from reference import kernel_slem as slow
+
+random = np.random.default_rng(2)
+X, Y = random.normal(size=(7, 5)), random.normal(size=(4, 5))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_are_their_formulas(name):
+    pairs, diagonal, _ = check_kernel(name, 0.3)
+    np.testing.assert_allclose(pairs(X, Y, 0.3), slow.gram(X, Y, getattr(slow, name)(0.3)), rtol=1e-12)
+    np.testing.assert_allclose(diagonal(X, 0.3), np.diag(pairs(X, X, 0.3)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_are_the_same_in_torch_and_leave_the_rows_alone(name):
+    torch = pytest.importorskip("torch")
+    pairs, diagonal, _ = KERNELS[name]
+    x, y = torch.from_numpy(X.copy()), torch.from_numpy(Y.copy())
+    np.testing.assert_allclose(pairs(x, y, 0.3).numpy(), pairs(X, Y, 0.3), rtol=1e-12)
+    np.testing.assert_allclose(diagonal(x, 0.3).numpy(), diagonal(X, 0.3), rtol=1e-12)
+    assert pairs(x.float(), y.float(), 0.3).dtype == diagonal(x.float(), 0.3).dtype == torch.float32
+    np.testing.assert_array_equal(x.numpy(), X)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_tangents_touch_where_two_rows_are_the_same(name):
+    pairs, _, tangent = KERNELS[name]
+    slope, level, _ = tangent(X, 0.3)
+    for step, error in ((0.0, 1e-12), (1e-4, 1e-6)):  # off by the square of the step
+        near = X + step * random.normal(size=X.shape)
+        got = slope * np.sum(X * near, axis=1) + level - tangent(near, 0.3)[2]
+        np.testing.assert_allclose(got, np.diag(pairs(X, near, 0.3)), atol=error)
+
+
+def test_no_gaussian_is_above_one_whatever_the_rounding():
+    rows = (1e3 + 1e-3 * random.normal(size=(50, 8))).astype(np.float32)
+    assert check_kernel("gaussian", 10.0).pairs(rows, rows, 10.0).max() <= 1
+
+
+def test_unknown_kernels_and_gammas_are_refused():
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'gaussian'"):
+        check_kernel("gausian", 1.0)
+    for gamma in (0, -1.0, np.nan, np.inf, "1", None):
+        with pytest.raises(InputError, match=r"gamma must be a number above 0. Got"):
+            check_kernel("gaussian", gamma)

@@ -1,0 +1,267 @@
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from lookalike import arrays as lookalike_arrays
+from lookalike.encode import slem as module
+from lookalike.encode.slem import Slem
+from lookalike.errors import InputError
+from reference.exemplar import discriminant, square_loss
+
+random = np.random.default_rng(4)
+MIX = random.normal(size=(12, 12)) * np.geomspace(1, 0.05, 12)
+POOL = random.normal(size=(200, 12)) @ MIX + 2
+ROWS = random.normal(size=(7, 12)) @ MIX + 2
+
+
+def unit(X):
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def assert_same_pool(got, expected, rtol=1e-10):
+    """Equal but for `rtol` of the largest entry, or of the variance of rows that came and went."""
+    assert got.n_ == expected.n_
+    for name in ("mean_", "covariance_", "inverse_"):
+        ours, theirs = getattr(got, name), getattr(expected, name)
+        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol * max(1, np.abs(theirs).max()), err_msg=name)
+
+
+@parametrize_with_checks([Slem()])
+def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 200])
+@pytest.mark.parametrize("lam", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("theta", [1 / 200, 1.0, 30.0])
+def test_weights_are_the_minimum_of_equation_1(n, lam, theta):
+    omega, nu = Slem(lam).fit(POOL[:n]).weights(ROWS, theta)
+    for i, row in enumerate(ROWS):
+        expected, bias = square_loss(row, POOL[:n], lam, theta)
+        np.testing.assert_allclose(omega[i], expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+        np.testing.assert_allclose(nu[i], bias, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+
+
+def test_rows_out_are_the_directions_of_the_weights_whatever_theta():
+    slem = Slem(0.01).fit(POOL)
+    for theta in (1e-3, 1.0, 1e3):
+        np.testing.assert_allclose(slem.transform(ROWS), unit(slem.weights(ROWS, theta)[0]), atol=1e-7)
+    np.testing.assert_allclose(slem.transform(ROWS.astype(np.float32)), slem.transform(ROWS), atol=1e-4)
+
+
+def test_small_lam_is_linear_discriminant_analysis():
+    far, near = (
+        np.abs(Slem(lam).fit(POOL).transform(ROWS) - unit(np.array([discriminant(x, POOL)[0] for x in ROWS]))).max()
+        for lam in (1e-2, 1e-9)
+    )
+    assert near < 1e-5 < far
+    omega, nu = Slem(0).fit(POOL).weights(ROWS)
+    for i, row in enumerate(ROWS):
+        direction, bias = discriminant(row, POOL)
+        np.testing.assert_allclose(unit(omega[i : i + 1])[0], direction / np.linalg.norm(direction), atol=1e-9)
+        scale = np.linalg.norm(omega[i]) / np.linalg.norm(direction)
+        np.testing.assert_allclose(nu[i], scale * bias, rtol=1e-7)  # Eq. 7 but for the length, where θ = 1
+
+
+def test_large_lam_only_centres():
+    np.testing.assert_allclose(Slem(1e9).fit(POOL).transform(ROWS), unit(ROWS - POOL.mean(axis=0)), atol=1e-6)
+
+
+def test_one_negative_gives_the_direction_away_from_it():
+    slem = Slem(0.5).fit(POOL[:1])
+    np.testing.assert_allclose(slem.transform(ROWS), unit(ROWS - POOL[0]), atol=1e-6)
+    assert not slem.transform(POOL[:1]).any()  # the negative itself has no direction
+
+
+@pytest.mark.parametrize(
+    "pool", [POOL[:5], np.repeat(POOL[:3], 40, axis=0), np.column_stack([POOL[:, :11], np.ones(200)]), np.ones((9, 12))]
+)
+def test_a_pool_that_does_not_span_its_dimensions_needs_lam_above_zero(pool):
+    with pytest.raises(
+        InputError, match=r"lam must be larger: these negatives do not span all 12 dimensions .* Got 0; "
+    ):
+        Slem(0).fit(pool)
+    np.testing.assert_allclose(np.linalg.norm(Slem().fit(pool).transform(ROWS), axis=1), 1, atol=1e-6)
+
+
+def test_the_lam_that_the_error_names_will_do():
+    with pytest.raises(InputError) as caught:
+        Slem(0).fit(POOL[:5] * 1e4)
+    Slem(float(str(caught.value).split("; ")[1].split(" ")[0])).fit(POOL[:5] * 1e4)
+
+
+def test_the_limit_of_small_lam_sees_what_no_negative_has():
+    flat = POOL.copy()
+    flat[:, 0] = 2
+    row = flat[:1].copy()
+    row[0, 0] = 3
+    np.testing.assert_allclose(Slem(1e-8).fit(flat).transform(row), np.eye(12)[:1], atol=1e-4)
+
+
+@pytest.mark.parametrize("lam", [-1e-9, np.nan, np.inf, "1", None])
+def test_a_lam_that_cannot_be_right_is_refused(lam):
+    with pytest.raises(InputError, match=r"lam must be a finite number of at least 0. Got"):
+        Slem(lam).fit(POOL)
+
+
+def test_a_theta_that_cannot_be_right_is_refused():
+    with pytest.raises(InputError, match=r"theta must be a number above 0. Got 0."):
+        Slem().fit(POOL).weights(ROWS, theta=0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("verb", ["fit", "add", "remove", "transform", "weights"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_that_are_not_finite_are_refused_and_change_nothing(verb, bad, dtype):
+    rows = POOL[:50].astype(dtype)
+    rows[17, 3] = bad
+    slem = Slem().fit(POOL)
+    with pytest.raises(InputError, match=r"X must be finite. Got NaN or infinity in 1 of 50 rows"):
+        getattr(slem, verb)(rows)
+    assert_same_pool(slem, Slem().fit(POOL), rtol=0)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-12, 1e12, 1e25])
+def test_rows_of_any_scale_have_length_one(scale):
+    rows = (ROWS * scale).astype(np.float32)
+    Y = Slem(1e-3 * scale**2).fit((POOL * scale).astype(np.float32)).transform(rows)
+    np.testing.assert_allclose(Y, Slem(1e-3).fit(POOL).transform(ROWS), atol=1e-3)
+
+
+def test_a_long_mean_costs_no_precision():
+    offset = np.full(12, 1000.0)
+    expected = Slem(0.01).fit(POOL).transform(ROWS)
+    shifted = Slem(0.01).fit((POOL + offset).astype(np.float32)).transform((ROWS + offset).astype(np.float32))
+    np.testing.assert_allclose(shifted, expected, atol=0.02)  # of which the rounding of the input is the most
+    np.testing.assert_allclose(Slem(0.01).fit(POOL + offset).transform(ROWS + offset), expected, atol=1e-6)
+
+
+def test_verbs_want_a_fit_first():
+    for verb in ("add", "remove", "transform", "weights"):
+        with pytest.raises(NotFittedError):
+            getattr(Slem(), verb)(POOL)
+    with pytest.raises(NotFittedError):
+        Slem().explain(ROWS, POOL)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(-40, 40), min_size=1, max_size=8), st.sampled_from([1e-3, 0.1]), st.integers(1, 60))
+def test_any_order_of_adds_and_removes_equals_a_fresh_fit(changes, lam, start):
+    pool = POOL[:start]
+    slem = Slem(lam).fit(pool)
+    for at, change in enumerate(changes):
+        if change >= 0:
+            rows = POOL[(np.arange(change) * 7 + at) % 200]
+            pool = np.concatenate([pool, rows])
+            slem.add(rows)
+        else:
+            order = np.random.default_rng(at).permutation(len(pool))
+            gone = min(-change, len(pool) - 1)
+            slem.remove(pool[order[:gone]])
+            pool = pool[order[gone:]]
+    assert_same_pool(slem, Slem(lam).fit(pool))
+
+
+def test_more_than_there_is_cannot_be_removed():
+    slem = Slem().fit(POOL[:10])
+    for rows in (POOL[:10], POOL[:11]):
+        with pytest.raises(
+            InputError, match=rf"leave at least 1 of the 10 negatives .* Got {len(rows)} rows to remove"
+        ):
+            slem.remove(rows)
+    assert_same_pool(slem, Slem().fit(POOL[:10]), rtol=0)
+
+
+def test_rows_that_were_never_in_the_pool_cannot_be_removed():
+    slem = Slem().fit(POOL[:50])
+    with pytest.raises(InputError, match="X must be rows of the pool"):
+        slem.remove(POOL[:5] + 100)
+    assert_same_pool(slem, Slem().fit(POOL[:50]), rtol=0)
+
+
+def test_no_rows_change_no_pool():
+    slem = Slem().fit(POOL)
+    assert_same_pool(slem.add(POOL[:0]).remove(POOL[:0]), Slem().fit(POOL), rtol=0)
+    assert slem.transform(POOL[:0]).shape == (0, 12)
+
+
+def test_rows_read_in_many_chunks_give_the_same(monkeypatch):
+    whole = Slem().fit(POOL)
+    Y = whole.transform(ROWS)
+    monkeypatch.setattr(lookalike_arrays.chunks, "__defaults__", (1000,))
+    monkeypatch.setattr(module, "ROWS_BYTES", 100)
+    pieces = Slem().fit(POOL)
+    assert_same_pool(pieces, whole)
+    np.testing.assert_allclose(pieces.transform(ROWS), Y, atol=1e-6)
+
+
+def test_a_memory_mapped_half_precision_pool_is_never_copied_whole(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.tile(POOL, (500, 5)).astype(np.float16))  # 100,000 × 60
+    rows = np.load(tmp_path / "x.npy", mmap_mode="r")
+    monkeypatch.setattr(lookalike_arrays.chunks, "__defaults__", (2**20,))
+    tracemalloc.start()
+    Slem().fit(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < rows.nbytes / 2
+
+
+def test_torch_tensors_give_torch_tensors_with_the_same_numbers():
+    torch = pytest.importorskip("torch")
+    fresh = Slem(0.01).fit(POOL)
+    slem = Slem(0.01).fit(torch.from_numpy(POOL[:90])).add(torch.from_numpy(POOL)).remove(torch.from_numpy(POOL[:90]))
+    assert_same_pool(slem, fresh)
+    for tensor in (torch.from_numpy(ROWS), torch.from_numpy(ROWS).float(), torch.from_numpy(ROWS).bfloat16()):
+        got = slem.transform(tensor)
+        assert got.dtype == torch.float32
+        tolerance = 0.2 if tensor.dtype == torch.bfloat16 else 1e-4
+        np.testing.assert_allclose(got.numpy(), fresh.transform(ROWS), atol=tolerance)
+    for ours, theirs in zip(slem.weights(torch.from_numpy(ROWS)), fresh.weights(ROWS), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(slem.explain(torch.from_numpy(ROWS), POOL)[0], fresh.explain(ROWS, POOL)[0])
+    with pytest.raises(InputError, match="lam must be larger"):
+        Slem(0).fit(torch.ones(5, 3, dtype=torch.float64))
+
+
+def test_explained_pushes_add_up_to_the_direction():
+    slem = Slem(0.05).fit(POOL)
+    which, pushes = slem.explain(ROWS, POOL, k=200)
+    np.testing.assert_allclose(pushes.mean(axis=1), 1)
+    assert (np.diff(pushes, axis=1) <= 0).all()
+    centred = POOL - POOL.mean(axis=0)
+    for i, row in enumerate(ROWS):
+        direction = row - slem.mean_ - pushes[i] @ centred[which[i]] / 200
+        np.testing.assert_allclose(unit(direction[None])[0], slem.transform(ROWS)[i], atol=1e-6)
+        omega, nu = slem.weights(ROWS)
+        residuals = 1 + POOL[which[i]] @ omega[i] + nu[i]
+        np.testing.assert_allclose(pushes[i] / pushes[i, 0], residuals / residuals[0], atol=1e-8)
+
+
+def test_the_negative_most_like_a_row_pushes_it_most():
+    pool = np.concatenate([POOL, ROWS[:1] + 0.01])
+    which, pushes = Slem(0.05).fit(pool).explain(ROWS[:1], pool, k=3)
+    assert which[0, 0] == 200
+    assert pushes.shape == (1, 3)
+    with pytest.raises(InputError, match=r"k must be a whole number of at least 1. Got 0."):
+        Slem(0.05).fit(pool).explain(ROWS, pool, k=0)
+
+
+def test_encoding_time_does_not_depend_on_the_size_of_the_pool():
+    rows = random.normal(size=(2_000, 64)).astype(np.float32)
+    small, large = (Slem().fit(random.normal(size=(n, 64)).astype(np.float32)) for n in (100, 100_000))
+    assert {name: np.shape(value) for name, value in vars(small).items()} == {
+        name: np.shape(value) for name, value in vars(large).items()
+    }  # nothing that was kept is longer
+    times: dict[int, list[float]] = {100: [], 100_000: []}
+    for _ in range(5):
+        for slem in (small, large):
+            start = time.perf_counter()
+            slem.transform(rows)
+            times[slem.n_].append(time.perf_counter() - start)
+    assert min(times[100_000]) < 5 * min(times[100])
