@@ -29,7 +29,8 @@ def assert_same_pool(got, expected, rtol=1e-10):
     assert got.n_ == expected.n_
     for name in ("mean_", "covariance_", "inverse_"):
         ours, theirs = getattr(got, name), getattr(expected, name)
-        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol * max(1, np.abs(theirs).max()), err_msg=name)
+        loose = 100 * rtol if name == "inverse_" else rtol  # it magnifies the rounding of what came and went
+        np.testing.assert_allclose(ours, theirs, rtol=loose, atol=loose * max(1, np.abs(theirs).max()), err_msg=name)
 
 
 @parametrize_with_checks([Slem()])

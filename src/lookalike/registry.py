@@ -43,6 +43,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
     "transform": {
         "l2": "lookalike.encode.whiten:L2",
         "pca": "lookalike.encode.whiten:PCA",
+        "slem": "lookalike.encode.slem:Slem",
     },
     "index": {
         "ann": "lookalike.index.ann:Ann",

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, namespace, to_numpy, unit_rows
-from lookalike.encode.whiten import _check_matrix, _check_number, _float32_out
+from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.types import Array, Vectors
 
 BIAS_SCALE = 3.0
@@ -60,17 +60,17 @@ class Esvm(TransformerMixin, BaseEstimator):
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Keep rows (n, d) as the pool."""
         least, most = 1e-30, 1e30
-        _check_number("lam", self.lam, Real, "a finite number above 0", least, most)
-        _check_number("theta", self.theta, Real, "a finite number above 0", least, most)
-        _check_number("max_iterations", self.max_iterations, Integral, "a whole number of at least 1", 1, np.inf)
-        X = _check_matrix(self, X, reset=True)
+        check_number("lam", self.lam, Real, "a finite number above 0", least, most)
+        check_number("theta", self.theta, Real, "a finite number above 0", least, most)
+        check_number("max_iterations", self.max_iterations, Integral, "a whole number of at least 1", 1, np.inf)
+        X = check_matrix(self, X, reset=True)
         self.negatives_ = to_numpy(check_rows(X)).copy()
         return self
 
     def transform(self, X: Array) -> Array:
         """(m, d) to (m, d) float32 unit rows, one training each. A row equal to all negatives becomes zero."""
         check_is_fitted(self)
-        X = _check_matrix(self, X, reset=False, min_rows=0)
+        X = check_matrix(self, X, reset=False, min_rows=0)
         exemplars = to_numpy(check_rows(X))
         n, d = self.negatives_.shape
         centre = self.negatives_.mean(axis=0, dtype=np.float64)  # (d,): a shift moves ν only, and a small ν costs less
@@ -95,4 +95,4 @@ class Esvm(TransformerMixin, BaseEstimator):
         return xp.asarray(unit_rows(omega).astype(np.float32), device=array_api_compat.device(X))
 
     def __sklearn_tags__(self) -> Tags:
-        return _float32_out(super().__sklearn_tags__())
+        return float32_out(super().__sklearn_tags__())

@@ -15,9 +15,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, namespace
+from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.encode.factor import FACTORS, ccd
 from lookalike.encode.slem_query import SlemQuery, shortlist
-from lookalike.encode.whiten import _check_matrix, _check_number, _float32_out
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.kernels import check_kernel
 from lookalike.linalg import solve_lower
@@ -107,8 +107,8 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         if self.factor not in FACTORS:
             raise UnknownNameError("factor", self.factor, FACTORS)
         if self.rank is not None:
-            _check_number("rank", self.rank, Integral, "None (full) or a whole number of at least 1", 1, np.inf)
-        X = _check_matrix(self, X, reset=True, min_rows=2)
+            check_number("rank", self.rank, Integral, "None (full) or a whole number of at least 1", 1, np.inf)
+        X = check_matrix(self, X, reset=True, min_rows=2)
         xp, n = namespace(X), X.shape[0]
         for part in chunks(n, row_bytes=16 * X.shape[1]):
             _check_values(X[part])
@@ -149,7 +149,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         The classifier is h = α₀ (φ(x) + Σ weightᵢ φ(xᵢ)); over the whole pool the weights of a row sum to −1.
         """
         check_is_fitted(self)
-        Y = _check_values(_check_matrix(self, negatives, reset=False, min_rows=0))  # (m, d)
+        Y = _check_values(check_matrix(self, negatives, reset=False, min_rows=0))  # (m, d)
         theirs = self._solve(Y)
 
         def row(X: Array, made: Machines, _: Array) -> Array:
@@ -187,7 +187,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
     def _each(self, X: Array, row: Any) -> Array:
         """`row(X, machines, scale)` for rows X in chunks, float32."""
         check_is_fitted(self)
-        X = _check_matrix(self, X, reset=False, min_rows=0)
+        X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         parts = []
         # No rows are one empty chunk, so that they, too, come out with all their columns.
@@ -203,7 +203,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         return [namespace(X).asarray(a, device=array_api_compat.device(X)) for a in learned]
 
     def __sklearn_tags__(self) -> Tags:
-        return _float32_out(super().__sklearn_tags__())
+        return float32_out(super().__sklearn_tags__())
 
 
 def _check_values(X: Array) -> Array:

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, namespace, unit_rows
-from lookalike.encode.whiten import _check_matrix, _check_number, _float32_out
+from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.errors import InputError
 from lookalike.types import Array
 
@@ -65,7 +65,7 @@ class Slem(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Take rows (n, d) as the pool. A memory-mapped X is read once in chunks, never copied as a whole."""
-        X = _check_matrix(self, X, reset=True)
+        X = check_matrix(self, X, reset=True)
         xp, d = namespace(X), X.shape[1]
         kind = {"dtype": xp.float64, "device": array_api_compat.device(X)}
         return self._learn(_merge(_Pool(0, xp.zeros((d,), **kind), xp.zeros((d, d), **kind)), X, 1))
@@ -96,7 +96,7 @@ class Slem(TransformerMixin, BaseEstimator):
     def transform(self, X: Array) -> Array:
         """(m, d) to (m, d) float32 unit rows ω/‖ω‖ (Eq. 6). The product runs at the precision of X."""
         check_is_fitted(self)
-        X = _check_matrix(self, X, reset=False, min_rows=0)
+        X = check_matrix(self, X, reset=False, min_rows=0)
         xp, device = namespace(X), array_api_compat.device(X)
         precision = xp.float64 if X.dtype == xp.float64 else xp.float32
         out = xp.empty(tuple(X.shape), dtype=xp.float32, device=device)
@@ -124,8 +124,8 @@ class Slem(TransformerMixin, BaseEstimator):
         `theta`, above 0, is the exemplar's weight against that of all negatives together.
         """
         check_is_fitted(self)
-        _check_number("theta", theta, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
-        X = _check_matrix(self, X, reset=False, min_rows=0)
+        check_number("theta", theta, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+        X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         centred, direction = self._centred(X)  # (m, d) both
         q = xp.vecdot(centred, direction)  # (m,)
@@ -143,8 +143,8 @@ class Slem(TransformerMixin, BaseEstimator):
         1; a negative that the classifier takes for the row has more, one with less than 0 pulls.
         """
         check_is_fitted(self)
-        _check_number("k", k, int, "a whole number of at least 1", 1, np.inf)
-        X, negatives = (_check_matrix(self, rows, reset=False, min_rows=0) for rows in (X, negatives))
+        check_number("k", k, int, "a whole number of at least 1", 1, np.inf)
+        X, negatives = (check_matrix(self, rows, reset=False, min_rows=0) for rows in (X, negatives))
         direction = as_numpy(self._centred(X)[1])  # (m, d)
         xp = namespace(negatives)
         others = as_numpy(xp.astype(check_rows(negatives), xp.float64)) - self.mean_  # (n, d)
@@ -153,11 +153,11 @@ class Slem(TransformerMixin, BaseEstimator):
         return order, np.take_along_axis(pushes, order, axis=1)
 
     def __sklearn_tags__(self) -> Tags:
-        return _float32_out(super().__sklearn_tags__())
+        return float32_out(super().__sklearn_tags__())
 
     def _learn(self, pool: "_Pool") -> Self:
         """Keep a pool and what follows from it; nothing is changed where that fails."""
-        _check_number("lam", self.lam, Real, "a finite number of at least 0", 0, np.finfo(np.float64).max)
+        check_number("lam", self.lam, Real, "a finite number of at least 0", 0, np.finfo(np.float64).max)
         inverse = _invert(pool.covariance, float(self.lam))
         # Learned arrays are NumPy's whatever X was: they are saved as they stand.
         self.n_, self.mean_, self.covariance_ = pool.n, as_numpy(pool.mean), as_numpy(pool.covariance)
@@ -167,7 +167,7 @@ class Slem(TransformerMixin, BaseEstimator):
     def _pool_and(self, X: Array) -> tuple["_Pool", Array]:
         """The pool as arrays of the kind of X, and X, checked."""
         check_is_fitted(self)
-        X = _check_matrix(self, X, reset=False, min_rows=0)
+        X = check_matrix(self, X, reset=False, min_rows=0)
         xp, device = namespace(X), array_api_compat.device(X)
         return _Pool(self.n_, *(xp.asarray(a, device=device) for a in (self.mean_, self.covariance_))), X
 

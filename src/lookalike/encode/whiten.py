@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, namespace, principal, unit_rows
-from lookalike.errors import InputError
+from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.types import Array
 
 FLOOR = 1e-6
@@ -55,9 +55,9 @@ class PCA(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Learn from (n, d) rows, n ≥ 2. A memory-mapped X is read twice in chunks, never copied as a whole."""
-        _check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
-        _check_number("whiten", self.whiten, Real, "between 0 (not at all) and 1 (fully)", 0, 1)
-        X = _check_matrix(self, X, reset=True, min_rows=2)
+        check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("whiten", self.whiten, Real, "between 0 (not at all) and 1 (fully)", 0, 1)
+        X = check_matrix(self, X, reset=True, min_rows=2)
         n, d = X.shape
         # Learned arrays are NumPy's whatever X was: they are saved as they stand.
         self.mean_, self.components_, self.variances_ = map(as_numpy, principal(X, min(self.dim, d, n - 1)))
@@ -66,7 +66,7 @@ class PCA(TransformerMixin, BaseEstimator):
     def transform(self, X: Array) -> Array:
         """(n, d) to (n, D) float32. The product runs at the precision of X."""
         check_is_fitted(self)
-        X = _check_matrix(self, X, reset=False, min_rows=0)
+        X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         W = self.components_ * self._scales()[:, None]  # (D, d)
         b = W @ self.mean_  # (D,)
@@ -85,7 +85,7 @@ class PCA(TransformerMixin, BaseEstimator):
         return scales
 
     def __sklearn_tags__(self) -> Tags:
-        return _float32_out(super().__sklearn_tags__())
+        return float32_out(super().__sklearn_tags__())
 
 
 class L2(TransformerMixin, BaseEstimator):
@@ -101,14 +101,14 @@ class L2(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Only checks X and notes the number of its columns."""
-        X = _check_matrix(self, X, reset=True)
+        X = check_matrix(self, X, reset=True)
         for part in chunks(X.shape[0], row_bytes=8 * X.shape[1]):
             check_rows(X[part])
         return self
 
     def transform(self, X: Array) -> Array:
         """(n, d) to (n, d) float32."""
-        X = _check_matrix(self, X, reset=False, min_rows=0)
+        X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         out = xp.empty(tuple(X.shape), dtype=xp.float32, device=array_api_compat.device(X))
         for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
@@ -117,29 +117,6 @@ class L2(TransformerMixin, BaseEstimator):
         return out
 
     def __sklearn_tags__(self) -> Tags:
-        tags = _float32_out(super().__sklearn_tags__())
+        tags = float32_out(super().__sklearn_tags__())
         tags.requires_fit = False
         return tags
-
-
-def _check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
-    if not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
-        raise InputError(f"{name} must be {allowed}. Got {value!r}.")
-
-
-def _check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int = 1) -> Array:
-    """X as a matrix with the columns `part` knows; `reset` lets it learn them. Values are checked chunk by chunk."""
-    if not array_api_compat.is_torch_array(X):
-        return validate_data(part, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
-    if X.ndim != 2 or X.shape[0] < min_rows:
-        raise InputError(f"X must be a matrix of at least {min_rows} rows. Got shape {tuple(X.shape)}.")
-    if reset:
-        part.n_features_in_ = X.shape[1]
-    elif X.shape[1] != getattr(part, "n_features_in_", X.shape[1]):
-        raise InputError(f"X must have {part.n_features_in_} columns. Got {X.shape[1]}.")
-    return X
-
-
-def _float32_out(tags: Tags) -> Tags:
-    tags.transformer_tags.preserves_dtype = []  # float32 comes out, whatever went in
-    return tags
