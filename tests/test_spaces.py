@@ -7,6 +7,7 @@ from lookalike import Collection
 from lookalike.engine import spaces
 from lookalike.engine.chain import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.registry import create
 from lookalike.store.items import Item
 
 
@@ -92,3 +93,31 @@ def test_a_space_without_transforms_has_nothing_to_fit(collection, pictures):
     collection.add(pictures / "fish", recipes=["color"], workers=1)
     with pytest.raises(InputError, match="nothing to fit"):
         collection.fit("color")
+
+
+def test_a_space_with_a_measure_of_its_own_is_searched_by_it(collection, pictures):
+    spec = "kernelslem(gamma=1.0, lam=0.01, rank=8)"
+    collection.add(pictures, recipes=["plain = color()", f"sharp = color() | {spec}"])
+    collection.fit("sharp")
+    ids, X = collection.vectors("plain")
+    slem = create("transform", spec).fit(X)
+    scores = slem.query(X[:1]).score(slem.transform(X))[0]
+    with Collection(collection.path) as again:
+        results = again.search(int(ids[0]), space="sharp", k=len(ids))
+        assert [result.score for result in results] == pytest.approx(np.sort(scores), abs=1e-4)
+        assert results[0].id == ids[0]
+        outside = again.search(str(again.get([int(ids[0])])[int(ids[0])].paths[0]), space="sharp", k=1, where=True)
+        assert (outside[0].id, len(outside[0].box)) == (ids[0], 4)
+        assert again.verify() == []
+
+
+def test_several_examples_are_weighed_by_their_scores_there(collection, pictures):
+    collection.add(pictures, recipes=["plain = color()", "sharp = color() | kernelslem(gamma=1.0, lam=0.01, rank=8)"])
+    collection.fit("sharp")
+    ids = [int(item) for item in collection.vectors("plain")[0][:3]]
+    each = [{r.id: r.score for r in collection.search(item, space="sharp", k=1_000)} for item in ids]
+    both = collection.search(ids[:2], without=ids[2], space="sharp", k=1_000)
+    for result in both:
+        one, other, unwanted = (scores[result.id] for scores in each)
+        assert result.score == pytest.approx((one + other) / 2 - 0.5 * unwanted, abs=1e-5)
+    assert [r.score for r in both] == sorted(r.score for r in both)

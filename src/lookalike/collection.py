@@ -23,11 +23,10 @@ from lookalike.engine.spaces import FIT_MIN, Spaces
 from lookalike.engine.where import where as where_is
 from lookalike.errors import ImageError, InputError, MissingError, SourceError, StoreError, UnknownNameError
 from lookalike.images.sources import split_member, walk
-from lookalike.index.queries import PointQuery
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.types import Box, Ids, Progress, Vectors, format_id, parse_id, silent
+from lookalike.types import Box, Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 T = TypeVar("T")
 
@@ -215,10 +214,10 @@ class Collection:
         reading and describing it again.
         """
 
-        def look() -> tuple[list[Result], Vectors, Chain]:
+        def look() -> tuple[list[Result], Query, Chain]:
             query, index, chain = self._query(space, listed(examples), listed(without))
             among = None if filter is None else self._select(filter)
-            hits = index.search(PointQuery(query), min(k, max(1, len(index))), among=among, effort=effort)
+            hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
             items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
             scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
             return [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items], query, chain
@@ -348,14 +347,14 @@ class Collection:
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             return export.write_items(stream, self._labelled(filter), format)
 
-    def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Vectors, Any, Chain]:
+    def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Query, Any, Chain]:
         name = self._spaces.find(space)
         index = self._spaces.index(self._spaces.searched(name))
         if not len(index) and len(self._store.items):
             raise InputError(f"Space '{name}' has no vectors yet. Run: lookalike refresh")
         return combine(self._store, self._spaces, name, wanted, unwanted), index, self._spaces.chain(name)
 
-    def _with_boxes(self, results: list[Result], query: Vectors, chain: Chain, progress: Progress) -> list[Result]:
+    def _with_boxes(self, results: list[Result], query: Query, chain: Chain, progress: Progress) -> list[Result]:
         """The results with the place of the match; without it where a picture cannot be read any more."""
         side = 2 * self._spaces.side()  # parts are compared: they are looked at more closely
         located = []

@@ -41,6 +41,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "sift": "lookalike.features.sift:Sift",
     },
     "transform": {
+        "kernelslem": "lookalike.encode.kernel_slem:KernelSlem",
         "l2": "lookalike.encode.whiten:L2",
         "pca": "lookalike.encode.whiten:PCA",
         "slem": "lookalike.encode.slem:Slem",

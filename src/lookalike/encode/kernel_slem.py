@@ -137,7 +137,11 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     def query(self, Y: Array) -> SlemQuery:
         """What is nearest to rows Y (q, d) among rows that `transform` gave."""
-        return SlemQuery(self.transform(Y), kernel=self.kernel, gamma=self.gamma, d=self.n_features_in_)
+        return self.compare(self.transform(Y))
+
+    def compare(self, rows: Array) -> SlemQuery:
+        """What is nearest to rows (q, D) that `transform` gave among others that it gave."""
+        return SlemQuery(rows, kernel=self.kernel, gamma=self.gamma, d=self.n_features_in_)
 
     def shortlist(self, rows: Array, length: float | None = None) -> Vectors:
         """Rows that `transform` gave, (m, D), as (m, D + 1) for an ordinary index: see `slem_query.shortlist`."""

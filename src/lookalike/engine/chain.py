@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import to_numpy
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
 from lookalike.registry import Spec, create, parse, parse_chain, restore, spec_of, state_of
-from lookalike.types import Box, Feature, Pixels, Prepared, Transform, Vectors
+from lookalike.types import Box, Feature, Pixels, Prepared, Query, Transform, Vectors
 
 
 class Chain:
@@ -69,6 +70,16 @@ class Chain:
     def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
         """Parts of a picture to (len(boxes), D) float32, as `extract` does whole ones."""
         return self._finish(self.feature.regions(image, boxes))
+
+    @property
+    def compares(self) -> bool:
+        """Whether the space is compared by a measure of its last transform's own, not by Euclidean distance."""
+        return self.fitted and len(self.transforms) > 0 and hasattr(self.transforms[-1], "compare")
+
+    def query(self, rows: Vectors) -> Query:
+        """What is nearest to rows (q, D) of the space."""
+        query: Query = self.transforms[-1].compare(rows) if self.compares else PointQuery(rows)  # type: ignore[attr-defined]
+        return query
 
     def _finish(self, X: Vectors) -> Vectors:
         return self.transform(X) if self.fitted else X

@@ -17,8 +17,9 @@ from lookalike.engine.spaces import Spaces
 from lookalike.errors import ImageError, InputError
 from lookalike.images.read import identify, read
 from lookalike.images.sources import locate
+from lookalike.index.queries import WeightedQuery
 from lookalike.store.directory import Store
-from lookalike.types import Box, Pixels, Vectors, check_box, crop, parse_id
+from lookalike.types import Box, Pixels, Query, Vectors, check_box, crop, parse_id
 
 Picture: TypeAlias = str | Path | bytes | int | np.ndarray[Any, Any]
 """A path, a file's bytes, an id (int, or 16 hexadecimal digits), or pixels (h, w, 3) uint8."""
@@ -50,17 +51,22 @@ def listed(examples: Any) -> list[Example]:
     return list(examples)
 
 
-def combine(store: Store, spaces: Spaces, name: str, wanted: list[Example], unwanted: list[Example]) -> Vectors:
-    """The query vector for these examples, (1, d): one wanted alone is itself, more are weighed against each other."""
+def combine(store: Store, spaces: Spaces, name: str, wanted: list[Example], unwanted: list[Example]) -> Query:
+    """The query for these examples: one wanted alone is itself, more are weighed against each other.
+
+    That is done with vectors where Euclid measures, and with scores where the space has a measure of its own.
+    """
     if not wanted:
         raise InputError("A search needs at least one example of what is wanted. Got none.")
     X = vectors(store, spaces, name, [*wanted, *unwanted])  # (examples, d)
+    chain = spaces.chain(name)
     if len(X) == 1:
-        return X
-    query = X[: len(wanted)].mean(axis=0)
-    if unwanted:
-        query = query - UNWANTED * X[len(wanted) :].mean(axis=0)
-    return to_numpy(unit_rows(query[None, :])) if _unit(X) else to_numpy(query[None, :])
+        return chain.query(X)
+    weights = [1 / len(wanted)] * len(wanted) + [-UNWANTED / max(1, len(unwanted))] * len(unwanted)
+    if chain.compares:
+        return WeightedQuery(chain.query(X), weights)
+    query = np.asarray(weights, np.float32)[None, :] @ X  # (1, d)
+    return chain.query(to_numpy(unit_rows(query)) if _unit(X) else query)
 
 
 def vectors(store: Store, spaces: Spaces, name: str, examples: list[Example]) -> Vectors:

@@ -267,7 +267,7 @@ class Spaces:
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
         searched = self.searched(name)
-        kind = choose(self.store.vectors.rows(searched))
+        kind = "flat" if self.chain(name).compares else choose(self.store.vectors.rows(searched))  # faiss knows Euclid
         index = self.index(searched)
         if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
             return

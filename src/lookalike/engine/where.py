@@ -1,13 +1,11 @@
 """Where in a picture is what was looked for: parts of the picture compared with the query.
 
-In: a picture, a query vector and the chain that made it. Out: the box that is nearest to the query, which may be the
+In: a picture, a query and the chain that made it. Out: the box that is nearest to the query, which may be the
 whole picture.
 """
 
-from lookalike.arrays import to_numpy
 from lookalike.engine.chain import Chain
-from lookalike.index.queries import PointQuery
-from lookalike.types import Box, Pixels, Vectors
+from lookalike.types import Box, Pixels, Query
 
 SIZES = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
 """Shares of width and height that a window has, and windows a side: neighbours overlap by half or so."""
@@ -26,8 +24,8 @@ def boxes() -> list[Box]:
     return made
 
 
-def where(image: Pixels, query: Vectors, chain: Chain) -> Box:
-    """The box of the picture whose vector is nearest to the query (1, d); the first of equals, the largest."""
+def where(image: Pixels, query: Query, chain: Chain) -> Box:
+    """The box of the picture whose vector is nearest to the query; the first of equals, the largest."""
     tried = boxes()
-    scores = PointQuery(query).score(chain.regions(image, tried))  # (1, boxes)
-    return tried[int(to_numpy(scores)[0].argmin())]
+    scores = query.score(chain.regions(image, tried))  # (1, boxes)
+    return tried[int(scores[0].argmin())]

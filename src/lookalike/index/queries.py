@@ -4,12 +4,14 @@ In: rows X, (m, d) float32. Out: scores, (q, m) float32, smaller is better. Any 
 an index may know a query's class and answer it faster, with the same result.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError
-from lookalike.types import Array, Vectors
+from lookalike.types import Array, Query, Vectors
 
 MAX_LENGTH = 1e18
 """The longest vector whose squared distances still fit into float32."""
@@ -55,4 +57,34 @@ class PointQuery:
         """Row i of X against query `which[i]`, (m,): differences in float64, so that equal vectors score exactly 0."""
         differences = np.subtract(X, self.vectors[which], dtype=np.float64)  # (m, d)
         scores: Vectors = np.einsum("ij,ij->i", differences, differences).astype(np.float32)
+        return scores
+
+
+class WeightedQuery:
+    """Several queries as one: the sum of their scores, each by its weight.
+
+    Parameters
+    ----------
+    query : asks q things at once.
+    weights : (q,), negative for what is unwanted.
+
+    Examples
+    --------
+    >>> WeightedQuery(PointQuery(np.eye(2)), [1.0, -0.5]).score(np.zeros((1, 2), np.float32))
+    array([[0.5]], dtype=float32)
+
+    """
+
+    def __init__(self, query: Query, weights: Sequence[float]):
+        self.query = query
+        self.weights: Vectors = np.asarray(weights, np.float32)[None, :]  # (1, q)
+
+    @property
+    def dim(self) -> int:
+        """That of the queries; 0 where they do not say."""
+        return int(getattr(self.query, "dim", 0))
+
+    def score(self, X: Vectors) -> Vectors:
+        """(m, d) to (1, m)."""
+        scores: Vectors = self.weights @ self.query.score(X)
         return scores
