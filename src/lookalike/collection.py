@@ -15,9 +15,10 @@ from typing import Any, Literal, Self, TextIO, TypeVar
 import numpy as np
 
 from lookalike.engine import export, labels
-from lookalike.engine.chain import Chain
+from lookalike.engine.chain import Chain, takes_negatives
 from lookalike.engine.examples import Crop, Example, combine, listed, pixels
 from lookalike.engine.ingest import Ingest, Report
+from lookalike.engine.negatives import read_negatives
 from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
 from lookalike.engine.spaces import FIT_MIN, Spaces
 from lookalike.engine.where import where as where_is
@@ -175,23 +176,29 @@ class Collection:
         self,
         *spaces: str,
         features: bool = False,
+        negatives: str | Path | None = None,
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> dict[str, int]:
         """Fit spaces anew on what the collection holds now; returns how many rows each was fitted on.
 
-        `features`: the vocabularies of features that learn are made anew first, and every picture is described again;
-        stopped on the way, `refresh` goes on.
+        A space may be new: a pipeline, `"name = spec | spec"`, or a transform alone, `"slem(lam=0.001)"`, which makes a
+        space of its name on the first space's feature. `negatives` is another collection or pictures, for transforms
+        that tell rows from a pool; where None, the collection itself is their pool. `features`: the vocabularies of
+        features that learn are made anew first, and every picture is described again; stopped on the way, `refresh`
+        goes on.
         """
         with self._store.writer(self.wait_s):
-            names = [self._spaces.find(name) for name in spaces]
+            names = [self._spaces.ensure_fit(name) for name in spaces]
             fitted: dict[str, int] = {}
             if features:
                 fitted = self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
                 names = [name for name in {**dict.fromkeys(names), **fitted} if name in self._spaces.learning()]
             if not spaces:
                 names = self._spaces.learning()
-            fitted |= {name: self._spaces.fit(name, progress or silent) for name in names}
+            for name in names:
+                pool = self._negatives(name, negatives, progress or silent, workers)
+                fitted[name] = self._spaces.fit(name, progress or silent, pool)
             self._spaces.settle(names, progress or silent)
         return fitted
 
@@ -439,6 +446,17 @@ class Collection:
         self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)
         bases = {name: self._spaces.all()[name].chain[0] for name in self._spaces.recipes()}
         return {name: fitted[base] for name, base in bases.items() if base in fitted}
+
+    def _negatives(
+        self, name: str, source: str | Path | None, progress: Progress, workers: int | None
+    ) -> Vectors | None:
+        """The pool for a space, from outside, where one is wanted."""
+        if source is None:
+            return None
+        chain = self._spaces.chain(name)
+        if not any(takes_negatives(spec) for spec in chain.specs[1:]):
+            raise InputError(f"Space '{name}' has no use for negatives: its chain is {' | '.join(chain.specs)}.")
+        return read_negatives(_absolute(source), chain, progress, workers)
 
     def _select(self, filter: Filter) -> Ids:
         ids = self._store.items.select(filter)

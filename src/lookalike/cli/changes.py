@@ -102,7 +102,12 @@ def remove(
 def fit(
     where: Where,
     spaces: Annotated[
-        list[str] | None, typer.Argument(metavar="SPACE", help="Default: every space that learns from the data.")
+        list[str] | None,
+        typer.Argument(metavar="SPACE", help="Default: all that can be fitted. A new one: NAME = SPEC | SPEC."),
+    ] = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option("--negatives", metavar="SOURCE", help="A collection or pictures that slem tells yours from."),
     ] = None,
     features: Annotated[
         bool, typer.Option("--features", help="Also make vocabularies anew, and describe every picture again.")
@@ -121,9 +126,12 @@ def fit(
       lookalike fit
       lookalike fit deep
       lookalike fit vlad --features
+      lookalike fit 'slem(lam=0.001)' --negatives ~/other-pictures
     """
     with opened(where, wait=wait) as collection, bars() as progress:
-        fitted = collection.fit(*spaces or (), features=features, progress=progress, workers=workers)
+        fitted = collection.fit(
+            *spaces or (), features=features, negatives=negatives, progress=progress, workers=workers
+        )
     if json:
         print_json(fitted)
     elif not fitted:

@@ -49,6 +49,8 @@ class Esvm(TransformerMixin, BaseEstimator):
 
     """
 
+    negatives = True  # what it is fitted on is a pool that rows are told from
+
     negatives_: Vectors
 
     def __init__(self, lam: float = 1e-3, theta: float = 1.0, max_iterations: int = 10_000, random_state: int = 0):

@@ -79,6 +79,8 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     """
 
+    negatives = True  # what it is fitted on is a pool that rows are told from
+
     negatives_: int
     landmarks_: NDArray[np.float64]
     projection_: NDArray[np.float64]

@@ -55,6 +55,8 @@ class Slem(TransformerMixin, BaseEstimator):
 
     """
 
+    negatives = True  # what it is fitted on is a pool that rows are told from
+
     n_: int
     mean_: NDArray[np.float64]
     covariance_: NDArray[np.float64]

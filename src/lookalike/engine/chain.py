@@ -16,7 +16,7 @@ from lookalike.arrays import to_numpy
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
-from lookalike.registry import Spec, create, parse, parse_chain, restore, spec_of, state_of
+from lookalike.registry import Spec, component, create, parse, parse_chain, restore, spec_of, state_of
 from lookalike.types import Box, Feature, Pixels, Prepared, Query, Transform, Vectors
 
 
@@ -85,14 +85,25 @@ class Chain:
         return self.transform(X) if self.fitted else X
 
 
-def fit(specs: Sequence[str], X: Vectors) -> Chain:
-    """A chain whose transforms are fitted, one after the other, on its feature's vectors X (n, d)."""
+def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None) -> Chain:
+    """A chain whose transforms are fitted, one after the other, on its feature's vectors X (n, d).
+
+    Those that tell rows from a pool of negatives are fitted on `negatives` (m, d), where there are any.
+    """
     fitted: list[Transform] = []
     for spec in specs[1:]:
         step: Transform = create("transform", spec)
-        X = step.fit(X).transform(X)
+        step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
         fitted.append(step)
+        if len(fitted) < len(specs) - 1:
+            X = step.transform(X)
+            negatives = None if negatives is None else step.transform(negatives)
     return Chain(specs, lambda: fitted)
+
+
+def takes_negatives(spec: str) -> bool:
+    """Whether a transform tells rows from a pool of negatives: its class says so."""
+    return getattr(component("transform", parse(spec).name), "negatives", False) is True
 
 
 class Prepare:

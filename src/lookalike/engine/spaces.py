@@ -97,6 +97,17 @@ class Spaces:
                 self.store.vectors.create_space(name, chain, chain[0])
         return [name for name, _ in wanted]
 
+    def ensure_fit(self, text: str) -> str:
+        """The space that is to be fitted: one there is, a new pipeline, or a transform on the first space's feature."""
+        if text not in self.all():
+            if "=" in text.partition("(")[0]:
+                return self.ensure([text])[0]
+            if "(" in text:
+                spec = parse(text)
+                base = self.all()[self.find(None)].chain[0]
+                return self.ensure([f"{spec.name} = {base} | {spec}"])[0]
+        return self.find(text)
+
     def find(self, name: str | None) -> str:
         """The space a person means: by name, or the first recipe."""
         recipes = self.recipes()
@@ -218,19 +229,20 @@ class Spaces:
         for name in names:
             self._snapshot(name, progress)
 
-    def fit(self, name: str, progress: Progress) -> int:
+    def fit(self, name: str, progress: Progress, negatives: Vectors | None = None) -> int:
         """Fit a space's transforms anew and put every item through them; returns the rows it was fitted on.
 
-        Readers see the old space until the new one is whole.
+        `negatives` (m, d), vectors of the space's feature, take the place of the collection's own where a transform
+        tells rows from such a pool. Readers see the old space until the new one is whole.
         """
         space = self.all()[name]
         if len(space.chain) == 1:
             raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.")
-        sample = self._sample(space.chain[0])
+        sample = self.sample(space.chain[0])
         if len(sample) < 2:
             raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
         progress(f"fitting {name}", 0, None)
-        chain = fit(space.chain, sample)
+        chain = fit(space.chain, sample, negatives)
         target = self.store.vectors.new_file("models", ".npz")
         models.save(target, *chain.transforms)
         pendings = list(self._transform(name, chain, self.store.vectors.live_ids(space.chain[0]), progress))
@@ -259,7 +271,7 @@ class Spaces:
         parts = chunks(len(ids), 4 * (truth.dim or 1), ROWS_BYTES)
         return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in parts])
 
-    def _sample(self, base: str) -> NDArray[Any]:
+    def sample(self, base: str) -> NDArray[Any]:
         """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids."""
         index = self.index(base)
         return index.vectors(self.store.vectors.live_ids(base)[: min(FIT_MAX, SAMPLE_BYTES // (4 * (index.dim or 1)))])

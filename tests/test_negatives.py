@@ -1,0 +1,76 @@
+"""Pools of negatives from outside the collection."""
+
+import numpy as np
+import pytest
+
+from lookalike import Collection
+from lookalike.encode.slem import Slem
+from lookalike.errors import InputError, SourceError
+
+KINDS = ("fish", "house", "flower")
+
+
+@pytest.fixture
+def filled(collection, pictures):
+    """A collection of a few kinds, by colour."""
+    collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = color()"])
+    return collection
+
+
+@pytest.fixture
+def other(pictures, tmp_path):
+    """A collection of other kinds."""
+    with Collection(tmp_path / "other", create=True) as made:
+        made.add(pictures / "night", pictures / "stripes", recipes=["color"])
+        yield made
+
+
+def test_a_transform_alone_makes_a_space_on_the_first_feature(filled):
+    assert filled.fit("slem(lam=0.01)") == {"slem": 12}
+    ids, X = filled.vectors("plain")
+    np.testing.assert_allclose(filled.vectors("slem")[1], Slem(lam=0.01).fit(X).transform(X), atol=1e-3)
+    assert filled.search(int(ids[0]), space="slem", k=1)[0].id == ids[0]
+    assert filled.fit("slem") == {"slem": 12}  # now it has a name
+    assert filled.fit("own = color() | pca(dim=4) | slem(lam=0.1)") == {"own": 12}
+    assert filled.vectors("own")[1].shape == (12, 4)
+
+
+@pytest.mark.parametrize("kind", ["collection", "folder"])
+def test_negatives_come_from_another_collection_or_from_pictures(filled, other, pictures, tmp_path, kind):
+    source = other.path
+    if kind == "folder":
+        source = tmp_path / "negatives"
+        source.mkdir()
+        for name in ("night", "stripes"):
+            (source / name).symlink_to(pictures / name)
+    filled.fit("slem(lam=0.01)", negatives=source)
+    _, X = filled.vectors("plain")
+    expected = Slem(lam=0.01).fit(other.vectors("color")[1]).transform(X)
+    np.testing.assert_allclose(filled.vectors("slem")[1], expected, atol=1e-3)
+
+
+def test_transforms_before_it_are_fitted_on_the_collection_itself(filled, other):
+    filled.fit("own = color() | pca(dim=4) | slem(lam=0.1)", negatives=other.path)
+    filled.fit("flat = color() | pca(dim=4)")
+    pca = filled._spaces.chain("flat").transforms[0]
+    X, N = filled.vectors("plain")[1], other.vectors("color")[1]
+    expected = Slem(lam=0.1).fit(pca.transform(N)).transform(pca.transform(X))
+    np.testing.assert_allclose(filled.vectors("own")[1], expected, atol=1e-3)
+
+
+def test_negatives_that_are_of_no_use_are_refused(filled, pictures, tmp_path):
+    with pytest.raises(InputError, match="has no use for negatives"):
+        filled.fit("flat = color() | pca(dim=4)", negatives=pictures)
+    with pytest.raises(SourceError, match="nowhere"):
+        filled.fit("slem(lam=0.01)", negatives=tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no picture that can be read"):
+        filled.fit("slem(lam=0.01)", negatives=tmp_path / "empty")
+    with Collection(tmp_path / "bare", create=True), pytest.raises(InputError, match="has no vectors of color"):
+        filled.fit("slem(lam=0.01)", negatives=tmp_path / "bare")
+
+
+def test_another_collections_vocabulary_is_another(filled, other, pictures):
+    filled.add(pictures / "fish", recipes=["words = vlad(k=4)"])
+    with pytest.raises(InputError, match="another vocabulary"):
+        filled.fit("mine = vlad(k=4) | slem(lam=0.1)", negatives=other.path)
