@@ -25,7 +25,7 @@ ABOUT: dict[str, str] = {
     "thing": "the same thing again: as deep, but whitened",
     "spoc": "the same thing in the middle of the picture: sum pooling with a centre prior, whitened",
     "rmac": "the same kind of picture, where what matters may be small or off centre: regions of the map",
-    "deepvlad": "the same kind of picture by its parts: VLAD over the network's map",
+    "deepvlad": "for comparison: VLAD over the network's map, NetVLAD without its training; deep is better",
     "vlad": "the same thing or scene by its texture, where the network knows nothing: VLAD of rootSIFT",
     "fisher": "the same thing or scene by texture and colour, without a network: Fisher vectors of 16 Gaussians",
     "fisher256": "as fisher, finer and slower: 256 Gaussians, 128 KiB a picture on the disk",
