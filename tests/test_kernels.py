@@ -44,7 +44,7 @@ def test_no_gaussian_is_above_one_whatever_the_rounding():
 
 def test_unknown_kernels_and_gammas_are_refused():
     with pytest.raises(UnknownNameError, match=r"Did you mean 'gaussian'"):
-        check_kernel("gausian", 1.0)
+        check_kernel("gauss", 1.0)
     for gamma in (0, -1.0, np.nan, np.inf, "1", None):
         with pytest.raises(InputError, match=r"gamma must be a number above 0. Got"):
             check_kernel("gaussian", gamma)

@@ -18,6 +18,7 @@ from lookalike.types import Progress, silent
 
 BENCHES = {
     "retrieval": "lookalike.bench.retrieval:BENCH",
+    "slem": "lookalike.bench.slem:BENCH",
 }
 
 
