@@ -14,6 +14,7 @@ from lookalike.types import Array
 def cholesky(A: Array) -> Array:
     """The lower factor L of a symmetric positive definite A = LLᵀ, (n, n) float64. NumPy's A is overwritten by it.
 
+    >>> import numpy as np
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
@@ -32,6 +33,7 @@ def cholesky(A: Array) -> Array:
 def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
     """L⁻¹B, or L⁻ᵀB, for a lower triangular L (n, n) and B (n, m).
 
+    >>> import numpy as np
     >>> solve_lower(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([[4.0], [6.0]])).tolist()
     [[2.0], [2.0]]
     """
