@@ -1,9 +1,11 @@
 import signal
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import settings
-from onnx import TensorProto, helper, save
+from onnx import TensorProto, helper
+from onnx.parser import parse_model
 
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
@@ -28,6 +30,18 @@ def collection(tmp_path):
         yield made
 
 
+@pytest.fixture
+def save(tmp_path):
+    """Write a network that is given as text to a file, and say where."""
+
+    def write(graph):
+        path = tmp_path / "net.onnx"
+        onnx.save(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'), path)
+        return path
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def network(tmp_path_factory):
     """A tiny network of one convolution, so that the feature that takes a user's file has a file."""
@@ -40,5 +54,5 @@ def network(tmp_path_factory):
         [helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.ravel())],
     )
     path = tmp_path_factory.mktemp("network") / "tiny.onnx"
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path

@@ -24,16 +24,6 @@ TOKENS = """
 """
 
 
-@pytest.fixture
-def save(tmp_path):
-    def write(graph):
-        path = tmp_path / "net.onnx"
-        onnx.save(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'), path)
-        return path
-
-    return write
-
-
 def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 

@@ -1,9 +1,7 @@
 import pickle
 
 import numpy as np
-import onnx
 import pytest
-from onnx.parser import parse_model
 
 from lookalike.errors import InputError
 from lookalike.features.efficientnet import EfficientNet, find_weights
@@ -16,16 +14,6 @@ MAPS = """
     net (float[n, 3, 8, 8] image) => (float[n, 3, 4, 4] map)
     { map = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (image) }
 """
-
-
-@pytest.fixture
-def save(tmp_path):
-    def write(graph):
-        path = tmp_path / "net.onnx"
-        onnx.save(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}'), path)
-        return path
-
-    return write
 
 
 def describe(local, pictures):

@@ -45,6 +45,9 @@ def test_a_sample_of_compressed_archives_is_bounded_in_bytes(monkeypatch):
     listed = entries([f"{i}.jpg" for i in range(50)], data=b"x" * 100)
     assert len(draw(listed, 20)) == 3
     assert draw(listed, 20) == draw(reversed(listed), 20)
+    uneven = [Entry(f"/x/{i}.jpg", 10, 0, data=b"x" * (40 * (i % 7) + 1)) for i in range(50)]
+    for start in range(50):  # what had to go for a large one does not come back with a small one
+        assert draw(uneven[start:] + uneven[:start], 20) == draw(uneven, 20)
 
 
 def test_a_file_that_two_sources_list_is_drawn_once():

@@ -20,6 +20,9 @@ CHUNK_BYTES = 64 * 2**20
 CACHE_BYTES = 2 * 2**20
 """The same for loops that go over the same numbers several times: as much as stays in a processor's cache."""
 
+GPU_BYTES = 256 * 2**20
+"""The same on a GPU, which wants much to do at a time."""
+
 
 def namespace(*arrays: Array) -> Any:
     """The array API namespace of the arguments; plain sequences count as NumPy.
@@ -64,6 +67,11 @@ def chunks(n: int, row_bytes: int, max_bytes: int = CHUNK_BYTES) -> Iterator[sli
     step = max(1, max_bytes // max(1, row_bytes))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
+
+
+def held_bytes(X: Array, on_cpu: int = CACHE_BYTES) -> int:
+    """What a loop over rows like X should hold of them at a time: a GPU wants more to do than a cache holds."""
+    return on_cpu if str(array_api_compat.device(X)) == "cpu" else GPU_BYTES
 
 
 def to_numpy(X: Array) -> Vectors:

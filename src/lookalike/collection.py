@@ -23,7 +23,7 @@ from lookalike.engine.presence import exists, has_company, has_files, ignore, is
 from lookalike.engine.spaces import FIT_MIN, Spaces
 from lookalike.engine.where import where as where_is
 from lookalike.errors import ImageError, InputError, MissingError, SourceError, StoreError, UnknownNameError
-from lookalike.images.sources import split_member, walk
+from lookalike.images.sources import Entry, split_member, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
@@ -412,9 +412,7 @@ class Collection:
         self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
     ) -> set[int]:
         """Read the sources into these spaces; returns the known items that were met at a new path."""
-        known = [source for source in self._store.items.sources() if has_files(source)]
-        entries = walk([*sources, *known], on_skip=ignore)
-        fitted, failed = self._spaces.fit_features(names, entries, progress, workers)
+        fitted, failed = self._spaces.fit_features(names, self._entries(sources), progress, workers)
         report.notes += [
             f"{feature} was fitted on {n:,} pictures only. When there are more, run: lookalike fit --features"
             for feature, n in fitted.items()
@@ -429,6 +427,11 @@ class Collection:
         run.run(sources, progress, workers)
         self._spaces.settle(names, progress)
         return run.again
+
+    def _entries(self, sources: Sequence[str | Path]) -> Iterator[Entry]:
+        """What these sources hold, and all others that are there; none is looked at before somebody asks."""
+        known = [source for source in self._store.items.sources() if has_files(source)]
+        yield from walk([*sources, *known], on_skip=ignore)
 
     def _fit_features_anew(self, names: list[str], progress: Progress, workers: int | None) -> dict[str, int]:
         """New vocabularies for the features of these spaces, and their rows anew; the spaces that stand on them.

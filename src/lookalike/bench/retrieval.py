@@ -69,7 +69,7 @@ def describe(dataset: datasets.Dataset, recipe: str, folder: Path, progress: Pro
         collection.add(dataset.source, recipes=[recipe], progress=progress)
         if any(space["state"] == "raw" for space in collection.stats()["spaces"]):  # too few to be fitted by the add
             collection.fit(progress=progress)
-        ids, X = collection.vectors(recipe)
+        ids, X = collection.vectors()
         at = {int(item): row for row, item in enumerate(ids)}
         rows, names = [], []
         for item in collection.items():

@@ -35,14 +35,13 @@ from sklearn.pipeline import make_pipeline
 from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.bench import datasets
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean
+from lookalike.bench.retrieval import describe
 from lookalike.bench.tables import Bench, Score
-from lookalike.collection import Collection
 from lookalike.encode.calibrate import calibrate_labels
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import L2, PCA
-from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
 from lookalike.types import Progress, Transform, Vectors
 
@@ -229,16 +228,9 @@ def _describe(name: str, feature: str, data: Path, progress: Progress) -> tuple[
     key = data, name, feature
     if key not in _FEATURES:
         dataset = datasets.load(name, data)
-        with (
-            tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder,
-            Collection(Path(folder) / "collection", create=True) as collection,
-        ):
-            collection.add(dataset.source, recipes=[f"base = {FEATURES[feature]}"], progress=progress)
-            ids, X = collection.vectors("base")
-            at = {int(item): i for i, item in enumerate(ids)}
-            places = [(at[item.id], split_member(path)[1]) for item in collection.items() for path in item.paths]
-            rows = np.asarray(X)[[i for i, _ in places]]  # a copy: the files behind X are about to go
-        _FEATURES[key] = rows, [dataset.labels[path] for _, path in places]
+        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:
+            X, names = describe(dataset, f"base = {FEATURES[feature]}", Path(folder), progress)
+        _FEATURES[key] = X, [dataset.labels[name] for name in names]
     return _FEATURES[key]
 
 

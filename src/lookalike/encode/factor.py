@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from lookalike.arrays import chunks, namespace
+from lookalike.arrays import chunks, held_bytes, namespace
 from lookalike.errors import InputError
 from lookalike.kernels import Kernel
 from lookalike.linalg import cholesky, solve_lower
@@ -27,8 +27,6 @@ HELD_BYTES = 2 * 2**30
 """The largest kernel matrix that kernel PCA keeps; a larger one is computed anew, in chunks, for every product."""
 CHUNK_BYTES = 2**20
 """What incomplete Cholesky holds of the rows at a time: as much as stays in a processor's cache is quickest."""
-GPU_BYTES = 256 * 2**20
-"""The same on a GPU, which wants much to do at a time."""
 NO_ROWS = "X must have a row with K(x, x) above 0. Got none: every row is zero."
 
 
@@ -137,6 +135,5 @@ def _krylov(xp: Any, product: Any, X: Array, width: int) -> Array:
 def _float64(X: Array) -> Any:
     """X in chunks of float64 rows."""
     xp = namespace(X)
-    max_bytes = CHUNK_BYTES if str(array_api_compat.device(X)) == "cpu" else GPU_BYTES
-    for part in chunks(X.shape[0], row_bytes=16 * X.shape[1], max_bytes=max_bytes):
+    for part in chunks(X.shape[0], row_bytes=16 * X.shape[1], max_bytes=held_bytes(X, CHUNK_BYTES)):
         yield xp.astype(X[part], xp.float64)

@@ -14,15 +14,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, check_rows, chunks, namespace, unit_rows
+from lookalike.arrays import as_numpy, check_rows, chunks, held_bytes, namespace, unit_rows
 from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.errors import InputError
 from lookalike.types import Array
 
 ROWS_BYTES = 16 * 2**20
 """What `transform` holds of its rows at a time: enough for a product at full speed, little enough for the caches."""
-GPU_BYTES = 256 * 2**20
-"""The same on a GPU, which wants much to do at a time."""
 SAFE = 1e30
 """Squared lengths between 1 / SAFE and SAFE are float32's; rows outside are done again in float64."""
 
@@ -104,7 +102,7 @@ class Slem(TransformerMixin, BaseEstimator):
         out = xp.empty(tuple(X.shape), dtype=xp.float32, device=device)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such rows are done again
             W, mean = (xp.asarray(a, dtype=precision, device=device) for a in (self.inverse_, self.mean_))
-            parts = list(chunks(X.shape[0], 4 * X.shape[1], ROWS_BYTES if str(device) == "cpu" else GPU_BYTES))
+            parts = list(chunks(X.shape[0], 4 * X.shape[1], held_bytes(X, ROWS_BYTES)))
             rows = parts[0].stop if parts else 0
             # Memory that is used again and again: fresh memory is slow. NumPy and torch both know `out`.
             space, products = (xp.empty((rows, X.shape[1]), dtype=precision, device=device) for _ in range(2))

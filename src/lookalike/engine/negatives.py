@@ -9,6 +9,7 @@ import numpy as np
 
 from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
+from lookalike.engine.ingest import BATCH
 from lookalike.engine.presence import ignore
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.vocabulary import draw
@@ -20,8 +21,6 @@ from lookalike.types import Progress, Vectors, needs_fit
 
 NEGATIVES = 5_000
 """Pictures of a folder that are read for a pool, drawn by lot."""
-
-BATCH = 16
 
 
 def read_negatives(source: str | Path, chain: Chain, progress: Progress, workers: int | None) -> Vectors:

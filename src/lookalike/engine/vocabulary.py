@@ -8,6 +8,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain
 
 from lookalike.arrays import chunks
 from lookalike.engine.calm import CALM
@@ -64,10 +65,5 @@ def fit_feature(feature: LearnedFeature, entries: Sequence[Entry], progress: Pro
     first = next(stream, None)
     if first is not None:
         with CALM:  # many small products: more threads gain nothing, and wait beside busy ones
-            feature.fit(_with(first, stream), progress=progress)
+            feature.fit(chain([first], stream), progress=progress)
     return read
-
-
-def _with(first: Prepared, rest: Iterator[Prepared]) -> Iterator[Prepared]:
-    yield first
-    yield from rest

@@ -11,12 +11,10 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import CACHE_BYTES, as_numpy, chunks, namespace
+from lookalike.arrays import CACHE_BYTES, as_numpy, chunks, held_bytes, namespace
 from lookalike.features.kmeans import kmeans
 from lookalike.types import Array, Progress, silent
 
-GPU_BYTES = 256 * 2**20
-"""What is held of the rows at a time on a GPU, which wants much to do; elsewhere it is what a cache holds."""
 LEAST_WEIGHT = 1e-3
 """No Gaussian weighs less than this share of 1 / k, so that it can come back to life."""
 LEAST_ROWS = 1e-3
@@ -99,7 +97,7 @@ class Products:
 
     def parts(self, n: int) -> Iterator[slice]:
         """n rows in parts of a good size for `weigh`."""
-        return chunks(n, self._row_bytes, CACHE_BYTES if str(self._device) == "cpu" else GPU_BYTES)
+        return chunks(n, self._row_bytes, held_bytes(self._W, CACHE_BYTES))
 
     def weigh(self, X: Array) -> tuple[Array, Array, Array]:
         """Rows X (m, d) to E (m, k), Y (m, 2d + 1) and log-likelihoods (m,).
