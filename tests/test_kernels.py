@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.kernels import KERNELS, check_kernel
-from reference import kernel_slem as slow
+from lookalike.kernels import KERNELS, TANGENTS, check_kernel, feature_distance
+from reference import kernels as slow
 
 random = np.random.default_rng(2)
 X, Y = random.normal(size=(7, 5)), random.normal(size=(4, 5))
@@ -12,7 +12,9 @@ X, Y = random.normal(size=(7, 5)), random.normal(size=(4, 5))
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_are_their_formulas(name):
     pairs, diagonal, _ = check_kernel(name, 0.3)
-    np.testing.assert_allclose(pairs(X, Y, 0.3), slow.gram(X, Y, getattr(slow, name)(0.3)), rtol=1e-12)
+    np.testing.assert_allclose(
+        pairs(X, Y, 0.3), slow.gram(X, Y, getattr(slow, name.replace("-", "_"))(0.3)), rtol=1e-12
+    )
     np.testing.assert_allclose(diagonal(X, 0.3), np.diag(pairs(X, X, 0.3)), rtol=1e-12)
 
 
@@ -27,9 +29,9 @@ def test_kernels_are_the_same_in_torch_and_leave_the_rows_alone(name):
     np.testing.assert_array_equal(x.numpy(), X)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", TANGENTS)
 def test_tangents_touch_where_two_rows_are_the_same(name):
-    pairs, _, tangent = KERNELS[name]
+    pairs, tangent = KERNELS[name].pairs, TANGENTS[name]
     slope, level, _ = tangent(X, 0.3)
     for step, error in ((0.0, 1e-12), (1e-4, 1e-6)):  # off by the square of the step
         near = X + step * random.normal(size=X.shape)
@@ -48,3 +50,17 @@ def test_unknown_kernels_and_gammas_are_refused():
     for gamma in (0, -1.0, np.nan, np.inf, "1", None):
         with pytest.raises(InputError, match=r"gamma must be a number above 0. Got"):
             check_kernel("gaussian", gamma)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_feature_distances_are_those_of_two_rows(name):
+    k = getattr(slow, name.replace("-", "_"))(0.3)
+    got = feature_distance(name, 0.3, X, Y)
+    want = np.sqrt([[k(x, x) + k(y, y) - 2 * k(x, y) for y in Y] for x in X])
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+    assert np.abs(np.diag(feature_distance(name, 0.3, X, X))).max() < 1e-7
+
+
+def test_a_choice_of_kernels_is_named():
+    with pytest.raises(UnknownNameError, match="gaussian, linear, poly"):
+        check_kernel("laplace", 1.0, TANGENTS)

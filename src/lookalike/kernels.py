@@ -1,10 +1,11 @@
 """Kernels, a table from name to functions: K(x, y) is the inner product of two rows in some feature space.
 
 In: rows X (n, d) and Y (m, d), NumPy or torch, and the kernel's γ. Out: (n, m), and K(x, x) as (n,), at the
-precision of X. Eq. 17 and 18, slem.
+precision of X. Eq. 17 and 18, slem; §4, fsm-tree, for those of a distance, which take the L1 or the L2 norm.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import NamedTuple
 
 import array_api_compat
@@ -12,6 +13,7 @@ import numpy as np
 
 from lookalike.arrays import namespace
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.linalg import distances
 from lookalike.types import Array
 
 
@@ -24,21 +26,36 @@ class Kernel(NamedTuple):
     diagonal: Callable[[Array, float], Array]
     """X (n, d), γ to K(x, x), (n,)."""
 
-    tangent: Callable[[Array, float], tuple[Array, Array, Array]]
-    """X (n, d), γ to slopes, levels and falls, (n,) each: K(x, y) ≈ slope(x) xᵀy + level(x) − fall(y) for y near x."""
+    norm: int | None = None
+    """1 or 2 where K(x, y) depends on ‖x − y‖ of that norm alone; None where it depends on inner products."""
 
 
-def check_kernel(name: str, gamma: float) -> Kernel:
-    """The kernel of this name, after a look at its γ.
+def check_kernel(name: str, gamma: float, known: Collection[str] | None = None) -> Kernel:
+    """The kernel of this name, one of those `known` (all, where None), after a look at its γ.
 
     >>> check_kernel("poly", 0.5).pairs(np.array([[2.0, 0.0]]), np.array([[1.0, 3.0]]), 0.5)
     array([[4.]])
     """
-    if name not in KERNELS:
-        raise UnknownNameError("kernel", name, KERNELS)
+    if name not in (known or KERNELS):
+        raise UnknownNameError("kernel", name, known or KERNELS)
     if not isinstance(gamma, int | float | np.number) or not 0 < gamma < float("inf"):
         raise InputError(f"gamma must be a number above 0. Got {gamma!r}.")
     return KERNELS[name]
+
+
+def feature_distance(name: str, gamma: float, X: Array, Y: Array) -> Array:
+    """The distance of rows in a kernel's feature space, (n, m): √(K(x, x) + K(y, y) − 2K(x, y)). §3, fsm-tree.
+
+    >>> feature_distance("angular", 1.0, np.array([[0.0, 0.0]]), np.array([[3.0, 5.0]]))  # √(2‖x − y‖₁)
+    array([[4.]])
+    """
+    kernel = check_kernel(name, gamma)
+    D = kernel.pairs(X, Y, gamma)  # (n, m)
+    D *= -2
+    D += kernel.diagonal(X, gamma)[:, None]
+    D += kernel.diagonal(Y, gamma)
+    xp = namespace(D)
+    return xp.sqrt(xp.maximum(D, _zero(D)))  # rounding: no distance is below 0
 
 
 def linear(X: Array, Y: Array, gamma: float) -> Array:  # noqa: ARG001 (every kernel takes γ)
@@ -53,8 +70,7 @@ def gaussian(X: Array, Y: Array, gamma: float) -> Array:
     K *= 2 * gamma
     K -= gamma * _squares(X)[:, None]
     K -= gamma * _squares(Y)
-    zero = xp.zeros((), dtype=K.dtype, device=array_api_compat.device(K))
-    xp.minimum(K, zero, out=K)  # rounding: no distance is below 0
+    xp.minimum(K, _zero(K), out=K)  # rounding: no distance is below 0
     xp.exp(K, out=K)
     return K
 
@@ -64,6 +80,32 @@ def poly(X: Array, Y: Array, gamma: float) -> Array:
     K = X @ Y.T  # (n, m)
     K += gamma * K * K
     return K
+
+
+def gaussian_l1(X: Array, Y: Array, gamma: float) -> Array:
+    """exp(−γ‖x − y‖₁²). Not positive definite: distances of its feature space can be those of no space."""
+    D = distances(X, Y, 1)  # (n, m)
+    return namespace(D).exp(-gamma * D * D)
+
+
+def laplace(norm: int, X: Array, Y: Array, gamma: float) -> Array:
+    """exp(−γ‖x − y‖): §4, fsm-tree."""
+    D = distances(X, Y, norm)  # (n, m)
+    D *= -gamma
+    return namespace(D).exp(D)
+
+
+def angular(norm: int, X: Array, Y: Array, gamma: float) -> Array:  # noqa: ARG001
+    """−‖x − y‖, conditionally positive definite and without a scale: §4, fsm-tree."""
+    return -distances(X, Y, norm)
+
+
+def _zero(X: Array) -> Array:
+    return namespace(X).zeros((), dtype=X.dtype, device=array_api_compat.device(X))
+
+
+def _zeros(X: Array, gamma: float) -> Array:  # noqa: ARG001
+    return namespace(X).zeros_like(X[:, 0])
 
 
 def _squares(X: Array) -> Array:
@@ -99,8 +141,21 @@ def _tangent_poly(X: Array, gamma: float) -> tuple[Array, Array, Array]:
 
 
 KERNELS: dict[str, Kernel] = {
-    "gaussian": Kernel(gaussian, _ones, _tangent_gaussian),
-    "linear": Kernel(linear, _diagonal_linear, _tangent_linear),
-    "poly": Kernel(poly, _diagonal_poly, _tangent_poly),
+    "angular": Kernel(partial(angular, 1), _zeros, norm=1),
+    "angular-l2": Kernel(partial(angular, 2), _zeros, norm=2),
+    "gaussian": Kernel(gaussian, _ones, norm=2),
+    "gaussian-l1": Kernel(gaussian_l1, _ones, norm=1),
+    "laplace": Kernel(partial(laplace, 1), _ones, norm=1),
+    "laplace-l2": Kernel(partial(laplace, 2), _ones, norm=2),
+    "linear": Kernel(linear, _diagonal_linear),
+    "poly": Kernel(poly, _diagonal_poly),
 }
 """By name. A new kernel is its functions and a line here."""
+
+TANGENTS: dict[str, Callable[[Array, float], tuple[Array, Array, Array]]] = {
+    "gaussian": _tangent_gaussian,
+    "linear": _tangent_linear,
+    "poly": _tangent_poly,
+}
+"""Of the kernels that are positive definite and smooth in the inner product, those that kernel SLEM can use: X (n, d)
+and γ to slopes, levels and falls, (n,) each, where K(x, y) ≈ slope(x) xᵀy + level(x) − fall(y) for y near x."""

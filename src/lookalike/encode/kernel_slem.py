@@ -19,7 +19,7 @@ from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.encode.factor import FACTORS, ccd
 from lookalike.encode.slem_query import SlemQuery, shortlist
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.kernels import check_kernel
+from lookalike.kernels import TANGENTS, check_kernel
 from lookalike.linalg import solve_lower
 from lookalike.types import Array, Vectors
 
@@ -103,7 +103,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Learn the pool of negatives, X (n, d), n ≥ 2. A memory-mapped X is not copied where factor is "icd"."""
-        functions = check_kernel(self.kernel, self.gamma)
+        functions = check_kernel(self.kernel, self.gamma, TANGENTS)
         if not isinstance(self.lam, int | float | np.number) or not 0 < self.lam < np.inf:
             raise InputError(f"lam must be above 0, as without it a classifier has no one solution. Got {self.lam!r}.")
         if self.factor not in FACTORS:

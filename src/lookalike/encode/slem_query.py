@@ -7,7 +7,7 @@ float32, smaller is better, or vectors for the shortlist of an ordinary index. E
 import numpy as np
 
 from lookalike.arrays import check_rows, chunks, to_numpy
-from lookalike.kernels import check_kernel
+from lookalike.kernels import TANGENTS, check_kernel
 from lookalike.types import Array, Vectors
 
 BLOCK_BYTES = 4 * 2**20
@@ -59,7 +59,7 @@ class SlemQuery:
     def shortlist(self) -> Vectors:
         """(q, D + 1) float32: points to search an index with that holds what the function `shortlist` gave."""
         x, z, p, _ = _split(self.rows, self.d)
-        slope, level, _ = check_kernel(self.kernel, self.gamma).tangent(x, self.gamma)
+        slope, level, _ = TANGENTS[self.kernel](x, self.gamma)
         return np.hstack([slope[:, None] * x, -z, _columns(-np.ones_like(p), level - p, np.zeros_like(p))])
 
 
@@ -73,7 +73,7 @@ def shortlist(rows: Array, *, kernel: str, gamma: float, d: int, length: float |
     should get the same one; a longer row keeps its own length and seems a little farther.
     """
     x, z, p, scale = _split(to_numpy(rows), d)
-    _, _, fall = check_kernel(kernel, gamma).tangent(x, gamma)
+    _, _, fall = TANGENTS[kernel](x, gamma)
     vectors = scale[:, None] * np.hstack([x, z, _columns(p + fall, np.ones_like(p))])  # (m, D)
     squares = np.vecdot(vectors, vectors)  # (m,)
     most = squares.max(initial=0.0) if length is None else np.float32(length) ** 2
