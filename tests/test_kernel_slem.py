@@ -65,7 +65,7 @@ def test_a_factor_of_rank_n_is_the_same_as_the_complete_cholesky(name, factor):
 @pytest.mark.parametrize("rank", [1, 4])
 def test_low_rank_is_the_formulas_of_the_paper_with_half_the_numbers(name, factor, rank):
     slem = KernelSlem(name, GAMMA, LAM, factor, rank).fit(N)
-    B, landmarks, _ = FACTORS[factor](N, TANGENTS[name], GAMMA, rank)
+    B, landmarks, _ = FACTORS[factor](N, KERNELS[name], GAMMA, rank)
     pivots = [int(np.argmin(np.sum((N - row) ** 2, axis=1))) for row in landmarks]
     expected = slow.by_formulas(X, N, B, getattr(kernels, name)(GAMMA), LAM, pivots)
     np.testing.assert_allclose(exact(slem, X), expected, atol=1e-8)
