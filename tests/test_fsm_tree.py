@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -204,7 +206,7 @@ def test_an_answer_is_farther_than_the_truth_by_at_most_epsilon(kind, epsilon):
             assert got <= best * (1 + epsilon) + 1e-6 if best > 0 else got * (1 + epsilon) <= best + 1e-6
             cost.append(hits.scored / tree.search(query, 10).scored)
     assert max(cost) <= 1
-    assert np.mean(cost) < (1.0 if epsilon < 1 else 0.95)
+    assert np.mean(cost) < 1
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_hardly_ever_do_k_lie_within_the_stop_radius(n, k, linear, delta):
     random, missed, close = np.random.default_rng(4), 0, 0
     for _ in range(300):
         scores = random.random(n)
-        r, size = stop_radius(n, k, delta, linear, lambda m: random.choice(scores, m, replace=False))
+        r, size = stop_radius(n, k, delta, linear, partial(random.choice, scores, replace=False))
         kth = np.partition(scores, k - 1)[k - 1]
         missed += kth <= r
         close += r > kth / 4
@@ -230,24 +232,25 @@ def test_without_enough_to_go_by_there_is_no_stop_radius():
     assert stop_radius(0, 1, 0.5, True, lambda m: np.zeros(m)) == (-np.inf, 0)
 
 
-@pytest.mark.parametrize("kind", ["frontier", "maximum"])
-def test_pac_search_keeps_its_promise_and_is_cheaper(kind):
-    n, k, epsilon, delta, queries = 4_000, 40, 0.5, 0.2, 120
+@pytest.mark.parametrize(("kind", "epsilon"), [("frontier", 1.0), ("maximum", 0.3), ("centre", 0.3)])
+def test_pac_search_keeps_its_promise_and_is_cheaper(kind, epsilon):
+    n, k, delta, queries = 6_000, 60, 0.2, 80
     random = np.random.default_rng(5)
     X = mixture(n, 4)
-    tree, flat = FsmTree(norm=2, capacity=32), Flat()
+    tree, flat = FsmTree(norm=2), Flat()
     tree.add(np.arange(n), X)
     flat.add(np.arange(n), X)
-    wrong, cost = 0, 0.0
+    wrong, cost, full = 0, [], []
     for seed in range(queries):
         tree.random_state = seed  # another sample each time
         query, _ = asked(kind, X[random.integers(n, size=6)], random.normal(size=6), kernel="angular-l2")
         hits, truth = tree.search(query, k, epsilon=epsilon, delta=delta), flat.search(query, k)
         got, best = hits.scores[0, -1], truth.scores[0, -1]
         wrong += got > best * (1 + epsilon) if best > 0 else got * (1 + epsilon) > best
-        cost += hits.scored / tree.search(query, k, epsilon=epsilon).scored / queries
+        cost.append(hits.scored)
+        full.append(tree.search(query, k, epsilon=epsilon).scored if seed < 20 else np.nan)
     assert wrong <= binom.ppf(0.999, queries, delta)
-    assert cost < 0.8
+    assert np.mean(cost[:20]) < 0.7 * np.mean(full[:20])
 
 
 class Counting(HyperplaneQuery):

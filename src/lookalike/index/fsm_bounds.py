@@ -37,7 +37,7 @@ DISTANCES: dict[str, Callable[[Numbers, float], Numbers]] = {
 
 @dataclass(frozen=True)
 class Bound:
-    """A query as the tree sees it: u, a distance (signed for a maximum query), which changes little over a short way."""
+    """A query as the tree sees it: u, a distance (signed for a maximum query), and how fast it can change."""
 
     score: Callable[[Vectors], Numbers]
     """Rows (m, d) to their scores, (m,) float64; rounded to float32 they are the query's own."""
@@ -91,29 +91,35 @@ def bound_of(query: Query, norm: int, longest: float) -> Bound | None:
 
         def squares(X: Vectors) -> Numbers:
             differences = X - point  # (m, d)
-            return np.einsum("ij,ij->i", differences, differences)
+            found: Numbers = np.einsum("ij,ij->i", differences, differences)
+            return found
 
         return Bound(squares, lambda r: wide * r, lambda r: narrow * r, squared=True)
-    if isinstance(query, HyperplaneQuery | CentreQuery) and query.kernel in (*DISTANCES, "gaussian-l1"):
-        return (_hyperplane if isinstance(query, HyperplaneQuery) else _centre)(query, norm, longest)
+    if isinstance(query, HyperplaneQuery) and query.kernel != "poly":
+        return _hyperplane(query, norm, longest)
+    if isinstance(query, CentreQuery) and query.kernel != "poly":
+        return _centre(query, norm, longest)
     return None
 
 
 def _hyperplane(query: HyperplaneQuery, norm: int, longest: float) -> Bound:
     size, error, weight = _rounding(query, longest)
     missing = abs(query.a.sum()) if query.kernel.startswith("angular") else 0.0  # the coefficients should add up to 0
-    # ‖w‖ as it may be, over ‖w‖ as it was computed: where SVs nearly cancel each other, the latter is rough.
+    # ‖w‖ as it may be, over ‖w‖ as it was computed: where support vectors nearly cancel, the latter is rough.
     stretch = (1 + (error * weight**2 + 3 * missing * weight) * size / query.length**2) ** 0.5
     wide, _ = _between(norm, KERNELS[query.kernel].norm or 2, query.dim)
 
     def score(X: Vectors) -> Numbers:
-        return np.abs(query.distance(X)) if query.kind == "frontier" else -query.distance(X)
+        distance = query.distance(X)
+        return np.abs(distance) if query.kind == "frontier" else -distance
 
     def spread(r: Numbers) -> Numbers:
-        r = wide * r
-        if query.kernel == "gaussian-l1":  # no ‖w‖ bounds it: the slope of each SV's kernel does
-            return weight / query.length * _gaussian_change(r, query.gamma)
-        return stretch * DISTANCES[query.kernel](r, query.gamma) + missing / query.length * r
+        change: Numbers
+        if query.kernel == "gaussian-l1":  # ‖w‖ says nothing here, the slope of each support vector's kernel does
+            change = weight / query.length * _gaussian_change(wide * r, query.gamma)
+        else:  # |f(p) − f(q)| ≤ ‖w‖ ‖φ(p) − φ(q)‖
+            change = stretch * DISTANCES[query.kernel](wide * r, query.gamma) + missing / query.length * wide * r
+        return change
 
     noise = 2 * error * (weight * size + abs(query.b)) / query.length
     frontier = query.kind == "frontier"
@@ -123,21 +129,14 @@ def _hyperplane(query: HyperplaneQuery, norm: int, longest: float) -> Bound:
 def _centre(query: CentreQuery, norm: int, longest: float) -> Bound:
     size, error, weight = _rounding(query, longest)
     missing = abs(query.a.sum() - 1) if query.kernel.startswith("angular") else 0.0
-    noise = (
-        2 * ((error * (1 + weight) ** 2 + 4 * missing * (1 + weight)) * size) ** 0.5
-    )  # √ of what the squares may be off
+    off = (error * (1 + weight) ** 2 + 4 * missing * (1 + weight)) * size  # by how much the squares may be
+    noise = 2 * off**0.5
     wide, narrow = _between(norm, KERNELS[query.kernel].norm or 2, query.dim)
-    if query.kernel == "gaussian-l1":
-        return Bound(
-            query.distance, lambda r: np.sqrt(2 * weight * _gaussian_change(wide * r, query.gamma)), noise=noise
-        )
+    gamma = query.gamma
+    if query.kernel == "gaussian-l1":  # no triangle holds; what a square changes by, its root changes by no more than √
+        return Bound(query.distance, lambda r: np.sqrt(2 * weight * _gaussian_change(wide * r, gamma)), noise=noise)
     distance = DISTANCES[query.kernel]
-    return Bound(
-        query.distance,
-        lambda r: distance(wide * r, query.gamma),
-        lambda r: distance(narrow * r, query.gamma),
-        noise,
-    )
+    return Bound(query.distance, lambda r: distance(wide * r, gamma), lambda r: distance(narrow * r, gamma), noise)
 
 
 def _between(norm: int, other: int, dim: int) -> tuple[float, float]:
@@ -149,7 +148,8 @@ def _between(norm: int, other: int, dim: int) -> tuple[float, float]:
 
 def _gaussian_change(r: Numbers, gamma: float) -> Numbers:
     """The most that exp(−γt²) changes while t does by r: its steepest slope is √(2γ/e)."""
-    return np.minimum(1.0, (2 * gamma / np.e) ** 0.5 * r)
+    change: Numbers = np.minimum(1.0, (2 * gamma / np.e) ** 0.5 * r)
+    return change
 
 
 def _rounding(query: HyperplaneQuery | CentreQuery, longest: float) -> tuple[float, float, float]:

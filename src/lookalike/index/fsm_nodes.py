@@ -134,7 +134,7 @@ class Nodes:
         self.counts[node] = last
 
     def _split(self, node: int) -> None:
-        """Halve a node: it keeps its centre, and the twin gets the one, of those tried, that leaves the smallest radii."""
+        """Halve a node: it keeps its centre, the twin gets the one, of those tried, that leaves the smallest radii."""
         members, gaps = self.entries(node)
         members, gaps = members.copy(), gaps.copy()
         points, reaches = self.points(node, members), self.reaches(node, members)

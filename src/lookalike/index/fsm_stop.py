@@ -5,7 +5,7 @@ Ciaccia and Patella, "PAC nearest neighbor queries" (ICDE 2000); fsm-tree, §2.3
 """
 
 from collections.abc import Callable
-from math import ceil, inf
+from math import ceil, inf, log, log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,26 +26,27 @@ def stop_radius(
 ) -> tuple[float, int]:
     """r_δ, −inf where there is none, and how many items were scored for it.
 
-    Where the sample is large enough to hold some of the k best, its j-th score will do, whatever the distribution: it
-    lies beyond the k-th of all only if fewer than j of the k − 1 best came into the sample, a binomial tail. Else, for
-    scores whose density near 0 is constant (`linear`), the j-th of the sample and the k-th of all are sums of j and of
-    k exponential waits, m and n to the unit: their ratio has an F distribution, sampling error and binomial tail in one.
+    For scores whose density near 0 is constant (`linear`), the j-th of m sampled ones and the k-th of all n are sums of
+    j and of k exponential waits, m and n to the unit: their ratio has an F distribution, which is the binomial tail and
+    the error of sampling in one. Else the j-th of a sample that is large enough to hold some of the k best will do,
+    whatever the distribution: the k-th of all is below it only if fewer than j of the k − 1 best came into the sample,
+    a binomial tail.
+
+    In: `draw(m)` scores m items, chosen at random.
 
     >>> stop_radius(100, 50, 0.05, False, lambda m: np.arange(m) / m)
     (0.4, 100)
     """
     if not 0 < delta < 1 or n < 2:
         return -inf, 0
-    enough = ceil(n * (1 - delta ** (1 / (k - 1)))) if k > 1 else n  # one of the k - 1 best is in it, but for δ
     size = min(n, SAMPLE[1], max(SAMPLE[0], n // 20))
-    if not linear and enough <= SHARE * n:
-        size = max(size, enough)
-    beyond = int(np.count_nonzero(bdtr(np.arange(size), size, min(1.0, (k - 1) / n)) <= delta))
-    if not beyond and not linear:
+    if linear and k <= NEAR * n:
+        near = np.array([ceil(NEAR * size), ceil(NEAR * size / 2)])  # j, twice: in case that scores crowd about 0
+        ratios = size * k / (n * near) * fdtri(2 * k, 2 * near, delta)
+        return float(np.min(np.sort(draw(size))[near - 1] * ratios)), size
+    if 1 < k <= n:
+        size = max(size, ceil(log(delta) / log1p(-(k - 1) / n)))  # one of the k − 1 best is in it, but for δ
+    beyond = int(np.count_nonzero(bdtr(np.arange(size), size, min(1.0, (k - 1) / n)) <= delta))  # j
+    if not beyond or size > max(SAMPLE[0], SHARE * n):
         return -inf, 0
-    scores = np.sort(draw(size))  # (m,)
-    if beyond:
-        return float(scores[beyond - 1]), size
-    near = np.array([ceil(NEAR * size / part) for part in (1, 2, 4)])  # j, three times: scores may crowd about 0
-    ratios = size * k / (n * near) * fdtri(2 * k, 2 * near, delta)
-    return float(np.min(scores[near - 1] * ratios)), size
+    return float(np.sort(draw(min(n, size)))[beyond - 1]), min(n, size)
