@@ -193,20 +193,25 @@ def test_promotion_confirms_the_centre_of_a_node_that_is_split():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5])
 def test_an_answer_is_farther_than_the_truth_by_at_most_epsilon(kind, epsilon):
-    X = mixture(1_500, 3)
-    tree, flat = grown(X, norm=2, capacity=16)
-    random, cost = np.random.default_rng(3), []
-    for kernel in ("linear", "laplace-l2"):
+    random, inexact, cost = np.random.default_rng(3), 0, []
+    for seed in range(25):  # small trees in few dimensions, where bounds are tight enough for answers to be missed
+        X = mixture(120, 1 + seed % 2, seed, clusters=30)
+        tree, flat = FsmTree(norm=2, capacity=4, random_state=seed), Flat()
+        tree.add(np.arange(120), X)
+        flat.add(np.arange(120), X)
         for _ in range(8):
-            query, _ = asked(kind, X[random.integers(1_500, size=5)], random.normal(size=5), kernel=kernel)
-            hits, truth = tree.search(query, 10, epsilon=epsilon), flat.search(query, 10)
+            rows = (4 * random.normal(size=(3, X.shape[1]))).astype(np.float32)
+            query, _ = asked(kind, rows, random.normal(size=3), b=random.normal(), kernel="linear")
+            hits, truth = tree.search(query, 3, epsilon=epsilon), flat.search(query, 3)
             got, best = hits.scores[0, -1], truth.scores[0, -1]
             assert got <= best * (1 + epsilon) + 1e-6 if best > 0 else got * (1 + epsilon) <= best + 1e-6
-            cost.append(hits.scored / tree.search(query, 10).scored)
+            inexact += got > best
+            cost.append(hits.scored / tree.search(query, 3).scored)
     assert max(cost) <= 1
     assert np.mean(cost) < 1
+    assert inexact > 0
 
 
 @pytest.mark.parametrize(
