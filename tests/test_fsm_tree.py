@@ -215,13 +215,14 @@ def test_an_answer_is_farther_than_the_truth_by_at_most_epsilon(kind, epsilon):
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "linear"), [(20_000, 10, True), (20_000, 50, True), (3_000, 60, False), (400, 90, True)]
+    ("n", "k", "linear", "offset"),
+    [(20_000, 10, True, 0), (20_000, 50, True, 0), (3_000, 60, False, 0), (400, 90, True, 0), (9_000, 90, True, 1)],
 )
 @pytest.mark.parametrize("delta", [0.05, 0.3])
-def test_hardly_ever_do_k_lie_within_the_stop_radius(n, k, linear, delta):
+def test_hardly_ever_do_k_lie_within_the_stop_radius(n, k, linear, offset, delta):
     random, missed, close = np.random.default_rng(4), 0, 0
     for _ in range(300):
-        scores = random.random(n)
+        scores = random.random(n) + offset
         r, size = stop_radius(n, k, delta, linear, partial(random.choice, scores, replace=False))
         kth = np.partition(scores, k - 1)[k - 1]
         missed += kth <= r
@@ -255,7 +256,7 @@ def test_pac_search_keeps_its_promise_and_is_cheaper(kind, epsilon):
         cost.append(hits.scored)
         full.append(tree.search(query, k, epsilon=epsilon).scored if seed < 20 else np.nan)
     assert wrong <= binom.ppf(0.999, queries, delta)
-    assert np.mean(cost[:20]) < 0.7 * np.mean(full[:20])
+    assert np.mean(cost[:20]) < 0.85 * np.mean(full[:20])
 
 
 class Counting(HyperplaneQuery):

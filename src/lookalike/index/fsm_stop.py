@@ -28,9 +28,10 @@ def stop_radius(
 
     For scores whose density near 0 is constant (`linear`), the j-th of m sampled ones and the k-th of all n are sums of
     j and of k exponential waits, m and n to the unit: their ratio has an F distribution, which is the binomial tail and
-    the error of sampling in one. Else the j-th of a sample that is large enough to hold some of the k best will do,
-    whatever the distribution: the k-th of all is below it only if fewer than j of the k − 1 best came into the sample,
-    a binomial tail.
+    the error of sampling in one. Whatever the distribution, the j-th of a sample that is large enough to hold some of
+    the k best will do, too: the k-th of all is below it only if fewer than j of the k − 1 best came into the sample, a
+    binomial tail. Where both can be had, the larger counts, at δ / 2 each: the latter is much the larger where the
+    frontier lies outside the data.
 
     In: `draw(m)` scores m items, chosen at random.
 
@@ -40,13 +41,19 @@ def stop_radius(
     if not 0 < delta < 1 or n < 2:
         return -inf, 0
     size = min(n, SAMPLE[1], max(SAMPLE[0], n // 20))
-    if linear and k <= NEAR * n:
-        near = np.array([ceil(NEAR * size), ceil(NEAR * size / 2)])  # j, twice: in case that scores crowd about 0
-        ratios = size * k / (n * near) * fdtri(2 * k, 2 * near, delta)
-        return float(np.min(np.sort(draw(size))[near - 1] * ratios)), size
-    if 1 < k <= n:
-        size = max(size, ceil(log(delta) / log1p(-(k - 1) / n)))  # one of the k − 1 best is in it, but for δ
-    beyond = int(np.count_nonzero(bdtr(np.arange(size), size, min(1.0, (k - 1) / n)) <= delta))  # j
-    if not beyond or size > max(SAMPLE[0], SHARE * n):
+    linear = linear and k <= NEAR * n
+    risk = delta / 2 if linear else delta
+    enough = ceil(log(risk) / log1p(-(k - 1) / n)) if 1 < k <= n else n + 1  # one of the k − 1 best is in it, but for δ
+    any_shape = enough <= min(n, max(SAMPLE[0], SHARE * n))
+    if not any_shape and not linear:
         return -inf, 0
-    return float(np.sort(draw(min(n, size)))[beyond - 1]), min(n, size)
+    size, risk = (max(size, enough), risk) if any_shape else (size, delta)
+    scores = np.sort(draw(size))  # (m,)
+    r = -inf
+    if any_shape:
+        beyond = np.count_nonzero(bdtr(np.arange(size), size, (k - 1) / n) <= risk)  # j
+        r = float(scores[beyond - 1])
+    if linear:
+        near = np.array([ceil(NEAR * size), ceil(NEAR * size / 2)])  # j, twice: in case that scores crowd about 0
+        r = max(r, float(np.min(scores[near - 1] * size * k / (n * near) * fdtri(2 * k, 2 * near, risk))))
+    return r, size
