@@ -50,6 +50,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
     "index": {
         "ann": "lookalike.index.ann:Ann",
         "flat": "lookalike.index.flat:Flat",
+        "fsmtree": "lookalike.index.fsm_tree:FsmTree",
     },
 }
 
