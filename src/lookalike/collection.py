@@ -14,13 +14,14 @@ from typing import Any, Literal, Self, TextIO, TypeVar
 
 import numpy as np
 
-from lookalike.engine import export, labels
+from lookalike.engine import calibration, export, labels
+from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
 from lookalike.engine.examples import Crop, Example, combine, listed, pixels
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.negatives import read_negatives
 from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
-from lookalike.engine.spaces import FIT_MIN, Spaces
+from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.where import where as where_is
 from lookalike.errors import ImageError, InputError, MissingError, SourceError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry, split_member, walk
@@ -34,7 +35,18 @@ T = TypeVar("T")
 TRIES = 5
 """How often a reader looks again when a writer has changed the collection under it."""
 
-__all__ = ["Collection", "Crop", "Filter", "Item", "LabelReport", "Report", "Result", "format_id", "parse_id"]
+__all__ = [
+    "CalibrationReport",
+    "Collection",
+    "Crop",
+    "Filter",
+    "Item",
+    "LabelReport",
+    "Report",
+    "Result",
+    "format_id",
+    "parse_id",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +213,30 @@ class Collection:
                 fitted[name] = self._spaces.fit(name, progress or silent, pool)
             self._spaces.settle(names, progress or silent)
         return fitted
+
+    def calibrate(
+        self,
+        space: str,
+        *,
+        labels: bool = False,
+        negatives: str | Path | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> CalibrationReport:
+        """Choose λ (and γ) of a space's last transform on the collection itself, write them down, and fit the space.
+
+        `space` as for `fit`. About 200 pictures are altered (crops, a flip, light, recompression), and the best
+        parameters are those with which altered pictures find their own; `labels`: those with which pictures find the
+        others of their label. The pool is `negatives`, as for `fit`, or what else the collection has.
+        """
+        report = progress or silent
+        with self._store.writer(self.wait_s):
+            name = self._spaces.ensure_fit(space, calibration.GRID)
+            pool = self._negatives(name, negatives, report, workers)
+            chosen = calibration.choose(self._spaces, name, pool, labels, report, workers)
+            rows = self._spaces.fit(name, report, pool, chosen.chain)
+            self._spaces.settle([name], report)
+        return replace(chosen, fitted_on=rows)
 
     def search(
         self,
@@ -450,9 +486,7 @@ class Collection:
         bases = {name: self._spaces.all()[name].chain[0] for name in self._spaces.recipes()}
         return {name: fitted[base] for name, base in bases.items() if base in fitted}
 
-    def _negatives(
-        self, name: str, source: str | Path | None, progress: Progress, workers: int | None
-    ) -> Vectors | None:
+    def _negatives(self, name: str, source: str | Path | None, progress: Progress, workers: int | None) -> Pool | None:
         """The pool for a space, from outside, where one is wanted."""
         if source is None:
             return None

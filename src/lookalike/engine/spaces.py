@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,14 @@ ROWS_BYTES = 256 * 2**20
 """Rows written at a time when a space is filled anew, and what is held of its base meanwhile: bounds on memory."""
 
 
+class Pool(NamedTuple):
+    """Negatives from outside."""
+
+    source: str  # a collection's directory, or pictures
+    ids: Ids  # (n,), ascending
+    X: Vectors  # (n, d), of a space's feature
+
+
 class Spaces:
     """What a collection knows of its spaces. Safe to use from several threads."""
 
@@ -78,15 +86,18 @@ class Spaces:
         chains = {name: spaces[name].chain for name in self.recipes()}
         return [name for name, chain in chains.items() if len(chain) > 1 and self.store.vectors.rows(chain[0]) > 1]
 
-    def ensure(self, recipes: Sequence[str]) -> list[str]:
-        """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock."""
+    def ensure(self, recipes: Sequence[str], free: Iterable[str] = ()) -> list[str]:
+        """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock.
+
+        A space that exists may differ in the `free` options of its last step: they will be chosen anew.
+        """
         wanted = [parse_recipe(recipe) if recipe not in self.all() else (recipe, None) for recipe in recipes]
         for name, chain in wanted:
             if chain is None:
                 continue
             have = self.all().get(name)
             if have is not None:
-                if have.chain != chain:
+                if _bare(have.chain, free) != _bare(chain, free):
                     known = " | ".join(have.chain)
                     raise InputError(f"Space '{name}' exists with another chain: {known}. Choose another name.")
                 continue
@@ -97,15 +108,15 @@ class Spaces:
                 self.store.vectors.create_space(name, chain, chain[0])
         return [name for name, _ in wanted]
 
-    def ensure_fit(self, text: str) -> str:
+    def ensure_fit(self, text: str, free: Iterable[str] = ()) -> str:
         """The space that is to be fitted: one there is, a new pipeline, or a transform on the first space's feature."""
         if text not in self.all():
             if "=" in text.partition("(")[0]:
-                return self.ensure([text])[0]
+                return self.ensure([text], free)[0]
             if "(" in text:
                 spec = parse(text)
                 base = self.all()[self.find(None)].chain[0]
-                return self.ensure([f"{spec.name} = {base} | {spec}"])[0]
+                return self.ensure([f"{spec.name} = {base} | {spec}"], free)[0]
         return self.find(text)
 
     def find(self, name: str | None) -> str:
@@ -229,26 +240,28 @@ class Spaces:
         for name in names:
             self._snapshot(name, progress)
 
-    def fit(self, name: str, progress: Progress, negatives: Vectors | None = None) -> int:
+    def fit(
+        self, name: str, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
+    ) -> int:
         """Fit a space's transforms anew and put every item through them; returns the rows it was fitted on.
 
-        `negatives` (m, d), vectors of the space's feature, take the place of the collection's own where a transform
-        tells rows from such a pool. Readers see the old space until the new one is whole.
+        `negatives` take the place of the collection's own where a transform tells rows from such a pool. `specs`:
+        from now on the space's chain, on the same feature. Readers see the old space until the new one is whole.
         """
         space = self.all()[name]
         if len(space.chain) == 1:
             raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.")
-        sample = self.sample(space.chain[0])
+        _, sample = self.sample(space.chain[0])
         if len(sample) < 2:
             raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
         progress(f"fitting {name}", 0, None)
-        chain = fit(space.chain, sample, negatives)
+        chain = fit(specs or space.chain, sample, None if negatives is None else negatives.X)
         target = self.store.vectors.new_file("models", ".npz")
         models.save(target, *chain.transforms)
         pendings = list(self._transform(name, chain, self.store.vectors.live_ids(space.chain[0]), progress))
         model = self.store.vectors.settle(target)
         with self.store.transaction():
-            self.store.vectors.replace(name, pendings, model=model, fitted_on=len(sample))
+            self.store.vectors.replace(name, pendings, model=model, fitted_on=len(sample), chain=specs)
         return len(sample)
 
     def _fill(self, name: str, progress: Progress) -> None:
@@ -271,10 +284,11 @@ class Spaces:
         parts = chunks(len(ids), 4 * (truth.dim or 1), ROWS_BYTES)
         return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in parts])
 
-    def sample(self, base: str) -> NDArray[Any]:
-        """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids."""
+    def sample(self, base: str) -> tuple[Ids, NDArray[Any]]:
+        """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids: ids (n,) and rows (n, d)."""
         index = self.index(base)
-        return index.vectors(self.store.vectors.live_ids(base)[: min(FIT_MAX, SAMPLE_BYTES // (4 * (index.dim or 1)))])
+        ids = self.store.vectors.live_ids(base)[: min(FIT_MAX, SAMPLE_BYTES // (4 * (index.dim or 1)))]
+        return ids, index.vectors(ids)
 
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
@@ -324,6 +338,13 @@ def _try(chain: Sequence[str]) -> None:
     """Refuse a chain that could never work before it is written down: no weights, options out of range."""
     create("feature", chain[0]).describe([])
     fit(chain, np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32))
+
+
+def _bare(chain: Sequence[str], free: Iterable[str]) -> list[str]:
+    """The chain without these options of its last step."""
+    last = parse(chain[-1])
+    kept = {option: value for option, value in last.params.items() if option not in free}
+    return [*chain[:-1], str(Spec(last.name, kept))]
 
 
 def _needs_fit(spec: str) -> bool:

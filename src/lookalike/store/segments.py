@@ -124,8 +124,19 @@ class Segments:
                 raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Bury them first.")
         self._name(pending)
 
-    def replace(self, space: str, pendings: Sequence[Pending], *, model: str | None, fitted_on: int | None) -> None:
-        """These segments and this model (a settled file) take the place of all a space had; its index is dropped."""
+    def replace(
+        self,
+        space: str,
+        pendings: Sequence[Pending],
+        *,
+        model: str | None,
+        fitted_on: int | None,
+        chain: Sequence[str] | None = None,
+    ) -> None:
+        """These segments and this model (a settled file) take the place of all a space had; its index is dropped.
+
+        So does `chain`, where it is given.
+        """
         if pendings:
             _check_ids(space, np.sort(np.concatenate([pending.ids for pending in pendings])))
         before = self._space(space).model
@@ -135,8 +146,9 @@ class Segments:
         self.name_index(space, None)
         self._forget([row.id for row in list_rows(self._db.writing(), space)])
         self._db.writing().execute(
-            "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ? WHERE name = ?",
-            [model, digest, fitted_on, space],
+            "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
+            " WHERE name = ?",
+            [model, digest, fitted_on, None if chain is None else json.dumps(list(chain)), space],
         )
         for pending in pendings:
             self._name(pending)
