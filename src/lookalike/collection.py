@@ -17,7 +17,8 @@ import numpy as np
 from lookalike.engine import calibration, export, labels
 from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
-from lookalike.engine.examples import Crop, Example, combine, listed, pixels
+from lookalike.engine.examples import Crop, Example, combine, listed, pixels, vectors
+from lookalike.engine.explain import Push, explain, pooled
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.negatives import read_negatives
 from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
@@ -42,6 +43,7 @@ __all__ = [
     "Filter",
     "Item",
     "LabelReport",
+    "Push",
     "Report",
     "Result",
     "format_id",
@@ -267,6 +269,19 @@ class Collection:
 
         results, query, chain = self._at_one_moment(look)
         return self._with_boxes(results, query, chain, progress or silent) if where else results
+
+    def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
+        """The k negatives that push a picture away most, in a space that tells pictures from a pool; hardest first.
+
+        The space is by default the first such one. A picture that is in the pool pushes itself, too.
+        """
+
+        def look() -> list[Push]:
+            name = pooled(self._spaces) if space is None else self._spaces.find(space)
+            X = vectors(self._store, self._spaces, self._spaces.all()[name].chain[0], [example])  # (1, d)
+            return explain(self._spaces, name, X, k)
+
+        return self._at_one_moment(look)
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """Every item, or those that pass the filter, in the order of their ids."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Chain, fit, parse_recipe
+from lookalike.engine.chain import Chain, fit, parse_recipe, takes_negatives
 from lookalike.engine.vocabulary import draw, fit_feature
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
@@ -25,7 +25,7 @@ from lookalike.index.flat import Flat
 from lookalike.registry import Spec, component, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import Pending, Space
+from lookalike.store.segments import Members, Pending, Space
 from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -251,18 +251,25 @@ class Spaces:
         space = self.all()[name]
         if len(space.chain) == 1:
             raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.")
-        _, sample = self.sample(space.chain[0])
+        ids, sample = self.sample(space.chain[0])
         if len(sample) < 2:
             raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
         progress(f"fitting {name}", 0, None)
         chain = fit(specs or space.chain, sample, None if negatives is None else negatives.X)
+        pools: list[Members] = []
+        if any(map(takes_negatives, chain.specs[1:])):
+            pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
+        self._replace(name, chain, len(sample), pools, progress)
+        return len(sample)
+
+    def _replace(self, name: str, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress) -> None:
+        """Put every item through a newly fitted chain; the old space goes when the new one is whole."""
         target = self.store.vectors.new_file("models", ".npz")
         models.save(target, *chain.transforms)
-        pendings = list(self._transform(name, chain, self.store.vectors.live_ids(space.chain[0]), progress))
+        pendings = list(self._transform(name, chain, self.store.vectors.live_ids(chain.specs[0]), progress))
         model = self.store.vectors.settle(target)
         with self.store.transaction():
-            self.store.vectors.replace(name, pendings, model=model, fitted_on=len(sample), chain=specs)
-        return len(sample)
+            self.store.vectors.replace(name, pendings, model=model, fitted_on=fitted_on, chain=chain.specs, pools=pools)
 
     def _fill(self, name: str, progress: Progress) -> None:
         """Rows for the items that have a vector in the base and none here."""
