@@ -216,6 +216,26 @@ class Collection:
             self._spaces.settle(names, progress or silent)
         return fitted
 
+    def add_negatives(
+        self,
+        space: str,
+        source: str | Path,
+        *,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> int:
+        """Add another collection, or pictures, to what a fitted `slem` tells pictures from; returns how many they are.
+
+        As if it had been fitted on both, without another look at the first ones. Every picture is encoded anew.
+        """
+        with self._store.writer(self.wait_s):
+            name = self._spaces.find(space)
+            more = self._negatives(name, source, progress or silent, workers)
+            assert more is not None
+            n = self._spaces.extend(name, more, progress or silent)
+            self._spaces.settle([name], progress or silent)
+        return n
+
     def calibrate(
         self,
         space: str,

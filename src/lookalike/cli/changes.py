@@ -109,6 +109,10 @@ def fit(
         str | None,
         typer.Option("--negatives", metavar="SOURCE", help="A collection or pictures that slem tells yours from."),
     ] = None,
+    more_negatives: Annotated[
+        str | None,
+        typer.Option("--more-negatives", metavar="SOURCE", help="Add these to the pool that a slem has."),
+    ] = None,
     features: Annotated[
         bool, typer.Option("--features", help="Also make vocabularies anew, and describe every picture again.")
     ] = False,
@@ -134,21 +138,27 @@ def fit(
       lookalike fit deep
       lookalike fit vlad --features
       lookalike fit 'slem(lam=0.001)' --negatives ~/other-pictures
+      lookalike fit slem --more-negatives ~/still-others
       lookalike fit 'slem()' --calibrate
     """
+    names = spaces or []
     if labels and not calibrate:
         raise InputError("--labels says how to calibrate: give --calibrate, too.")
-    if calibrate and (features or len(spaces or ()) != 1):
+    if calibrate and (features or len(names) != 1):
         raise InputError("--calibrate goes with one space, and without --features: lookalike fit 'slem()' --calibrate")
+    if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
+        raise InputError("--more-negatives goes with one space that is fitted, and stands alone.")
     with opened(where, wait=wait) as collection, bars() as progress:
         if calibrate:
             report = collection.calibrate(
-                *spaces or (), labels=labels, negatives=negatives, progress=progress, workers=workers
+                names[0], labels=labels, negatives=negatives, progress=progress, workers=workers
             )
             return _print_calibration(report, labels, json)
-        fitted = collection.fit(
-            *spaces or (), features=features, negatives=negatives, progress=progress, workers=workers
-        )
+        if more_negatives is not None:
+            n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
+            print_json({"negatives": n}) if json else print_line(f"{names[0]}: told from {n:,} negatives.")
+            return 0
+        fitted = collection.fit(*names, features=features, negatives=negatives, progress=progress, workers=workers)
     if json:
         print_json(fitted)
     elif not fitted:

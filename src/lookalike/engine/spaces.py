@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -261,6 +262,37 @@ class Spaces:
             pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
         self._replace(name, chain, len(sample), pools, progress)
         return len(sample)
+
+    def extend(self, name: str, more: Pool, progress: Progress) -> int:
+        """Add negatives to the pool of a space's last transform, and put every item through it; returns their number.
+
+        What is in the pool already, by its id, is not taken twice. The transforms before it stay as they are.
+        """
+        chain, pools = self.chain(name), self.store.vectors.pools(name)
+        wants = [takes_negatives(spec) for spec in chain.specs[1:]]
+        addable = any(wants) and hasattr(component("transform", parse(chain.specs[-1]).name), "add")
+        if not addable or sum(wants) > 1:
+            raise InputError(
+                f"Negatives can be added where the last transform is slem, and the only one with a pool. The chain of"
+                f" '{name}' is {' | '.join(chain.specs)}; fit it anew: lookalike fit {name} --negatives {more.source}"
+            )
+        if not chain.fitted or not pools:
+            raise InputError(
+                f"Space '{name}' has no pool to add to. Run: lookalike fit {name} --negatives {more.source}"
+            )
+        new = ~np.isin(more.ids, np.concatenate([ids for _, ids in pools]))
+        *earlier, last = chain.transforms
+        if not new.any():
+            return int(last.n_)  # type: ignore[attr-defined]
+        grown: Any = deepcopy(last)  # not itself: it may be answering somebody
+        X: Any = more.X[new]
+        for step in earlier:
+            X = step.transform(X)
+        grown.add(X)
+        pools.append((more.source, more.ids[new]))
+        fitted_on = self.all()[name].fitted_on or 0
+        self._replace(name, Chain(chain.specs, lambda: [*earlier, grown]), fitted_on, pools, progress)
+        return int(grown.n_)
 
     def _replace(self, name: str, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress) -> None:
         """Put every item through a newly fitted chain; the old space goes when the new one is whole."""
