@@ -365,6 +365,7 @@ class Collection:
                     "feature_fitted_on": spaces[space.chain[0]].fitted_on,
                     "bytes": vectors.bytes(searched),
                     "index": getattr(self._spaces.index(searched), "kind", "flat"),
+                    "index_recall": vectors.index_recall(searched),
                 }
             )
         return {

@@ -162,9 +162,10 @@ def stats(where: Where, json: Json = False) -> int:
         fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
         if space["feature_fitted_on"]:
             fitted += f", vocabulary from {space['feature_fitted_on']:,} pictures"
+        recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
         print_line(
             f"space {space['name']}: {space['rows']:,} × {space['dim']}, {space['state']}{fitted}, "
-            f"{space['index']} index, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
+            f"{space['index']} index{recall}, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
         )
     return 0
 

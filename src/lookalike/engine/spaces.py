@@ -44,6 +44,9 @@ SAMPLE_BYTES = 2**29
 STALE = 0.1
 """The share of rows added or removed since an index was built from which on it is built anew."""
 
+SHORTLISTED = "shortlisted"
+"""The index for spaces with a measure of their own; its files begin with that."""
+
 SEGMENT_ROWS = 262_144
 ROWS_BYTES = 256 * 2**20
 """Rows written at a time when a space is filled anew, and what is held of its base meanwhile: bounds on memory."""
@@ -332,25 +335,30 @@ class Spaces:
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
         searched = self.searched(name)
-        kind = "flat" if self.chain(name).compares else choose(self.store.vectors.rows(searched))  # faiss knows Euclid
+        kind = choose(self.store.vectors.rows(searched))
         index = self.index(searched)
         if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
             return
         progress(f"indexing {name}", 0, None)
         file = self.store.vectors.index_file(searched)
         flat: Any = getattr(index, "truth", index)
-        if file is not None and kind == getattr(index, "kind", None):
+        chain, recall = self.chain(name), None
+        if chain.compares:  # faiss knows Euclid: it proposes, the measure of the space decides
+            made = create("index", Spec(SHORTLISTED, {"kind": kind})).build(flat, progress, chain.transforms[-1])
+            recall = made.recall(chain.transforms[-1])
+        elif file is not None and kind == getattr(index, "kind", None):
             made = self._open(file, flat).build(progress=progress)  # not `index` itself: it may be answering somebody
         else:
             made = create("index", Spec("ann", {"kind": kind})).build(flat, progress)
         target = self.store.vectors.new_file("indexes", ".faiss")
         made.save(target)
-        file = self.store.vectors.settle(target, f"{kind}-{target.name}")
+        file = self.store.vectors.settle(target, f"{SHORTLISTED + '-' if chain.compares else ''}{kind}-{target.name}")
         with self.store.transaction():
-            self.store.vectors.name_index(searched, file)
+            self.store.vectors.name_index(searched, file, recall)
 
     def _open(self, file: str, flat: Flat) -> "Ann":
-        found: Ann = component("index", "ann").load(self.store.path / "indexes" / file, flat)
+        name = SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
+        found: Ann = component("index", name).load(self.store.path / "indexes" / file, flat)
         return found
 
     def _load(self, space: Space) -> list[Any]:

@@ -51,6 +51,7 @@ CATALOGUE = [
     CREATE TABLE pools (space TEXT NOT NULL REFERENCES spaces ON DELETE CASCADE, source TEXT, ids BLOB NOT NULL);
     CREATE INDEX pools_space ON pools (space)
     """,
+    "ALTER TABLE spaces ADD COLUMN index_recall REAL",
 ]
 JUDGEMENTS = [
     """

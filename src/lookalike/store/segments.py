@@ -265,12 +265,20 @@ class Segments:
             ).fetchone()
         return row[0] if row else None
 
-    def name_index(self, space: str, file: str | None) -> None:
+    def index_recall(self, space: str) -> float | None:
+        """What was measured when the space's index was built, where something was."""
+        with self._db.reading() as db:
+            row = db.execute("SELECT index_recall FROM spaces WHERE name = ?", [space]).fetchone()
+        return None if row is None else row[0]
+
+    def name_index(self, space: str, file: str | None, recall: float | None = None) -> None:
         """Make a settled file the index of a space; the one before goes."""
         before = self.index_file(space)
         if before is not None and before != file:
             self.doomed.append(self._path / "indexes" / before)
-        self._db.writing().execute("UPDATE spaces SET index_file = ? WHERE name = ?", [file, space])
+        self._db.writing().execute(
+            "UPDATE spaces SET index_file = ?, index_recall = ? WHERE name = ?", [file, recall, space]
+        )
 
     def named(self) -> set[Path]:
         """Every file outside SQLite that is part of the collection."""
