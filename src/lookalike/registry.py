@@ -51,6 +51,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "ann": "lookalike.index.ann:Ann",
         "flat": "lookalike.index.flat:Flat",
         "fsmtree": "lookalike.index.fsm_tree:FsmTree",
+        "shortlisted": "lookalike.index.shortlisted:Shortlisted",
     },
 }
 

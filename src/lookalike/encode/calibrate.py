@@ -62,8 +62,8 @@ def calibrate(
     the encoded rows, or what `encoder.query(variants).score(encoded)` says where the encoder has a `query`.
 
     Two things are the caller's to see to. The originals must be left out of the negatives, as pictures to be searched
-    later will be: a variant is pushed away from an original in the pool, and only a large λ would look good. And they must
-    be different pictures, such as a small random sample: four views of one thing would have to be told apart.
+    later will be: a variant is pushed away from an original in the pool, and only a large λ would look good. And they
+    must be different pictures, such as a small random sample: four views of one thing would have to be told apart.
 
     Examples
     --------
