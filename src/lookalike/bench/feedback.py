@@ -67,7 +67,7 @@ class _Row:
     """Where questions come from: Flat, an FSM-tree with PAC-NN, or Leaves."""
 
 
-KERNELS = ("laplace", "angular", "gaussian")
+KERNELS = ("gaussian", "laplace", "angular")
 SEARCHES = {"pac": "lookalike.index.fsm_tree", "fast": "lookalike.index.leaves"}
 """The modules that answer frontier queries without a look at everything."""
 
@@ -85,7 +85,7 @@ ROWS: dict[str, _Row | None] = {
     "svdd": _Row(Svdd, "maximum"),
     **dict.fromkeys(PEERS),
 }
-"""`laplace-exact` is what `play` does by default; the rows `ask-…` differ from it in the strategy alone."""
+"""`gaussian-exact` is what `play` does by default; the rows `ask-…` differ from it in the strategy alone."""
 
 
 class Base(NamedTuple):
@@ -197,7 +197,9 @@ def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> tuple[Ids, Id
         scores = forest.predict_proba(X)[:, 1]
         doubt = -np.abs(scores - 0.5)
     elif name == "peer-linear":
-        scores = doubt = LinearSVC(class_weight="balanced", random_state=seed).fit(marks.X, marks.y).decision_function(X)
+        scores = doubt = (
+            LinearSVC(class_weight="balanced", random_state=seed).fit(marks.X, marks.y).decision_function(X)
+        )
     else:
         scores = doubt = X @ (2 * marks.X[positive].mean(axis=0) - marks.X[~positive].mean(axis=0))
     shuffled = np.random.default_rng(seed).permutation(len(X))  # a forest has many ties
@@ -267,7 +269,12 @@ def _hardest(data: Path, progress: Progress) -> list[str]:
     X, labels = _coil_all(data, "classic", progress)
     rows = np.arange(len(X))
     values = rank(
-        X, labels, lambda relevant, itself: average_precision(relevant, junk=itself), progress, queries=rows, database=rows
+        X,
+        labels,
+        lambda relevant, itself: average_precision(relevant, junk=itself),
+        progress,
+        queries=rows,
+        database=rows,
     )
     objects = np.unique(labels)
     by_object = np.array([values[labels == name].mean() for name in objects])
@@ -299,7 +306,9 @@ def check(columns: Sequence[str], data: Path) -> None:
             continue
         for file in (COIL,) if name == "coil100" else (DIGITS.format("images", 3), DIGITS.format("labels", 1)):
             if not (data / file).is_file():
-                raise SourceError(f"No {name} in {data}. Expected {data / file}; --data names the folder that holds all sets.")
+                raise SourceError(
+                    f"No {name} in {data}. Expected {data / file}; --data names the folder that holds all sets."
+                )
 
 
 BENCH = Bench("feedback", "emulated sessions of feedback: marks needed", tuple(ROWS), tuple(COLUMNS), run, check)

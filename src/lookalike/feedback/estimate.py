@@ -17,11 +17,15 @@ FEWEST = 3
 DRAWS = 200
 """Curves that are drawn from what is known of them."""
 STEPS = 20
-RIDGE = 0.05
-"""How strongly a curve is drawn towards a flat one: without it, marks that a score parts cleanly make a step of it."""
-WIDEN = 1.6
-"""What the spread of the curves is multiplied by: marks of one session are not independent. Chosen on sessions of the tuning
-half of the classes so that the interval holds the truth in 90 % of them."""
+STEEP, RIDGE = 3.0, np.diag([0.5, 0.1])
+"""The slope a curve has before any mark, and how strongly slope and level are held to it and to 0: without that, marks that
+a score parts cleanly make a step of the curve."""
+UNSEEN = 10.0
+"""Marks -1 that the sample of the rest stands for, all together: most of what nobody looked at is unwanted."""
+WIDEN, QUANTILES = 1.3, (0.02, 0.9)
+"""What the spread of the curves is multiplied by, for marks of one session are not independent, and the ends of the
+interval, for errors are mostly upwards. Chosen on sessions of the tuning half of the classes of corel5k and mnist so that
+the interval holds the truth in 9 of 10 rounds there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,10 @@ def estimate(scores: Reals, y: Signs, crowd: Crowd, found: int, *, seed: int = 0
     if min(np.count_nonzero(y > 0), np.count_nonzero(y < 0)) < FEWEST:
         return None
     middle, unit = float(scores.mean()), float(scores.std()) or 1.0
-    slope, level, covariance = fit_curve((scores - middle) / unit, y)
+    seen = (np.append(scores, crowd.tail) - middle) / unit  # (m + s,)
+    wanted = np.append(y > 0, np.zeros(len(crowd.tail)))
+    weights = np.append(np.ones(len(y)), np.full(len(crowd.tail), UNSEEN / max(1, len(crowd.tail))))
+    slope, level, covariance = fit_curve(seen, wanted, weights)
     random = np.random.default_rng(seed)
     draws = random.multivariate_normal([slope, level], WIDEN**2 * covariance, DRAWS)  # (DRAWS, 2)
     draws[:, 0] = np.maximum(draws[:, 0], 0.0)  # a higher score is never a worse sign
@@ -71,21 +78,20 @@ def estimate(scores: Reals, y: Signs, crowd: Crowd, found: int, *, seed: int = 0
     total = head + tail
     spread = np.sqrt(doubt**2 + total)  # the sample's error, and the luck of so many chances
     drawn = total[1:] + spread[1:] * random.normal(size=DRAWS)
-    low, high = np.clip(np.quantile(drawn, [0.05, 0.95]), 0, len(crowd.head) + crowd.n)
+    low, high = np.clip(np.quantile(drawn, QUANTILES), 0, len(crowd.head) + crowd.n)
     likely = float(np.clip(np.median(total), low, high))
     return Estimate(found + int(low), found + round(likely), found + int(np.ceil(high)))
 
 
-def fit_curve(scores: Reals, y: Signs) -> tuple[float, float, Reals]:
+def fit_curve(scores: Reals, wanted: Reals, weights: Reals) -> tuple[float, float, Reals]:
     """Slope and level of the logistic curve of scores (m,), and their covariance (2, 2), by Newton's method."""
     A = np.stack([scores, np.ones_like(scores)], axis=1)  # (m, 2)
-    target = np.where(y > 0, 1.0, 0.0)
-    prior = RIDGE * np.eye(2)
-    at = np.zeros(2)
+    prior = np.array([STEEP, 0.0])
+    at, curvature = prior, RIDGE
     for _ in range(STEPS):
         p = expit(A @ at)
-        gradient = A.T @ (target - p) - prior @ at
-        curvature = A.T @ (A * (p * (1 - p))[:, None]) + prior
+        gradient = A.T @ (weights * (wanted - p)) - RIDGE @ (at - prior)
+        curvature = A.T @ (A * (weights * p * (1 - p))[:, None]) + RIDGE
         step = np.linalg.solve(curvature, gradient)
         at = at + step / max(1.0, float(np.abs(step).max()) / 2)  # no wild first steps
     return max(0.0, float(at[0])), float(at[1]), np.linalg.inv(curvature)

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from lookalike.feedback.learners import Reals, Signs, Svm, balance, solve, spread
 from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.kernels import check_kernel
 
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The shares of the SVM that are tried."""
 FOLDS = 5
-THUMB = ((1, 0.5), (2, 0.75), (4, 1.0))
+THUMB = ((1, 0.25), (2, 0.5), (3, 0.75), (5, 1.0))
 """The rule of thumb: from so many marks of the rarer kind on, so much of the SVM. Held-out marks may overrule it."""
 
 
@@ -31,9 +30,8 @@ class Guarded(NamedTuple):
 
 def guard(svm: Svm, X: Reals, y: Signs, weights: Reals) -> Guarded:
     """The blend whose hyperplanes rank marks (m, d) best that they have not seen; `svm` was fitted on these marks."""
-    K = check_kernel(svm.kernel, svm.gamma_).pairs(X, X, svm.gamma_)  # (m, m)
-    costs = svm.C * balance(y, weights)
-    scale = spread(K)
+    K = svm.gram_  # (m, m)
+    costs = svm.C * balance(y, weights) / spread(K)
     real = weights >= 1  # presumed marks teach, they do not judge
     scores = np.full((len(BLENDS), len(y)), np.nan)
     wins: list[Reals] = []
@@ -41,13 +39,14 @@ def guard(svm: Svm, X: Reals, y: Signs, weights: Reals) -> Guarded:
         kept = np.setdiff1d(np.arange(len(y)), out)
         if len(set(y[kept].tolist())) < 2:
             continue
-        ends = _ends(K[np.ix_(kept, kept)], y[kept], costs[kept], scale)
+        inner = K[np.ix_(kept, kept)]
+        ends = by_example(inner, y[kept], svm.kernel), _unit(inner, *solve(inner, y[kept], costs[kept]))
         for i, share in enumerate(BLENDS):
             a, b = _between(ends, share)
             scores[i, out] = K[np.ix_(out, kept)] @ a + b
         wins.append(np.array([ranks_well(row[out], y[out]) for row in scores]))
     share = _choose(np.array(wins), y[real])
-    a, b = _between(_ends(K, y, costs, scale), share)
+    a, b = _between((by_example(K, y, svm.kernel), _unit(K, svm.a_, svm.b_)), share)
     query = HyperplaneQuery(X[a != 0], a[a != 0], b, kernel=svm.kernel, gamma=svm.gamma_, kind="maximum")
     return Guarded(query, share, scores[BLENDS.index(share)])
 
@@ -85,13 +84,16 @@ def _choose(wins: Reals, y: Signs) -> float:
     return BLENDS[int(np.argmax(merit))] if merit.max() > 0 else BLENDS[thumb]
 
 
-def _ends(K: Reals, y: Signs, costs: Reals, scale: float) -> tuple[tuple[Reals, float], tuple[Reals, float]]:
-    """Coefficients (m,) and bias, of length ‖w‖ = 1, by example and by the SVM."""
-    example = np.where(y > 0, 1 / np.count_nonzero(y > 0), -1 / np.count_nonzero(y < 0))  # the means of both kinds
-    middle = K @ example
-    bias = -(middle[y > 0].mean() + middle[y < 0].mean()) / 2
-    a, b = solve(K / scale, y, costs)
-    return _unit(K, example, float(bias)), _unit(K, a / scale, b)
+def by_example(K: Reals, y: Signs, kernel: str) -> tuple[Reals, float]:
+    """The mean of what is wanted as a hyperplane, ‖w‖ = 1: what is like the examples, before any learning.
+
+    With one example, the order of rows by their distance to it. The angular kernels, whose coefficients must add up to 0,
+    take the mean of what is unwanted away.
+    """
+    away = 1 / np.count_nonzero(y < 0) if kernel.startswith("angular") else 0.0
+    a = np.where(y > 0, 1 / np.count_nonzero(y > 0), -away)  # (m,)
+    f = K @ a
+    return _unit(K, a, -float(f[y > 0].mean() + f[y < 0].mean()) / 2)
 
 
 def _unit(K: Reals, a: Reals, b: float) -> tuple[Reals, float]:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC, OneClassSVM
 
@@ -35,15 +36,15 @@ class Svm:
     Parameters
     ----------
     kernel : a name of `lookalike.kernels.KERNELS`.
-    gamma : the kernel's γ; None takes it from the rows, one over their median distance (for "poly", their median
-        squared length): far enough to be near nobody, near enough to be felt.
+    gamma : the kernel's γ; None takes it from the rows: one over their median distance D, 2 / D² for the gaussians, one
+        over their median squared length for "poly". A γ many times as large puts everything on the frontier.
     C : what a mark on the wrong side costs, for a kernel scaled so that rows at the median distance are 1 apart.
 
     Attributes
     ----------
     gamma_ : the γ in use.
     query_ : the hyperplane.
-    decision_ : (m,) its distances of the rows it was fitted on.
+    gram_, a_, b_ : the kernel (m, m) of the rows it was fitted on, their coefficients (m,) and the bias.
 
     Examples
     --------
@@ -54,7 +55,7 @@ class Svm:
 
     """
 
-    def __init__(self, kernel: str = "laplace", gamma: float | None = None, C: float = 10.0):  # noqa: N803
+    def __init__(self, kernel: str = "gaussian", gamma: float | None = None, C: float = 10.0):  # noqa: N803
         self.kernel, self.gamma, self.C = kernel, gamma, C
 
     def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:
@@ -63,14 +64,15 @@ class Svm:
         if not 0 < self.C < np.inf:
             raise InputError(f"C must be a number above 0. Got {self.C}.")
         if len(set(y[weights > 0].tolist())) < 2:
-            raise InputError("An SVM needs marks of both kinds, +1 and -1. Use `play`, which presumes the missing ones.")
+            raise InputError(
+                "An SVM needs marks of both kinds, +1 and -1. Use `play`, which presumes the missing ones."
+            )
         self.gamma_ = gamma_of(self.kernel, X) if self.gamma is None else self.gamma
         K = check_kernel(self.kernel, self.gamma_).pairs(X, X, self.gamma_)  # (m, m) float64
-        a, b = solve(K / spread(K), y, self.C * balance(y, weights))
-        a /= spread(K)
-        kept = a != 0
-        self.query_ = HyperplaneQuery(X[kept], a[kept], b, kernel=self.kernel, gamma=self.gamma_)
-        self.decision_: Reals = (K @ a + b) / self.query_.length
+        a, b = solve(K, y, self.C * balance(y, weights) / spread(K))
+        self.query_ = HyperplaneQuery(X[a != 0], a[a != 0], b, kernel=self.kernel, gamma=self.gamma_)
+        self.gram_: Reals = K
+        self.a_, self.b_ = a, b
         return self
 
     def best(self) -> HyperplaneQuery:
@@ -115,7 +117,7 @@ class Svdd:
             raise InputError(f"An SVDD needs a kernel of a distance, such as laplace. Got {self.kernel}.")
         # With K(x, x) constant, the ball and the one-class hyperplane have the same α (Schölkopf et al., 2001).
         K = kernel.pairs(mine, mine, self.gamma_)  # (p, p) float64
-        model = OneClassSVM(kernel="precomputed", nu=self.nu, tol=TOLERANCE).fit(K / spread(K))
+        model = OneClassSVM(kernel="precomputed", nu=self.nu, tol=TOLERANCE).fit(K)
         a = model.dual_coef_[0] / model.dual_coef_[0].sum()  # (s,)
         self.query_ = CentreQuery(mine[model.support_], a, kernel=self.kernel, gamma=self.gamma_)
         radius = self.query_.score(mine[model.support_].astype(np.float32))[0]
@@ -169,12 +171,12 @@ def gamma_of(kernel: str, X: Reals) -> float:
         norm = "angular" if functions.norm == 1 else "angular-l2"
         D = -check_kernel(norm, 1.0).pairs(X, X, 1.0)[np.triu_indices(len(X), 1)]
         typical = float(np.median(D)) if len(D) else 0.0
-        typical = typical**2 if kernel.startswith("gaussian") else typical
+        typical = typical**2 / 2 if kernel.startswith("gaussian") else typical
     return 1 / typical if 1e-30 < typical < 1e30 else 1.0
 
 
 def spread(K: Reals) -> float:
-    """Half the mean squared feature distance of pairs of rows, K (m, m): dividing by it makes C mean the same."""
+    """Half the mean squared feature distance of pairs of rows, K (m, m): C over it means the same for every kernel."""
     m = len(K)
     mean = float(np.trace(K) / m - (K.sum() - np.trace(K)) / (m * (m - 1))) if m > 1 else 0.0
     return mean if 1e-30 < mean < 1e30 else 1.0
@@ -191,7 +193,8 @@ def balance(y: Signs, weights: Reals) -> Reals:
 def solve(K: Reals, y: Signs, costs: Reals) -> tuple[Reals, float]:
     """The SVM's dual on K (m, m): coefficients aᵢ = αᵢyᵢ (m,), 0 ≤ αᵢ ≤ costᵢ, Σaᵢ = 0, and the bias. Eq. 1, fsm-tree."""
     model = SVC(C=1.0, kernel="precomputed", tol=TOLERANCE, cache_size=20)
-    model.fit(K, y, sample_weight=costs)
+    with config_context(skip_parameter_validation=True, assume_finite=True):  # half of the time, for few marks
+        model.fit(K, y, sample_weight=costs)
     a = np.zeros(len(y))
     a[model.support_] = model.dual_coef_[0]
     return a, float(model.intercept_[0])

@@ -29,8 +29,8 @@ NEGATIVES = 8
 """Unwanted examples that a learner is given at least: where fewer are marked, random items are presumed unwanted."""
 PRESUMED = 0.5
 """How far a presumed mark is trusted."""
-CALM, SURPRISES = 2, 0
-"""Feedback may stop when in so many windows no more than so many answers were not expected."""
+CALM, BOTH = 3, 3
+"""Feedback may stop when all answers of so many windows were expected, at least so many of them yes and as many no."""
 HEAD, TAIL = 500, 500
 """Items that the estimate looks at: the most positive, and a random sample of the rest."""
 
@@ -177,12 +177,13 @@ def suggest(
     """A sentence where more marks will not help."""
     if window and not len(questions):
         return "There is nothing left to ask about: everything was marked or skipped."
-    if guess and guess.high <= found:
-        return f"All of about {guess.likely} are found."
     lately = CALM * window
+    if guess and guess.likely <= 1.05 * found and len(marks.y) > window and not np.any(marks.y[-window:] > 0):
+        return f"Probably all are found: {found} of about {guess.likely}."
     if guarded and window and len(marks.y) > lately:
-        last = guarded.heldout[len(marks.y) - lately : len(marks.y)]
-        if np.count_nonzero(np.sign(last) == marks.y[-lately:]) >= lately - SURPRISES:
+        last, said = guarded.heldout[len(marks.y) - lately : len(marks.y)], marks.y[-lately:]
+        both = min(np.count_nonzero(said > 0), np.count_nonzero(said < 0)) >= BOTH
+        if both and np.all(np.sign(last) == said):
             return f"The last {lately} answers were as expected: more of them will hardly change the ranking."
     return None
 
