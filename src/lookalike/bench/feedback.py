@@ -3,10 +3,11 @@
 In: methods × (image set, measure). Out: precision after a round, marks until 80 %, the share of the collection that the
 search for questions scored, milliseconds of a round. Crucianu et al. (fsm-tree), §4.
 
-Protocol, that of the paper. A session wants one class of n items. It begins with one of them and 8 random others; each round
-asks about 9. Precision: the share of the class among the n items ranked first. `marks-80` is the mean of the marks given when
-the precision of a session first is 80 %; a session that never is there counts as one window more than it had. The ranking is
-always exact; `pac` and `fast` search for their questions. Defaults were chosen on classes 0, 2, 4 … of each set; sessions
+Protocol, that of the paper. A session wants one class of n items. It begins with one of them and 8 random others; each
+round asks about 9. Precision: the share of the class among the n items ranked first. `marks-80` is the mean of the
+marks given when the precision of a session first is 80 %; one that never is there counts as a window more than it had.
+The ranking is always exact; `pac` and `fast` search for their questions. `scored` is the share of the set that one
+search for frontier questions scored. Defaults were chosen on classes 0, 2, 4 … of corel5k, mnist and coil100; sessions
 here want classes 1, 3, 5 …, in turn. The paper's 52 hardest COIL objects are not named: ours are the 52 with the lowest
 leave-one-out mAP by the classic descriptor. `mnist` is the 60,000 training digits, pixels by PCA to 64 dimensions.
 """
@@ -134,7 +135,7 @@ def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
 
 
 def measure(row: str, base: Base, sessions: int, progress: Progress, *, rounds: int = ROUNDS, half: int = 1) -> Outcome:
-    """Sessions by the protocol above: those of all methods begin alike. `half` 0 is the half that chose the defaults."""
+    """Sessions by the protocol above, alike for all methods. `half` 0 is the half that chose the defaults."""
     classes = sorted(set(base.labels.tolist()), key=lambda label: (len(label), label))[half::2]
     ids = np.arange(len(base.X))
     method = ROWS[row]
@@ -188,8 +189,8 @@ def make_index(search: str, X: Vectors) -> Any:
 def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> tuple[Ids, Ids]:
     """What others do: a ranking of all rows X (n, d) and the next questions.
 
-    peer-rocchio: rows by their inner product with 2·mean⁺ − mean⁻, asked for its best (FiftyOne, Qdrant); peer-forest: a
-    random forest, asked around 0.5 (LightlyStudio); peer-linear: a linear SVM, asked for its best (Exquisitor).
+    peer-rocchio: rows by their inner product with 2·mean⁺ − mean⁻, asked for its best (FiftyOne, Qdrant); peer-forest:
+    a random forest, asked around 0.5 (LightlyStudio); peer-linear: a linear SVM, asked for its best (Exquisitor).
     """
     positive = marks.y > 0
     if name == "peer-forest":

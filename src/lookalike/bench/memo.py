@@ -1,7 +1,7 @@
 """Indexes for measuring sessions: one that remembers distances, one that asks elsewhere than it ranks.
 
-In: rows, as any index. Out: what `Flat` answers to hyperplane queries, quicker when most support vectors of a query were
-those of an earlier one, as in the rounds of a session.
+In: rows, as any index. Out: what `Flat` answers to hyperplane queries, quicker when most support vectors of a query
+were those of an earlier one, as in the rounds of a session.
 """
 
 from typing import Any
@@ -22,6 +22,7 @@ class Memo(Flat):
 
     def __init__(self) -> None:
         super().__init__()
+        self._rows: Vectors | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -55,8 +56,9 @@ class Memo(Flat):
     def _decide(self, query: HyperplaneQuery, norm: int) -> NDArray[np.float32]:
         key = (query.X.tobytes(), query.a.tobytes(), query.b, query.kernel, query.gamma)
         if self._last is None or self._last[0] != key:
-            rows = self.vectors(self.ids) if not self._columns else self._rows
-            self._rows = rows
+            if self._rows is None:
+                self._rows = self.vectors(self.ids)  # (n, d)
+            rows = self._rows
             f = np.full(len(rows), query.b, np.float32)
             for x, a in zip(query.X, query.a, strict=True):
                 near = (norm, x.tobytes())

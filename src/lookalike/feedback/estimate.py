@@ -1,8 +1,8 @@
 """How many are there in all: "found 12 of about 40".
 
-In: scores of marks by hyperplanes that have not seen them, and the scores of the collection: its head one by one, the rest
-as a random sample. Out: an `Estimate`. The chance to be wanted is a logistic curve of the score (Platt, 1999), which choosing
-the questions by their score does not bias; what is not known of the curve, and of the sample, makes the interval.
+In: scores of marks by hyperplanes that have not seen them, and the scores of the collection: its head one by one, the
+rest as a random sample. Out: an `Estimate`. The chance to be wanted is a logistic curve of the score (Platt, 1999),
+which choosing the questions by their score does not bias; what is unknown of curve and sample makes the interval.
 """
 
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ DRAWS = 200
 """Curves that are drawn from what is known of them."""
 STEPS = 20
 STEEP, RIDGE = 3.0, np.diag([0.5, 0.1])
-"""The slope a curve has before any mark, and how strongly slope and level are held to it and to 0: without that, marks that
-a score parts cleanly make a step of the curve."""
+"""The slope a curve has before any mark, and how strongly slope and level are held to it and to 0: without that, marks
+that a score parts cleanly make a step of the curve."""
 UNSEEN = 10.0
 """Marks -1 that the sample of the rest stands for, all together: most of what nobody looked at is unwanted."""
 WIDEN, QUANTILES = 1.3, (0.02, 0.9)
 """What the spread of the curves is multiplied by, for marks of one session are not independent, and the ends of the
-interval, for errors are mostly upwards. Chosen on sessions of the tuning half of the classes of corel5k and mnist so that
-the interval holds the truth in 9 of 10 rounds there."""
+interval, for errors are mostly upwards. Chosen on sessions of the tuning half of the classes of corel5k and mnist so
+that the interval holds the truth in 9 of 10 rounds there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The number of wanted items in all, found ones included; `low` to `high` holds the truth in about 9 of 10 rounds."""
+    """How many are wanted in all, found ones included; `low` to `high` holds the truth in about 9 of 10 rounds."""
 
     low: int
     likely: int
@@ -62,7 +62,7 @@ def estimate(scores: Reals, y: Signs, crowd: Crowd, found: int, *, seed: int = 0
         return None
     middle, unit = float(scores.mean()), float(scores.std()) or 1.0
     seen = (np.append(scores, crowd.tail) - middle) / unit  # (m + s,)
-    wanted = np.append(y > 0, np.zeros(len(crowd.tail)))
+    wanted: Reals = np.append(np.where(y > 0, 1.0, 0.0), np.zeros(len(crowd.tail)))
     weights = np.append(np.ones(len(y)), np.full(len(crowd.tail), UNSEEN / max(1, len(crowd.tail))))
     slope, level, covariance = fit_curve(seen, wanted, weights)
     random = np.random.default_rng(seed)

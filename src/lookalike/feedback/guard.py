@@ -1,8 +1,8 @@
 """The honest guard: how far to trust what was learned, decided by marks that were held out.
 
-In: marked rows and their signs. Out: the hyperplane to rank by, between "as much like the examples as possible" and the
-SVM's, and the scores of every mark by hyperplanes that have not seen it. Both ends are hyperplanes of one feature space, so
-anything between them is one too, and costs an index no more.
+In: marked rows and their signs. Out: the hyperplane to rank by, between "as much like the examples as possible" and
+the SVM's, and the scores of every mark by hyperplanes that have not seen it. Both ends are hyperplanes of one feature
+space, so anything between them is one too, and costs an index no more.
 """
 
 from typing import NamedTuple
@@ -73,22 +73,24 @@ def ranks_well(scores: Reals, y: Signs) -> float:
 
 
 def _choose(wins: Reals, y: Signs) -> float:
-    """The rule of thumb, unless held-out marks speak against it: wins (folds, blends) must differ beyond their error."""
+    """The rule of thumb, unless held-out marks speak against it, beyond their error; wins (folds, blends)."""
+    if not np.any(y > 0):
+        return 1.0  # there is no example to be like
     fewer = min(np.count_nonzero(y > 0), np.count_nonzero(y < 0))
     thumb = BLENDS.index(max((share for enough, share in THUMB if fewer >= enough), default=0.0))
-    judged = wins[~np.isnan(wins).any(axis=1)] if len(wins) else wins
+    judged: Reals = wins[~np.isnan(wins).any(axis=1)] if len(wins) else wins
     if len(judged) < 2:
         return BLENDS[thumb]
     gain = judged - judged[:, thumb : thumb + 1]  # (folds, blends)
-    merit = gain.mean(axis=0) - gain.std(axis=0, ddof=1) / np.sqrt(len(gain))
+    merit = gain.mean(axis=0) - gain.std(axis=0, ddof=1) / len(gain) ** 0.5  # (blends,), 0 for the rule itself
     return BLENDS[int(np.argmax(merit))] if merit.max() > 0 else BLENDS[thumb]
 
 
 def by_example(K: Reals, y: Signs, kernel: str) -> tuple[Reals, float]:
     """The mean of what is wanted as a hyperplane, ‖w‖ = 1: what is like the examples, before any learning.
 
-    With one example, the order of rows by their distance to it. The angular kernels, whose coefficients must add up to 0,
-    take the mean of what is unwanted away.
+    With one example, the order of rows by their distance to it. The angular kernels, whose coefficients must add up to
+    0, take the mean of what is unwanted away.
     """
     away = 1 / np.count_nonzero(y < 0) if kernel.startswith("angular") else 0.0
     a = np.where(y > 0, 1 / np.count_nonzero(y > 0), -away)  # (m,)
@@ -97,7 +99,7 @@ def by_example(K: Reals, y: Signs, kernel: str) -> tuple[Reals, float]:
 
 
 def _unit(K: Reals, a: Reals, b: float) -> tuple[Reals, float]:
-    length = float(np.sqrt(max(a @ K @ a, 1e-30)))
+    length = max(float(a @ K @ a), 1e-30) ** 0.5
     return a / length, b / length
 
 

@@ -1,7 +1,7 @@
 """What learns from marks: a 2-class SVM, and the older 1-class SVDD.
 
-In: marked rows X (m, d) and y (m,), +1 wanted and -1 not. Out: queries, `best()` and `unsure()`, for any index. §2 and §4
-of Crucianu et al. (fsm-tree); Tax and Duin, "Support vector domain description" (1999), for the SVDD.
+In: marked rows X (m, d) and y (m,), +1 wanted and -1 not. Out: queries, `best()` and `unsure()`, for any index. §2 and
+§4 of Crucianu et al. (fsm-tree); Tax and Duin, "Support vector domain description" (1999), for the SVDD.
 """
 
 from typing import Any, Self
@@ -55,33 +55,35 @@ class Svm:
 
     """
 
-    def __init__(self, kernel: str = "gaussian", gamma: float | None = None, C: float = 10.0):  # noqa: N803
+    def __init__(self, kernel: str = "gaussian", gamma: float | None = None, C: float = 10.0):
         self.kernel, self.gamma, self.C = kernel, gamma, C
 
     def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:
-        """Learn from rows X (m, d), y (m,) of both signs; `weights` (m,), at least 0, say how far to trust each mark."""
-        X, y, weights = check_marks(X, y, weights)
+        """Learn from rows X (m, d), y (m,) of both signs; `weights` (m,) say how far to trust each mark."""
+        rows, y, weights = check_marks(X, y, weights)
         if not 0 < self.C < np.inf:
             raise InputError(f"C must be a number above 0. Got {self.C}.")
         if len(set(y[weights > 0].tolist())) < 2:
             raise InputError(
                 "An SVM needs marks of both kinds, +1 and -1. Use `play`, which presumes the missing ones."
             )
-        self.gamma_ = gamma_of(self.kernel, X) if self.gamma is None else self.gamma
-        K = check_kernel(self.kernel, self.gamma_).pairs(X, X, self.gamma_)  # (m, m) float64
+        self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
+        K = check_kernel(self.kernel, self.gamma_).pairs(rows, rows, self.gamma_)  # (m, m) float64
         a, b = solve(K, y, self.C * balance(y, weights) / spread(K))
-        self.query_ = HyperplaneQuery(X[a != 0], a[a != 0], b, kernel=self.kernel, gamma=self.gamma_)
+        self.query_ = HyperplaneQuery(rows[a != 0], a[a != 0], b, kernel=self.kernel, gamma=self.gamma_)
         self.gram_: Reals = K
         self.a_, self.b_ = a, b
         return self
 
     def best(self) -> HyperplaneQuery:
         """The most positive first."""
-        return _fitted(self).of_kind("maximum")
+        _check_fitted(self)
+        return self.query_.of_kind("maximum")
 
     def unsure(self) -> HyperplaneQuery:
         """The nearest to the frontier first."""
-        return _fitted(self).of_kind("frontier")
+        _check_fitted(self)
+        return self.query_.of_kind("frontier")
 
 
 class Svdd:
@@ -105,13 +107,13 @@ class Svdd:
 
     def fit(self, X: Vectors, y: Signs) -> Self:
         """Learn from the rows of X (m, d) whose y is +1, at least one; the others do not count."""
-        X, y, _ = check_marks(X, y, None)
-        mine = X[y > 0]
+        rows, y, _ = check_marks(X, y, None)
+        mine = rows[y > 0]
         if not len(mine):
             raise InputError("An SVDD needs a mark +1 to begin with. Got none.")
         if not 0 < self.nu < 1:
             raise InputError(f"nu must be between 0 and 1. Got {self.nu}.")
-        self.gamma_ = gamma_of(self.kernel, X) if self.gamma is None else self.gamma
+        self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         kernel = check_kernel(self.kernel, self.gamma_)
         if kernel.norm is None:
             raise InputError(f"An SVDD needs a kernel of a distance, such as laplace. Got {self.kernel}.")
@@ -126,11 +128,13 @@ class Svdd:
 
     def best(self) -> CentreQuery:
         """The nearest to the ball's centre first."""
-        return _fitted(self)
+        _check_fitted(self)
+        return self.query_
 
     def unsure(self) -> "Shell":
         """The nearest to the ball's surface first."""
-        return Shell(_fitted(self), self.radius_)
+        _check_fitted(self)
+        return Shell(self.query_, self.radius_)
 
 
 class Shell:
@@ -146,7 +150,8 @@ class Shell:
 
     def score(self, X: Vectors) -> Vectors:
         """(m, d) to (1, m) float32."""
-        return np.abs(self.centre.score(X) - np.float32(self.radius))
+        apart: Vectors = np.abs(self.centre.score(X) - np.float32(self.radius))
+        return apart
 
 
 def check_marks(X: Any, y: Any, weights: Any) -> tuple[Reals, Signs, Reals]:
@@ -191,16 +196,16 @@ def balance(y: Signs, weights: Reals) -> Reals:
 
 
 def solve(K: Reals, y: Signs, costs: Reals) -> tuple[Reals, float]:
-    """The SVM's dual on K (m, m): coefficients aᵢ = αᵢyᵢ (m,), 0 ≤ αᵢ ≤ costᵢ, Σaᵢ = 0, and the bias. Eq. 1, fsm-tree."""
+    """The SVM's dual on K (m, m): coefficients aᵢ = αᵢyᵢ (m,), αᵢ ≤ costᵢ, Σaᵢ = 0, and the bias. Eq. 1, fsm-tree."""
+    used = np.flatnonzero(costs > 0)  # libsvm drops the others, and then numbers its support vectors without them
     model = SVC(C=1.0, kernel="precomputed", tol=TOLERANCE, cache_size=20)
     with config_context(skip_parameter_validation=True, assume_finite=True):  # half of the time, for few marks
-        model.fit(K, y, sample_weight=costs)
+        model.fit(K[np.ix_(used, used)], y[used], sample_weight=costs[used])
     a = np.zeros(len(y))
-    a[model.support_] = model.dual_coef_[0]
+    a[used[model.support_]] = model.dual_coef_[0]
     return a, float(model.intercept_[0])
 
 
-def _fitted(learner: Any) -> Any:
+def _check_fitted(learner: Svm | Svdd) -> None:
     if not hasattr(learner, "query_"):
         raise NotFittedError(f"This {type(learner).__name__} knows no marks yet. Call fit first.")
-    return learner.query_

@@ -1,8 +1,8 @@
 """One round of feedback: marks in, a ranking and the next questions out.
 
-In: an index and the marks so far. Out: a `Round`. §2 of Crucianu et al. (fsm-tree): train on all marks, rank by the most
-positive, ask about the most ambiguous. Around it a guard (`guard`), an estimate of how many there are, and a word when
-more marks would not help.
+In: an index and the marks so far. Out: a `Round`. §2 of Crucianu et al. (fsm-tree): train on all marks, rank by the
+most positive, ask about the most ambiguous. Around it a guard (`guard`), an estimate of how many there are, and a word
+when more marks would not help.
 """
 
 import time
@@ -27,6 +27,8 @@ from lookalike.types import Ids, Learner, Query, Vectors
 
 NEGATIVES = 8
 """Unwanted examples that a learner is given at least: where fewer are marked, random items are presumed unwanted."""
+STRANGERS = 32
+"""Items at random that are presumed wanted while all that a person said is no."""
 PRESUMED = 0.5
 """How far a presumed mark is trusted."""
 CALM, BOTH = 3, 3
@@ -75,8 +77,8 @@ def play(
 ) -> Round:
     """Learn from the marks, rank, and choose what to ask next.
 
-    Parameters
-    ----------
+    Takes:
+
     index : any index with `ids`, `vectors(ids)` and `dim`.
     marks : at least one. An id that is gone from the index still teaches by its row.
     k, window : how many to rank and to ask about; fewer come back where there are fewer.
@@ -109,7 +111,7 @@ def play(
     source = Source(index, among, silent, effort, random, ranked, float(np.mean(marks.y[-max(1, window) :] > 0)))
 
     with clock("train"):
-        X, y, weights = presume(index, marks, draw(ranked, marked, NEGATIVES, random))
+        X, y, weights = presume(index, marks, draw(ranked, marked, STRANGERS, random))
         chosen: Learner = Svm() if learner is None else learner
         trained = len(set(y.tolist())) == 2
         guarded = _train(chosen, X, y, weights) if trained else None
@@ -164,7 +166,7 @@ def presume(index: Any, marks: Marks, strangers: Ids) -> tuple[Vectors, Signs, R
     presumed wanted, so that what is ranked first is at least unlike all that was refused.
     """
     wanted = np.count_nonzero(marks.y > 0)
-    missing = NEGATIVES if not wanted else max(0, NEGATIVES - (len(marks.y) - wanted))
+    missing = STRANGERS if not wanted else max(0, NEGATIVES - (len(marks.y) - wanted))
     extra = index.vectors(strangers[:missing])  # (e, d)
     X = np.concatenate([marks.X, extra]).astype(np.float32)
     y = np.append(marks.y, np.full(len(extra), -1 if wanted else 1)).astype(np.int8)

@@ -1,7 +1,7 @@
 """What to ask next: strategies that choose the questions of a round.
 
-In: an index, a learner that was fitted, what may not be asked. Out: ids (w,), no two alike where that can be helped. §2 of
-Crucianu et al. (fsm-tree): the most ambiguous, thinned by MAO, "most ambiguous and orthogonal".
+In: an index, a learner that was fitted, what may not be asked. Out: ids (w,), no two alike where that can be helped. §2
+of Crucianu et al. (fsm-tree): the most ambiguous, thinned by MAO, "most ambiguous and orthogonal".
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A person who never tires: the emulated user that sessions are measured with.
 
-In: which items are relevant. Out: the first marks of a session, and an answer to every question. §4.A, fsm-tree: a window of
-ws = 9; a session begins with one relevant example and ws − 1 irrelevant ones drawn at random.
+In: which items are relevant. Out: the first marks of a session, and an answer to every question. §4.A, fsm-tree: a
+window of ws = 9; a session begins with one relevant example and ws − 1 irrelevant ones drawn at random.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ class EmulatedUser:
             raise InputError("relevant must be one or more of the ids.")
 
     def start(self, random: np.random.Generator, window: int = WINDOW) -> tuple[Ids, NDArray[np.int8]]:
-        """The marks a session begins with: ids (window,) and signs, the relevant one first; fewer where there are fewer."""
+        """The marks a session begins with: ids (window,) and signs, the relevant one first."""
         wanted = random.choice(self.relevant, 1)
         others = random.choice(self.irrelevant, min(window - 1, len(self.irrelevant)), replace=False)
         ids: Ids = np.concatenate([wanted, others])
