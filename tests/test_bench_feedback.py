@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from lookalike.bench import feedback, tables
+from lookalike.bench import feedback, plot, tables
 from lookalike.bench.feedback import Base
 from lookalike.bench.memo import Memo, Split
 from lookalike.errors import SourceError
@@ -87,6 +87,24 @@ def test_a_cell_is_filled_from_shared_sessions(tmp_path, monkeypatch):
     assert cells[1].value < 9 * 16
     assert cells[2].value == 1
     assert cells[3].value > 0
+
+
+def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plot, "_write_lines", lambda title, panels, path: drawn.append(list(panels)) or path)
+    cells = [
+        tables.Cell("feedback", row, f"{name}-{turn}", "precision", 0.5, 0.4, 0.6, None, 1.0, 1.0, 1)
+        for row in ("a", "b")
+        for name in ("corel5k/precision", "mnist/precision")
+        for turn in (1, 5, 10)
+    ]
+    plot.write_plot("sessions", cells, tmp_path / "curves.png")
+    assert drawn == [["corel5k/precision", "mnist/precision"]]
+    plot.write_plot("sessions", cells[:2], tmp_path / "bars.png")
+    assert len(drawn) == 1
+    monkeypatch.undo()
+    plot.write_plot("sessions", cells, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
 def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):

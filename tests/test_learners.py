@@ -91,7 +91,7 @@ def test_bad_marks_are_refused_in_words():
     with pytest.raises(InputError, match="weights"):
         Svm().fit(X, y, -np.ones(50))
     with pytest.raises(UnknownNameError, match="gaussian"):
-        Svm("gausian").fit(X, y)
+        Svm("gauss").fit(X, y)
     with pytest.raises(NotFittedError, match="no marks yet"):
         Svm().best()
     with pytest.raises(InputError, match=r"mark \+1"):

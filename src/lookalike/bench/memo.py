@@ -74,10 +74,10 @@ class Memo(Flat):
 
 
 class Split:
-    """Ranks by one index and asks another about the frontier, which it counts: what a search for questions costs."""
+    """Ranks by one index and asks another about the frontier, with options of its own, and counts what that costs."""
 
-    def __init__(self, ranking: Any, asking: Any):
-        self.ranking, self.asking = ranking, asking
+    def __init__(self, ranking: Any, asking: Any, **options: float):
+        self.ranking, self.asking, self.options = ranking, asking, options
         self.asked = self.scored = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -91,7 +91,7 @@ class Split:
         if getattr(query, "kind", "maximum") != "frontier":
             hits: Hits = self.ranking.search(query, k, **options)
             return hits
-        hits = self.asking.search(query, k, **options)
+        hits = self.asking.search(query, k, **options, **self.options)
         self.asked += 1
         self.scored += hits.scored
         return hits
