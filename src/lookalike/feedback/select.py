@@ -82,10 +82,10 @@ def sample(source: Source, learner: Learner, w: int) -> Ids:
 def mix(source: Source, learner: Learner, w: int) -> Ids:
     """Some that the learner is sure of, the rest from the frontier.
 
-    All are sure ones while the answers are no, none once half of them are yes: where what is wanted is rare, the first
-    frontiers lie far from it and teach little; where it is common, sure ones teach nothing.
+    A third are sure ones while the answers are no, none once half of them are yes: where what is wanted is rare, the
+    first frontiers lie far from it and teach little; where it is common, sure ones teach nothing.
     """
-    sure = maximum(source, learner, w)[: round(w * max(0.0, 1 - 2 * source.success))]
+    sure = maximum(source, learner, w)[: round(w / 3 * max(0.0, 1 - 2 * source.success))]
     asked = frontier(source, learner, w)
     return np.concatenate([sure, asked[~np.isin(asked, sure)]])[:w]
 
