@@ -26,8 +26,18 @@ def check_plot(target: str | Path) -> Path:
 
 
 def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
-    """Draw the cells of one bench; the best of each column stands out."""
+    """Draw the cells of one bench; the best of each column stands out.
+
+    Where all columns are numbered, at least three of each name (`corel5k/precision-1`, `-5`, `-10`), a panel a name and
+    a line a row.
+    """
     path = check_plot(target)
+    numbered: dict[str, list[Cell]] = {}
+    for cell in cells:
+        name, _, number = cell.column.rpartition("-")
+        numbered.setdefault(name if number.isdigit() else "", []).append(cell)
+    if "" not in numbered and all(len({cell.column for cell in group}) >= 3 for group in numbered.values()):
+        return _write_lines(title, numbered, path)
     columns = list(dict.fromkeys(cell.column for cell in cells))
     rows = list(dict.fromkeys(cell.row for cell in cells))
     figure = _figure()(figsize=(3.2 * len(columns) + 1, 0.36 * len(rows) + 1.3), layout="constrained")
@@ -50,6 +60,25 @@ def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_yticks(range(len(rows)), rows)
     figure.axes[0].invert_yaxis()  # shared: the first row is on top everywhere
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def _write_lines(title: str, panels: dict[str, list[Cell]], path: Path) -> Path:
+    """A panel a name, a line a row, the number of the column along it."""
+    figure = _figure()(figsize=(4.5 * len(panels) + 2, 4), layout="constrained")
+    figure.suptitle(title)
+    for axes, (name, cells) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for row in dict.fromkeys(cell.row for cell in cells):
+            line = sorted((int(cell.column.rpartition("-")[2]), cell) for cell in cells if cell.row == row)
+            numbers = [number for number, _ in line]
+            axes.plot(numbers, [cell.value for _, cell in line], marker="o", markersize=3, label=row)
+            axes.fill_between(numbers, [cell.low for _, cell in line], [cell.high for _, cell in line], alpha=0.1)
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel("round")
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.savefig(path, dpi=120)
     return path
 

@@ -17,6 +17,7 @@ from lookalike.errors import UnknownNameError
 from lookalike.types import Progress, silent
 
 BENCHES = {
+    "feedback": "lookalike.bench.feedback:BENCH",
     "retrieval": "lookalike.bench.retrieval:BENCH",
     "slem": "lookalike.bench.slem:BENCH",
 }

@@ -1,0 +1,1 @@
+"""Show, ask, learn: marks in, a ranking and the next questions out."""

@@ -1,0 +1,64 @@
+"""A person who never tires: the emulated user that sessions are measured with.
+
+In: which items are relevant. Out: the first marks of a session, and an answer to every question. §4.A, fsm-tree: a
+window of ws = 9; a session begins with one relevant example and ws − 1 irrelevant ones drawn at random.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import InputError
+from lookalike.index.ids import check_ids, sort_ids
+from lookalike.types import Ids
+
+WINDOW = 9
+"""Pictures that a person is asked about at a time: ws."""
+
+
+class EmulatedUser:
+    """Wants the items of one class, and says so when asked.
+
+    Parameters
+    ----------
+    ids : (n,) all items.
+    relevant : (m,) those that are wanted, 1 ≤ m.
+
+    Examples
+    --------
+    >>> user = EmulatedUser(np.arange(100), np.arange(20))
+    >>> user.answer(np.array([3, 50])).tolist()
+    [1, -1]
+    >>> first, signs = user.start(np.random.default_rng(0))
+    >>> signs.tolist()
+    [1, -1, -1, -1, -1, -1, -1, -1, -1]
+
+    """
+
+    def __init__(self, ids: Ids, relevant: Ids):
+        self.relevant = sort_ids(relevant, "relevant")
+        everything = check_ids(ids)
+        self.irrelevant: Ids = everything[~np.isin(everything, self.relevant)]
+        if not len(self.relevant) or not np.all(np.isin(self.relevant, everything)):
+            raise InputError("relevant must be one or more of the ids.")
+
+    def start(self, random: np.random.Generator, window: int = WINDOW) -> tuple[Ids, NDArray[np.int8]]:
+        """The marks a session begins with: ids (window,) and signs, the relevant one first."""
+        wanted = random.choice(self.relevant, 1)
+        others = random.choice(self.irrelevant, min(window - 1, len(self.irrelevant)), replace=False)
+        ids: Ids = np.concatenate([wanted, others])
+        return ids, self.answer(ids)
+
+    def answer(self, ids: Ids) -> NDArray[np.int8]:
+        """+1 for what is wanted, -1 for the rest, (m,)."""
+        return np.where(np.isin(ids, self.relevant), 1, -1).astype(np.int8)
+
+    def precision(self, ranked: Any) -> float:
+        """The share of the wanted among the first n of a ranking, n being their number. §4.A, fsm-tree.
+
+        >>> EmulatedUser(np.arange(9), np.array([1, 2])).precision(np.array([2, 5, 1]))
+        0.5
+        """
+        first = np.asarray(ranked)[: len(self.relevant)]
+        return float(np.isin(first, self.relevant).sum() / len(self.relevant))

@@ -1,0 +1,43 @@
+"""Slow twins of the feedback algorithms: loops that follow the text."""
+
+import math
+
+import numpy as np
+
+
+def most_ambiguous_and_orthogonal(K, w):
+    """MAO: from a list ordered by ambiguity, always the item whose highest K to the chosen is lowest."""
+    chosen = [0]
+    while len(chosen) < min(w, len(K)):
+        rest = [i for i in range(len(K)) if i not in chosen]
+        chosen.append(min(rest, key=lambda i: (max(K[i][j] for j in chosen), i)))
+    return chosen
+
+
+def pairs_in_order(scores, y):
+    """The share of (wanted, unwanted) pairs where the wanted one scores higher."""
+    pairs = [(p, n) for p, a in zip(scores, y, strict=True) if a > 0 for n, b in zip(scores, y, strict=True) if b < 0]
+    return sum(1.0 if p > n else 0.5 if p == n else 0.0 for p, n in pairs) / len(pairs)
+
+
+def dual_objective(K, y, a):
+    """What the SVM's dual maximises: Σ αᵢ − ½ ΣΣ aᵢaⱼK(xᵢ, xⱼ), with αᵢ = aᵢyᵢ."""
+    m = len(y)
+    return sum(a[i] * y[i] for i in range(m)) - sum(a[i] * a[j] * K[i][j] for i in range(m) for j in range(m)) / 2
+
+
+def logistic_loss(slope, level, scores, wanted, weights, steep, ridge):
+    """What the curve of the estimate minimises."""
+    loss = (ridge[0] * (slope - steep) ** 2 + ridge[1] * level**2) / 2
+    for score, target, weight in zip(scores, wanted, weights, strict=True):
+        p = 1 / (1 + math.exp(-(slope * score + level)))
+        loss -= weight * (target * math.log(p) + (1 - target) * math.log(1 - p))
+    return loss
+
+
+def clusters(classes=8, per_class=60, d=12, spread=1.0, seed=0):
+    """Rows in clusters, (n, d) float32, and their labels."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(classes, d)) * 1.5
+    labels = np.repeat(np.arange(classes), per_class)
+    return (centres[labels] + spread * random.normal(size=(len(labels), d))).astype(np.float32), labels

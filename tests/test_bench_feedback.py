@@ -1,0 +1,113 @@
+"""The bench of feedback: the protocol, the peers, and that remembered distances change no answer."""
+
+import gzip
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from lookalike.bench import feedback, plot, tables
+from lookalike.bench.feedback import Base
+from lookalike.bench.memo import Memo, Split
+from lookalike.errors import SourceError
+from lookalike.feedback.learners import Svm
+from lookalike.feedback.round import Marks
+from lookalike.index.flat import Flat
+from reference.feedback import clusters
+
+X, labels = clusters(classes=4, per_class=40, spread=1.2)
+base = Base(X, labels.astype(str))
+
+
+def quiet(*_):
+    """No progress."""
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace", "laplace-l2", "angular", "angular-l2", "linear"])
+def test_remembered_distances_change_no_answer(kernel):
+    memo, flat = Memo(), Flat()
+    for index in (memo, flat):
+        index.add(np.arange(160), X)
+    y = np.where(labels == 0, 1, -1).astype(np.int8)
+    for rows in (slice(0, 160, 9), slice(0, 160, 7)):  # the second time, some are remembered
+        svm = Svm(kernel).fit(X[rows], y[rows])
+        for query in (svm.best(), svm.unsure()):
+            mine, his = (i.search(query, 20, exclude=np.arange(3)) for i in (memo, flat))
+            assert_allclose(mine.scores, his.scores, rtol=1e-3, atol=1e-5)
+            assert len(np.intersect1d(mine.ids, his.ids)) >= 19
+
+
+def test_sessions_follow_the_protocol():
+    outcome = feedback.measure("gaussian-exact", base, 4, quiet, rounds=3)
+    assert outcome.precision.shape == (4, 4)
+    assert outcome.precision[:, -1].mean() > outcome.precision[:, 0].mean()
+    assert_array_equal(outcome.scored, 1.0)
+    assert len(outcome.ms) == feedback.TIMED
+
+
+@pytest.mark.parametrize("peer", feedback.PEERS)
+def test_peers_rank_everything_and_ask_what_is_new(peer):
+    marks = Marks(np.array([0, 1, 50, 90]), X[[0, 1, 50, 90]], np.array([1, 1, -1, -1], np.int8))
+    order, questions = feedback.ask_peer(peer, X, marks, seed=0)
+    assert sorted(order.tolist()) == list(range(160))
+    assert np.mean(labels[order[:40]] == 0) > 0.5
+    assert len(questions) == 9
+    assert not np.isin(questions, marks.ids).any()
+
+
+def test_only_frontier_queries_are_asked_elsewhere_and_counted():
+    small, large = Flat(), Flat()
+    small.add(np.arange(10), X[:10])
+    large.add(np.arange(160), X)
+    split = Split(large, small)
+    svm = Svm().fit(X[::40], np.array([1, -1, -1, -1], np.int8))
+    assert split.search(svm.best(), 160).scored == 160
+    assert split.search(svm.unsure(), 160).scored == split.scored == 10
+    assert split.asked == 1
+    assert len(split) == len(split.ids) == 160
+
+
+def test_a_cell_is_filled_from_shared_sessions(tmp_path, monkeypatch):
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    pixels = (random.integers(0, 40, (200, 784)) + 200 * (np.arange(784) % 10 == np.arange(200)[:, None] % 10)).astype(
+        np.uint8
+    )
+    for name, head, body in (("images-idx3", 16, pixels), ("labels-idx1", 8, (np.arange(200) % 10).astype(np.uint8))):
+        (folder / f"train-{name}-ubyte.gz").write_bytes(gzip.compress(bytes(head) + body.tobytes()))
+    monkeypatch.setitem(feedback.SESSIONS, "mnist", 2)
+    bench = tables.load("feedback")
+    columns = ["mnist/precision-10", "mnist/marks-80", "mnist/scored-10", "mnist/ms"]
+    cells = [
+        tables.fill(bench, *cell, tmp_path)
+        for cell in tables.plan(bench, tmp_path, rows=["gaussian-exact"], columns=columns)
+    ]
+    assert cells[0].value == 1
+    assert cells[1].value < 9 * 16
+    assert cells[2].value == 1
+    assert cells[3].value > 0
+
+
+def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plot, "_write_lines", lambda title, panels, path: drawn.append(list(panels)) or path)
+    cells = [
+        tables.Cell("feedback", row, f"{name}-{turn}", "precision", 0.5, 0.4, 0.6, None, 1.0, 1.0, 1)
+        for row in ("a", "b")
+        for name in ("corel5k/precision", "mnist/precision")
+        for turn in (1, 5, 10)
+    ]
+    plot.write_plot("sessions", cells, tmp_path / "curves.png")
+    assert drawn == [["corel5k/precision", "mnist/precision"]]
+    plot.write_plot("sessions", cells[:2], tmp_path / "bars.png")
+    assert len(drawn) == 1
+    monkeypatch.undo()
+    plot.write_plot("sessions", cells, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
+    for name in feedback.SETS:
+        with pytest.raises(SourceError, match=f"No {name.removesuffix('-classic')} in"):
+            tables.plan(feedback.BENCH, tmp_path, columns=[f"{name}/ms"])

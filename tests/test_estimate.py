@@ -1,0 +1,64 @@
+"""The estimate: its curve is the optimum, and in simulation its interval holds the truth as often as it says."""
+
+import numpy as np
+import pytest
+
+from lookalike.feedback import estimate as module
+from lookalike.feedback.estimate import Crowd, estimate, fit_curve
+from reference.feedback import logistic_loss
+
+
+def simulate(seed):
+    """Scores of 2,000 items, 20 to 400 of them wanted; marks at the top and around the frontier."""
+    random = np.random.default_rng(seed)
+    wanted = np.zeros(2000, bool)
+    wanted[: random.integers(20, 400)] = True
+    scores = np.where(wanted, 1.2, -1.2) + random.normal(size=2000)
+    asked = np.unique(
+        np.concatenate([np.argsort(-scores)[:10], np.argsort(np.abs(scores))[:40], random.choice(2000, 8)])
+    )
+    rest = np.setdiff1d(np.arange(2000), asked)
+    order = rest[np.argsort(-scores[rest])]
+    crowd = Crowd(scores[order[:200]], scores[random.choice(order[200:], 300, replace=False)], len(order) - 200)
+    y = np.where(wanted[asked], 1, -1).astype(np.int8)
+    return estimate(scores[asked], y, crowd, int(wanted[asked].sum()), seed=seed), int(wanted.sum()), y
+
+
+def test_the_interval_holds_the_truth_in_nine_of_ten_rounds():
+    told = [(known, truth) for known, truth, _ in map(simulate, range(150)) if known]
+    assert len(told) > 120
+    assert np.mean([known.low <= truth <= known.high for known, truth in told]) >= 0.88
+    assert np.median([known.high / known.low for known, _ in told]) < 10
+    assert 0.7 < np.median([known.likely / truth for known, truth in told]) < 1.4
+
+
+def test_what_was_found_is_never_fewer_than_the_estimate():
+    for seed in range(20):
+        known, _, y = simulate(seed)
+        assert known is None or np.count_nonzero(y > 0) <= known.low <= known.likely <= known.high <= 2000
+
+
+def test_the_curve_is_the_optimum():
+    random = np.random.default_rng(0)
+    scores, wanted, weights = random.normal(size=30), (random.random(30) < 0.4) * 1.0, random.random(30)
+    slope, level, _ = fit_curve(scores, wanted, weights)
+
+    def loss(a, b):
+        return logistic_loss(a, b, scores, wanted, weights, module.STEEP, np.diag(module.RIDGE))
+
+    best = loss(slope, level)
+    for step in (0.05, -0.05):
+        assert loss(slope + step, level) > best
+        assert loss(slope, level + step) > best
+
+
+@pytest.mark.parametrize("kinds", [[1, 1, 1, 1, 1], [1, 1, -1, -1, -1]])
+def test_too_few_marks_tell_nothing(kinds):
+    crowd = Crowd(np.zeros(5), np.zeros(5), 100)
+    assert estimate(np.arange(5.0), np.array(kinds, np.int8), crowd, 2) is None
+
+
+def test_a_crowd_of_nobody_leaves_what_was_found():
+    y = np.array([1, 1, 1, -1, -1, -1], np.int8)
+    known = estimate(np.array([1.0, 2, 1, -1, -2, -1]), y, Crowd(np.empty(0), np.empty(0), 0), 3)
+    assert (known.low, known.likely, known.high) == (3, 3, 3)

@@ -1,0 +1,79 @@
+"""Selection: MAO is its slow twin, no strategy asks what it may not, a mix follows the answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookalike.errors import UnknownNameError
+from lookalike.feedback.learners import Svm
+from lookalike.feedback.select import STRATEGIES, Source, choose, diverse, draw
+from lookalike.index.flat import Flat
+from lookalike.kernels import KERNELS
+from reference.feedback import clusters, most_ambiguous_and_orthogonal
+
+X, labels = clusters()
+ids = np.arange(len(X)) * 3
+index = Flat()
+index.add(ids, X)
+marked = np.array([0, 1, 100, 200, 300])
+svm = Svm().fit(X[marked], np.array([1, 1, -1, -1, -1], np.int8))
+
+
+def source(**options):
+    taken = np.append(ids[marked], ids[5]).astype(np.int64)
+    given = {"among": None, "ids": ids, "exclude": np.sort(taken)} | options
+    return Source(index, effort=None, random=np.random.default_rng(0), **given)
+
+
+@given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 8))
+def test_mao_is_its_slow_twin(seed, m, w):
+    rows = np.random.default_rng(seed).integers(0, 4, (m, 2)).astype(np.float32)
+    K = KERNELS["laplace"].pairs(rows.astype(np.float64), rows.astype(np.float64), 0.7)
+    assert diverse(rows, w, "laplace", 0.7).tolist() == most_ambiguous_and_orthogonal(K.tolist(), w)
+
+
+def test_with_inner_products_short_rows_are_not_taken_for_different_ones():
+    rows = np.array([[1.0, 0.0], [0.01, 0.0], [0.0, 5.0]], np.float32)
+    assert diverse(rows, 2, "linear", 1.0).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("success", [0.0, 0.3, 1.0])
+def test_questions_are_new_different_and_allowed(strategy, success):
+    asked = choose(source(success=success), svm, 9, strategy)
+    assert len(asked) == len(set(asked.tolist())) == 9
+    assert not np.isin(asked, [*ids[marked], ids[5]]).any()
+    few = ids[40:46]
+    among = choose(source(among=few, ids=few, success=success), svm, 9, strategy)
+    assert sorted(among.tolist()) == few.tolist()
+    assert len(choose(source(exclude=ids, success=success), svm, 9, strategy)) == 0
+
+
+def test_each_strategy_asks_what_it_is_named_for():
+    free = np.setdiff1d(ids, [*ids[marked], ids[5]])
+    f = svm.unsure().distance(index.vectors(free))
+    assert choose(source(), svm, 9, "maximum").tolist() == free[np.argsort(-f, kind="stable")[:9]].tolist()
+    asked = choose(source(), svm, 9, "frontier")
+    assert np.isin(asked, free[np.argsort(np.abs(f))[:90]]).all()
+    assert asked[0] == free[np.argmin(np.abs(f))]
+    assert choose(source(success=0.0), svm, 9, "mix")[:3].tolist() == choose(source(), svm, 3, "maximum").tolist()
+    assert choose(source(success=0.5), svm, 9, "mix").tolist() == asked.tolist()
+    half = choose(source(success=0.25), svm, 9, "mix").tolist()
+    assert half[:2] == choose(source(), svm, 2, "maximum").tolist()
+    assert np.isin(half[2:], asked).all()
+
+
+def test_a_draw_is_without_what_is_excluded_and_reaches_all():
+    many = np.arange(100_000)
+    out = np.arange(0, 100_000, 997)
+    drawn = draw(many, out, 500, np.random.default_rng(1))
+    assert len(set(drawn.tolist())) == 500
+    assert not np.isin(drawn, out).any()
+    assert abs(drawn.mean() - 50_000) < 5_000
+    assert sorted(draw(np.arange(5), np.array([2]), 9, np.random.default_rng(0)).tolist()) == [0, 1, 3, 4]
+
+
+def test_an_unknown_strategy_is_named():
+    with pytest.raises(UnknownNameError, match="Did you mean 'frontier'"):
+        choose(source(), svm, 9, "fronteer")
