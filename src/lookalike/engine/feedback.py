@@ -94,6 +94,8 @@ class Session:
         self._log.check_open(self.id)
         before = self.summary.rounds
         played, items, notes = self._play(k, window, filter, effort, seed=before)
+        if played.presumed:
+            notes.append(f"{played.presumed} pictures drawn by lot are presumed irrelevant, as few were called so.")
         questions = [items[item] for item in played.questions.tolist() if item in items]
         number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
         return Round(
@@ -110,7 +112,7 @@ class Session:
 
     def best(self, k: int = 50, *, filter: Filter | None = None, effort: float | str | None = None) -> list[Result]:
         """The ranking of a session, open or finished, over what the collection holds now; nothing is asked or kept."""
-        played, items, _ = self._play(k, 1, filter, effort, seed=0)
+        played, items, _ = self._play(k, 0, filter, effort, seed=0)
         return _results(played, items)
 
     def mark(

@@ -177,7 +177,9 @@ class Sessions:
     def log(self, session: str) -> list[Event]:
         """Everything that happened, in order."""
         taken_back = "EXISTS (SELECT 1 FROM events AS later WHERE later.undoes = events.id)"
-        query = f"SELECT kind, item, round, position, author, at, {taken_back} FROM events WHERE session = ? ORDER BY id"
+        query = (
+            f"SELECT kind, item, round, position, author, at, {taken_back} FROM events WHERE session = ? ORDER BY id"
+        )
         with self._db.reading() as db:
             return [Event(*row, bool(undone)) for *row, undone in db.execute(query, [session])]
 
