@@ -1,6 +1,6 @@
-"""A person at a session, in a process of its own: marks one item after the other, and says so. Killed or joined by tests.
+"""A person at a session, in a process of its own: marks one item after the other. To be killed or joined by tests.
 
-In: `python clicker.py COLLECTION SESSION AUTHOR FIRST LAST`. Out: a line with the number of each mark that is on the disk.
+In: `python clicker.py COLLECTION SESSION AUTHOR FIRST LAST`. Out: a line for each mark that is on the disk.
 """
 
 import sys

@@ -105,7 +105,7 @@ def test_a_session_goes_on_where_it_was_left(call, fish):
 
 
 def test_undo_asks_again_and_reaches_into_the_round_before(call, own, fish):
-    _, out, err = call("feedback", fish, "--window", 2, answers="u\ny\nu\nn\ny\nu\nu\nq\n")
+    _, _, err = call("feedback", fish, "--window", 2, answers="u\ny\nu\nn\ny\nu\nu\nq\n")
     assert "There is nothing left to undo." in err
     assert err.count("Taken back:") == 3
     with lookalike.Collection(own) as collection:
@@ -238,7 +238,7 @@ def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
         [*PROGRAM, "-c", str(own), "feedback", str(fish), "--window", "3"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     )  # fmt: skip
-    assert process.stdin and process.stdout
+    assert process.stdin
     process.stdin.write("y\n")
     process.stdin.flush()
     with lookalike.Collection(own) as collection:

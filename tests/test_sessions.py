@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lookalike import Collection, Crop, Filter
 from lookalike.errors import InputError
 from lookalike.images.demo import draw_folder
 from lookalike.store.directory import Store
 from lookalike.store.sessions import Outsider
+from reference.session_log import PlainLog
 
 HERE = Path(__file__).parent
 CLICKER = HERE / "clicker.py"
@@ -64,6 +67,34 @@ def test_the_last_word_that_was_not_undone_counts(log):
     assert log.marks(session) == {1: "relevant"}
     log.mark(session, {2: "skip"}, author="anna")
     assert log.marks(session) == {1: "relevant", 2: "skip"}
+
+
+AUTHORS = st.sampled_from(["anna", "ben"])
+ANSWERS = st.dictionaries(
+    st.integers(0, 5), st.sampled_from(["relevant", "irrelevant", "skip"]), min_size=1, max_size=3
+)
+DEEDS = st.one_of(
+    st.tuples(st.just("mark"), AUTHORS, ANSWERS),
+    st.tuples(st.just("undo"), AUTHORS),
+    st.tuples(st.just("show"), AUTHORS, st.lists(st.integers(0, 5), max_size=3, unique=True)),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ANSWERS, st.lists(DEEDS, max_size=14))
+def test_the_log_tells_what_a_plain_list_of_steps_tells(log, first, deeds):
+    session, plain = log.start("deep", author="anna", name=None, marks=first), PlainLog(first)
+    for deed, author, *what in deeds:
+        if deed == "mark":
+            log.mark(session, what[0], author=author)
+            plain.mark(author, what[0])
+        elif deed == "undo":
+            assert log.undo(session, author=author) == plain.undo(author)
+        else:
+            log.show(session, what[0], author=author)
+        assert list(log.marks(session).items()) == list(plain.marks().items())
+    summary = log.get(session)
+    assert summary.relevant + summary.irrelevant + summary.skipped == len(plain.marks())
 
 
 def test_nothing_leaves_the_log(log):
@@ -248,7 +279,7 @@ def test_a_label_is_a_start_and_brings_the_negatives_of_its_sessions(own, pictur
     assert next_one.marks == dict.fromkeys(fish[:3], "relevant") | dict.fromkeys(house[:2], "irrelevant")
     corrected = own.session(house[0], label="Fische 魚")  # what is given by hand goes before
     assert corrected.marks[house[0]] == "relevant"
-    with pytest.raises(InputError, match="No label named 'Fisch'. Known: Fische 魚. Did you mean"):
+    with pytest.raises(InputError, match=r"No label named 'Fisch'\. Known: Fische 魚\. Did you mean"):
         own.session(label="Fisch")
 
 
@@ -276,7 +307,7 @@ def test_finishing_again_is_fine_and_under_another_name_is_not(own):
     with pytest.raises(InputError, match="was finished as 'fish'"):
         session.finish("birds")
     for more in (lambda: session.mark(relevant=fish[2]), session.undo, session.round):
-        with pytest.raises(InputError, match="is finished, as 'fish'.* lookalike feedback --label fish"):
+        with pytest.raises(InputError, match=r"is finished, as 'fish'.* lookalike feedback --label fish"):
             more()
     assert own.label_counts() == {"fish": 2}
     assert len(session.best(k=4)) == 4
@@ -391,7 +422,7 @@ def test_sessions_that_cannot_be_are_refused(own):
     with pytest.raises(InputError, match="at least one example"):
         own.session(without=ids_of(own, "fish")[0])
     for unknown in ("00000000", "größe", "\ud800", ""):
-        with pytest.raises(InputError, match="No session with the id .* lookalike sessions"):
+        with pytest.raises(InputError, match=r"No session with the id .* lookalike sessions"):
             own.session(id=unknown)
     session = own.session(ids_of(own, "fish")[0])
     with pytest.raises(InputError, match="Give the id alone"):

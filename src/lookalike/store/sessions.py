@@ -110,24 +110,29 @@ class Sessions:
 
     def all(self) -> list[Summary]:
         """Every session, the last touched first."""
+        query = _SUMMARY.format(marks="marks", which="1") + " ORDER BY changed DESC, id"
         with self._db.reading() as db:
-            return [Summary(*row) for row in db.execute(f"{_SUMMARY} GROUP BY sessions.id ORDER BY changed DESC, id")]
+            return [Summary(*row) for row in db.execute(query)]
 
     def get(self, session: str) -> Summary:
         """One session; InputError where there is none of this id."""
+        query = _SUMMARY.format(marks="(SELECT * FROM marks WHERE session = :id)", which="sessions.id = :id")
         with self._db.reading() as db:
-            row = db.execute(f"{_SUMMARY} WHERE sessions.id = ? GROUP BY sessions.id", [_id(session)]).fetchone()
+            row = db.execute(query, {"id": _id(session)}).fetchone()
         if row is None:
-            raise InputError(f"No session with the id {session!r}. List them with: lookalike sessions")
+            raise _unknown(session)
         return Summary(*row)
 
     def check_open(self, session: str) -> None:
         """InputError where a session is finished, or was never begun."""
-        found = self.get(session)
-        if found.finished_at is not None:
+        with self._db.reading() as db:
+            row = db.execute("SELECT name, finished_at FROM sessions WHERE id = ?", [_id(session)]).fetchone()
+        if row is None:
+            raise _unknown(session)
+        if row[1] is not None:
             raise InputError(
-                f"Session {session} is finished, as {found.name!r}. To say more, start one from its label:"
-                f" lookalike feedback --label {shlex.quote(found.name or '')}"
+                f"Session {session} is finished, as {row[0]!r}. To say more, start one from its label:"
+                f" lookalike feedback --label {shlex.quote(row[0])}"
             )
 
     def show(self, session: str, items: Sequence[int], *, author: str) -> int:
@@ -181,7 +186,8 @@ class Sessions:
             f"SELECT kind, item, round, position, author, at, {taken_back} FROM events WHERE session = ? ORDER BY id"
         )
         with self._db.reading() as db:
-            return [Event(*row, bool(undone)) for *row, undone in db.execute(query, [session])]
+            rows = db.execute(query, [session]).fetchall()
+        return [Event(*row[:6], undone=bool(row[6])) for row in rows]
 
     def unwanted(self, name: str) -> list[int]:
         """What the last word of the finished sessions of this name calls irrelevant: a class's known negatives."""
@@ -199,7 +205,7 @@ _SUMMARY = """
         coalesce((SELECT max(round) FROM events WHERE session = sessions.id), 0),
         count(*) FILTER (WHERE kind = 'relevant'), count(*) FILTER (WHERE kind = 'irrelevant'),
         count(*) FILTER (WHERE kind = 'skip')
-    FROM sessions LEFT JOIN marks ON session = sessions.id
+    FROM sessions LEFT JOIN {marks} ON session = sessions.id WHERE {which} GROUP BY sessions.id
 """
 
 _Row: TypeAlias = tuple[str, int, int, int | None, int | None]
@@ -230,3 +236,7 @@ def _text(value: str | None) -> bytes | None:
 def _id(session: str) -> str:
     """The id, if it can be one: SQLite takes no lone surrogates."""
     return session if session.isascii() else ""
+
+
+def _unknown(session: str) -> InputError:
+    return InputError(f"No session with the id {session!r}. List them with: lookalike sessions")
