@@ -187,7 +187,10 @@ class Sessions:
         )
         with self._db.reading() as db:
             rows = db.execute(query, [session]).fetchall()
-        return [Event(*row[:6], undone=bool(row[6])) for row in rows]
+        return [
+            Event(kind, item, number, position, author, at, bool(undone))
+            for kind, item, number, position, author, at, undone in rows
+        ]
 
     def unwanted(self, name: str) -> list[int]:
         """What the last word of the finished sessions of this name calls irrelevant: a class's known negatives."""
