@@ -24,7 +24,7 @@ from lookalike.errors import LookalikeError
 
 COMMANDS = [
     "add", "remove", "refresh", "fit", "search", "items", "stats", "verify", "compact", "export", "label", "demo",
-    "recipes", "bench", "explain",
+    "recipes", "bench", "explain", "feedback", "sessions",
 ]  # fmt: skip
 PROGRAM = [sys.executable, "-m", "lookalike.cli"]
 
@@ -86,7 +86,7 @@ def test_help_lists_every_command_and_each_has_an_example(call: Callable[..., Ou
 
 def test_version_and_completion_are_there(call: Callable[..., Outcome]) -> None:
     assert call("--version").out == f"lookalike {lookalike.__version__}\n"
-    asked = {"_LOOKALIKE_COMPLETE": "complete_bash", "COMP_WORDS": "lookalike se", "COMP_CWORD": "1"}
+    asked = {"_LOOKALIKE_COMPLETE": "complete_bash", "COMP_WORDS": "lookalike sea", "COMP_CWORD": "1"}
     code = "import sys; sys.argv[0] = 'lookalike'; from lookalike.cli import main; main()"
     shown = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True

@@ -6,59 +6,41 @@ call this class and nothing below it.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Self, TextIO, TypeVar
+from typing import Any, Literal, Self, TextIO
 
 import numpy as np
 
 from lookalike.engine import calibration, export, labels
 from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
-from lookalike.engine.examples import Crop, Example, combine, listed, pixels, vectors
+from lookalike.engine.examples import Crop, Example, combine, identity, listed, pixels, vectors
 from lookalike.engine.explain import Push, explain, pooled
+from lookalike.engine.feedback import Finished, Round, Session, start_session
 from lookalike.engine.ingest import Ingest, Report
+from lookalike.engine.looks import Result, at_one_moment, select
+from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
 from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
+from lookalike.engine.simulate import SimulatedRound, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.where import where as where_is
-from lookalike.errors import ImageError, InputError, MissingError, SourceError, StoreError, UnknownNameError
+from lookalike.errors import ImageError, InputError, MissingError, SourceError, UnknownNameError
 from lookalike.images.sources import Entry, split_member, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.types import Box, Ids, Progress, Query, Vectors, format_id, parse_id, silent
-
-T = TypeVar("T")
-
-TRIES = 5
-"""How often a reader looks again when a writer has changed the collection under it."""
+from lookalike.store.sessions import Summary
+from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 __all__ = [
-    "CalibrationReport",
-    "Collection",
-    "Crop",
-    "Filter",
-    "Item",
-    "LabelReport",
-    "Push",
-    "Report",
-    "Result",
-    "format_id",
-    "parse_id",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One picture that a search found."""
-
-    id: int
-    path: str | None
-    score: float  # squared distance: 0 is the same picture, smaller is better
-    box: Box | None = None  # the part of the picture that is most like what was looked for, where that was asked
+    "CalibrationReport", "Collection", "Crop", "Filter", "Finished", "Item", "LabelReport", "Push", "Report", "Result",
+    "Round", "Session", "SimulatedRound", "Summary", "format_id", "parse_id",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +161,7 @@ class Collection:
         with self._store.writer(self.wait_s):
             ids, paths = self._resolve(which)
             if filter is not None:
-                ids.update(self._select(filter).tolist())
+                ids.update(select(self._store, filter).tolist())
             with self._store.transaction():
                 for word in which:
                     self._store.items.remove_source(_absolute(str(word)))
@@ -281,13 +263,13 @@ class Collection:
 
         def look() -> tuple[list[Result], Query, Chain]:
             query, index, chain = self._query(space, listed(examples), listed(without))
-            among = None if filter is None else self._select(filter)
+            among = None if filter is None else select(self._store, filter)
             hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
             items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
             scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
             return [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items], query, chain
 
-        results, query, chain = self._at_one_moment(look)
+        results, query, chain = at_one_moment(self._store, look)
         return self._with_boxes(results, query, chain, progress or silent) if where else results
 
     def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
@@ -301,11 +283,67 @@ class Collection:
             X = vectors(self._store, self._spaces, self._spaces.all()[name].chain[0], [example])  # (1, d)
             return explain(self._spaces, name, X, k)
 
-        return self._at_one_moment(look)
+        return at_one_moment(self._store, look)
+
+    def session(
+        self,
+        examples: Example | Sequence[Example] = (),
+        *,
+        without: Example | Sequence[Example] = (),
+        label: str | None = None,
+        space: str | None = None,
+        name: str | None = None,
+        author: str | None = None,
+        id: str | None = None,
+    ) -> Session:
+        """Start a feedback session from examples, as `search` takes them, or from a label; or open the one named `id`.
+
+        Every click is kept at once: a session of a process that was killed is opened again by its id. `author` is who
+        clicks, by default who is logged in.
+        """
+        wanted, unwanted = listed(examples), listed(without)
+        if id is None:
+            return start_session(
+                self._store, self._spaces, wanted, unwanted, label=label, space=space, author=author, name=name
+            )
+        if wanted or unwanted or label or space or name:
+            raise InputError("A session that is opened by its id has its examples, space and name. Give the id alone.")
+        return Session(self._store, self._spaces, id, author)
+
+    def sessions(self) -> list[Summary]:
+        """Every feedback session, the last touched first."""
+        return self._store.judgements.sessions.all()
+
+    def simulate(
+        self,
+        examples: Example | Sequence[Example] = (),
+        *,
+        without: Example | Sequence[Example] = (),
+        label: str | None = None,
+        labels_from: str | Path | None = None,
+        space: str | None = None,
+        rounds: int = 10,
+        window: int = 9,
+        filter: Filter | None = None,
+    ) -> list[SimulatedRound]:
+        """A session with an emulated person who wants the pictures of one label; nothing is kept.
+
+        The label is by default the first example's; without examples, the label's first picture is the example. The
+        labels are the collection's, or those of a CSV file or folder as `import_labels` reads them.
+        """
+        wanted = listed(examples)
+
+        def look() -> list[SimulatedRound]:
+            relevant = self._class(wanted, label, labels_from)
+            begun = begin(self._store, self._spaces, wanted or relevant[:1].tolist(), listed(without), None, space)
+            among = None if filter is None else select(self._store, filter)
+            return simulate(self._spaces, begun, relevant, rounds=rounds, window=window, among=among)
+
+        return at_one_moment(self._store, look)
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """Every item, or those that pass the filter, in the order of their ids."""
-        ids = self._select(filter or Filter()).tolist()
+        ids = select(self._store, filter or Filter()).tolist()
         for start in range(0, len(ids), 1_000):
             yield from self._store.items.get(ids[start : start + 1_000]).values()
 
@@ -320,7 +358,7 @@ class Collection:
             index = self._spaces.index(self._spaces.searched(self._spaces.find(space)))
             return index.ids, index.vectors(index.ids)
 
-        return self._at_one_moment(look)
+        return at_one_moment(self._store, look)
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
         """The labels of each of these items, sorted; an empty list where there are none."""
@@ -333,10 +371,8 @@ class Collection:
     def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
         """Labels from a CSV file (`path,label` or `id,label`) or from a folder with one sub-folder a class."""
         path = Path(_absolute(source))
-        if not path.is_file() and not path.is_dir():
-            raise InputError(f"No file or folder at {path}.")
-        kind, reader = ("folder", labels.read_folders) if path.is_dir() else ("csv", labels.read_csv)
-        pairs, unknown = reader(self._store.items, path)
+        pairs, unknown = labels.read(self._store.items, path)
+        kind = "folder" if path.is_dir() else "csv"
         self._store.judgements.add_labels(pairs, author=author, source=kind)
         return LabelReport(len(pairs), unknown)
 
@@ -346,7 +382,7 @@ class Collection:
 
     def stats(self) -> dict[str, Any]:
         """The collection at a glance."""
-        return self._at_one_moment(self._stats)
+        return at_one_moment(self._store, self._stats)
 
     def _stats(self) -> dict[str, Any]:
         vectors, spaces = self._store.vectors, self._spaces.all()
@@ -417,7 +453,7 @@ class Collection:
             if not isinstance(target, str | Path):
                 raise InputError("Vectors are written to a file: give a path that ends in .npz.")
             ids, X = self.vectors(space)
-            keep = np.isin(ids, self._select(filter)) if filter is not None else slice(None)
+            keep = np.isin(ids, select(self._store, filter)) if filter is not None else slice(None)
             return export.write_vectors(
                 Path(target), ids[keep], X[keep], self._store.items.first_paths(ids[keep].tolist())
             )
@@ -433,6 +469,28 @@ class Collection:
             raise InputError(f"Space '{name}' has no vectors yet. Run: lookalike refresh")
         return combine(self._store, self._spaces, name, wanted, unwanted), index, self._spaces.chain(name)
 
+    def _class(self, examples: list[Example], label: str | None, source: str | Path | None) -> Ids:
+        """The items of a label, ascending: the label that is named, or the one of the first example."""
+        first = None if label is not None or not examples else identity(self._store, examples[0])
+        if source is None:
+            known = self._store.judgements.label_counts()
+            names = [] if first is None else self._store.judgements.labels([first])[first]
+        else:
+            pairs, _ = labels.read(self._store.items, Path(_absolute(source)))
+            known = dict(Counter(name for _, name in pairs))
+            names = [name for item, name in pairs if item == first]
+        if label is None and len(names) != 1:
+            said = f"The first example has {len(names)}: {', '.join(names)}" if examples else "There is no example"
+            raise InputError(
+                f"Say which label is wanted, with label (--label), or give an example that has one. {said}."
+            )
+        name = names[0] if label is None else label
+        if name not in known:
+            raise UnknownNameError("label", name, known)
+        if source is None:
+            return self._store.judgements.items_with(name)
+        return np.unique(np.array([item for item, other in pairs if other == name], np.int64))
+
     def _with_boxes(self, results: list[Result], query: Query, chain: Chain, progress: Progress) -> list[Result]:
         """The results with the place of the match; without it where a picture cannot be read any more."""
         side = 2 * self._spaces.side()  # parts are compared: they are looked at more closely
@@ -446,20 +504,6 @@ class Collection:
             located.append(replace(result, box=box))
         progress("locating", len(results), len(results))
         return located
-
-    def _at_one_moment(self, look: Callable[[], T]) -> T:
-        """What `look` sees of the store while nobody changes it: a refit between two looks would mix two spaces."""
-        for _ in range(TRIES):
-            version = self._store.version()
-            try:
-                seen = look()
-            except StoreError:
-                if self._store.version() == version:
-                    raise
-                continue
-            if self._store.version() == version:
-                return seen
-        return look()
 
     def _labelled(self, filter: Filter | None) -> Iterator[tuple[Item, list[str]]]:
         items = self.items(filter)
@@ -530,12 +574,6 @@ class Collection:
         if not any(takes_negatives(spec) for spec in chain.specs[1:]):
             raise InputError(f"Space '{name}' has no use for negatives: its chain is {' | '.join(chain.specs)}.")
         return read_negatives(_absolute(source), chain, progress, workers)
-
-    def _select(self, filter: Filter) -> Ids:
-        ids = self._store.items.select(filter)
-        if filter.label is None:
-            return ids
-        return np.intersect1d(ids, self._store.judgements.items_with(filter.label), assume_unique=True)
 
     def _resolve(self, which: Sequence[int | str | Path]) -> tuple[set[int], list[str]]:
         """The ids and the known paths that these words mean; InputError for one that means nothing."""

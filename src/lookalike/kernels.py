@@ -16,7 +16,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.linalg import distances
 from lookalike.types import Array
 
-TYPICAL = 500
+TYPICAL = 300
 """Rows that a typical distance is taken from."""
 
 
@@ -62,21 +62,25 @@ def feature_distance(name: str, gamma: float, X: Array, Y: Array) -> Array:
 
 
 def typical_gamma(name: str, X: Array) -> float:
-    """The γ at which two typical rows of X (n, d) have the kernel e⁻¹; 1 for kernels without a scale.
+    """The γ at which two typical rows of X (n, d) have the kernel e⁻¹, or "poly" two equal terms.
 
-    A rule that needs no labels: one over the median distance (of a Gaussian, the squared one), from at most
-    `TYPICAL` rows, evenly spread.
+    A rule that needs no labels: one over the median distance, of a Gaussian the squared one, of "poly" over the median
+    squared length; 1 for kernels without a scale, and where all rows are the same. From `TYPICAL` rows, evenly spread.
 
     >>> typical_gamma("laplace", np.array([[0.0], [4.0]]))
     0.25
     """
-    shape = name.partition("-")[0]
-    if shape not in ("gaussian", "laplace") or X.shape[0] < 2:
+    shape, norm = name.partition("-")[0], check_kernel(name, 1.0).norm
+    rows = X[:: max(1, -(-X.shape[0] // TYPICAL))]
+    if shape == "poly":
+        typical = float(np.median(as_numpy(_squares(rows))))
+    elif shape in ("gaussian", "laplace") and rows.shape[0] > 1:
+        D = as_numpy(distances(rows, rows, norm or 2))
+        typical = float(np.median(D[np.triu_indices(len(D), 1)]))
+        typical = typical**2 if shape == "gaussian" else typical
+    else:
         return 1.0
-    rows = X[:: -(-X.shape[0] // TYPICAL)]
-    D = as_numpy(distances(rows, rows, KERNELS[name].norm or 2))
-    middle = float(np.median(D[np.triu_indices(len(D), 1)]))
-    return 1.0 / (middle**2 if shape == "gaussian" else middle) if middle else 1.0
+    return 1 / typical if 1e-30 < typical < 1e30 else 1.0
 
 
 def linear(X: Array, Y: Array, gamma: float) -> Array:  # noqa: ARG001 (every kernel takes γ)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import lookalike
-from lookalike.cli import bench, changes, demo, looks
+from lookalike.cli import bench, changes, demo, feedback, looks
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -48,6 +48,9 @@ def run(words: Sequence[str]) -> int:
         if isinstance(stop.__context__, BrokenPipeError):  # Typer's and rich's way to say that nobody reads us
             return 0
         raise
+    except feedback.Left as left:
+        print_note(str(left))
+        return 130
     except KeyboardInterrupt:
         code = 130
     except (LookalikeError, typer.TyperException, OSError) as error:
@@ -93,22 +96,16 @@ def root(
       lookalike demo
       lookalike add ~/Pictures
       lookalike search beach.jpg -k 10
+      lookalike feedback beach.jpg
       lookalike -c work.lookalike stats --json
     """
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
 
-for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.search, looks.items, looks.stats):
-    app.command(cls=looks.Search if _verb is looks.search else None)(_verb)
-for _verb in (
-    looks.explain,
-    looks.verify,
-    changes.compact,
-    looks.export,
-    changes.label,
-    looks.recipes,
-    demo.demo,
-    bench.bench,
-):
+for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.search, feedback.feedback):
+    app.command(cls=looks.Search if _verb in (looks.search, feedback.feedback) else None)(_verb)
+for _verb in (feedback.sessions, looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
+    app.command()(_verb)
+for _verb in (changes.label, looks.recipes, demo.demo, bench.bench):
     app.command()(_verb)

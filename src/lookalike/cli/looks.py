@@ -269,8 +269,8 @@ class Search(TyperCommand):
                 words += args[number:]
                 break
             if word.startswith("-") and word != "-":
-                greedy = word == "--not"
-            elif greedy and words[-1] != "--not":
+                greedy = word in ("--not", "--without")
+            elif greedy and words[-1] not in ("--not", "--without"):
                 words.append("--not")
             words.append(word)
         return super().parse_args(ctx, words)

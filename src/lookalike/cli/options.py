@@ -57,16 +57,20 @@ def opened(where: str, *, create: bool = False, wait: float = 0.0) -> "lookalike
 
 
 def filtered(verb: Callable[..., int]) -> Callable[..., int]:
-    """Give a command that takes `filter` the options that make one; None where nobody used any."""
+    """Give a command that takes `filter` the options that make one; None where nobody used any.
+
+    An option of the command's own goes before a filter's of the same name.
+    """
+    names = [name for name in FILTERS if name not in inspect.signature(verb).parameters]
 
     @functools.wraps(verb)
     def command(**given: Any) -> int:
-        wanted = {name: given.pop(name) for name in FILTERS}
+        wanted = dict.fromkeys(FILTERS) | {name: given.pop(name) for name in names}
         return verb(**given, filter=_filter(wanted))
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [part for part in inspect.signature(verb).parameters.values() if part.name != "filter"]
-    more = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in FILTERS.items()]
+    more = [inspect.Parameter(name, keyword, default=None, annotation=FILTERS[name]) for name in names]
     command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
     command.__annotations__ = {part.name: part.annotation for part in (*own, *more)}
     return command

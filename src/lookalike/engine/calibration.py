@@ -135,7 +135,7 @@ def _candidates(options: list[str], spec: Spec, pool: Vectors, labels: bool) -> 
     units = {"lam": 1.0 if kernel == "gaussian" else unit, "gamma": 1 / unit}  # a Gaussian is at most 1
     values = {option: [value * units[option] for value in GRID[option]] for option in options}
     if "gamma" in values and not labels:
-        values["gamma"] = [typical_gamma("gaussian", pool)]
+        values["gamma"] = [typical_gamma(str(kernel), pool)]
     rounded = [[float(f"{value:.3g}") for value in tried] for tried in values.values()]
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*rounded)]
 

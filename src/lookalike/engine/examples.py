@@ -74,6 +74,26 @@ def vectors(store: Store, spaces: Spaces, name: str, examples: list[Example]) ->
     return np.concatenate([_vector(store, spaces, name, example) for example in examples])
 
 
+def identity(store: Store, example: Example) -> int | None:
+    """The id of a whole picture, whether it is an item or not; None for a part, for pixels and for a vector."""
+    if isinstance(example, Crop | np.ndarray):
+        return None
+    item = _item(store, example)
+    if item is None:  # not known by its name; perhaps by its bytes
+        assert isinstance(example, str | Path | bytes)
+        item = identify(example if isinstance(example, bytes) else _read(example))
+    return item
+
+
+def shown(store: Store, example: Example, side: int) -> Pixels:
+    """The pixels that an example is about, at a shorter side of at least `side` where it has that many."""
+    if not isinstance(example, Crop):
+        return pixels(store, example, side)
+    left, top, right, bottom = check_box(example.box)
+    share = max(min(right - left, bottom - top), 1 / CLOSEST)
+    return crop(pixels(store, example.picture, math.ceil(side / share)), example.box)
+
+
 def pixels(store: Store, picture: Picture, side: int) -> Pixels:
     """The pixels of a picture, read at a shorter side of at least `side` where it has that many."""
     if isinstance(picture, np.ndarray):
@@ -96,21 +116,12 @@ def pixels(store: Store, picture: Picture, side: int) -> Pixels:
 
 def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vectors:
     chain, index, side = spaces.chain(name), spaces.index(spaces.searched(name)), spaces.side()
-    if isinstance(example, Crop):
-        left, top, right, bottom = check_box(example.box)
-        share = max(min(right - left, bottom - top), 1 / CLOSEST)
-        return chain.extract([crop(pixels(store, example.picture, math.ceil(side / share)), example.box)])
     if isinstance(example, np.ndarray) and example.ndim == 1:
         return to_numpy(check_rows(example[None, :], dim=index.dim, name="the example vector"))
-    if isinstance(example, np.ndarray):
-        return chain.extract([pixels(store, example, side)])
-    item = _item(store, example)
-    if item is None:  # not known by its name; perhaps by its bytes
-        assert isinstance(example, str | Path | bytes)
-        item = identify(example if isinstance(example, bytes) else _read(example))
-    if item in index:
+    item = identity(store, example)
+    if item is not None and item in index:
         return index.vectors(np.array([item], np.int64))
-    return chain.extract([pixels(store, example, side)])
+    return chain.extract([shown(store, example, side)])
 
 
 def _item(store: Store, example: str | Path | bytes | int) -> int | None:

@@ -12,6 +12,13 @@ from lookalike.store.items import Items
 from lookalike.types import parse_id
 
 
+def read(items: Items, source: Path) -> tuple[list[tuple[int, str]], list[str]]:
+    """Pairs and unknown names from either."""
+    if not source.is_file() and not source.is_dir():
+        raise InputError(f"No file or folder at {source}.")
+    return read_folders(items, source) if source.is_dir() else read_csv(items, source)
+
+
 def read_csv(items: Items, file: Path) -> tuple[list[tuple[int, str]], list[str]]:
     """Rows of `path,label` or `id,label` (with that header); paths may be relative to the file's folder."""
     try:

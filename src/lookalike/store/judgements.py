@@ -1,4 +1,4 @@
-"""What people said about pictures: labels, each with who said it, where it came from and when.
+"""What people said about pictures: labels, each with who said it, where it came from and when; and sessions.
 
 In: pairs of item id and label. Out: the labels of items, the items of a label. A file of its own, keyed by content
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
@@ -12,6 +12,7 @@ from pathlib import Path
 from lookalike.errors import InputError
 from lookalike.store.database import Database, read_ids
 from lookalike.store.schema import JUDGEMENTS, text
+from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
 
 MAX_LABEL = 1_000
@@ -23,6 +24,7 @@ class Judgements:
 
     def __init__(self, path: Path):
         self._db = Database(path, JUDGEMENTS)
+        self.sessions = Sessions(self._db)
 
     def __len__(self) -> int:
         with self._db.reading() as db:
@@ -63,6 +65,27 @@ class Judgements:
         """Label → how many items have it, sorted by label."""
         with self._db.reading() as db:
             return dict(db.execute("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
+
+    def finish(self, session: str, name: str) -> int:
+        """End a session: what it has as relevant gets the label `name`; returns how many had it not.
+
+        Who and when are those of the click. What was called irrelevant stays in the session, under its name.
+        """
+        insert = (
+            "INSERT OR IGNORE INTO labels SELECT item, CAST(? AS TEXT), author, 'session', at FROM marks"
+            " WHERE session = ? AND kind = 'relevant'"
+        )
+        update = "UPDATE sessions SET name = CAST(? AS TEXT), finished_at = coalesce(finished_at, ?) WHERE id = ?"
+        with self._db.transaction() as db:
+            found = self.sessions.get(session)
+            if found.finished_at is not None and found.name != name:
+                raise InputError(
+                    f"Session {session} was finished as {found.name!r}. Start another to collect {name!r}:"
+                    f" its examples can be those with the label {found.name!r}."
+                )
+            new = max(0, db.execute(insert, [_label(name), session]).rowcount)
+            db.execute(update, [_label(name), time.time(), session])
+        return new
 
     def verify(self) -> list[str]:
         """What is wrong with the file, in sentences."""

@@ -61,6 +61,31 @@ JUDGEMENTS = [
     ) WITHOUT ROWID;
     CREATE INDEX labels_label ON labels (label)
     """,
+    """
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, name TEXT, author TEXT NOT NULL, space TEXT NOT NULL, created_at REAL NOT NULL,
+        finished_at REAL, CHECK (finished_at IS NULL OR name IS NOT NULL)
+    ) WITHOUT ROWID;
+    CREATE INDEX sessions_name ON sessions (name);
+    CREATE TABLE outsiders (
+        session TEXT NOT NULL REFERENCES sessions, number INTEGER NOT NULL, wanted INTEGER NOT NULL, item INTEGER,
+        origin TEXT, feature TEXT, vector BLOB NOT NULL, PRIMARY KEY (session, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE events (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL REFERENCES sessions, step INTEGER NOT NULL,
+        kind TEXT NOT NULL, item INTEGER NOT NULL, round INTEGER NOT NULL, position INTEGER, author TEXT NOT NULL,
+        at REAL NOT NULL, undoes INTEGER REFERENCES events,
+        CHECK (kind IN ('shown', 'relevant', 'irrelevant', 'skip', 'undo')),
+        CHECK ((kind = 'undo') = (undoes IS NOT NULL))
+    );
+    CREATE INDEX events_session ON events (session, item);
+    CREATE UNIQUE INDEX events_undoes ON events (undoes) WHERE undoes IS NOT NULL;
+    CREATE VIEW clicks AS
+        SELECT * FROM events AS event WHERE kind IN ('relevant', 'irrelevant', 'skip')
+        AND NOT EXISTS (SELECT 1 FROM events WHERE undoes = event.id);
+    CREATE VIEW marks AS
+        SELECT max(id) AS event, session, item, kind, round, position, author, at FROM clicks GROUP BY session, item
+    """,
 ]
 
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"

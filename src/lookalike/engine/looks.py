@@ -1,0 +1,53 @@
+"""Looking at a collection: at one moment, through a filter, as results.
+
+In: a store and something to look at. Out: what was seen, all of it from the same state of the store.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from lookalike.errors import StoreError
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter
+from lookalike.types import Box, Ids
+
+T = TypeVar("T")
+
+TRIES = 5
+"""How often a reader looks again when a writer has changed the collection under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One picture that a search found."""
+
+    id: int
+    path: str | None
+    score: float  # squared distance: 0 is the same picture, smaller is better
+    box: Box | None = None  # the part of the picture that is most like what was looked for, where that was asked
+
+
+def at_one_moment(store: Store, look: Callable[[], T]) -> T:
+    """What `look` sees of the store while nobody changes it: a refit between two looks would mix two spaces."""
+    for _ in range(TRIES):
+        version = store.version()
+        try:
+            seen = look()
+        except StoreError:
+            if store.version() == version:
+                raise
+            continue
+        if store.version() == version:
+            return seen
+    return look()
+
+
+def select(store: Store, filter: Filter) -> Ids:
+    """The items that pass a filter, ascending."""
+    ids = store.items.select(filter)
+    if filter.label is None:
+        return ids
+    return np.intersect1d(ids, store.judgements.items_with(filter.label), assume_unique=True)

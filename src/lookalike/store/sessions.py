@@ -1,0 +1,245 @@
+"""Feedback sessions: what was shown to whom, and what they said, click by click.
+
+In: examples and clicks. Out: the marks that count now, and the whole log. Nothing is ever changed in the log: an undo
+is an event too. Every click is on the disk when its call returns, and needs no writer lock: any number of people and
+processes may be at it.
+"""
+
+import secrets
+import shlex
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from lookalike.errors import InputError
+from lookalike.store.database import Database
+from lookalike.store.schema import text
+from lookalike.types import Vectors
+
+Kind: TypeAlias = Literal["relevant", "irrelevant", "skip"]
+"""What a person can say about a picture."""
+
+KINDS: tuple[Kind, ...] = ("relevant", "irrelevant", "skip")
+MAX_NAME = 1_000
+"""Characters a name may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outsider:
+    """An example that is not a picture of the collection as a whole: a file from elsewhere, a part of a picture."""
+
+    wanted: bool
+    vector: Vectors  # (d,) float32
+    feature: str | None  # what made the vector; None where it is one of the space itself
+    item: int | None = None  # the picture's own id, should it come into the collection
+    origin: str | None = None  # where it was, for people
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of the log."""
+
+    kind: str  # "shown", "relevant", "irrelevant", "skip" or "undo"
+    item: int
+    round: int  # 0 is before the first
+    position: int | None  # the place at which it was shown
+    author: str
+    at: float  # POSIX seconds
+    undone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A session at a glance."""
+
+    id: str
+    name: str | None
+    author: str
+    space: str
+    created_at: float
+    finished_at: float | None
+    changed_at: float
+    rounds: int
+    relevant: int
+    irrelevant: int
+    skipped: int
+
+    @property
+    def state(self) -> str:
+        """Whether more can be said: "open" or "finished"."""
+        return "open" if self.finished_at is None else "finished"
+
+
+class Sessions:
+    """The sessions of a collection, in its file of judgements."""
+
+    def __init__(self, database: Database):
+        self._db = database
+
+    def start(
+        self,
+        space: str,
+        *,
+        author: str,
+        name: str | None,
+        marks: Mapping[int, Kind],
+        outsiders: Sequence[Outsider] = (),
+    ) -> str:
+        """A new session with the examples it starts from; returns its id, eight hexadecimal digits."""
+        if name is not None and (not name.strip() or len(name) > MAX_NAME):
+            raise InputError(
+                f"A session's name must have 1 to {MAX_NAME} characters, not all blank. Got {name[:80]!r}."
+            )
+        session = secrets.token_hex(4)
+        insert = "INSERT INTO sessions VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, NULL)"
+        outside = "INSERT INTO outsiders VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?)"
+        with self._db.transaction() as db:
+            while db.execute("SELECT 1 FROM sessions WHERE id = ?", [session]).fetchone():
+                session = secrets.token_hex(4)
+            db.execute(insert, [session, _text(name), _text(author), text(space), time.time()])
+            for number, example in enumerate(outsiders):
+                vector = np.ascontiguousarray(example.vector, "<f4").tobytes()
+                origin, feature = _text(example.origin), _text(example.feature)
+                db.execute(outside, [session, number, example.wanted, example.item, origin, feature, vector])
+            _log(db, session, 0, [(kind, item, 0, None, None) for item, kind in marks.items()], author)
+        return session
+
+    def all(self) -> list[Summary]:
+        """Every session, the last touched first."""
+        query = _SUMMARY.format(marks="marks", which="1") + " ORDER BY changed DESC, id"
+        with self._db.reading() as db:
+            return [Summary(*row) for row in db.execute(query)]
+
+    def get(self, session: str) -> Summary:
+        """One session; InputError where there is none of this id."""
+        query = _SUMMARY.format(marks="(SELECT * FROM marks WHERE session = :id)", which="sessions.id = :id")
+        with self._db.reading() as db:
+            row = db.execute(query, {"id": _id(session)}).fetchone()
+        if row is None:
+            raise _unknown(session)
+        return Summary(*row)
+
+    def check_open(self, session: str) -> None:
+        """InputError where a session is finished, or was never begun."""
+        with self._db.reading() as db:
+            row = db.execute("SELECT name, finished_at FROM sessions WHERE id = ?", [_id(session)]).fetchone()
+        if row is None:
+            raise _unknown(session)
+        if row[1] is not None:
+            raise InputError(
+                f"Session {session} is finished, as {row[0]!r}. To say more, start one from its label:"
+                f" lookalike feedback --label {shlex.quote(row[0])}"
+            )
+
+    def show(self, session: str, items: Sequence[int], *, author: str) -> int:
+        """Begin a round, in which these items are asked about, in this order; returns its number, from 1 on."""
+        with self._db.transaction() as db:
+            self.check_open(session)
+            number = _last(db, session, "round") + 1
+            rows = [("shown", int(item), number, position, None) for position, item in enumerate(items)]
+            _log(db, session, _last(db, session, "step") + 1, rows, author)
+        return number
+
+    def mark(self, session: str, marks: Mapping[int, Kind], *, author: str) -> None:
+        """What somebody said about items, as one step that can be undone. The last word about an item counts."""
+        seen = "SELECT round, position FROM events WHERE session = ? AND item = ? AND kind = 'shown' ORDER BY id DESC"
+        with self._db.transaction() as db:
+            self.check_open(session)
+            current = _last(db, session, "round")
+            rows = []
+            for item, kind in marks.items():
+                place = db.execute(seen, [session, int(item)]).fetchone() or (current, None)
+                rows.append((kind, int(item), *place, None))
+            _log(db, session, _last(db, session, "step") + 1, rows, author)
+
+    def undo(self, session: str, *, author: str) -> dict[int, Kind]:
+        """Take back the author's own last step that still counts; returns what it had said, nothing if none is left."""
+        mine = "FROM clicks WHERE session = ? AND author = CAST(? AS TEXT) AND step > 0"
+        last = f"SELECT id, kind, item, round, position {mine} AND step = (SELECT max(step) {mine})"
+        with self._db.transaction() as db:
+            self.check_open(session)
+            found = db.execute(last, [session, _text(author)] * 2).fetchall()
+            rows = [("undo", item, round_, position, event) for event, _, item, round_, position in found]
+            _log(db, session, _last(db, session, "step") + 1, rows, author)
+        return {item: kind for _, kind, item, *_ in found}
+
+    def marks(self, session: str) -> dict[int, Kind]:
+        """What counts now, item by item, in the order of the clicks."""
+        with self._db.reading() as db:
+            return dict(db.execute("SELECT item, kind FROM marks WHERE session = ? ORDER BY event", [session]))
+
+    def outsiders(self, session: str) -> list[Outsider]:
+        """The examples from outside that a session started from."""
+        query = "SELECT wanted, vector, feature, item, origin FROM outsiders WHERE session = ? ORDER BY number"
+        with self._db.reading() as db:
+            rows = db.execute(query, [session]).fetchall()
+        return [Outsider(bool(wanted), np.frombuffer(vector, "<f4"), *rest) for wanted, vector, *rest in rows]
+
+    def log(self, session: str) -> list[Event]:
+        """Everything that happened, in order."""
+        taken_back = "EXISTS (SELECT 1 FROM events AS later WHERE later.undoes = events.id)"
+        query = (
+            f"SELECT kind, item, round, position, author, at, {taken_back} FROM events WHERE session = ? ORDER BY id"
+        )
+        with self._db.reading() as db:
+            rows = db.execute(query, [session]).fetchall()
+        return [
+            Event(kind, item, number, position, author, at, bool(undone))
+            for kind, item, number, position, author, at, undone in rows
+        ]
+
+    def unwanted(self, name: str) -> list[int]:
+        """What the last word of the finished sessions of this name calls irrelevant: a class's known negatives."""
+        last = (
+            "SELECT item, kind, max(event) FROM marks JOIN sessions ON sessions.id = session"
+            " WHERE name = CAST(? AS TEXT) AND finished_at IS NOT NULL AND kind <> 'skip' GROUP BY item"
+        )
+        with self._db.reading() as db:
+            return [item for item, kind, _ in db.execute(last, [_text(name)]) if kind == "irrelevant"]
+
+
+_SUMMARY = """
+    SELECT sessions.id, name, sessions.author, space, created_at, finished_at,
+        coalesce((SELECT max(at) FROM events WHERE session = sessions.id), created_at) AS changed,
+        coalesce((SELECT max(round) FROM events WHERE session = sessions.id), 0),
+        count(*) FILTER (WHERE kind = 'relevant'), count(*) FILTER (WHERE kind = 'irrelevant'),
+        count(*) FILTER (WHERE kind = 'skip')
+    FROM sessions LEFT JOIN {marks} ON session = sessions.id WHERE {which} GROUP BY sessions.id
+"""
+
+_Row: TypeAlias = tuple[str, int, int, int | None, int | None]
+"""Kind, item, round, position, what it undoes."""
+
+
+def _log(db: sqlite3.Connection, session: str, step: int, rows: Sequence[_Row], author: str) -> None:
+    insert = (
+        "INSERT INTO events (session, step, kind, item, round, position, undoes, author, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?)"
+    )
+    now = time.time()
+    db.executemany(insert, [(session, step, *row, _text(author), now) for row in rows])
+
+
+def _last(db: sqlite3.Connection, session: str, column: Literal["step", "round"]) -> int:
+    found = db.execute(f"SELECT coalesce(max({column}), 0) FROM events WHERE session = ?", [session]).fetchone()
+    return int(found[0])
+
+
+def _text(value: str | None) -> bytes | None:
+    try:
+        return None if value is None else text(value)
+    except UnicodeEncodeError:
+        raise InputError(f"Names must be text. Got {value!r}.") from None
+
+
+def _id(session: str) -> str:
+    """The id, if it can be one: SQLite takes no lone surrogates."""
+    return session if session.isascii() else ""
+
+
+def _unknown(session: str) -> InputError:
+    return InputError(f"No session with the id {session!r}. List them with: lookalike sessions")

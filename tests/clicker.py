@@ -1,0 +1,22 @@
+"""A person at a session, in a process of its own: marks one item after the other. To be killed or joined by tests.
+
+In: `python clicker.py COLLECTION SESSION AUTHOR FIRST LAST`. Out: a line for each mark that is on the disk.
+"""
+
+import sys
+
+from lookalike import Collection
+
+
+def main(where: str, session: str, author: str, first: int, last: int) -> None:
+    with Collection(where) as collection:
+        items = sorted(item.id for item in collection.items())
+        open_session = collection.session(id=session, author=author)
+        for number in range(first, last):
+            kind = "relevant" if number % 2 == 0 else "irrelevant"
+            open_session.mark(**{kind: items[number]})
+            print(number, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -1,0 +1,297 @@
+"""`lookalike feedback` and `lookalike sessions`, as people and scripts use them."""
+
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import lookalike
+from lookalike import cli
+from lookalike.cli import keys
+
+PROGRAM = [sys.executable, "-m", "lookalike.cli"]
+
+
+@pytest.fixture(scope="module")
+def filled(pictures, tmp_path_factory):
+    where = tmp_path_factory.mktemp("filled") / "collection"
+    with lookalike.Collection(where, create=True) as collection:
+        collection.add(pictures, recipes=["color"])
+        collection.import_labels(pictures)
+    return where
+
+
+@pytest.fixture
+def own(filled, tmp_path, monkeypatch):
+    """A copy to write to; the contact sheets fall beside it."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(filled, tmp_path / "own"))
+
+
+@pytest.fixture
+def call(own, capsys, monkeypatch):
+    """Run a command line with these answers in the pipe; code, stdout, stderr."""
+
+    def run(*words, answers=""):
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answers))
+        code = cli.run(["-c", str(own), *(str(word) for word in words)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def fish(pictures):
+    return pictures / "fish" / "fish-000.jpg"
+
+
+def session_in(text):
+    return re.search(r"--resume ([0-9a-f]{8})", text).group(1)
+
+
+def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish):
+    code, out, err = call("feedback", fish, "--window", 4, answers="y\nNo\ns\n\nx\n")
+    assert code == 0
+    assert re.search(r"Round 1: found 1.*, in \d+ ms\.", out)
+    assert "1 relevant" not in out
+    assert "2 relevant, 1 irrelevant, 1 skipped." in out
+    assert "'x' is not one of the keys: y yes" in err
+    assert err.rstrip().endswith(f"lookalike -c {own} feedback --resume {session_in(err)}")
+    with lookalike.Collection(own) as collection:
+        session = collection.session(id=session_in(err))
+        assert list(session.marks.values()) == ["relevant", "relevant", "irrelevant", "skip"]
+        shown = [event.item for event in session.log if event.kind == "shown"]
+        assert list(session.marks)[1:] == shown[:3]
+
+
+def test_a_round_is_drawn(call, fish, tmp_path):
+    code, out, err = call("feedback", fish, "-k", 5, "--window", 3)
+    sheet = Path(re.search(r"Contact sheet: (.*)", out).group(1))
+    assert sheet.name == f"feedback-{session_in(err)}.png"
+    with Image.open(tmp_path / sheet) as drawn:
+        assert drawn.width > 500
+    assert code == 0
+    (tmp_path / "no").touch()
+    code, out, err = call("feedback", fish, "--sheet", "no/where.png", "--rounds", 1, answers="y\n" * 9)
+    assert code == 0
+    assert "Cannot write no/where.png" in err
+    assert call("feedback", fish, "--sheet", "sheet.txt")[0] == 2
+
+
+def test_a_session_goes_on_where_it_was_left(call, fish):
+    _, out, err = call("feedback", fish, "--window", 3, "--rounds", 1, answers="y\nn\nn\n")
+    session = session_in(err)
+    code, out, err = call("feedback", "--resume", session, "--window", 3, answers="n\nq\n")
+    assert code == 0
+    assert "Round 2: found 2" in out
+    assert "2 relevant, 3 irrelevant, 0 skipped." in out
+    assert session_in(err) == session
+    for more in ([fish], ["--label", "fish"], ["--not", fish], ["--space", "color"]):
+        assert call("feedback", "--resume", session, *more)[0] == 2
+    code, _, err = call("feedback", "--resume", "00000000")
+    assert (code, err) == (2, "lookalike: No session with the id '00000000'. List them with: lookalike sessions\n")
+
+
+def test_undo_asks_again_and_reaches_into_the_round_before(call, own, fish):
+    _, _, err = call("feedback", fish, "--window", 2, answers="u\ny\nu\nn\ny\nu\nu\nq\n")
+    assert "There is nothing left to undo." in err
+    assert err.count("Taken back:") == 3
+    with lookalike.Collection(own) as collection:
+        session = collection.session(id=session_in(err))
+        clicks = [(event.kind, event.undone) for event in session.log if event.kind != "shown" and event.round]
+        assert clicks == [
+            ("relevant", True),
+            ("undo", False),
+            ("irrelevant", True),
+            ("relevant", True),
+            ("undo", False),
+            ("undo", False),
+        ]
+        assert list(session.marks.values()) == ["relevant"]
+
+
+def test_finishing_gives_labels(call, own, fish):
+    code, out, _ = call("feedback", fish, "--window", 2, answers="y\nf\nGröße 魚\n")
+    assert code == 0
+    assert "What shall it be called?" in out
+    assert "2 pictures have the new label Größe 魚" in out
+    with lookalike.Collection(own) as collection:
+        assert collection.label_counts()["Größe 魚"] == 2
+        (session,) = collection.sessions()
+    assert (session.state, session.name) == ("finished", "Größe 魚")
+    code, out, err = call("feedback", "--resume", session.id, "-k", 3)  # its ranking, whenever
+    assert code == 0
+    assert len(re.findall(r"\.jpg$", out, re.MULTILINE)) == 3
+    code, _, err = call("feedback", "--resume", session.id, "--finish", "--name", "other")
+    assert (code, "was finished as 'Größe 魚'" in err) == (2, True)
+    _, out, _ = call("feedback", "--label", "Größe 魚", "--rounds", 1, "--finish", "--name", "more", answers="s\n" * 9)
+    assert "2 pictures have the new label more" in out
+    code, _, err = call("feedback", fish, answers="f\n")
+    assert (code, "needs a name" in err) == (2, True)
+
+
+def test_json_is_a_line_a_round(call, fish):
+    code, out, err = call("feedback", fish, "--window", 2, "--rounds", 2, "--json", "--name", "f", answers="y\nn\n" * 2)
+    assert (code, err) == (0, "")
+    first, second, ranking, end = map(json.loads, out.splitlines())
+    assert [first["round"], second["round"], second["session"]] == [1, 2, first["session"]]
+    assert [list(question) for question in first["questions"]] == [["id", "path"]] * 2
+    assert first["found"] == 1
+    assert second["found"] == 2
+    assert first["sheet"] is None
+    assert list(ranking) == ["session", "best"]
+    assert (end["relevant"], end["irrelevant"], end["name"], end["state"]) == (3, 2, "f", "open")
+    code, out, _ = call("feedback", "--resume", end["id"], "--rounds", 0, "--finish", "--json", "-k", 4)
+    ranking, end = map(json.loads, out.splitlines())
+    assert len(ranking["best"]) == 4
+    assert (end["state"], end["finished"]["labelled"]) == ("finished", 3)
+    code, out, err = call("feedback", "--resume", "nothing", "--json")
+    assert (code, json.loads(err)["error"]["kind"]) == (2, "InputError")
+
+
+def test_filters_boxes_and_negatives_reach_the_session(call, own, pictures, fish):
+    house = pictures / "house"
+    words = [
+        "--path",
+        "house/*.jpg",
+        "--box",
+        "0.1,0.1,0.8,0.8",
+        "--not",
+        house / "house-000.jpg",
+        house / "house-001.jpg",
+    ]
+    code, out, _ = call("feedback", fish, *words, "--json")
+    first = json.loads(out.splitlines()[0])
+    assert code == 0
+    assert {Path(row["path"]).parent.name for row in first["best"] + first["questions"]} == {"house"}
+    assert len(first["questions"]) == 2
+    with lookalike.Collection(own) as collection:
+        assert list(collection.session(id=first["session"]).marks.values()) == ["irrelevant"] * 2
+    assert call("feedback", fish, fish, "--box", "0,0,1,1")[0] == 2
+    assert call("feedback")[0] == 2
+
+
+def test_sessions_are_listed(call, fish):
+    assert call("sessions")[2] == "No sessions yet. Start one: lookalike feedback IMAGE\n"
+    _, _, err = call("feedback", fish, "--name", "größe", "--author", "anna", answers="y\nn\n")
+    code, out, _ = call("sessions")
+    assert code == 0
+    assert re.fullmatch(
+        rf"{session_in(err)}  open         2 yes    1 no   0 skipped    1 rounds  [-\d]+ [:\d]+  anna  größe\n", out
+    )
+    (row,) = json.loads(call("sessions", "--json")[1])
+    assert (row["id"], row["state"], row["relevant"], row["name"]) == (session_in(err), "open", 2, "größe")
+
+
+def test_an_emulated_person_shows_how_it_goes(call, own, fish, pictures, tmp_path):
+    code, out, _ = call("feedback", fish, "--simulate", "labels", "--rounds", 4, "--window", 5, "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert [row["round"] for row in rows] == list(range(5))
+    assert [row["marked"] for row in rows] == [1, 6, 11, 16, 21]
+    assert rows[-1]["precision"] >= rows[0]["precision"]
+    assert 0.25 <= rows[0]["precision"] <= 1
+    assert rows[-1]["found"] >= rows[0]["found"] == 1
+    table = call("feedback", fish, "--simulate", "labels", "--rounds", 4, "--window", 5)[1].splitlines()
+    assert table[0].split()[:2] == ["round", "precision"]
+    assert [float(line.split()[1]) for line in table[1:]] == [round(row["precision"], 3) for row in rows]
+    by_folder = call("feedback", fish, "--simulate", pictures, "--rounds", 4, "--window", 5, "--json")
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\n" + "".join(f"{p},swims\n" for p in sorted((pictures / "fish").iterdir())))
+    by_file = call("feedback", fish, "--simulate", file, "--rounds", 4, "--window", 5, "--json")
+    for other in (by_folder, by_file):
+        assert [row["precision"] for row in json.loads(other[1])] == [row["precision"] for row in rows]
+    named = json.loads(call("feedback", "--simulate", file, "--label", "swims", "--rounds", 1, "--json")[1])
+    assert len(named) == 2
+    with lookalike.Collection(own) as collection:
+        assert collection.sessions() == []  # nothing is kept
+
+
+def test_an_emulated_person_must_know_what_they_want(call, own, fish, tmp_path):
+    with lookalike.Collection(own) as collection:
+        first = next(iter(collection.items()))
+        collection._store.judgements.add_labels([(first.id, "second")], author="a", source="hand")
+    code, _, err = call("feedback", first.paths[0], "--simulate", "labels")
+    assert (code, "The first example has 2" in err) == (2, True)
+    code, _, err = call("feedback", "--simulate", "labels")
+    assert (code, "There is no example" in err) == (2, True)
+    code, _, err = call("feedback", fish, "--simulate", "labels", "--label", "fisk")
+    assert (code, "Did you mean 'fish'?" in err) == (2, True)
+    code, _, err = call("feedback", fish, "--simulate", tmp_path / "nothing")
+    assert (code, "No file or folder" in err) == (2, True)
+
+
+def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
+    process = subprocess.Popen(
+        [*PROGRAM, "-c", str(own), "feedback", str(fish), "--window", "3"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert process.stdin
+    process.stdin.write("y\n")
+    process.stdin.flush()
+    with lookalike.Collection(own) as collection:
+        deadline = time.monotonic() + 60
+        while not (collection.sessions() and collection.sessions()[0].relevant == 2):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "Left. Every answer is kept; to go on: lookalike" in err
+        assert "the same command" not in err
+        assert collection.session(id=session_in(err)).summary.relevant == 2
+
+
+def test_on_a_terminal_one_key_is_enough(own, fish, tmp_path):
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "-c", str(own), "feedback", str(fish), "--window", "3"],
+        stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    os.close(terminal)
+    assert process.stdout
+    while "y yes" not in process.stdout.readline():
+        pass
+    process.stdout.readline()  # the first question; without a line end
+    time.sleep(0.3)
+    os.write(controller, b"Y")
+    assert process.stdout.readline().lstrip().startswith("2/3")
+    time.sleep(0.3)
+    os.write(controller, b"\x04")
+    out, _ = process.communicate(timeout=60)
+    os.close(controller)
+    assert process.returncode == 0
+    assert "2 relevant, 0 irrelevant" in out
+
+
+@pytest.mark.parametrize(
+    ("variables", "begins"),
+    [
+        ({"KITTY_WINDOW_ID": "1"}, "\033_Ga=T,f=100,m="),
+        ({"TERM_PROGRAM": "iTerm.app"}, "\033]1337;File=inline=1:"),
+        ({}, ""),
+    ],
+)
+def test_a_terminal_that_can_shows_the_sheet(variables, begins, tmp_path, monkeypatch, capsys):
+    for name in ("KITTY_WINDOW_ID", "TERM_PROGRAM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    Image.effect_noise((90, 90), 50).save(tmp_path / "x.png")
+    keys.inline(str(tmp_path / "x.png"))
+    out = capsys.readouterr().out
+    assert out.startswith(begins)
+    assert bool(out) == bool(begins)
+    assert out.count("m=0;") == ("KITTY_WINDOW_ID" in variables)
