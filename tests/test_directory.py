@@ -588,7 +588,7 @@ def test_golden_v1(tmp_path: Path) -> None:
     (block,) = store.vectors.blocks("small")
     assert block.dead is not None
     np.testing.assert_allclose(l2.transform(pca.transform(X)), block.X[~block.dead], atol=1e-6)
-    assert store.vectors.index_file("small") == "hnsw-1.faiss"
+    assert store.vectors.structure("small", "points").file == "hnsw-1.faiss"
     assert store.judgements.labels(ids) == {3: ["cat"], 141: [], 2**62 + 1: [], 2**63 - 1: ["größe"]}
 
     with store.writer():  # and it can be written on

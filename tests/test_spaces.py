@@ -38,9 +38,9 @@ def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeyp
         assert found == set(range(2_100)) - {11}
         assert reader.verify() == []
     put(collection, np.arange(3_000, 3_900))
-    before = collection._store.vectors.index_file("color()")
+    before = collection._store.vectors.structure("color()", "points").file
     collection.compact()
-    assert collection._store.vectors.index_file("color()") != before
+    assert collection._store.vectors.structure("color()", "points").file != before
     assert collection._spaces.index("color()").stale < 0.01
 
 
@@ -48,7 +48,7 @@ def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypat
     monkeypatch.setattr(spaces, "choose", lambda n: "hnsw")
     put(collection, np.arange(2_000))
     collection.compact()
-    file = collection.path / "indexes" / collection._store.vectors.index_file("color()")
+    file = collection.path / "indexes" / collection._store.vectors.structure("color()", "points").file
     file.write_bytes(b"nonsense")
     with Collection(collection.path) as again:
         assert again.search(7, k=1)[0].id == 7

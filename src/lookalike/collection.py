@@ -389,6 +389,7 @@ class Collection:
         rows = []
         for name in self._spaces.recipes():
             space, searched = spaces[name], self._spaces.searched(name)
+            structure = vectors.structure(searched, "points")
             state = "ready" if len(space.chain) == 1 else "fitted" if space.model is not None else "raw"
             rows.append(
                 {
@@ -401,7 +402,7 @@ class Collection:
                     "feature_fitted_on": spaces[space.chain[0]].fitted_on,
                     "bytes": vectors.bytes(searched),
                     "index": getattr(self._spaces.index(searched), "kind", "flat"),
-                    "index_recall": vectors.index_recall(searched),
+                    "index_recall": None if structure is None else structure.recall,
                 }
             )
         return {

@@ -164,7 +164,7 @@ class Session:
             raise InputError(f"k must be at least 1. Got {k}.")
 
         def look() -> tuple["Played", dict[int, Item], list[str]]:
-            index = self._spaces.index(self._spaces.searched(self._spaces.find(self.space)))
+            index = self._spaces.hyperplanes(self._spaces.taught(self._spaces.find(self.space)))
             marks, skipped, notes = gather(self._spaces, self.space, self.marks, self._log.outsiders(self.id))
             if not (marks.y > 0).any():
                 raise InputError(

@@ -82,7 +82,8 @@ def gather(spaces: Spaces, space: str, marks: Mapping[int, Kind], outsiders: Seq
     from lookalike.feedback.round import Marks
 
     name = spaces.find(space)
-    chain, index = spaces.chain(name), spaces.index(spaces.searched(name))
+    taught = spaces.taught(name)
+    chain, index = spaces.chain(name), spaces.hyperplanes(taught)
     notes = []
     said = {item: SIGNS[kind] for item, kind in marks.items() if kind != "skip"}
     there = {item: sign for item, sign in said.items() if item in index}
@@ -101,7 +102,7 @@ def gather(spaces: Spaces, space: str, marks: Mapping[int, Kind], outsiders: Seq
             if example.feature != _maker(spaces, name):
                 notes.append(f"The example {example.origin} was described by another feature: it is left out.")
                 continue
-            row = chain.transform(row) if chain.fitted else row  # (1, D)
+            row = chain.transform(row) if taught == name and chain.fitted else row  # (1, D)
         elif row.shape[1] != index.dim:
             notes.append(
                 f"An example is a vector of {row.shape[1]} numbers, the space has {index.dim}: it is left out."
@@ -133,7 +134,7 @@ def origin(example: Example) -> str:
 
 def _take(store: Store, spaces: Spaces, name: str, example: Example, *, wanted: bool) -> int | Outsider:
     """The item of the space that an example is, or what to keep of one from outside."""
-    index = spaces.index(spaces.searched(name))
+    index = spaces.hyperplanes(spaces.taught(name))
     if isinstance(example, np.ndarray) and example.ndim == 1:
         row = to_numpy(check_rows(example[None, :], dim=index.dim, name="the example vector"))
         return Outsider(wanted, row[0], None)

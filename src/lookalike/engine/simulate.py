@@ -33,7 +33,7 @@ def simulate(
     from lookalike.feedback.round import play
     from lookalike.feedback.user import EmulatedUser
 
-    index = spaces.index(spaces.searched(begun.space))
+    index = spaces.hyperplanes(spaces.taught(begun.space))
     there = index.ids if among is None else np.intersect1d(index.ids, among)
     wanted = np.intersect1d(relevant, there)
     if not len(wanted):

@@ -31,6 +31,7 @@ from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.ann import Ann
+    from lookalike.index.leaves import Leaves
 
 FIT_MIN = 500
 """Pictures a collection needs before transforms are fitted by themselves, once. Below, raw vectors serve better."""
@@ -40,6 +41,9 @@ FIT_MAX = 50_000
 
 SAMPLE_BYTES = 2**29
 """A bound on their memory: of long vectors, a fit looks at fewer."""
+
+LEAVES = 50_000
+"""Rows from which on feedback searches leaves; fewer are looked at one by one."""
 
 STALE = 0.1
 """The share of rows added or removed since an index was built from which on it is built anew."""
@@ -70,6 +74,7 @@ class Spaces:
         self._spaces: dict[str, Space] = {}
         self._chains: dict[str, tuple[Any, Chain]] = {}
         self._indexes: dict[str, tuple[Any, Flat | Ann]] = {}
+        self._leaves: dict[str, tuple[Any, Flat | Leaves]] = {}
 
     def all(self) -> dict[str, Space]:
         """Every space by name, as the store has them now."""
@@ -198,8 +203,8 @@ class Spaces:
         """The index over a space's vectors, in step with the store."""
         with self._lock:
             blocks = self.store.vectors.blocks(name)
-            file = self.store.vectors.index_file(name)
-            made_of = file, tuple((block.segment, block.n_live) for block in blocks)
+            structure = self.store.vectors.structure(name, "points")
+            made_of = structure, tuple((block.segment, block.n_live) for block in blocks)
             before, index = self._indexes.get(name, (None, None))
             if index is None or before != made_of:
                 flat = Flat()
@@ -208,24 +213,47 @@ class Spaces:
                     if block.dead is not None:
                         flat.remove(block.ids[block.dead])
                 index = flat
-                if file is not None:
+                if structure is not None:
                     with suppress(DamagedError):  # a scan gives the same answers, and the next settle builds anew
-                        index = self._open(file, flat)
+                        index = self._open(structure.file, flat)
                 self._indexes[name] = made_of, index
             return index
+
+    def taught(self, name: str) -> str:
+        """The space whose vectors feedback learns from: as `searched`, but the base of rows that no kernel can take."""
+        return self.all()[name].chain[0] if self.chain(name).compares else self.searched(name)
+
+    def hyperplanes(self, name: str) -> "Flat | Leaves":
+        """The index over a space's vectors that feedback asks, in step with the store."""
+        with self._lock:
+            index: Any = self.index(name)
+            flat: Flat = getattr(index, "truth", index)
+            structure = self.store.vectors.structure(name, "hyperplanes")
+            made_of = structure, index
+            before, leaves = self._leaves.get(name, (None, None))
+            if leaves is None or before != made_of:
+                leaves = flat
+                if structure is not None:
+                    with suppress(DamagedError):  # a scan gives the same answers, and the next settle builds anew
+                        leaves = self._open_leaves(structure.file, flat)
+                self._leaves[name] = made_of, leaves
+            return leaves
 
     def verify(self, name: str, progress: Progress) -> list[str]:
         """What is wrong with a space: its rows, its model, its index, rows that its base has and it lacks."""
         faults = self.store.vectors.verify(name, progress)
-        space, file = self.all()[name], self.store.vectors.index_file(name)
+        space, structure = self.all()[name], self.store.vectors.structure(name, "points")
+        leaves = self.store.vectors.structure(name, "hyperplanes")
         try:
             if space.model is not None:
                 self._load(space)
         except StoreError as error:
             faults.append(str(error))
         try:
-            if file is not None:
-                self._open(file, Flat())
+            if structure is not None:
+                self._open(structure.file, Flat())
+            if leaves is not None:
+                self._open_leaves(leaves.file, Flat())
             if space.model is not None and (lacking := len(self._lacking(name))):
                 faults.append(f"{lacking} items have no vector in '{name}'. Run: lookalike compact")
         except StoreError as error:
@@ -243,6 +271,7 @@ class Spaces:
                 self.fit(name, progress)
         for name in names:
             self._snapshot(name, progress)
+            self._sort_into_leaves(name, progress)
 
     def fit(
         self, name: str, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
@@ -340,21 +369,39 @@ class Spaces:
         if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
             return
         progress(f"indexing {name}", 0, None)
-        file = self.store.vectors.index_file(searched)
+        before = self.store.vectors.structure(searched, "points")
         flat: Any = getattr(index, "truth", index)
         chain, recall = self.chain(name), None
         if chain.compares:  # faiss knows Euclid: it proposes, the measure of the space decides
             made = create("index", Spec(SHORTLISTED, {"kind": kind})).build(flat, progress, chain.transforms[-1])
             recall = made.recall(chain.transforms[-1])
-        elif file is not None and kind == getattr(index, "kind", None):
-            made = self._open(file, flat).build(progress=progress)  # not `index` itself: it may be answering somebody
+        elif before is not None and kind == getattr(index, "kind", None):
+            # Not `index` itself: it may be answering somebody.
+            made = self._open(before.file, flat).build(progress=progress)
         else:
             made = create("index", Spec("ann", {"kind": kind})).build(flat, progress)
         target = self.store.vectors.new_file("indexes", ".faiss")
         made.save(target)
         file = self.store.vectors.settle(target, f"{SHORTLISTED + '-' if chain.compares else ''}{kind}-{target.name}")
         with self.store.transaction():
-            self.store.vectors.name_index(searched, file, recall)
+            self.store.vectors.name_structure(searched, "points", file, recall)
+
+    def _sort_into_leaves(self, name: str, progress: Progress) -> None:
+        """Leaves for a space that is large enough to want them, built anew when they have aged."""
+        taught = self.taught(name)
+        if self.store.vectors.rows(taught) < LEAVES or getattr(self.hyperplanes(taught), "stale", 1) <= STALE:
+            return
+        index: Any = self.index(taught)
+        made = create("index", "leaves").build(getattr(index, "truth", index), progress)
+        target = self.store.vectors.new_file("indexes", ".leaves")
+        made.save(target)
+        file = self.store.vectors.settle(target)
+        with self.store.transaction():
+            self.store.vectors.name_structure(taught, "hyperplanes", file)
+
+    def _open_leaves(self, file: str, flat: Flat) -> "Leaves":
+        found: Leaves = component("index", "leaves").load(self.store.path / "indexes" / file, flat)
+        return found
 
     def _open(self, file: str, flat: Flat) -> "Ann":
         name = SHORTLISTED if file.startswith(SHORTLISTED) else "ann"

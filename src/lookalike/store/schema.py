@@ -51,7 +51,14 @@ CATALOGUE = [
     CREATE TABLE pools (space TEXT NOT NULL REFERENCES spaces ON DELETE CASCADE, source TEXT, ids BLOB NOT NULL);
     CREATE INDEX pools_space ON pools (space)
     """,
-    "ALTER TABLE spaces ADD COLUMN index_recall REAL",
+    """
+    CREATE TABLE structures (
+        space TEXT NOT NULL REFERENCES spaces ON DELETE CASCADE, kind TEXT NOT NULL, file TEXT NOT NULL UNIQUE,
+        recall REAL, PRIMARY KEY (space, kind)
+    ) WITHOUT ROWID;
+    INSERT INTO structures SELECT name, 'points', index_file, NULL FROM spaces WHERE index_file IS NOT NULL;
+    ALTER TABLE spaces DROP COLUMN index_file
+    """,
 ]
 JUDGEMENTS = [
     """

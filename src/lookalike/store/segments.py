@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,18 @@ class Space:
     fitted_on: int | None
     created_at: float
     model_digest: bytes | None
+
+
+Kind: TypeAlias = Literal["points", "hyperplanes"]
+"""The queries that a structure helps to answer: searches by example, and feedback."""
+KINDS: tuple[Kind, ...] = ("points", "hyperplanes")
+
+
+class Structure(NamedTuple):
+    """What an index has built over the vectors of a space, to answer faster."""
+
+    file: str  # in the folder `indexes`
+    recall: float | None  # as measured when it was built, where it was
 
 
 Members: TypeAlias = tuple[str | None, Ids]
@@ -148,7 +160,8 @@ class Segments:
         if before is not None and before != model:
             self.doomed.append(self._path / "models" / before)
         digest = models.digest(self._path / "models" / model) if model is not None else None
-        self.name_index(space, None)
+        for kind in KINDS:
+            self.name_structure(space, kind, None)
         self._forget([row.id for row in list_rows(self._db.writing(), space)])
         self._db.writing().execute(
             "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
@@ -257,35 +270,29 @@ class Segments:
             files.settle(temp, temp.with_name(name or temp.name))
         return name or temp.name
 
-    def index_file(self, space: str) -> str | None:
-        """The name of a space's index in the folder `indexes`, where it has one."""
+    def structure(self, space: str, kind: Kind) -> Structure | None:
+        """What helps to answer queries of a kind in a space, where something does."""
+        query = "SELECT file, recall FROM structures WHERE space = ? AND kind = ?"
         with self._db.reading() as db:
-            row: tuple[str | None] | None = db.execute(
-                "SELECT index_file FROM spaces WHERE name = ?", [space]
-            ).fetchone()
-        return row[0] if row else None
+            row = db.execute(query, [space, kind]).fetchone()
+        return None if row is None else Structure(*row)
 
-    def index_recall(self, space: str) -> float | None:
-        """What was measured when the space's index was built, where something was."""
-        with self._db.reading() as db:
-            row = db.execute("SELECT index_recall FROM spaces WHERE name = ?", [space]).fetchone()
-        return None if row is None else row[0]
-
-    def name_index(self, space: str, file: str | None, recall: float | None = None) -> None:
-        """Make a settled file the index of a space; the one before goes."""
-        before = self.index_file(space)
-        if before is not None and before != file:
-            self.doomed.append(self._path / "indexes" / before)
-        self._db.writing().execute(
-            "UPDATE spaces SET index_file = ?, index_recall = ? WHERE name = ?", [file, recall, space]
-        )
+    def name_structure(self, space: str, kind: Kind, file: str | None, recall: float | None = None) -> None:
+        """Make a settled file the structure of a space for a kind of queries; the one before goes."""
+        before = self.structure(space, kind)
+        if before is not None and before.file != file:
+            self.doomed.append(self._path / "indexes" / before.file)
+        db = self._db.writing()
+        db.execute("DELETE FROM structures WHERE space = ? AND kind = ?", [space, kind])
+        if file is not None:
+            db.execute("INSERT INTO structures VALUES (?, ?, ?, ?)", [space, kind, file, recall])
 
     def named(self) -> set[Path]:
         """Every file outside SQLite that is part of the collection."""
         with self._db.reading() as db:
             rows = [self._file(file) for (file,) in db.execute("SELECT file FROM segments")]
             models = db.execute("SELECT model FROM spaces WHERE model IS NOT NULL").fetchall()
-            indexes = db.execute("SELECT index_file FROM spaces WHERE index_file IS NOT NULL").fetchall()
+            indexes = db.execute("SELECT file FROM structures").fetchall()
         return {
             *rows,
             *(files.ids_file(file) for file in rows),

@@ -25,8 +25,8 @@ def verify_space(path: Path, database: Database, space: str, progress: Progress)
         with database.reading() as db:
             version = read_version(db)
             listed = [(row, dead_rows(db, row)) for row in list_rows(db, space)]
-            query = "SELECT dim, model, index_file FROM spaces WHERE name = ?"
-            dim, model, index = db.execute(query, [space]).fetchone()
+            dim, model = db.execute("SELECT dim, model FROM spaces WHERE name = ?", [space]).fetchone()
+            indexes = db.execute("SELECT file FROM structures WHERE space = ?", [space]).fetchall()
             items = read_ids(db, "SELECT id FROM items")
         opened: list[tuple[Row, Block]] = []
         faults = []
@@ -37,7 +37,8 @@ def verify_space(path: Path, database: Database, space: str, progress: Progress)
                 faults.append(f"{error.filename} is missing.")
             except DamagedError as error:
                 faults.append(str(error))
-        named = [path / folder / name for folder, name in (("models", model), ("indexes", index)) if name is not None]
+        named = [path / "indexes" / name for (name,) in indexes]
+        named += [path / "models" / model] if model is not None else []
         faults += [f"{file} is missing." for file in named if not file.exists()]
         with database.reading() as db:
             if not faults or read_version(db) == version:
