@@ -17,7 +17,7 @@ from lookalike.errors import DamagedError
 from lookalike.index.flat import Flat
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.leaf_order import leaf_order
-from lookalike.index.scan import BLOCK, GROUP, L1, L2, PRODUCT, Codes, Plane, f_leaves, in_blocks
+from lookalike.index.scan import BLOCK, GROUP, L1, L2, PRODUCT, Codes, Plane, f_leaves, in_blocks, spreads
 from lookalike.kernels import check_kernel
 from lookalike.types import Ids, Progress, Vectors
 
@@ -134,6 +134,10 @@ class LeafCodes:
         blocks = np.arange(len(self.upper))
         return f_leaves(self.upper, blocks, 1, plane, self.lower).ravel()[: len(self.ids) // self.size]
 
+    def spreads(self, leaves: Ids, plane: Plane) -> Vectors:
+        """About how far f / ‖w‖ of rows is from that of their centre, for these leaves, (m,)."""
+        return np.maximum(spreads(self.upper, self.lower, leaves, plane), np.float32(1e-9))
+
     def plane(self, query: HyperplaneQuery) -> Plane:
         """The query in the units of the codes."""
         kernel = check_kernel(query.kernel, query.gamma)
@@ -151,6 +155,7 @@ class LeafCodes:
         elif kernel.norm == 1:
             mode, most = L1, 255 * self.dim
             near[:, : self.dim] = _encode(X, self.low, self.step)
+            rows[:] = near
             shift = max(0, most // TABLE).bit_length()
             steps = np.arange((most >> shift) + 1) * 2.0**shift + (2**shift - 1) / 2  # the middle of what is thrown together
             table = _by_distance(query, steps * self.step)

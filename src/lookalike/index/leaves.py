@@ -19,7 +19,7 @@ from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 
 MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.02}
-"""What an effort means: the share of the answers that the leaves left out are expected to hold."""
+"""What an effort means: the search ends after a visit that brought no larger share of the answers."""
 
 FEW = 5_000
 """A search among fewer rows looks at each of them: exact, and as fast."""
@@ -27,11 +27,17 @@ FEW = 5_000
 ALL = 50_000
 """Fewer rows are all scored as bytes: choosing among leaves would take longer."""
 
+CLOSER = 0.25
+"""The share of the leaves whose order takes the spread of f into account, too; the others come after them."""
+
+UPWARD = 2.5
+"""Where the best rows of a leaf are, in spreads above its centre."""
+
+GROWTH = 1.5
+"""So many times as far goes each visit as all before; one that brings little ends the search."""
+
 FIRST, FIRST_SHARE = 32, 0.004
 """Leaves that are visited before anything is known of the answers: so many, or so large a share."""
-
-AROUND = 4_096
-"""Rows of a visit that tell how rows lie around the centres of their leaves."""
 
 SHORT = 4
 """The first shortlist is so many times k: its errors say how long the second must be."""
@@ -202,32 +208,28 @@ class _Visit:
         self.scored = 0
         self._rough: list[Vectors] = []
         self._places: list[Ids] = []
-        self._around: list[Vectors] = []  # how far f of rows is from f of their leaf's centre: a sample
 
     def share(self, share: float) -> None:
         """Visit so large a share of the leaves."""
         f = self._centres()
-        self._visit(np.argsort(self._score(f), kind="stable")[: ceil(share * len(f))], f)
+        self._visit(np.argsort(self._score(f), kind="stable")[: ceil(share * len(f))])
         self._complete(f)
 
     def until(self, missed: float) -> None:
-        """Visit leaves until those left hold no more than this share of the answers, as far as one can tell."""
+        """Visit leaves, the promising first, until a visit brings no more than this share of the answers."""
         if self.left.sum() * self.codes.size <= ALL:
-            self._visit(np.flatnonzero(self.left), None)
+            self._visit(np.flatnonzero(self.left))
             return
         f = self._centres()
-        order = np.argsort(np.where(self.left, self._score(f), np.inf))
-        self._visit(order[: max(FIRST, int(FIRST_SHARE * len(f)))], f)
-        self._complete(f)
-        while self.left.any():
-            expected = self._expected(f)  # (leaves,)
-            order = np.argsort(-expected)
-            rest = expected.sum() - np.cumsum(expected[order])
-            wanted = int(np.count_nonzero(rest > missed * self.k))
-            if not wanted or expected.sum() <= missed * self.k:
+        order = np.argsort(np.where(self.left, self._score(f), np.inf))[: np.count_nonzero(self.left)]
+        closer = order[: max(FIRST, int(CLOSER * len(f)))]
+        order[: len(closer)] = closer[np.argsort(self._merit(f[closer], self.codes.spreads(closer, self.plane)))]
+        done, goal = 0, max(FIRST, int(FIRST_SHARE * len(f)))
+        while done < len(order):
+            self._visit(order[done:goal])
+            if self._news() <= missed * self.k and done:
                 return
-            # No further than twice as far: the k-th best, and with it what is expected, falls on the way.
-            self._visit(order[: min(wanted + 1, max(FIRST, int(2 * (~self.left).sum())))], f)
+            done, goal = goal, ceil(GROWTH * goal)
 
     def found(self) -> tuple[Vectors, Ids]:
         """Byte scores of all rows that were visited and may be answers, and their places."""
@@ -240,29 +242,31 @@ class _Visit:
     def _complete(self, f: Vectors) -> None:
         """Visit more until there are k rows to choose from."""
         while sum(map(len, self._rough)) < self.k:
-            self._visit(np.argsort(np.where(self.left, self._score(f), np.inf))[:FIRST], f)
+            self._visit(np.argsort(np.where(self.left, self._score(f), np.inf))[:FIRST])
 
     def _score(self, f: Vectors) -> Vectors:
         return np.abs(f) if self.frontier else -f
 
-    def _visit(self, leaves: Ids, centres: Vectors | None) -> None:
+    def _visit(self, leaves: Ids) -> None:
         leaves = np.sort(leaves[self.left[leaves]])
         f = self.codes.f_leaves(leaves, self.plane)  # (m, size)
         self.left[leaves] = False
         self.scored += f.size
         places = leaves[:, None] * self.codes.size + np.arange(self.codes.size)
         kept = self.keep[places]
-        if centres is not None:
-            around = (f - centres[leaves][:, None])[kept]
-            self._around.append(around[:: 1 + len(around) // AROUND])
         self._rough.append(self._score(f[kept]))
         self._places.append(places[kept])
 
-    def _expected(self, f: Vectors) -> NDArray[np.float64]:
-        """How many rows of each leaf should score better than the k-th best so far, as rows lie around their centres."""
+    def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
+        """Leaves by how likely a row of theirs is an answer, smaller is better: f is normal around its centre."""
+        if self.frontier:
+            return (f / spread) ** 2 / 2 + np.log(spread)
+        return -f - UPWARD * spread
+
+    def _news(self) -> int:
+        """How many of the k best so far the last visit has brought; k where there are not k yet."""
         rough = np.concatenate(self._rough)
-        kth = float(np.partition(rough, self.k - 1)[self.k - 1])
-        around = np.sort(np.concatenate(self._around))  # (r,)
-        most = np.searchsorted(around, kth - f if self.frontier else np.inf, side="right")
-        least = np.searchsorted(around, -kth - f)  # kth is −f of the k-th best, where the maximum is asked for
-        return np.where(self.left, self.counts * ((most - least) / len(around)), 0.0)
+        if len(rough) < self.k:
+            return self.k
+        kth = np.partition(rough, self.k - 1)[self.k - 1]
+        return int(np.count_nonzero(self._rough[-1] <= kth))
