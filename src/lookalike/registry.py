@@ -49,6 +49,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
     "index": {
         "ann": "lookalike.index.ann:Ann",
         "flat": "lookalike.index.flat:Flat",
+        "leaves": "lookalike.index.leaves:Leaves",
     },
 }
 

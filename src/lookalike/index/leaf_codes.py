@@ -85,7 +85,16 @@ class LeafCodes:
 
     @classmethod
     def _over(
-        cls, truth: Flat, size: int, d: int, low: Vectors, step: float, codes: Codes, upper: Codes, lower: Codes, ids: Ids
+        cls,
+        truth: Flat,
+        size: int,
+        d: int,
+        low: Vectors,
+        step: float,
+        codes: Codes,
+        upper: Codes,
+        lower: Codes,
+        ids: Ids,
     ) -> Self:
         """With what follows from the truth as it is now."""
         rows = truth.rows(ids)  # id -1 is nobody's
@@ -157,7 +166,9 @@ class LeafCodes:
             near[:, : self.dim] = _encode(X, self.low, self.step)
             rows[:] = near
             shift = max(0, most // TABLE).bit_length()
-            steps = np.arange((most >> shift) + 1) * 2.0**shift + (2**shift - 1) / 2  # the middle of what is thrown together
+            steps = (
+                np.arange((most >> shift) + 1) * 2.0**shift + (2**shift - 1) / 2
+            )  # the middle of what is thrown together
             table = _by_distance(query, steps * self.step)
         else:
             mode = L2
@@ -166,8 +177,15 @@ class LeafCodes:
             scale = TABLE / reach
             table = _by_distance(query, np.arange(TABLE + 2) / scale * self.step)
         return Plane(
-            mode, near, rows, a.astype(np.float32), np.float32(query.b / query.length), table, shift,
-            np.float32(scale), offsets,
+            mode,
+            near,
+            rows,
+            a.astype(np.float32),
+            float(np.float32(query.b / query.length)),
+            table,
+            shift,
+            float(np.float32(scale)),
+            offsets,
         )
 
     def save(self, path: Path) -> None:
@@ -175,15 +193,21 @@ class LeafCodes:
         whole = np.array([self.size, self.dim])
         with path.open("wb") as file:
             np.savez(
-                file, whole=whole, low=self.low, step=np.array(self.step), codes=self.codes, upper=self.upper,
-                lower=self.lower, ids=np.where(self.alive, self.ids, -1),
+                file,
+                whole=whole,
+                low=self.low,
+                step=np.array(self.step),
+                codes=self.codes,
+                upper=self.upper,
+                lower=self.lower,
+                ids=np.where(self.alive, self.ids, -1),
             )
 
     @classmethod
     def load(cls, path: Path, truth: Flat) -> Self:
         """Raises DamagedError where the file does not hold what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 size, dim = map(int, file["whole"])
                 low, step, codes = file["low"], float(file["step"]), file["codes"]
                 return cls._over(truth, size, dim, low, step, codes, file["upper"], file["lower"], file["ids"])

@@ -189,7 +189,7 @@ class Leaves:
         ids = visit.codes.ids[places[best]]
         exact = query.score(self.vectors(ids))[0]  # (size,)
         errors = rough[best] - exact
-        reach = np.partition(exact, k - 1)[k - 1] + errors.mean() + SIGMAS * errors.std()
+        reach = np.partition(exact, k - 1)[k - 1] + SIGMAS * float(np.mean(errors * errors)) ** 0.5
         more = np.flatnonzero(rough <= reach)
         more = more[~np.isin(more, best)]
         if len(more):
@@ -260,8 +260,8 @@ class _Visit:
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
         """Leaves by how likely a row of theirs is an answer, smaller is better: f is normal around its centre."""
         if self.frontier:
-            return (f / spread) ** 2 / 2 + np.log(spread)
-        return -f - UPWARD * spread
+            return ((f / spread) ** 2 / 2 + np.log(spread)).astype(np.float32)
+        return (-f - UPWARD * spread).astype(np.float32)
 
     def _news(self) -> int:
         """How many of the k best so far the last visit has brought; k where there are not k yet."""

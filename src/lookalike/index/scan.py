@@ -10,12 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import config, njit, prange, types
-from numba.core import cgutils
+from numba import config as _config
+from numba import njit, prange, types
+from numba.core import cgutils as _cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from lookalike.types import Vectors
+
+cgutils: Any = _cgutils  # without types
+config: Any = _config
 
 BLOCK, GROUP = 16, 8
 """Rows of a block, dimensions of a group."""
@@ -233,7 +237,8 @@ def _spreads(upper: Any, lower: Any, leaves: Any, plane: Any, out: Any) -> None:
 @njit(cache=True, fastmath=True)
 def _add_slope(mean: Any, deviation: Any, soft: Any, plane: Any, s: int, slope: Any) -> None:
     """Add the slope of aₛK(x, s) at a leaf's centre."""
-    row, t, table = plane.rows[s], np.float32(0), plane.table
+    row, table = plane.rows[s], plane.table
+    t: Any = np.float32(0)
     if plane.mode == PRODUCT:
         t = _term(mean, row, PRODUCT) + plane.offsets[s]
         factor = plane.a[s] * (1 + 2 * plane.scale * t)
@@ -242,7 +247,7 @@ def _add_slope(mean: Any, deviation: Any, soft: Any, plane: Any, s: int, slope: 
     elif plane.mode == L2:
         for e in range(len(slope)):
             t += (mean[e] - row[e]) ** 2 + deviation[e] ** 2
-        low = min(np.int64(math.sqrt(t) * plane.scale), len(table) - 2)
+        low: Any = min(np.int64(math.sqrt(t) * plane.scale), len(table) - 2)
         factor = plane.a[s] * (table[low + 1] - table[low]) * plane.scale / max(math.sqrt(t), np.float32(1))
         for e in range(len(slope)):
             slope[e] += factor * (mean[e] - row[e])
