@@ -29,7 +29,7 @@ def leaf_order(codes: NDArray[np.uint8], size: int, progress: Progress = silent)
     """The order of rows, (n,), whose consecutive `size` rows are the leaves; the same for the same codes.
 
     >>> leaf_order(np.array([[9], [1], [8], [0]], np.uint8), 2).reshape(2, 2).tolist()
-    [[3, 1], [2, 0]]
+    [[0, 2], [1, 3]]
     """
     order = np.arange(len(codes))
     parts = [(0, len(codes))]
