@@ -50,8 +50,8 @@ def main() -> None:
 
 def linear(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Encoding and a product, in turns."""
-    slem = Slem(lam=1e-3).fit(draw(5_000, options.dim))
     X, xp, wait = on_device(draw(ROWS, options.dim), options.device)
+    slem = Slem(lam=1e-3).fit(X[:5_000])
     W, wide = X[: options.dim], xp.empty_like(X)
 
     def product() -> None:

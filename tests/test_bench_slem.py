@@ -140,6 +140,24 @@ def test_foreign_negatives_take_the_place_of_the_sets_own(monkeypatch: pytest.Mo
     assert_array_equal(pools[0], pools[1][:OBJECTS])
 
 
+def test_a_collections_own_pool_is_the_test_with_the_same_parameters(
+    base: Base, outcomes: dict[str, Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = []
+    make = slem.ROWS["linear"].make
+
+    def noted(d, **params):  # type: ignore[no-untyped-def]
+        slem_ = make(d, **params)
+        fit = slem_.fit
+        slem_.fit = lambda X: (pools.append(X), fit(X))[1]
+        return slem_
+
+    monkeypatch.setitem(slem.ROWS, "linear", slem._Row(noted, slem.LINEAR))
+    own = slem.measure("linear", base._replace(pool="own"), quiet)
+    assert own.params == outcomes["linear"].params
+    assert_array_equal(pools[-1], base.X[slem.split(base.labels)[2]])
+
+
 def test_esvm_is_calibrated_on_few_and_tested_on_an_even_part(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = np.repeat(np.arange(125), 4).astype(str)
     few = slem._few(labels)

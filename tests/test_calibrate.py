@@ -73,7 +73,7 @@ def test_measures_are_those_counted_by_hand():
 def test_measures_by_label_are_those_counted_by_hand_with_the_row_itself_left_out():
     y = np.repeat([*"abcdefghij"], 6)
     X = PICTURES + 3 * np.repeat(PICTURES[:10], 6, axis=0)
-    trial = calibrate_labels(Columns, [{}], POOL, X, y).trials[0]
+    trial = calibrate_labels(Columns, [{}], X, y, POOL).trials[0]
     S = distances(X, X)
     expected = [
         (average_precision(S[i], right, y != y[i]), margin(S[i], right, y != y[i]))
@@ -87,7 +87,7 @@ def test_measures_by_label_are_those_counted_by_hand_with_the_row_itself_left_ou
 def test_ties_count_as_wrong_whatever_their_order(seed):
     local = np.random.default_rng(seed)
     X, y = local.integers(0, 3, (12, 2)).astype(float), np.arange(12) % 4  # many rows alike
-    trial = calibrate_labels(Columns, [{}], X, X, y).trials[0]
+    trial = calibrate_labels(Columns, [{}], X, y, X).trials[0]
     S = distances(X, X)
     expected = [average_precision(S[i], (y == y[i]) & (np.arange(12) != i), y != y[i]) for i in range(12)]
     np.testing.assert_allclose(trial.precision, np.mean(expected))
@@ -132,7 +132,17 @@ def test_any_maker_of_encoders_will_do():
 def test_labels_choose_too_and_rows_alone_with_theirs_are_only_in_the_way():
     X = np.concatenate([PICTURES, ALTERED[:, 0], POOL[:20]])
     y = [*range(60), *range(60), *range(100, 120)]
-    assert calibrate_labels(Slem, LAMS, POOL[20:], X, y).params["lam"] <= 0.1
+    assert calibrate_labels(Slem, LAMS, X, y, POOL[20:]).params["lam"] <= 0.1
+
+
+def test_without_negatives_each_half_of_the_labels_is_the_pool_of_the_other():
+    y = np.repeat(np.arange(10), 6)
+    X = PICTURES + np.repeat(PICTURES[:10], 6, axis=0)
+    first, second = (calibrate_labels(Slem, LAMS, X[a], y[a], X[b]) for a, b in ((y < 5, y >= 5), (y >= 5, y < 5)))
+    both = calibrate_labels(Slem, LAMS, X, y)
+    for trial, one, other in zip(both.trials, first.trials, second.trials, strict=True):
+        assert trial.precision == pytest.approx((one.precision + other.precision) / 2)
+    assert both.params == max(both.trials, key=lambda trial: trial.precision).params
 
 
 def test_torch_tensors_give_the_same_choice():
@@ -155,7 +165,10 @@ def test_what_cannot_be_right_is_refused():
     with pytest.raises(InputError, match="variants must be finite"):
         calibrate(Slem, LAMS, POOL, PICTURES, ALTERED * np.nan)
     with pytest.raises(InputError, match="y must be one label a row"):
-        calibrate_labels(Slem, LAMS, POOL, PICTURES, [1, 2])
+        calibrate_labels(Slem, LAMS, PICTURES, [1, 2], POOL)
     for y in (np.zeros(60), np.arange(60)):
         with pytest.raises(InputError, match="y must have two labels or more"):
-            calibrate_labels(Slem, LAMS, POOL, PICTURES, y)
+            calibrate_labels(Slem, LAMS, PICTURES, y, POOL)
+    for y in (np.arange(60) // 20, np.r_[np.zeros(30), np.arange(30)]):
+        with pytest.raises(InputError, match="y must have in each half of its labels two labels or more"):
+            calibrate_labels(Slem, LAMS, PICTURES, y)

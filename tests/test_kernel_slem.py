@@ -12,6 +12,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 from lookalike.kernels import KERNELS, TANGENTS
+from lookalike.store import models
 from reference import kernel_slem as slow
 from reference import kernels
 
@@ -198,7 +199,7 @@ def test_torch_tensors_give_torch_tensors_with_the_same_numbers(factor, rank):
     expected = slem.fit(N).query(X).score(slem.transform(X))
     weights = slem.weights(X, N)
     other = KernelSlem("gaussian", GAMMA, LAM, factor, rank).fit(torch.from_numpy(N))
-    assert all(isinstance(value, np.ndarray | int) for key, value in vars(other).items() if key.endswith("_"))
+    assert all(isinstance(value, torch.Tensor | int) for key, value in vars(other).items() if key.endswith("_"))
     for rows in (torch.from_numpy(X), torch.from_numpy(X).float()):
         got = other.transform(rows)
         assert isinstance(got, torch.Tensor)
@@ -277,3 +278,13 @@ def test_it_wants_to_be_fitted_first():
     for call in (slem.transform, slem.query, lambda Y: slem.weights(Y, Y)):
         with pytest.raises(NotFittedError):
             call(X)
+
+
+@pytest.mark.parametrize("rank", [None, 6])
+def test_what_torch_has_fitted_encodes_numpy_rows_and_is_saved(rank, tmp_path):
+    torch = pytest.importorskip("torch")
+    ours, theirs = (KernelSlem(rank=rank).fit(rows) for rows in (N, torch.from_numpy(N)))
+    assert isinstance(theirs.projection_, torch.Tensor)
+    np.testing.assert_allclose(theirs.transform(X), ours.transform(X), atol=1e-5)
+    models.save(tmp_path / "model.npz", theirs)
+    np.testing.assert_array_equal(models.load(tmp_path / "model.npz")[0].transform(X), theirs.transform(X))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.kernels import KERNELS, TANGENTS, check_kernel, feature_distance
+from lookalike.kernels import KERNELS, TANGENTS, check_kernel, feature_distance, typical_gamma
 from reference import kernels as slow
 
 random = np.random.default_rng(2)
@@ -64,3 +64,14 @@ def test_feature_distances_are_those_of_two_rows(name):
 def test_a_choice_of_kernels_is_named():
     with pytest.raises(UnknownNameError, match="gaussian, linear, poly"):
         check_kernel("laplace", 1.0, TANGENTS)
+
+
+def test_a_typical_gamma_is_that_of_the_median_distance():
+    rows = random.normal(size=(40, 5))
+    pairs = np.triu_indices(40, 1)
+    far = np.median(np.abs(rows[:, None] - rows).sum(axis=2)[pairs])
+    assert typical_gamma("laplace", rows) == pytest.approx(1 / far)
+    assert typical_gamma("gaussian-l1", rows) == pytest.approx(1 / far**2)
+    assert typical_gamma("gaussian", rows) == pytest.approx(1 / np.median(((rows[:, None] - rows) ** 2).sum(2)[pairs]))
+    for name, few in (("linear", rows), ("laplace", rows[:1]), ("laplace", np.ones((5, 5)))):
+        assert typical_gamma(name, few) == 1.0

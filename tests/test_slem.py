@@ -266,3 +266,13 @@ def test_encoding_time_does_not_depend_on_the_size_of_the_pool():
             slem.transform(rows)
             times[slem.n_].append(time.perf_counter() - start)
     assert min(times[100_000]) < 5 * min(times[100])
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_a_row_of_the_pool_is_not_pushed_away_from_itself(n):
+    """With itself among the negatives, a row's ω keeps its direction; λ counts (n + 1) / n times."""
+    random = np.random.default_rng(n)
+    pool, x = random.normal(size=(n, 6)), random.normal(size=(1, 6))
+    inside = Slem(lam=0.1).fit(np.vstack([pool, x])).transform(x)
+    outside = Slem(lam=0.1 * (n + 1) / n).fit(pool).transform(x)
+    np.testing.assert_allclose(inside, outside, atol=1e-6)

@@ -86,6 +86,14 @@ def as_numpy(X: Array) -> NDArray[Any]:
     return np.asarray(X.detach().cpu() if array_api_compat.is_torch_array(X) else X)
 
 
+def like(X: Array, values: Array) -> Array:
+    """The same numbers, at their own precision, as an array of the kind and on the device of X."""
+    xp, device = namespace(X), array_api_compat.device(X)
+    if array_api_compat.is_torch_array(values) and array_api_compat.is_torch_array(X):
+        return values.to(device)
+    return xp.asarray(as_numpy(values), device=device)
+
+
 def unit_rows(X: Array) -> Array:
     """Rows divided by their Euclidean length; a zero row stays zero."""
     xp = namespace(X)

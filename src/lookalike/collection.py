@@ -14,13 +14,15 @@ from typing import Any, Literal, Self, TextIO, TypeVar
 
 import numpy as np
 
-from lookalike.engine import export, labels
+from lookalike.engine import calibration, export, labels
+from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
-from lookalike.engine.examples import Crop, Example, combine, listed, pixels
+from lookalike.engine.examples import Crop, Example, combine, listed, pixels, vectors
+from lookalike.engine.explain import Push, explain, pooled
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.negatives import read_negatives
 from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
-from lookalike.engine.spaces import FIT_MIN, Spaces
+from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.where import where as where_is
 from lookalike.errors import ImageError, InputError, MissingError, SourceError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry, split_member, walk
@@ -34,7 +36,19 @@ T = TypeVar("T")
 TRIES = 5
 """How often a reader looks again when a writer has changed the collection under it."""
 
-__all__ = ["Collection", "Crop", "Filter", "Item", "LabelReport", "Report", "Result", "format_id", "parse_id"]
+__all__ = [
+    "CalibrationReport",
+    "Collection",
+    "Crop",
+    "Filter",
+    "Item",
+    "LabelReport",
+    "Push",
+    "Report",
+    "Result",
+    "format_id",
+    "parse_id",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +216,50 @@ class Collection:
             self._spaces.settle(names, progress or silent)
         return fitted
 
+    def add_negatives(
+        self,
+        space: str,
+        source: str | Path,
+        *,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> int:
+        """Add another collection, or pictures, to what a fitted `slem` tells pictures from; returns how many they are.
+
+        As if it had been fitted on both, without another look at the first ones. Every picture is encoded anew.
+        """
+        with self._store.writer(self.wait_s):
+            name = self._spaces.find(space)
+            more = self._negatives(name, source, progress or silent, workers)
+            assert more is not None
+            n = self._spaces.extend(name, more, progress or silent)
+            self._spaces.settle([name], progress or silent)
+        return n
+
+    def calibrate(
+        self,
+        space: str,
+        *,
+        labels: bool = False,
+        negatives: str | Path | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> CalibrationReport:
+        """Choose λ (and γ) of a space's last transform on the collection itself, write them down, and fit the space.
+
+        `space` as for `fit`. About 200 pictures are altered (crops, a flip, light, recompression), and the best
+        parameters are those with which altered pictures find their own; `labels`: those with which pictures find the
+        others of their label. The pool is `negatives`, as for `fit`, or what else the collection has.
+        """
+        report = progress or silent
+        with self._store.writer(self.wait_s):
+            name = self._spaces.ensure_fit(space, calibration.GRID)
+            pool = self._negatives(name, negatives, report, workers)
+            chosen = calibration.choose(self._spaces, name, pool, labels, report, workers)
+            rows = self._spaces.fit(name, report, pool, chosen.chain)
+            self._spaces.settle([name], report)
+        return replace(chosen, fitted_on=rows)
+
     def search(
         self,
         examples: Example | Sequence[Example],
@@ -231,6 +289,19 @@ class Collection:
 
         results, query, chain = self._at_one_moment(look)
         return self._with_boxes(results, query, chain, progress or silent) if where else results
+
+    def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
+        """The k negatives that push a picture away most, in a space that tells pictures from a pool; hardest first.
+
+        The space is by default the first such one. A picture that is in the pool pushes itself, too.
+        """
+
+        def look() -> list[Push]:
+            name = pooled(self._spaces) if space is None else self._spaces.find(space)
+            X = vectors(self._store, self._spaces, self._spaces.all()[name].chain[0], [example])  # (1, d)
+            return explain(self._spaces, name, X, k)
+
+        return self._at_one_moment(look)
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """Every item, or those that pass the filter, in the order of their ids."""
@@ -294,6 +365,7 @@ class Collection:
                     "feature_fitted_on": spaces[space.chain[0]].fitted_on,
                     "bytes": vectors.bytes(searched),
                     "index": getattr(self._spaces.index(searched), "kind", "flat"),
+                    "index_recall": vectors.index_recall(searched),
                 }
             )
         return {
@@ -450,9 +522,7 @@ class Collection:
         bases = {name: self._spaces.all()[name].chain[0] for name in self._spaces.recipes()}
         return {name: fitted[base] for name, base in bases.items() if base in fitted}
 
-    def _negatives(
-        self, name: str, source: str | Path | None, progress: Progress, workers: int | None
-    ) -> Vectors | None:
+    def _negatives(self, name: str, source: str | Path | None, progress: Progress, workers: int | None) -> Pool | None:
         """The pool for a space, from outside, where one is wanted."""
         if source is None:
             return None

@@ -11,10 +11,13 @@ from typing import NamedTuple
 import array_api_compat
 import numpy as np
 
-from lookalike.arrays import namespace
+from lookalike.arrays import as_numpy, namespace
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.linalg import distances
 from lookalike.types import Array
+
+TYPICAL = 500
+"""Rows that a typical distance is taken from."""
 
 
 class Kernel(NamedTuple):
@@ -56,6 +59,24 @@ def feature_distance(name: str, gamma: float, X: Array, Y: Array) -> Array:
     D += kernel.diagonal(Y, gamma)
     xp = namespace(D)
     return xp.sqrt(xp.maximum(D, _zero(D)))  # rounding: no distance is below 0
+
+
+def typical_gamma(name: str, X: Array) -> float:
+    """The γ at which two typical rows of X (n, d) have the kernel e⁻¹; 1 for kernels without a scale.
+
+    A rule that needs no labels: one over the median distance (of a Gaussian, the squared one), from at most
+    `TYPICAL` rows, evenly spread.
+
+    >>> typical_gamma("laplace", np.array([[0.0], [4.0]]))
+    0.25
+    """
+    shape = name.partition("-")[0]
+    if shape not in ("gaussian", "laplace") or X.shape[0] < 2:
+        return 1.0
+    rows = X[:: -(-X.shape[0] // TYPICAL)]
+    D = as_numpy(distances(rows, rows, KERNELS[name].norm or 2))
+    middle = float(np.median(D[np.triu_indices(len(D), 1)]))
+    return 1.0 / (middle**2 if shape == "gaussian" else middle) if middle else 1.0
 
 
 def linear(X: Array, Y: Array, gamma: float) -> Array:  # noqa: ARG001 (every kernel takes γ)

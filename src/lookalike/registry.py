@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lookalike.arrays import as_numpy
 from lookalike.errors import SpecError, UnknownNameError
 
 COMPONENTS: dict[str, dict[str, str]] = {
@@ -50,6 +51,8 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "ann": "lookalike.index.ann:Ann",
         "flat": "lookalike.index.flat:Flat",
         "leaves": "lookalike.index.leaves:Leaves",
+        "fsmtree": "lookalike.index.fsm_tree:FsmTree",
+        "shortlisted": "lookalike.index.shortlisted:Shortlisted",
     },
 }
 
@@ -158,7 +161,7 @@ def spec_of(part: object) -> str:
 def state_of(part: object) -> dict[str, np.ndarray]:
     """What a component learned: its public attributes that end in `_`, as arrays."""
     return {
-        key: np.asarray(value)
+        key: as_numpy(value)
         for key, value in sorted(vars(part).items())
         if key.endswith("_") and not key.startswith("_")
     }

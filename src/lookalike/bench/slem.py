@@ -5,17 +5,18 @@ Rezende et al., "Kernel square-loss exemplar machines for image retrieval", CVPR
 
 Protocol. The classes of a set (objects of ukbench2000, categories of the others) are put in order. The first half are
 the negatives, the second half is the test, where every picture is the query once: ukbench2000 has objects 0–249 and
-250–499. Parameters are chosen by `calibrate_labels` inside the first half: its first half (objects 0–124) is the pool,
-the other (objects 125–249) must find its own kind; then the encoder is fitted on the whole first half. No label of the
-test is seen by anything but the measure. Vocabularies of vlad and fisher are learned, without labels, from a sample of
-all pictures of the set, as a collection does. `-foreign` takes as many negatives, at random, from corel5k for the
-calibration and for the fit; the pictures to find in the calibration are the same, so that only the pool differs.
-Category sets show the limit: the test asks for the same kind, not for the same thing.
+250–499. Parameters are chosen by `calibrate_labels` inside the first half, by the mean average precision of two folds:
+objects 125–249 must find their own kind against the pool of objects 0–124, and the other way round; then the encoder is
+fitted on the whole first half. No label of the test is seen by anything but the measure. Vocabularies of vlad and
+fisher are learned, without labels, from a sample of all pictures of the set, as a collection does. `-foreign` takes as
+many negatives, at random, from corel5k for the calibration and for the fit; the pictures to find in the calibration are
+the same, but all at once. `-own` takes the test itself for a pool, as a collection does where no other is given, with
+the parameters of the disjoint pool. Category sets show the limit: the test asks for the same kind, not the same thing.
 
 Everything here depends on inner products of rows alone, so rows with more dimensions than there are rows are replaced
 by as many columns with the same inner products. ESVM trains once a picture: it is calibrated on at most `FEW` pictures
-of at most 25 classes drawn at random, and a test of more than `MOST` pictures is thinned evenly in every class, for
-queries and for what is searched (only corel5k is; each class keeps its share, which leaves mAP much as it is).
+of at most 25 classes of one fold drawn at random, and a test of more than `MOST` pictures is thinned evenly in every
+class, for queries and for what is searched (only corel5k is; each class keeps its share: mAP stays much as it is).
 """
 
 import logging
@@ -92,7 +93,7 @@ class _Column(NamedTuple):
     dataset: str
     feature: str
     measure: str = "mAP"
-    foreign: bool = False
+    pool: str = "disjoint"
 
 
 FEATURES = {name: RECIPES[name][0] for name in ("deep", "vlad", "fisher", "classic")}
@@ -101,10 +102,9 @@ COLUMNS = {
     **{f"ukbench2000/{name}": _Column("ukbench2000", name) for name in FEATURES},
     **{f"ukbench2000/{name}-4r4": _Column("ukbench2000", name, "4·recall@4") for name in FEATURES},
     "ukbench2000/deep-ms": _Column("ukbench2000", "deep", "ms"),
-    "ukbench2000/deep-foreign": _Column("ukbench2000", "deep", foreign=True),
-    "corel5k/deep": _Column("corel5k", "deep"),
-    "corel5k/vlad": _Column("corel5k", "vlad"),
-    "corel1k/deep": _Column("corel1k", "deep"),
+    **{f"ukbench2000/{name}-foreign": _Column("ukbench2000", name, pool="foreign") for name in ("deep", "vlad")},
+    "ukbench2000/deep-own": _Column("ukbench2000", "deep", pool="own"),
+    **{f"{name}/{feature}": _Column(name, feature) for name in ("corel5k", "corel1k") for feature in FEATURES},
 }
 
 
@@ -115,6 +115,7 @@ class Base(NamedTuple):
     labels: Labels  # (n,)
     foreign: Vectors  # (m, D), m = 0 where the negatives are the set's own
     d: int  # dimension of the base feature, at least D
+    pool: str = "disjoint"  # or "foreign", or "own"
 
 
 class Outcome(NamedTuple):
@@ -128,15 +129,15 @@ class Outcome(NamedTuple):
 
 
 _FEATURES: dict[tuple[Path, str, str], tuple[Vectors, list[str]]] = {}
-_BASES: dict[tuple[Path, str, str, bool], Base] = {}
-_OUTCOMES: dict[tuple[Path, str, str, str, bool], Outcome] = {}
+_BASES: dict[tuple[Path, str, str, str], Base] = {}
+_OUTCOMES: dict[tuple[Path, str, str, str, str], Outcome] = {}
 """What this process has computed: many cells begin with the same vectors."""
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
     """One encoder on one base feature. `seed` draws the bootstrap; what else is random is the same every time."""
     wanted = COLUMNS[column]
-    key = data, row, wanted.dataset, wanted.feature, wanted.foreign
+    key = data, row, wanted.dataset, wanted.feature, wanted.pool
     if key not in _OUTCOMES:
         _OUTCOMES[key] = measure(row, load_base(wanted, data, progress), progress)
     outcome = _OUTCOMES[key]
@@ -152,21 +153,22 @@ def measure(row: str, base: Base, progress: Progress) -> Outcome:
     """Calibrate, fit, encode and rank by the protocol above."""
     method = ROWS[row]
     pool, asked, test = split(base.labels)
-    negatives = base.X[np.concatenate([pool, asked])]  # (n, D)
-    if len(base.foreign):
-        chosen = np.random.default_rng(0).permutation(len(base.foreign))[: len(negatives)]
-        negatives = base.foreign[chosen]
+    if method.slow:
+        test = _thin(test, base.labels, MOST)
+    shown = np.concatenate([pool, asked])  # (n,), all that is not the test
+    foreign = base.foreign[np.random.default_rng(0).permutation(len(base.foreign))[: len(shown)]]
     params: dict[str, Any] = {}
     if method.candidates:
         progress("calibrating", 0, None)
-        finding = asked[_few(base.labels[asked])] if method.slow else asked
-        make = partial(method.make, base.d)
-        X, y = base.X[finding], base.labels[finding]
-        params = calibrate_labels(make, method.candidates, negatives[: len(pool)], X, y).params
+        rows, negatives = shown, foreign[: len(pool)] if len(foreign) else None
+        if method.slow:
+            rows, negatives = asked[_few(base.labels[asked])], base.X[pool] if negatives is None else negatives
+        params = calibrate_labels(
+            partial(method.make, base.d), method.candidates, base.X[rows], number(base.labels)[rows], negatives
+        ).params
     progress("encoding", 0, None)
-    if method.slow:
-        test = _thin(test, base.labels, MOST)
-    encoder = method.make(base.d, **params).fit(negatives)
+    fit_on = foreign if len(foreign) else base.X[test if base.pool == "own" else shown]
+    encoder = method.make(base.d, **params).fit(fit_on)
     ms = []
     for _ in range(1 if method.slow else REPEATS):
         start = time.perf_counter()
@@ -193,33 +195,38 @@ def rank(encoder: Transform, X: Vectors, Y: Vectors, labels: Labels, progress: P
     return precision, found
 
 
+def number(labels: Labels) -> Rows:
+    """Each row's class as a number, (n,): labels in their order, those that are numbers by size."""
+    classes = sorted(set(labels.tolist()), key=lambda label: (len(label), label))
+    place = {label: i for i, label in enumerate(classes)}
+    return np.array([place[label] for label in labels.tolist()], np.intp)
+
+
 def split(labels: Labels) -> tuple[Rows, Rows, Rows]:
-    """Rows of the pool and of the queries of a calibration, and of the test: a quarter, a quarter, half of the classes.
+    """Rows of the two folds of a calibration, and of the test: a quarter, a quarter, half of the classes.
 
     >>> [part.tolist() for part in split(np.array(["10", "9", "8", "1"]))]
     [[3], [2], [1, 0]]
     """
-    classes = sorted(set(labels.tolist()), key=lambda label: (len(label), label))  # numbers by size
-    place = {label: i for i, label in enumerate(classes)}
-    at = np.array([place[label] for label in labels.tolist()])  # (n,)
+    at = number(labels)  # (n,)
+    classes = at.max() + 1
     by_class = np.argsort(at, kind="stable")
-    ends = np.searchsorted(at[by_class], [len(classes) // 4, len(classes) // 2])
-    pool, asked, test = np.split(by_class, ends)
-    return pool, asked, test
+    first, second, test = np.split(by_class, np.searchsorted(at[by_class], [classes // 4, classes // 2]))
+    return first, second, test
 
 
 def load_base(column: _Column, data: Path, progress: Progress) -> Base:
     """The base vectors of a column, made once a process."""
-    key = data, column.dataset, column.feature, column.foreign
+    key = data, column.dataset, column.feature, column.pool
     if key not in _BASES:
         X, labels = _describe(column.dataset, column.feature, data, progress)
-        foreign = _describe(FOREIGN, column.feature, data, progress)[0] if column.foreign else X[:0]
+        foreign = _describe(FOREIGN, column.feature, data, progress)[0] if column.pool == "foreign" else X[:0]
         rows = L2().transform(np.concatenate([X, foreign]))
         d = rows.shape[1]
         if d > len(rows):
             R = np.asarray(np.linalg.qr(rows.T.astype(np.float64), mode="r"))  # (n, n): X = RᵀQᵀ, so XXᵀ = RᵀR
             rows = R.T.astype(np.float32)
-        _BASES[key] = Base(rows[: len(X)], np.array(labels), rows[len(X) :], d)
+        _BASES[key] = Base(rows[: len(X)], np.array(labels), rows[len(X) :], d, column.pool)
     return _BASES[key]
 
 
@@ -252,7 +259,7 @@ def check(columns: Sequence[str], data: Path) -> None:
     """Refuse before the first cell when a set is missing."""
     for column in columns:
         wanted = COLUMNS[column]
-        for name in (wanted.dataset, FOREIGN) if wanted.foreign else (wanted.dataset,):
+        for name in (wanted.dataset, FOREIGN) if wanted.pool == "foreign" else (wanted.dataset,):
             datasets.load(name, data)
 
 

@@ -101,5 +101,14 @@ def root(
 
 for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.search, looks.items, looks.stats):
     app.command(cls=looks.Search if _verb is looks.search else None)(_verb)
-for _verb in (looks.verify, changes.compact, looks.export, changes.label, looks.recipes, demo.demo, bench.bench):
+for _verb in (
+    looks.explain,
+    looks.verify,
+    changes.compact,
+    looks.export,
+    changes.label,
+    looks.recipes,
+    demo.demo,
+    bench.bench,
+):
     app.command()(_verb)

@@ -14,7 +14,7 @@ from lookalike.errors import InputError
 
 if TYPE_CHECKING:
     from lookalike import Filter
-    from lookalike.collection import Report
+    from lookalike.collection import CalibrationReport, Report
 
 
 def add(
@@ -109,9 +109,17 @@ def fit(
         str | None,
         typer.Option("--negatives", metavar="SOURCE", help="A collection or pictures that slem tells yours from."),
     ] = None,
+    more_negatives: Annotated[
+        str | None,
+        typer.Option("--more-negatives", metavar="SOURCE", help="Add these to the pool that a slem has."),
+    ] = None,
     features: Annotated[
         bool, typer.Option("--features", help="Also make vocabularies anew, and describe every picture again.")
     ] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Choose lam and gamma first, by altered versions of your pictures.")
+    ] = False,
+    labels: Annotated[bool, typer.Option("--labels", help="With --calibrate: by the labels instead.")] = False,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
@@ -121,17 +129,36 @@ def fit(
     With --features a space whose feature learns (vlad, fisher) is empty until its pictures are described again;
     stopped on the way, lookalike refresh goes on.
 
+    With --calibrate the last transform's lam, and gamma where it has one, are those of a grid that serve best:
+    altered versions of some pictures, or pictures of the same label, must find each other.
+
     \b
     Examples:
       lookalike fit
       lookalike fit deep
       lookalike fit vlad --features
       lookalike fit 'slem(lam=0.001)' --negatives ~/other-pictures
+      lookalike fit slem --more-negatives ~/still-others
+      lookalike fit 'slem()' --calibrate
     """
+    names = spaces or []
+    if labels and not calibrate:
+        raise InputError("--labels says how to calibrate: give --calibrate, too.")
+    if calibrate and (features or len(names) != 1):
+        raise InputError("--calibrate goes with one space, and without --features: lookalike fit 'slem()' --calibrate")
+    if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
+        raise InputError("--more-negatives goes with one space that is fitted, and stands alone.")
     with opened(where, wait=wait) as collection, bars() as progress:
-        fitted = collection.fit(
-            *spaces or (), features=features, negatives=negatives, progress=progress, workers=workers
-        )
+        if calibrate:
+            report = collection.calibrate(
+                names[0], labels=labels, negatives=negatives, progress=progress, workers=workers
+            )
+            return _print_calibration(report, labels, json)
+        if more_negatives is not None:
+            n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
+            print_json({"negatives": n}) if json else print_line(f"{names[0]}: told from {n:,} negatives.")
+            return 0
+        fitted = collection.fit(*names, features=features, negatives=negatives, progress=progress, workers=workers)
     if json:
         print_json(fitted)
     elif not fitted:
@@ -182,6 +209,23 @@ def label(
         for name in report.unknown:
             print_line(f"unknown: {name}")
     return 1 if report.unknown else 0
+
+
+def _print_calibration(report: "CalibrationReport", labels: bool, json: bool) -> int:
+    if json:
+        print_json(dataclasses.asdict(report))
+        return 0
+    measures = [field.name for field in dataclasses.fields(report.trials[0]) if field.name != "params"]
+    print_line("  " + "  ".join(f"{name:>9}" for name in (*report.params, *measures)))
+    for trial in report.trials:
+        star = "*" if trial.params == report.params else " "
+        values = [f"{trial.params[name]:>9g}" for name in report.params]
+        values += [f"{getattr(trial, name):>9.4f}" for name in measures]
+        print_line(f"{star} {'  '.join(values)}")
+    asked = "labelled pictures" if labels else "pictures and altered versions of them"
+    print_line(f"{report.space}: {report.chain[-1]}, by {report.questions:,} {asked} and {report.pool:,} negatives.")
+    print_line(f"{report.space}: fitted on {report.fitted_on:,} pictures.")
+    return 0
 
 
 def _print_report(report: "Report", json: bool) -> int:

@@ -95,6 +95,33 @@ def search(
     return 0
 
 
+def explain(
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="A picture, or an id.")],
+    where: Where,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many negatives.")] = 5,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="NAME", help="Default: the first that is told from negatives.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Say which negatives push a picture away most, in a space such as slem. 1 is the mean over the pool.
+
+    \b
+    Examples:
+      lookalike explain ring.jpg
+      lookalike explain ring.jpg --space slem -k 10
+    """
+    with opened(where) as collection:
+        pushes = collection.explain(image, space=space, k=k)
+    if json:
+        print_json(
+            [{"id": types.format_id(p.id), "path": p.path, "push": p.push, "collection": p.collection} for p in pushes]
+        )
+    for push in () if json else pushes:
+        print_line(f"{push.push:9.3f}  {show_path(push.path)}")
+    return 0
+
+
 @filtered
 def items(where: Where, json: Json = False, *, filter: "Filter | None") -> int:
     """List pictures: id, size in pixels and bytes, path.
@@ -135,9 +162,10 @@ def stats(where: Where, json: Json = False) -> int:
         fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
         if space["feature_fitted_on"]:
             fitted += f", vocabulary from {space['feature_fitted_on']:,} pictures"
+        recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
         print_line(
             f"space {space['name']}: {space['rows']:,} × {space['dim']}, {space['state']}{fitted}, "
-            f"{space['index']} index, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
+            f"{space['index']} index{recall}, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
         )
     return 0
 

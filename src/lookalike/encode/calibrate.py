@@ -42,8 +42,10 @@ class Trial:
 class Calibration:
     """The candidates, as they were given, and the choice.
 
-    The choice is the largest margin among those whose precision is not significantly below the best one: easy
-    variants are found by many candidates alike, and then the room they leave before the first wrong item decides.
+    By labels, the choice is the best precision, as in slem §6.4. By near-duplicates it is the largest margin among
+    those whose precision is not significantly below the best one: easy variants are found by many candidates alike, and
+    then the room they leave before the first wrong item decides. Margins compare scores of one kind only: candidates
+    that differ in λ, not in γ or the kernel, for which `kernels.typical_gamma` is the choice that needs no labels.
     """
 
     params: dict[str, Any]
@@ -60,8 +62,8 @@ def calibrate(
     the encoded rows, or what `encoder.query(variants).score(encoded)` says where the encoder has a `query`.
 
     Two things are the caller's to see to. The originals must be left out of the negatives, as pictures to be searched
-    later will be: a picture in the pool is pushed away from itself, and only a large λ would look good. And they must
-    be different pictures, such as a small random sample: four views of one thing would have to be told apart.
+    later will be: a variant is pushed away from an original in the pool, and only a large λ would look good. And they
+    must be different pictures, such as a small random sample: four views of one thing would have to be told apart.
 
     Examples
     --------
@@ -90,54 +92,74 @@ def calibrate(
         own = picture[queries, None] == np.arange(m)  # (q, m)
         return own, ~own
 
-    def measure(encoder: Transform) -> Measured:
+    def measure(params: Params) -> Measured:
+        encoder = make(**params).fit(negatives)
         return _measure(encoder, altered, encoder.transform(originals), judge, picture)
 
-    return _choose(make, candidates, negatives, measure)
+    trials = _try(candidates, measure)
+    able = [trial for trial in trials if trial.behind <= SIGNIFICANT]
+    return Calibration(max(able, key=lambda trial: trial.margin).params, trials)
 
 
 def calibrate_labels(
-    make: Callable[..., Transform], candidates: Sequence[Params], negatives: Array, X: Array, y: ArrayLike
+    make: Callable[..., Transform],
+    candidates: Sequence[Params],
+    X: Array,
+    y: ArrayLike,
+    negatives: Array | None = None,
 ) -> Calibration:
     """Choose by labels: each row of X (m, d) must find the others of its label in y (m,). Never use those of a test.
 
-    As `calibrate` otherwise. A row without another of its label is no query, but is in the way of others.
+    As `calibrate` otherwise. Where `negatives` is None, the labels are dealt into two halves in their order, and each
+    half is the pool of the other: a pool without the labels it is tried on is what later queries will meet. A row
+    without another of its label is no query, but is in the way of others.
     """
     X = check_rows(X)
     labels = np.asarray(y)
     if labels.shape != (X.shape[0],):
         raise InputError(f"y must be one label a row of X, ({X.shape[0]},). Got shape {labels.shape}.")
     _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    asked = np.flatnonzero(sizes[classes] > 1)  # (q,)
-    if not len(asked) or len(sizes) < 2:
-        raise InputError(f"y must have two labels or more, one of them twice. Got {len(sizes)} for {len(labels)} rows.")
+    half = np.zeros(len(sizes), np.intp)
+    if negatives is None:
+        half[len(sizes) // 2 :] = 1
+    halves = [np.flatnonzero(half[classes] == side) for side in range(half.max(initial=0) + 1)]
+    if any((sizes[half == side] > 1).sum() < 1 or (half == side).sum() < 2 for side in range(len(halves))):
+        needed = "two labels or more, one of them twice"
+        where = needed if negatives is not None else f"in each half of its labels {needed}"
+        raise InputError(f"y must have {where}. Got {len(sizes)} labels for {len(labels)} rows.")
+    pools = [negatives] if negatives is not None else [X[rows] for rows in reversed(halves)]
+
+    def measure(params: Params) -> Measured:
+        measured = [
+            _find_own_kind(make(**params).fit(pool), X[rows], classes[rows])
+            for pool, rows in zip(pools, halves, strict=True)
+        ]
+        return np.concatenate([precision for precision, _ in measured]), np.concatenate([m for _, m in measured])
+
+    trials = _try(candidates, measure)
+    return Calibration(max(trials, key=lambda trial: trial.precision).params, trials)
+
+
+def _find_own_kind(encoder: Transform, X: Array, classes: NDArray[np.intp]) -> Measured:
+    """Rows X (m, d) as queries among themselves, right where the class (m,) is the same."""
+    asked = np.flatnonzero(np.bincount(classes)[classes] > 1)  # (q,)
 
     def judge(queries: slice) -> tuple[Mask, Mask]:
         same = classes[asked[queries], None] == classes  # (q, m)
         return same & (asked[queries, None] != np.arange(len(classes))), ~same
 
-    def measure(encoder: Transform) -> Measured:
-        return _measure(encoder, X[asked], encoder.transform(X), judge, classes[asked])
-
-    return _choose(make, candidates, negatives, measure)
+    return _measure(encoder, X[asked], encoder.transform(X), judge, classes[asked])
 
 
-def _choose(
-    make: Callable[..., Transform],
-    candidates: Sequence[Params],
-    negatives: Array,
-    measure: Callable[[Transform], Measured],
-) -> Calibration:
+def _try(candidates: Sequence[Params], measure: Callable[[Params], Measured]) -> list[Trial]:
     if not candidates:
         raise InputError("candidates must be at least one dict of parameters. Got none.")
-    measured = [measure(make(**params).fit(negatives)) for params in candidates]
+    measured = [measure(params) for params in candidates]
     best = max((precision for precision, _ in measured), key=np.mean)  # (groups,)
-    trials = [
+    return [
         Trial(dict(params), float(precision.mean()), float(margin.mean()), _behind(best - precision))
         for params, (precision, margin) in zip(candidates, measured, strict=True)
     ]
-    chosen = max((trial for trial in trials if trial.behind <= SIGNIFICANT), key=lambda trial: trial.margin)
-    return Calibration(chosen.params, trials)
 
 
 def _behind(differences: Values) -> float:

@@ -7,14 +7,12 @@ al., "Kernel Square-Loss Exemplar Machines for Image Retrieval", CVPR 2017 (`sle
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
-import array_api_compat
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, check_rows, chunks, namespace
+from lookalike.arrays import check_rows, chunks, like, namespace
 from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.encode.factor import FACTORS, ccd
 from lookalike.encode.slem_query import SlemQuery, shortlist
@@ -60,6 +58,9 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
+    Arrays are of the kind, and on the device, of the rows it was fitted on: a factor of full rank takes longer to copy
+    from a GPU than to compute there. `transform` takes rows of any kind.
+
     negatives_ : the size of the pool, n.
     landmarks_ : (m, d) float64: the pool's rows that new rows are compared with, r pivots or all n.
     projection_ : (m, r) float64, kernels with these to y + Uᵀμ; at full rank R, (n, n), lower.
@@ -82,10 +83,10 @@ class KernelSlem(TransformerMixin, BaseEstimator):
     negatives = True  # what it is fitted on is a pool that rows are told from
 
     negatives_: int
-    landmarks_: NDArray[np.float64]
-    projection_: NDArray[np.float64]
-    offset_: NDArray[np.float64]
-    variances_: NDArray[np.float64]
+    landmarks_: Array
+    projection_: Array
+    offset_: Array
+    variances_: Array
 
     def __init__(
         self,
@@ -125,8 +126,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
             variances = xp.clip(variances, 0.0, None)
             projection, offset = projection @ axes, mean @ axes  # (m, r), (r,)
         self.negatives_ = n
-        self.landmarks_, self.projection_ = as_numpy(landmarks), as_numpy(projection)
-        self.offset_, self.variances_ = as_numpy(offset), as_numpy(variances)
+        self.landmarks_, self.projection_, self.offset_, self.variances_ = landmarks, projection, offset, variances
         return self
 
     def transform(self, X: Array) -> Array:
@@ -164,7 +164,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
                 t = slice(0, self.negatives_)
                 K = K - made.p[:, None] - theirs.p - made.z[:, t] @ theirs.z[:, t].T  # λ δᵀA⁻¹δᵢ, (rows, m)
                 return -(1 + K / self.lam) / self.negatives_
-            (variances,) = self._like(X, self.variances_)
+            variances = like(X, self.variances_)
             return -(1 + (made.y / (variances + self.lam)) @ theirs.y.T) / self.negatives_
 
         return self._each(X, row)
@@ -173,9 +173,8 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         """Rows X (m, d) float64 to their classifiers."""
         xp = namespace(X)
         functions = check_kernel(self.kernel, self.gamma)
-        landmarks, projection, offset, variances = self._like(
-            X, self.landmarks_, self.projection_, self.offset_, self.variances_
-        )
+        learned = self.landmarks_, self.projection_, self.offset_, self.variances_
+        landmarks, projection, offset, variances = (like(X, a) for a in learned)
         k = functions.pairs(X, landmarks, self.gamma)  # (m, landmarks)
         if self.rank is None:
             means, mean = xp.mean(k, axis=1), xp.mean(offset)  # (m,), ()
@@ -204,9 +203,6 @@ class KernelSlem(TransformerMixin, BaseEstimator):
             scale = xp.where(real, xp.where(real, made.s, xp.ones_like(made.s)) ** -0.5, xp.zeros_like(made.s))
             parts.append(xp.astype(row(rows, made, scale), xp.float32))
         return xp.concat(parts)
-
-    def _like(self, X: Array, *learned: NDArray[np.float64]) -> list[Array]:
-        return [namespace(X).asarray(a, device=array_api_compat.device(X)) for a in learned]
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, check_rows, chunks, held_bytes, namespace, unit_rows
+from lookalike.arrays import as_numpy, check_rows, chunks, held_bytes, like, namespace, unit_rows
 from lookalike.encode.check import check_matrix, check_number, float32_out
 from lookalike.errors import InputError
 from lookalike.types import Array
@@ -40,6 +40,8 @@ class Slem(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
+    Arrays are of the kind, and on the device, of the rows it was fitted on; `transform` takes rows of any kind.
+
     n_ : how many negatives the pool holds.
     mean_ : (d,) float64, of the negatives.
     covariance_ : (d, d) float64, of the negatives, divided by n.
@@ -56,9 +58,9 @@ class Slem(TransformerMixin, BaseEstimator):
     negatives = True  # what it is fitted on is a pool that rows are told from
 
     n_: int
-    mean_: NDArray[np.float64]
-    covariance_: NDArray[np.float64]
-    inverse_: NDArray[np.float64]
+    mean_: Array
+    covariance_: Array
+    inverse_: Array
 
     def __init__(self, lam: float = 1e-3):
         self.lam = lam
@@ -101,7 +103,7 @@ class Slem(TransformerMixin, BaseEstimator):
         precision = xp.float64 if X.dtype == xp.float64 else xp.float32
         out = xp.empty(tuple(X.shape), dtype=xp.float32, device=device)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such rows are done again
-            W, mean = (xp.asarray(a, dtype=precision, device=device) for a in (self.inverse_, self.mean_))
+            W, mean = (xp.astype(like(X, a), precision, copy=False) for a in (self.inverse_, self.mean_))
             parts = list(chunks(X.shape[0], 4 * X.shape[1], held_bytes(X, ROWS_BYTES)))
             rows = parts[0].stop if parts else 0
             # Memory that is used again and again: fresh memory is slow. NumPy and torch both know `out`.
@@ -130,7 +132,7 @@ class Slem(TransformerMixin, BaseEstimator):
         centred, direction = self._centred(X)  # (m, d) both
         q = xp.vecdot(centred, direction)  # (m,)
         omega = (2 * theta / (theta * q + theta + 1))[:, None] * direction  # Eq. 6, slem
-        mean = xp.asarray(self.mean_, device=array_api_compat.device(X))
+        mean = like(X, self.mean_)
         nu = (theta - 1 - xp.vecdot(theta * (centred + mean) + mean, omega)) / (theta + 1)  # Eq. 3, slem
         return omega, nu
 
@@ -147,7 +149,7 @@ class Slem(TransformerMixin, BaseEstimator):
         X, negatives = (check_matrix(self, rows, reset=False, min_rows=0) for rows in (X, negatives))
         direction = as_numpy(self._centred(X)[1])  # (m, d)
         xp = namespace(negatives)
-        others = as_numpy(xp.astype(check_rows(negatives), xp.float64)) - self.mean_  # (n, d)
+        others = as_numpy(xp.astype(check_rows(negatives), xp.float64)) - as_numpy(self.mean_)  # (n, d)
         pushes = 1 + direction @ others.T  # (m, n)
         order = np.argsort(-pushes, axis=1, kind="stable")[:, :k]
         return order, np.take_along_axis(pushes, order, axis=1)
@@ -159,24 +161,20 @@ class Slem(TransformerMixin, BaseEstimator):
         """Keep a pool and what follows from it; nothing is changed where that fails."""
         check_number("lam", self.lam, Real, "a finite number of at least 0", 0, np.finfo(np.float64).max)
         inverse = _invert(pool.covariance, float(self.lam))
-        # Learned arrays are NumPy's whatever X was: they are saved as they stand.
-        self.n_, self.mean_, self.covariance_ = pool.n, as_numpy(pool.mean), as_numpy(pool.covariance)
-        self.inverse_ = as_numpy(inverse)
+        self.n_, self.mean_, self.covariance_, self.inverse_ = pool.n, pool.mean, pool.covariance, inverse
         return self
 
     def _pool_and(self, X: Array) -> tuple["_Pool", Array]:
         """The pool as arrays of the kind of X, and X, checked."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
-        xp, device = namespace(X), array_api_compat.device(X)
-        return _Pool(self.n_, *(xp.asarray(a, device=device) for a in (self.mean_, self.covariance_))), X
+        return _Pool(self.n_, like(X, self.mean_), like(X, self.covariance_)), X
 
     def _centred(self, X: Array) -> tuple[Array, Array]:
         """x − μ and A⁻¹(x − μ) of each row, (m, d) float64 both."""
-        xp, device = namespace(X), array_api_compat.device(X)
-        mean, inverse = (xp.asarray(a, device=device) for a in (self.mean_, self.inverse_))
-        centred = xp.astype(check_rows(X), xp.float64) - mean
-        return centred, centred @ inverse
+        xp = namespace(X)
+        centred = xp.astype(check_rows(X), xp.float64) - like(X, self.mean_)
+        return centred, centred @ like(X, self.inverse_)
 
 
 class _Pool(NamedTuple):

@@ -1,6 +1,7 @@
 """Pools of negatives from outside: what encoders such as SLEM tell pictures from.
 
-In: another collection, or pictures (a folder, an archive, a list). Out: (n, d) float32 vectors of one feature.
+In: another collection, or pictures (a folder, an archive, a list). Out: a `Pool`: ids and
+(n, d) float32 vectors of one feature.
 """
 
 from pathlib import Path
@@ -11,7 +12,7 @@ from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
 from lookalike.engine.ingest import BATCH
 from lookalike.engine.presence import ignore
-from lookalike.engine.spaces import Spaces
+from lookalike.engine.spaces import Pool, Spaces
 from lookalike.engine.vocabulary import draw
 from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import walk
@@ -23,7 +24,7 @@ NEGATIVES = 5_000
 """Pictures of a folder that are read for a pool, drawn by lot."""
 
 
-def read_negatives(source: str | Path, chain: Chain, progress: Progress, workers: int | None) -> Vectors:
+def read_negatives(source: str, chain: Chain, progress: Progress, workers: int | None) -> Pool:
     """The vectors of the chain's feature for what a source holds, in the order of the items' ids."""
     try:
         store = Store(Path(source))
@@ -35,7 +36,7 @@ def read_negatives(source: str | Path, chain: Chain, progress: Progress, workers
         store.close()
 
 
-def _take(store: Store, chain: Chain) -> Vectors:
+def _take(store: Store, chain: Chain) -> Pool:
     """The rows that another collection has of the same feature."""
     base = chain.specs[0]
     if needs_fit(chain.feature):
@@ -43,10 +44,11 @@ def _take(store: Store, chain: Chain) -> Vectors:
     spaces = Spaces(store)
     if base not in spaces.all() or not store.vectors.rows(base):
         raise InputError(f"{store.path} has no vectors of {base}. Give a folder of pictures instead.")
-    return np.asarray(spaces.sample(base), np.float32)
+    ids, X = spaces.sample(base)
+    return Pool(str(store.path), ids, np.asarray(X, np.float32))
 
 
-def _describe(source: str | Path, chain: Chain, progress: Progress, workers: int | None) -> Vectors:
+def _describe(source: str, chain: Chain, progress: Progress, workers: int | None) -> Pool:
     """The vectors of pictures that are read for this alone."""
     entries = draw(walk([source], on_skip=ignore), NEGATIVES)
     prepare = Prepare([chain.feature])
@@ -63,4 +65,5 @@ def _describe(source: str | Path, chain: Chain, progress: Progress, workers: int
                 waiting = []
     if not rows:
         raise InputError(f"{source} has no picture that can be read. Give a folder, an archive or a collection.")
-    return np.stack([rows[item] for item in sorted(rows)])
+    ids = sorted(rows)
+    return Pool(source, np.array(ids, np.int64), np.stack([rows[item] for item in ids]))

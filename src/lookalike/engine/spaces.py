@@ -9,14 +9,15 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Chain, fit, parse_recipe
+from lookalike.engine.chain import Chain, fit, parse_recipe, takes_negatives
 from lookalike.engine.vocabulary import draw, fit_feature
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
@@ -25,7 +26,7 @@ from lookalike.index.flat import Flat
 from lookalike.registry import Spec, component, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import Pending, Space
+from lookalike.store.segments import Members, Pending, Space
 from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -43,9 +44,20 @@ SAMPLE_BYTES = 2**29
 STALE = 0.1
 """The share of rows added or removed since an index was built from which on it is built anew."""
 
+SHORTLISTED = "shortlisted"
+"""The index for spaces with a measure of their own; its files begin with that."""
+
 SEGMENT_ROWS = 262_144
 ROWS_BYTES = 256 * 2**20
 """Rows written at a time when a space is filled anew, and what is held of its base meanwhile: bounds on memory."""
+
+
+class Pool(NamedTuple):
+    """Negatives from outside."""
+
+    source: str  # a collection's directory, or pictures
+    ids: Ids  # (n,), ascending
+    X: Vectors  # (n, d), of a space's feature
 
 
 class Spaces:
@@ -78,15 +90,18 @@ class Spaces:
         chains = {name: spaces[name].chain for name in self.recipes()}
         return [name for name, chain in chains.items() if len(chain) > 1 and self.store.vectors.rows(chain[0]) > 1]
 
-    def ensure(self, recipes: Sequence[str]) -> list[str]:
-        """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock."""
+    def ensure(self, recipes: Sequence[str], free: Iterable[str] = ()) -> list[str]:
+        """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock.
+
+        A space that exists may differ in the `free` options of its last step: they will be chosen anew.
+        """
         wanted = [parse_recipe(recipe) if recipe not in self.all() else (recipe, None) for recipe in recipes]
         for name, chain in wanted:
             if chain is None:
                 continue
             have = self.all().get(name)
             if have is not None:
-                if have.chain != chain:
+                if _bare(have.chain, free) != _bare(chain, free):
                     known = " | ".join(have.chain)
                     raise InputError(f"Space '{name}' exists with another chain: {known}. Choose another name.")
                 continue
@@ -97,15 +112,15 @@ class Spaces:
                 self.store.vectors.create_space(name, chain, chain[0])
         return [name for name, _ in wanted]
 
-    def ensure_fit(self, text: str) -> str:
+    def ensure_fit(self, text: str, free: Iterable[str] = ()) -> str:
         """The space that is to be fitted: one there is, a new pipeline, or a transform on the first space's feature."""
         if text not in self.all():
             if "=" in text.partition("(")[0]:
-                return self.ensure([text])[0]
+                return self.ensure([text], free)[0]
             if "(" in text:
                 spec = parse(text)
                 base = self.all()[self.find(None)].chain[0]
-                return self.ensure([f"{spec.name} = {base} | {spec}"])[0]
+                return self.ensure([f"{spec.name} = {base} | {spec}"], free)[0]
         return self.find(text)
 
     def find(self, name: str | None) -> str:
@@ -229,27 +244,67 @@ class Spaces:
         for name in names:
             self._snapshot(name, progress)
 
-    def fit(self, name: str, progress: Progress, negatives: Vectors | None = None) -> int:
+    def fit(
+        self, name: str, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
+    ) -> int:
         """Fit a space's transforms anew and put every item through them; returns the rows it was fitted on.
 
-        `negatives` (m, d), vectors of the space's feature, take the place of the collection's own where a transform
-        tells rows from such a pool. Readers see the old space until the new one is whole.
+        `negatives` take the place of the collection's own where a transform tells rows from such a pool. `specs`:
+        from now on the space's chain, on the same feature. Readers see the old space until the new one is whole.
         """
         space = self.all()[name]
         if len(space.chain) == 1:
             raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.")
-        sample = self.sample(space.chain[0])
+        ids, sample = self.sample(space.chain[0])
         if len(sample) < 2:
             raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
         progress(f"fitting {name}", 0, None)
-        chain = fit(space.chain, sample, negatives)
+        chain = fit(specs or space.chain, sample, None if negatives is None else negatives.X)
+        pools: list[Members] = []
+        if any(map(takes_negatives, chain.specs[1:])):
+            pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
+        self._replace(name, chain, len(sample), pools, progress)
+        return len(sample)
+
+    def extend(self, name: str, more: Pool, progress: Progress) -> int:
+        """Add negatives to the pool of a space's last transform, and put every item through it; returns their number.
+
+        What is in the pool already, by its id, is not taken twice. The transforms before it stay as they are.
+        """
+        chain, pools = self.chain(name), self.store.vectors.pools(name)
+        wants = [takes_negatives(spec) for spec in chain.specs[1:]]
+        addable = any(wants) and hasattr(component("transform", parse(chain.specs[-1]).name), "add")
+        if not addable or sum(wants) > 1:
+            raise InputError(
+                f"Negatives can be added where the last transform is slem, and the only one with a pool. The chain of"
+                f" '{name}' is {' | '.join(chain.specs)}; fit it anew: lookalike fit {name} --negatives {more.source}"
+            )
+        if not chain.fitted or not pools:
+            raise InputError(
+                f"Space '{name}' has no pool to add to. Run: lookalike fit {name} --negatives {more.source}"
+            )
+        new = ~np.isin(more.ids, np.concatenate([ids for _, ids in pools]))
+        *earlier, last = chain.transforms
+        if not new.any():
+            return int(last.n_)  # type: ignore[attr-defined]
+        grown: Any = deepcopy(last)  # not itself: it may be answering somebody
+        X: Any = more.X[new]
+        for step in earlier:
+            X = step.transform(X)
+        grown.add(X)
+        pools.append((more.source, more.ids[new]))
+        fitted_on = self.all()[name].fitted_on or 0
+        self._replace(name, Chain(chain.specs, lambda: [*earlier, grown]), fitted_on, pools, progress)
+        return int(grown.n_)
+
+    def _replace(self, name: str, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress) -> None:
+        """Put every item through a newly fitted chain; the old space goes when the new one is whole."""
         target = self.store.vectors.new_file("models", ".npz")
         models.save(target, *chain.transforms)
-        pendings = list(self._transform(name, chain, self.store.vectors.live_ids(space.chain[0]), progress))
+        pendings = list(self._transform(name, chain, self.store.vectors.live_ids(chain.specs[0]), progress))
         model = self.store.vectors.settle(target)
         with self.store.transaction():
-            self.store.vectors.replace(name, pendings, model=model, fitted_on=len(sample))
-        return len(sample)
+            self.store.vectors.replace(name, pendings, model=model, fitted_on=fitted_on, chain=chain.specs, pools=pools)
 
     def _fill(self, name: str, progress: Progress) -> None:
         """Rows for the items that have a vector in the base and none here."""
@@ -271,33 +326,39 @@ class Spaces:
         parts = chunks(len(ids), 4 * (truth.dim or 1), ROWS_BYTES)
         return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in parts])
 
-    def sample(self, base: str) -> NDArray[Any]:
-        """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids."""
+    def sample(self, base: str) -> tuple[Ids, NDArray[Any]]:
+        """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids: ids (n,) and rows (n, d)."""
         index = self.index(base)
-        return index.vectors(self.store.vectors.live_ids(base)[: min(FIT_MAX, SAMPLE_BYTES // (4 * (index.dim or 1)))])
+        ids = self.store.vectors.live_ids(base)[: min(FIT_MAX, SAMPLE_BYTES // (4 * (index.dim or 1)))]
+        return ids, index.vectors(ids)
 
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
         searched = self.searched(name)
-        kind = "flat" if self.chain(name).compares else choose(self.store.vectors.rows(searched))  # faiss knows Euclid
+        kind = choose(self.store.vectors.rows(searched))
         index = self.index(searched)
         if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
             return
         progress(f"indexing {name}", 0, None)
         file = self.store.vectors.index_file(searched)
         flat: Any = getattr(index, "truth", index)
-        if file is not None and kind == getattr(index, "kind", None):
+        chain, recall = self.chain(name), None
+        if chain.compares:  # faiss knows Euclid: it proposes, the measure of the space decides
+            made = create("index", Spec(SHORTLISTED, {"kind": kind})).build(flat, progress, chain.transforms[-1])
+            recall = made.recall(chain.transforms[-1])
+        elif file is not None and kind == getattr(index, "kind", None):
             made = self._open(file, flat).build(progress=progress)  # not `index` itself: it may be answering somebody
         else:
             made = create("index", Spec("ann", {"kind": kind})).build(flat, progress)
         target = self.store.vectors.new_file("indexes", ".faiss")
         made.save(target)
-        file = self.store.vectors.settle(target, f"{kind}-{target.name}")
+        file = self.store.vectors.settle(target, f"{SHORTLISTED + '-' if chain.compares else ''}{kind}-{target.name}")
         with self.store.transaction():
-            self.store.vectors.name_index(searched, file)
+            self.store.vectors.name_index(searched, file, recall)
 
     def _open(self, file: str, flat: Flat) -> "Ann":
-        found: Ann = component("index", "ann").load(self.store.path / "indexes" / file, flat)
+        name = SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
+        found: Ann = component("index", name).load(self.store.path / "indexes" / file, flat)
         return found
 
     def _load(self, space: Space) -> list[Any]:
@@ -324,6 +385,13 @@ def _try(chain: Sequence[str]) -> None:
     """Refuse a chain that could never work before it is written down: no weights, options out of range."""
     create("feature", chain[0]).describe([])
     fit(chain, np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32))
+
+
+def _bare(chain: Sequence[str], free: Iterable[str]) -> list[str]:
+    """The chain without these options of its last step."""
+    last = parse(chain[-1])
+    kept = {option: value for option, value in last.params.items() if option not in free}
+    return [*chain[:-1], str(Spec(last.name, kept))]
 
 
 def _needs_fit(spec: str) -> bool:

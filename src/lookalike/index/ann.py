@@ -6,7 +6,7 @@ HNSW: Malkov and Yashunin 2018 (arXiv 1603.09320); IVF-PQ: Jégou, Douze, Schmid
 
 from math import ceil
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class Ann:
     array([[7]])
 
     """
+
+    extra = 0  # columns that the structure has on top of the vectors
 
     def __init__(self, kind: str = "hnsw", links: int = 16, breadth: int = 80):
         self.kind = kind
@@ -127,7 +129,7 @@ class Ann:
             if progress is not None:
                 progress("indexing", part.start, total)
             ids = self._tail[: part.stop - part.start]
-            self._structure.add(ids, self.vectors(ids))
+            self._structure.add(ids, self._encoded(ids))
             self._rows = np.concatenate([self._rows, self.truth.rows(ids)])
             self._tail = self._tail[len(ids) :]
         return self
@@ -149,16 +151,16 @@ class Ann:
         among = None if among is None else sort_ids(among, "among")
         exclude = None if exclude is None else sort_ids(exclude, "exclude")
         structure = self._structure
-        if structure is None or effort == "exact" or not isinstance(query, PointQuery):
+        points = self._points(query)
+        if structure is None or effort == "exact" or points is None:
             return self.truth.search(query, k, among=among, exclude=exclude)
         bits, count = structure.bits(among, exclude)
         if count < max(EXACT_ROWS, EXACT_SHARE * len(structure)):
             return self.truth.search(query, k, among=among, exclude=exclude)
-        breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
+        size, breadth = self._plan(k, effort)
         # Of the rows a walk comes across only this share counts, so it has to be so much longer.
         breadth = min(len(structure), ceil(breadth * len(structure) / count))
-        times, plus = SHORTLIST[self.kind]
-        positions, scored = structure.search(query.vectors, times * k + plus, breadth, bits)  # (q, s)
+        positions, scored = structure.search(points, size, breadth, bits)  # (q, s)
         ids, scores = structure.ids[positions], self._scores(query, positions)  # (q, s)
         scored += ids.size
         missing = positions < 0
@@ -189,7 +191,7 @@ class Ann:
     def load(cls, path: str | Path, truth: Flat) -> Self:
         """A saved structure over the vectors as they are now, with whatever was added and removed since."""
         structure = Structure.load(Path(path))
-        if truth.dim is not None and not 0 <= structure.dim - truth.dim <= 1:
+        if truth.dim is not None and not 0 <= structure.dim - truth.dim - cls.extra <= 1:
             raise DamagedError(f"{path} is for {structure.dim} dimensions, the vectors have {truth.dim}. Delete it.")
         index = cls(structure.kind)
         index.truth, index._structure = truth, structure
@@ -199,7 +201,21 @@ class Ann:
         index._tail = without(truth.ids, np.sort(structure.ids))
         return index
 
-    def _scores(self, query: PointQuery, positions: Ids) -> Vectors:
+    def _encoded(self, ids: Ids) -> Vectors:
+        """What the structure holds of these ids, (m, d + extra)."""
+        return self.vectors(ids)
+
+    def _points(self, query: Query) -> Vectors | None:
+        """Where the walk goes to, (q, d + extra); None where a query cannot be answered by walking."""
+        return query.vectors if isinstance(query, PointQuery) else None
+
+    def _plan(self, k: int, effort: float | str | None) -> tuple[int, float]:
+        """How many are proposed, and the breadth of the walk."""
+        times, plus = SHORTLIST[self.kind]
+        breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
+        return times * k + plus, breadth
+
+    def _scores(self, query: Any, positions: Ids) -> Vectors:
         """Distances of proposed positions (q, s) by the vectors themselves, (q, s); of any row where there is none."""
         q, size = positions.shape
         which, rows = np.arange(q).repeat(size), self._rows[positions.ravel()]
@@ -214,5 +230,5 @@ class Ann:
         if n < MIN_ROWS:
             return None
         size = min(n, max(65_536, int(64 * n**0.5)))
-        sample = self.vectors(self.ids[:: n // size][:size])
+        sample = self._encoded(self.ids[:: n // size][:size])
         return Structure.train(self.kind, sample, n, self.links, self.breadth)

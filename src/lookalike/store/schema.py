@@ -47,6 +47,11 @@ CATALOGUE = [
     ) WITHOUT ROWID
     """,
     "ALTER TABLE spaces ADD COLUMN model_digest BLOB",
+    """
+    CREATE TABLE pools (space TEXT NOT NULL REFERENCES spaces ON DELETE CASCADE, source TEXT, ids BLOB NOT NULL);
+    CREATE INDEX pools_space ON pools (space)
+    """,
+    "ALTER TABLE spaces ADD COLUMN index_recall REAL",
 ]
 JUDGEMENTS = [
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from lookalike.store.blocks import dead_rows, list_rows, open_block
 from lookalike.store.database import Database, read_ids, read_version
 from lookalike.store.files import RowWriter
 from lookalike.store.merge import Merged, choose, split
-from lookalike.store.schema import translated
+from lookalike.store.schema import text, translated
 from lookalike.store.verify import TRIES, verify_space
 from lookalike.types import Ids, Progress
 
@@ -42,6 +42,10 @@ class Space:
     fitted_on: int | None
     created_at: float
     model_digest: bytes | None
+
+
+Members: TypeAlias = tuple[str | None, Ids]
+"""What a space was told from: another collection's directory or other pictures, None for its own, and ids (n,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,20 @@ class Segments:
                 raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Bury them first.")
         self._name(pending)
 
-    def replace(self, space: str, pendings: Sequence[Pending], *, model: str | None, fitted_on: int | None) -> None:
-        """These segments and this model (a settled file) take the place of all a space had; its index is dropped."""
+    def replace(
+        self,
+        space: str,
+        pendings: Sequence[Pending],
+        *,
+        model: str | None,
+        fitted_on: int | None,
+        chain: Sequence[str] | None = None,
+        pools: Sequence[Members] = (),
+    ) -> None:
+        """These segments and this model (a settled file) take the place of all a space had; its index is dropped.
+
+        `pools` are what the model tells rows from. `chain`: the space's chain from now on.
+        """
         if pendings:
             _check_ids(space, np.sort(np.concatenate([pending.ids for pending in pendings])))
         before = self._space(space).model
@@ -135,11 +151,23 @@ class Segments:
         self.name_index(space, None)
         self._forget([row.id for row in list_rows(self._db.writing(), space)])
         self._db.writing().execute(
-            "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ? WHERE name = ?",
-            [model, digest, fitted_on, space],
+            "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
+            " WHERE name = ?",
+            [model, digest, fitted_on, None if chain is None else json.dumps(list(chain)), space],
+        )
+        self._db.writing().execute("DELETE FROM pools WHERE space = ?", [space])
+        self._db.writing().executemany(
+            "INSERT INTO pools VALUES (?, CAST(? AS TEXT), ?)",
+            [(space, None if source is None else text(source), ids.astype("<i8").tobytes()) for source, ids in pools],
         )
         for pending in pendings:
             self._name(pending)
+
+    def pools(self, space: str) -> list[Members]:
+        """What a space's model tells rows from, as `replace` was told."""
+        with self._db.reading() as db:
+            rows = db.execute("SELECT source, ids FROM pools WHERE space = ? ORDER BY rowid", [space]).fetchall()
+        return [(source, np.frombuffer(ids, "<i8").astype(np.int64)) for source, ids in rows]
 
     def bury(self, ids: Ids | Sequence[int]) -> None:
         """Mark the rows of these items dead, in every space."""
@@ -237,12 +265,20 @@ class Segments:
             ).fetchone()
         return row[0] if row else None
 
-    def name_index(self, space: str, file: str | None) -> None:
+    def index_recall(self, space: str) -> float | None:
+        """What was measured when the space's index was built, where something was."""
+        with self._db.reading() as db:
+            row = db.execute("SELECT index_recall FROM spaces WHERE name = ?", [space]).fetchone()
+        return None if row is None else row[0]
+
+    def name_index(self, space: str, file: str | None, recall: float | None = None) -> None:
         """Make a settled file the index of a space; the one before goes."""
         before = self.index_file(space)
         if before is not None and before != file:
             self.doomed.append(self._path / "indexes" / before)
-        self._db.writing().execute("UPDATE spaces SET index_file = ? WHERE name = ?", [file, space])
+        self._db.writing().execute(
+            "UPDATE spaces SET index_file = ?, index_recall = ? WHERE name = ?", [file, recall, space]
+        )
 
     def named(self) -> set[Path]:
         """Every file outside SQLite that is part of the collection."""

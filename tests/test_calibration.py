@@ -1,0 +1,179 @@
+"""λ and γ chosen inside a collection."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from lookalike import Collection, cli
+from lookalike.encode.calibrate import calibrate, calibrate_labels
+from lookalike.encode.slem import Slem
+from lookalike.encode.whiten import PCA
+from lookalike.engine import calibration
+from lookalike.engine.variants import VARIANTS, variants
+from lookalike.errors import InputError
+from lookalike.images.read import read
+from lookalike.kernels import typical_gamma
+from lookalike.registry import create, parse
+
+KINDS = ("fish", "house", "flower", "night", "stripes")
+FEATURE = create("feature", "fourier()")
+
+
+@pytest.fixture(scope="module")
+def made(pictures, tmp_path_factory):
+    """Twenty pictures of five kinds, by texture."""
+    path = tmp_path_factory.mktemp("made") / "collection"
+    with Collection(path, create=True) as collection:
+        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
+    return path
+
+
+@pytest.fixture
+def filled(made, tmp_path):
+    """A copy of it, to be changed."""
+    shutil.copytree(made, tmp_path / "copy")
+    with Collection(tmp_path / "copy") as collection:
+        yield collection
+
+
+def altered(collection, ids):
+    """Vectors (m, VARIANTS, d), read and described one by one."""
+    items = collection.get(ids)
+    return np.stack([FEATURE.extract(variants(read(items[item].paths[0]).pixels)) for item in ids])
+
+
+def test_the_choice_is_that_of_altered_pictures_against_the_rest(filled):
+    ids, X = filled.vectors("plain")
+    report = filled.calibrate("slem()", workers=1)
+    lams = [trial.params for trial in report.trials]
+    expected = calibrate(Slem, lams, X[5:], X[:5], altered(filled, ids[:5].tolist()))
+    assert report.params == expected.params
+    assert (report.space, report.questions, report.pool, report.fitted_on) == ("slem", 5, 15, 20)
+    for mine, other in zip(report.trials, expected.trials, strict=True):
+        assert mine.params == other.params
+        assert mine.precision == pytest.approx(other.precision, abs=1e-3)
+    assert report.chain == ["fourier()", f"slem(lam={report.params['lam']!r})"]
+    assert filled.stats()["spaces"][1]["chain"] == report.chain
+    expected = Slem(**report.params).fit(X).transform(X)
+    np.testing.assert_allclose(filled.vectors("slem")[1], expected, atol=1e-3)
+
+
+def test_the_same_again_gives_the_same_by_any_name_of_the_space(filled):
+    first = filled.calibrate("slem()", workers=1)
+    assert filled.calibrate("slem", workers=1) == first
+    assert filled.calibrate("slem(lam=7.0)") == first
+    with pytest.raises(InputError, match="exists with another chain"):
+        filled.calibrate("slem = fourier() | pca(dim=3) | slem()", workers=1)
+
+
+def test_a_kernel_gets_both_of_its_parameters_and_keeps_the_others(filled):
+    report = filled.calibrate("kernelslem(rank=8)", workers=1)
+    assert len(report.trials) == 7
+    assert set(report.params) == {"lam", "gamma"}  # γ by the typical distance in the pool
+    X = filled.vectors("plain")[1]
+    assert report.params["gamma"] == float(f"{typical_gamma('gaussian', X[5:]):.3g}")
+    assert create("transform", report.chain[-1]).rank == 8
+    assert filled.search(next(filled.items()).id, space="kernelslem", k=1)[0].score < 1e-3
+
+
+def test_earlier_transforms_never_see_the_pictures_that_ask(filled):
+    ids, X = filled.vectors("plain")
+    report = filled.calibrate("own = fourier() | pca(dim=4) | slem()", workers=1)
+    pca = PCA(dim=4).fit(X[5:])
+    variants_ = altered(filled, ids[:5].tolist())
+    lams = [trial.params for trial in report.trials]
+    rows = pca.transform(variants_.reshape(5 * VARIANTS, -1)).reshape(5, VARIANTS, 4)
+    expected = calibrate(Slem, lams, pca.transform(X[5:]), pca.transform(X[:5]), rows)
+    assert report.params == expected.params
+    assert [trial.precision for trial in report.trials] == pytest.approx(
+        [trial.precision for trial in expected.trials], abs=1e-3
+    )
+
+
+def test_the_pool_may_come_from_outside_but_never_holds_what_asks(filled, pictures, tmp_path):
+    with Collection(tmp_path / "other", create=True) as other:
+        other.add(pictures / "night", pictures / "stripes", pictures / "fish", recipes=["plain = fourier()"], workers=1)
+        theirs = other.vectors("plain")[0]
+    report = filled.calibrate("slem()", negatives=tmp_path / "other")
+    asked = filled.vectors("plain")[0][:5]
+    assert np.isin(asked, theirs).any()
+    assert report.pool == 12 - np.isin(asked, theirs).sum()
+
+
+def test_labels_decide_where_they_are_asked(filled, pictures):
+    with pytest.raises(InputError, match="one label each"):
+        filled.calibrate("slem()", labels=True)
+    filled.import_labels(pictures)
+    report = filled.calibrate("slem()", labels=True)
+    ids, X = filled.vectors("plain")
+    y = [labels[0] for labels in filled.labels(ids[:10].tolist()).values()]
+    expected = calibrate_labels(Slem, [trial.params for trial in report.trials], X[:10], y, X[10:])
+    assert report.params == expected.params
+    assert (report.questions, report.pool) == (10, 10)
+
+
+def test_candidates_follow_the_length_of_rows():
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    one = calibration._candidates(["lam"], parse("slem()"), rows, labels=False)
+    assert [candidate["lam"] for candidate in one] == list(calibration.GRID["lam"])
+    long = calibration._candidates(["lam"], parse("slem()"), 10 * rows, labels=False)
+    assert [candidate["lam"] for candidate in long] == [1e-4, 1e-3, 0.01, 0.1, 1, 10, 100]
+    both = calibration._candidates(["lam", "gamma"], parse("kernelslem()"), 10 * rows, labels=True)
+    assert {candidate["lam"] for candidate in both} == set(calibration.GRID["lam"])
+    assert sorted({candidate["gamma"] for candidate in both}) == [0.001, 0.003, 0.01, 0.03]
+
+
+def test_what_has_no_lam_is_refused(filled):
+    with pytest.raises(InputError, match="must have the option lam"):
+        filled.calibrate("plain")
+    with pytest.raises(InputError, match="must have the option lam"):
+        filled.calibrate("flat = fourier() | pca(dim=4)")
+
+
+def test_few_pictures_or_files_that_are_gone_are_refused(tmp_path, pictures):
+    shutil.copytree(pictures / "fish", tmp_path / "fish")
+    with Collection(tmp_path / "few", create=True) as few:
+        few.add(tmp_path / "fish", recipes=["plain = fourier()"], workers=1)
+        with pytest.raises(InputError, match="at least 8 pictures"):
+            few.calibrate("slem()", workers=1)
+        few.add(pictures / "night", recipes=["plain = fourier()"], workers=1)
+        first, second, *_ = (item.paths[0] for item in few.items())
+        shutil.rmtree(tmp_path / "fish")
+        readable = [path for path in (first, second) if "fish" not in path]
+        report = few.calibrate("slem()", workers=1)  # others take the place of those that are gone
+        assert report.questions == 2
+        assert len(readable) < 2 or report.pool == 6
+        assert report.space == "slem"
+
+
+def test_variants_are_pictures_unlike_the_original_and_the_same_each_time():
+    for shape in [(1, 1, 3), (64, 48, 3), (10, 300, 3)]:
+        image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+        made = variants(image)
+        assert len(made) == VARIANTS
+        for one, again in zip(made, variants(image), strict=True):
+            assert one.dtype == np.uint8
+            assert one.ndim == 3
+            assert one.size
+            assert one.tobytes() == again.tobytes()
+            assert shape == (1, 1, 3) or one.shape != shape or not np.array_equal(one, image)
+
+
+def test_the_command_line_marks_the_choice(filled, capsys):
+    where = str(filled.path)
+    assert cli.run(["-c", where, "fit", "slem()", "--calibrate", "--workers", "1"]) == 0
+    head, *rows, chosen, fitted = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["lam", "precision"]
+    assert len(rows) == len(calibration.GRID["lam"])
+    (star,) = [row for row in rows if row.startswith("*")]
+    lam = filled.stats()["spaces"][1]["chain"][-1]
+    assert float(star.split()[1]) == create("transform", lam).lam
+    assert lam in chosen
+    assert fitted == "slem: fitted on 20 pictures."
+    assert cli.run(["-c", where, "fit", "slem", "--calibrate", "--json", "--workers", "1"]) == 0
+    assert '"trials": [{"params": {"lam": ' in capsys.readouterr().out
+    for words in (["slem", "--labels"], ["--calibrate"], ["slem", "plain", "--calibrate"]):
+        assert cli.run(["-c", where, "fit", *words]) == 2
+        assert "--calibrate" in capsys.readouterr().err

@@ -1,0 +1,129 @@
+"""Which negatives push a picture away, inside a collection."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from lookalike import Collection, cli
+from lookalike.encode.kernel_slem import KernelSlem
+from lookalike.encode.slem import Slem
+from lookalike.encode.whiten import PCA
+from lookalike.errors import InputError
+
+KINDS = ("fish", "house", "flower")
+
+
+@pytest.fixture(scope="module")
+def made(pictures, tmp_path_factory):
+    """A collection of a few kinds, by texture, and one of others."""
+    folder = tmp_path_factory.mktemp("made")
+    with Collection(folder / "own", create=True) as own:
+        own.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
+    with Collection(folder / "other", create=True) as other:
+        other.add(pictures / "night", pictures / "stripes", recipes=["plain = fourier()"], workers=1)
+    return folder
+
+
+@pytest.fixture
+def filled(made, tmp_path):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    with Collection(tmp_path / "own") as collection:
+        yield collection
+
+
+@pytest.fixture
+def other(filled, tmp_path):
+    with Collection(tmp_path / "other") as collection:
+        yield collection
+
+
+def pushes(collection, slem, negatives, row):
+    """As the definition has them: the share of each negative in the classifier, 1 on average."""
+    if isinstance(slem, KernelSlem):
+        return -len(negatives) * slem.weights(row, negatives)[0]
+    direction = (row.astype(np.float64) - slem.mean_) @ slem.inverse_
+    return 1 + ((negatives - slem.mean_) @ direction.T)[:, 0]
+
+
+@pytest.mark.parametrize("slem", [Slem(lam=0.01), KernelSlem(gamma=0.5, lam=0.01, rank=6)])
+@pytest.mark.parametrize("outside", [False, True])
+def test_the_hardest_of_the_pool_come_first(filled, other, slem, outside):
+    spec = "slem(lam=0.01)" if isinstance(slem, Slem) else "kernelslem(gamma=0.5, lam=0.01, rank=6)"
+    filled.fit(f"told = fourier() | {spec}", negatives=other.path if outside else None)
+    pool = other if outside else filled
+    ids, N = pool.vectors("plain")
+    mine, X = filled.vectors("plain")
+    expected = pushes(filled, slem.fit(N), N, X[3:4])
+    found = filled.explain(int(mine[3]), space="told", k=4)
+    best = np.argsort(-expected)[:4]
+    assert [push.id for push in found] == ids[best].tolist()
+    assert [push.push for push in found] == pytest.approx(expected[best].tolist(), rel=1e-3)
+    assert [push.path for push in found] == [pool.get([push.id])[push.id].paths[0] for push in found]
+    assert {push.collection for push in found} == {str(other.path) if outside else None}
+    everybody = filled.explain(int(mine[3]), space="told", k=100)
+    assert len(everybody) == len(ids)
+    assert np.mean([push.push for push in everybody]) == pytest.approx(1, abs=1e-3)
+
+
+def test_earlier_transforms_come_before_it_and_pictures_need_not_be_known(filled, pictures):
+    filled.fit("told = fourier() | pca(dim=3) | slem(lam=0.1)")
+    ids, N = filled.vectors("plain")
+    pca = PCA(dim=3).fit(N)
+    slem = Slem(lam=0.1).fit(pca.transform(N))
+    picture = next((pictures / "night").iterdir())
+    filled.add(picture)
+    row = dict(zip(*filled.vectors("plain"), strict=True))
+    (new,) = set(row) - set(ids.tolist())
+    expected = pushes(filled, slem, pca.transform(N), pca.transform(row[new][None]))
+    assert filled.explain(new, k=1)[0].id == ids[expected.argmax()]
+    filled.remove(int(new))
+    assert filled.explain(picture, k=1)[0].id == ids[expected.argmax()]
+
+
+def test_only_what_was_in_the_pool_pushes_and_is_still_there(filled, pictures):
+    filled.fit("slem(lam=0.01)")
+    before = {push.id for push in filled.explain(next((pictures / "fish").iterdir()), k=100)}
+    filled.add(pictures / "night", workers=1)
+    assert {push.id for push in filled.explain(next((pictures / "night").iterdir()), k=100)} == before
+    filled.remove(pictures / "house")
+    left = {push.id for push in filled.explain(next((pictures / "night").iterdir()), k=100)}
+    assert left == before & {item.id for item in filled.items()}
+    for kind in ("fish", "flower"):
+        filled.remove(pictures / kind)
+    with pytest.raises(InputError, match=r"None of the negatives .* Run: lookalike fit slem"):
+        filled.explain(next((pictures / "night").iterdir()))
+
+
+def test_what_cannot_be_explained_says_why(filled, other, pictures):
+    item = next(filled.items()).id
+    with pytest.raises(InputError, match=r"Make one: lookalike fit 'slem\(\)'"):
+        filled.explain(item)
+    with pytest.raises(InputError, match="tells pictures from no negatives"):
+        filled.explain(item, space="plain")
+    filled.fit("slem(lam=0.01)", negatives=other.path)
+    with pytest.raises(InputError, match="k must be at least 1"):
+        filled.explain(item, k=0)
+    shutil.rmtree(other.path)
+    with pytest.raises(InputError, match="is no collection"):
+        filled.explain(item)
+    filled.fit("slem", negatives=pictures / "night", workers=1)
+    with pytest.raises(InputError, match=r"is no collection.* lookalike fit slem --negatives POOL"):
+        filled.explain(item)
+    with filled._store.writer(), filled._store.transaction() as db:
+        db.execute("DELETE FROM pools")  # as in a collection of an older format
+    with pytest.raises(InputError, match="not known what 'slem' was fitted on"):
+        filled.explain(item)
+    filled.remove_space("slem")
+    assert filled._store.vectors.pools("slem") == []
+
+
+def test_the_command_line_lists_negatives(filled, capsys):
+    filled.fit("slem(lam=0.01)")
+    item = next(filled.items())
+    assert cli.run(["-c", str(filled.path), "explain", item.paths[0], "-k", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    found = filled.explain(item.id, k=2)
+    assert lines == [f"{push.push:9.3f}  {push.path}" for push in found]
+    assert cli.run(["-c", str(filled.path), "explain", item.paths[0], "--json"]) == 0
+    assert '"collection": null' in capsys.readouterr().out

@@ -1,0 +1,95 @@
+"""Pools that grow: added negatives give what a fresh fit on all of them gives."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from lookalike import Collection, cli
+from lookalike.encode.slem import Slem
+from lookalike.errors import InputError
+
+PIPELINE = "told = fourier() | pca(dim=6) | slem(lam=0.1)"
+
+
+@pytest.fixture(scope="module")
+def made(pictures, tmp_path_factory):
+    """A collection of a few kinds, by texture, and one of others that shares a kind with it."""
+    folder = tmp_path_factory.mktemp("made")
+    with Collection(folder / "own", create=True) as own:
+        own.add(pictures / "fish", pictures / "house", recipes=["plain = fourier()"], workers=1)
+        own.fit(PIPELINE)
+    with Collection(folder / "other", create=True) as other:
+        other.add(pictures / "night", pictures / "house", recipes=["plain = fourier()"], workers=1)
+    return folder
+
+
+@pytest.fixture
+def own(made, tmp_path):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    with Collection(tmp_path / "own") as collection:
+        yield collection
+
+
+@pytest.fixture
+def other(own, tmp_path):
+    with Collection(tmp_path / "other") as collection:
+        yield collection
+
+
+def test_the_union_is_what_it_is_told_from(own, other):
+    assert own.add_negatives("told", other.path) == 12  # the four they share count once
+    pca, slem = own._spaces.chain("told").transforms
+    ids, X = own.vectors("plain")
+    theirs, N = other.vectors("plain")
+    union = np.concatenate([X, N[~np.isin(theirs, ids)]])
+    fresh = Slem(lam=0.1).fit(pca.transform(union))
+    assert slem.n_ == fresh.n_ == 12
+    np.testing.assert_allclose(slem.mean_, fresh.mean_, atol=1e-12)
+    np.testing.assert_allclose(slem.inverse_, fresh.inverse_, atol=1e-9)
+    np.testing.assert_allclose(own.vectors("told")[1], fresh.transform(pca.transform(X)), atol=1e-5)
+    assert own.stats()["spaces"][1]["fitted_on"] == 8
+
+
+def test_what_was_added_is_explained_and_added_once(own, other, pictures):
+    own.add_negatives("told", other.path)
+    before = own.vectors("told")[1]
+    assert own.add_negatives("told", other.path) == 12
+    np.testing.assert_array_equal(own.vectors("told")[1], before)
+    found = own.explain(next((pictures / "night").iterdir()), k=100)
+    assert sorted((push.collection is None) for push in found) == [False] * 4 + [True] * 8
+    with Collection(own.path) as again:  # it is all on the disk
+        assert again.explain(next((pictures / "night").iterdir()), k=100) == found
+
+
+def test_pictures_can_be_added_too(own, pictures):
+    assert own.add_negatives("told", pictures / "stripes", workers=1) == 12
+    assert own.fit("told") == {"told": 8}  # a fresh fit starts over
+    assert own._spaces.chain("told").transforms[-1].n_ == 8
+
+
+def test_only_a_linear_slem_at_the_end_takes_more(own, other):
+    own.fit("k = fourier() | kernelslem(rank=4)")
+    own.fit("after = fourier() | slem(lam=0.1) | l2()")
+    own.fit("flat = fourier() | l2()")
+    for name in ("k", "after"):
+        with pytest.raises(InputError, match=rf"last transform is slem.* lookalike fit {name} --negatives"):
+            own.add_negatives(name, other.path)
+    for name in ("flat", "plain"):
+        with pytest.raises(InputError, match="no use for negatives"):
+            own.add_negatives(name, other.path)
+    with own._store.writer():
+        own._spaces.ensure(["waits = fourier() | slem(lam=0.1)"])
+    with pytest.raises(InputError, match="has no pool to add to"):
+        own.add_negatives("waits", other.path)
+
+
+def test_the_command_line_adds(own, other, capsys):
+    where = str(own.path)
+    assert cli.run(["-c", where, "fit", "told", "--more-negatives", str(other.path)]) == 0
+    assert capsys.readouterr().out == "told: told from 12 negatives.\n"
+    assert cli.run(["-c", where, "fit", "told", "--more-negatives", str(other.path), "--json"]) == 0
+    assert capsys.readouterr().out == '{"negatives": 12}\n'
+    for words in (["told", "--calibrate"], [], ["told", "--negatives", where]):
+        assert cli.run(["-c", where, "fit", *words, "--more-negatives", where]) == 2
+        assert "--more-negatives goes with one space" in capsys.readouterr().err
