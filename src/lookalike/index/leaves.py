@@ -1,0 +1,272 @@
+"""Hyperplane queries on large collections: leaves of like rows as bytes, the promising ones scored, the best re-scored.
+
+In: ids (n,) and rows X (n, d), kept where they are in a `Flat`, and queries. Out: `Hits`, with exact scores.
+Queries of Crucianu et al. (fsm-tree), Eq. 3; not their tree: a leaf is visited by how many answers it should hold.
+"""
+
+from math import ceil
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import DamagedError, InputError, StoreError
+from lookalike.index.flat import Flat, check_search
+from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.ids import check_ids, sort_ids, without
+from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
+from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
+
+MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.02}
+"""What an effort means: the search ends after a visit that brought no larger share of the answers."""
+
+FEW = 5_000
+"""A search among fewer rows looks at each of them: exact, and as fast."""
+
+ALL = 50_000
+"""Fewer rows are all scored as bytes: choosing among leaves would take longer."""
+
+CLOSER = 0.25
+"""The share of the leaves whose order takes the spread of f into account, too; the others come after them."""
+
+UPWARD = 2.5
+"""Where the best rows of a leaf are, in spreads above its centre."""
+
+GROWTH = 1.5
+"""So many times as far goes each visit as all before; one that brings little ends the search."""
+
+FIRST, FIRST_SHARE = 32, 0.004
+"""Leaves that are visited before anything is known of the answers: so many, or so large a share."""
+
+SHORT = 4
+"""The first shortlist is so many times k: its errors say how long the second must be."""
+
+SIGMAS = 2.5
+"""Byte scores that may be this many standard errors off still decide who is scored exactly."""
+
+
+class Leaves:
+    """A `Flat` with its rows as bytes beside it, sorted into leaves: answers hyperplane queries, others as `Flat` does.
+
+    What was added since `build` is looked at row by row and what was removed is never an answer; `build` makes the
+    search fast again. In memory a row takes d + 30 bytes or so.
+
+    Parameters
+    ----------
+    size : rows of a leaf, a multiple of 16
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(2_000, 8)).astype(np.float32)
+    >>> index = Leaves()
+    >>> index.add(np.arange(2_000), X)
+    >>> query = HyperplaneQuery(X[:2], [1.0, -1.0], 0.0, kernel="laplace", kind="maximum")
+    >>> index.build().search(query, k=1).ids
+    array([[0]])
+
+    """
+
+    def __init__(self, size: int = 64):
+        self.size = size
+        self.truth = Flat()
+        self._codes: LeafCodes | None = None
+        self._tail: Ids = np.empty(0, np.int64)  # what the leaves lack, ascending
+
+    def __len__(self) -> int:
+        return len(self.truth)
+
+    def __contains__(self, item: int) -> bool:
+        return item in self.truth
+
+    @property
+    def dim(self) -> int | None:
+        """d, once something was added."""
+        return self.truth.dim
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of all vectors, ascending."""
+        return self.truth.ids
+
+    @property
+    def stale(self) -> float:
+        """The share of rows that were added or removed since `build`; 1 before it."""
+        removed = 0 if self._codes is None else self._codes.removed
+        return (len(self._tail) + removed) / max(1, len(self) + removed)
+
+    def add(self, ids: Ids, X: Vectors) -> None:
+        """Add rows X (n, d) under new ids (n,); see `Flat.add`."""
+        self.truth.add(ids, X)
+        self._tail = np.sort(np.concatenate([self._tail, check_ids(ids)]))
+
+    def remove(self, ids: Ids) -> int:
+        """Forget these ids; returns how many of them were there."""
+        ids = sort_ids(ids)
+        self._tail = without(self._tail, ids)
+        if self._codes is not None:
+            self._codes.remove(self.truth.rows(ids))
+        return self.truth.remove(ids)
+
+    def vectors(self, ids: Ids) -> Vectors:
+        """The rows of these ids, (m, d) float32."""
+        return self.truth.vectors(ids)
+
+    def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
+        """Sort all rows, of another `truth` where one is given, into leaves; the same leaves for the same rows."""
+        if self.size < 16 or self.size % 16:
+            raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")
+        if truth is not None:
+            self.truth, self._codes, self._tail = truth, None, truth.ids
+        if len(self) >= MIN_ROWS:
+            self._codes = LeafCodes.build(self.truth, self.size, progress or silent)
+            self._tail = self._tail[:0]
+        return self
+
+    def search(
+        self,
+        query: Query,
+        k: int,
+        *,
+        among: Ids | None = None,
+        exclude: Ids | None = None,
+        effort: float | str | None = None,
+    ) -> Hits:
+        """The k best, as far as `effort` goes: "fast", "balanced" (None), "exact", or a number.
+
+        A number is the share of the leaves that may be visited, at most: 1 scores every row as bytes. Queries other
+        than hyperplanes, and searches among few rows, are answered by looking at each row.
+        """
+        check_search(query, k, effort, self.dim)
+        among = None if among is None else sort_ids(among, "among")
+        exclude = None if exclude is None else sort_ids(exclude, "exclude")
+        codes = self._codes
+        if codes is None or effort == "exact" or not isinstance(query, HyperplaneQuery):
+            return self.truth.search(query, k, among=among, exclude=exclude)
+        keep = codes.keep(*(None if ids is None else self.truth.rows(ids) for ids in (among, exclude)))
+        counts = np.count_nonzero(keep.reshape(-1, codes.size), axis=1)  # (leaves,)
+        if counts.sum() < max(FEW, 2 * k):
+            return self.truth.search(query, k, among=among, exclude=exclude)
+        visit = _Visit(codes, query, k, keep, counts)
+        if effort is None or isinstance(effort, str):
+            visit.until(MISSED[effort or "balanced"])
+        else:
+            visit.share(min(1.0, effort))
+        ids, scores, scored = self._rescore(query, k, visit)
+        if len(self._tail):
+            tail = self._tail if among is None else np.intersect1d(self._tail, among, assume_unique=True)
+            news = self.truth.search(query, k, among=tail, exclude=exclude)
+            ids, scores = np.concatenate([ids, news.ids[0]]), np.concatenate([scores, news.scores[0]])
+            scored += news.scored
+        best = np.lexsort((ids, scores))[:k]
+        return Hits(ids[best][None, :], scores[best][None, :], scored)
+
+    def save(self, path: str | Path) -> None:
+        """Write the leaves to one file, for `load`. The vectors are not in it."""
+        if self._codes is None:
+            raise InputError(f"There is nothing to save: build the index first, over at least {MIN_ROWS} rows.")
+        try:
+            self._codes.save(Path(path))
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error}. Is there room on the disk?") from error
+
+    @classmethod
+    def load(cls, path: str | Path, truth: Flat) -> Self:
+        """Saved leaves over the vectors as they are now, with whatever was added and removed since."""
+        codes = LeafCodes.load(Path(path), truth)
+        if truth.dim is not None and codes.dim != truth.dim:
+            raise DamagedError(f"{path} is for {codes.dim} dimensions, the vectors have {truth.dim}. Delete it.")
+        index = cls(codes.size)
+        index.truth, index._codes = truth, codes
+        index._tail = without(truth.ids, np.sort(codes.ids[codes.alive]))
+        return index
+
+    def _rescore(self, query: HyperplaneQuery, k: int, visit: "_Visit") -> tuple[Ids, Vectors, int]:
+        """Exact scores of whatever may be among the k best by its byte score: as many as the errors ask for."""
+        rough, places = visit.found()
+        size = min(SHORT * k, len(rough))
+        best = np.argpartition(rough, size - 1)[:size]
+        ids = visit.codes.ids[places[best]]
+        exact = query.score(self.vectors(ids))[0]  # (size,)
+        errors = rough[best] - exact
+        reach = np.partition(exact, k - 1)[k - 1] + SIGMAS * float(np.mean(errors * errors)) ** 0.5
+        more = np.flatnonzero(rough <= reach)
+        more = more[~np.isin(more, best)]
+        if len(more):
+            others = visit.codes.ids[places[more]]
+            ids, exact = np.concatenate([ids, others]), np.concatenate([exact, query.score(self.vectors(others))[0]])
+        return ids, exact, visit.scored + len(ids)
+
+
+class _Visit:
+    """One search's way through the leaves."""
+
+    def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: NDArray[np.bool_], counts: Any):
+        self.codes, self.k, self.keep, self.counts = codes, k, keep, counts
+        self.plane, self.frontier = codes.plane(query), query.kind == "frontier"
+        self.left = counts > 0  # (leaves,) not visited yet
+        self.scored = 0
+        self._rough: list[Vectors] = []
+        self._places: list[Ids] = []
+
+    def share(self, share: float) -> None:
+        """Visit so large a share of the leaves."""
+        f = self._centres()
+        self._visit(np.argsort(self._score(f), kind="stable")[: ceil(share * len(f))])
+        self._complete(f)
+
+    def until(self, missed: float) -> None:
+        """Visit leaves, the promising first, until a visit brings no more than this share of the answers."""
+        if self.left.sum() * self.codes.size <= ALL:
+            self._visit(np.flatnonzero(self.left))
+            return
+        f = self._centres()
+        order = np.argsort(np.where(self.left, self._score(f), np.inf))[: np.count_nonzero(self.left)]
+        closer = order[: max(FIRST, int(CLOSER * len(f)))]
+        order[: len(closer)] = closer[np.argsort(self._merit(f[closer], self.codes.spreads(closer, self.plane)))]
+        done, goal = 0, max(FIRST, int(FIRST_SHARE * len(f)))
+        while done < len(order):
+            self._visit(order[done:goal])
+            if self._news() <= missed * self.k and done:
+                return
+            done, goal = goal, ceil(GROWTH * goal)
+
+    def found(self) -> tuple[Vectors, Ids]:
+        """Byte scores of all rows that were visited and may be answers, and their places."""
+        return np.concatenate(self._rough), np.concatenate(self._places)
+
+    def _centres(self) -> Vectors:
+        self.scored += 2 * len(self.left)
+        return self.codes.f_centres(self.plane)
+
+    def _complete(self, f: Vectors) -> None:
+        """Visit more until there are k rows to choose from."""
+        while sum(map(len, self._rough)) < self.k:
+            self._visit(np.argsort(np.where(self.left, self._score(f), np.inf))[:FIRST])
+
+    def _score(self, f: Vectors) -> Vectors:
+        return np.abs(f) if self.frontier else -f
+
+    def _visit(self, leaves: Ids) -> None:
+        leaves = np.sort(leaves[self.left[leaves]])
+        f = self.codes.f_leaves(leaves, self.plane)  # (m, size)
+        self.left[leaves] = False
+        self.scored += f.size
+        places = leaves[:, None] * self.codes.size + np.arange(self.codes.size)
+        kept = self.keep[places]
+        self._rough.append(self._score(f[kept]))
+        self._places.append(places[kept])
+
+    def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
+        """Leaves by how likely a row of theirs is an answer, smaller is better: f is normal around its centre."""
+        if self.frontier:
+            return ((f / spread) ** 2 / 2 + np.log(spread)).astype(np.float32)
+        return (-f - UPWARD * spread).astype(np.float32)
+
+    def _news(self) -> int:
+        """How many of the k best so far the last visit has brought; k where there are not k yet."""
+        rough = np.concatenate(self._rough)
+        if len(rough) < self.k:
+            return self.k
+        kth = np.partition(rough, self.k - 1)[self.k - 1]
+        return int(np.count_nonzero(self._rough[-1] <= kth))
