@@ -7,6 +7,7 @@ from lookalike import Collection
 from lookalike.engine import spaces
 from lookalike.engine.chain import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.index.leaves import Leaves
 from lookalike.registry import create
 from lookalike.store.items import Item
 
@@ -55,6 +56,39 @@ def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypat
         again.compact()
         assert again._spaces.index("color()").kind == "hnsw"
     assert not file.exists()
+
+
+def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, monkeypatch):
+    monkeypatch.setattr(spaces, "LEAVES", 1_500)
+    put(collection, np.arange(2_000))
+    collection.compact()
+    file = collection._store.vectors.structure("color()", "hyperplanes").file
+    assert isinstance(collection._spaces.hyperplanes("color()"), Leaves)
+    put(collection, np.arange(2_000, 2_050))
+    collection.remove(11)
+    with Collection(collection.path) as reader:
+        index = reader._spaces.hyperplanes("color()")
+        assert isinstance(index, Leaves)
+        assert index.ids.tolist() == sorted(set(range(2_050)) - {11})
+        session = reader.session(7)
+        assert session.round(k=5, window=3).best[0].id == 7
+        assert reader.verify() == []
+    collection.compact()
+    assert collection._store.vectors.structure("color()", "hyperplanes").file == file  # not old enough
+    (collection.path / "indexes" / file).write_bytes(b"nonsense")
+    with Collection(collection.path) as again:
+        assert "cannot be read" in again.verify()[0]
+        assert again.session(7).round(k=5, window=3).best[0].id == 7
+        again.compact()
+        assert again.verify() == []
+
+
+def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
+    put(collection, np.arange(100))
+    collection.fit("kernelslem(rank=8)")
+    session = collection.session(7, space="kernelslem")
+    assert session.round(k=5, window=3).best[0].id == 7
+    assert collection._spaces.taught("kernelslem") == "color()"
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ def _print_end(session: "Session", done: "Finished | None", how: str, json: bool
         return
     print_line(f"{summary.relevant} relevant, {summary.irrelevant} irrelevant, {summary.skipped} skipped.")
     if done is not None:
-        print_line(f"{done.labelled} pictures have the new label {done.name}. See: lookalike items --label NAME")
+        print_line(f"{done.labelled} pictures have the new label {done.name}.")
+        print_note(f"See: lookalike items --label {shlex.quote(done.name)}")
         if done.contradicted:
             print_note(
                 f"{len(done.contradicted)} that you called irrelevant have that label already; it is left to them."

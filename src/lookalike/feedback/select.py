@@ -85,7 +85,8 @@ def mix(source: Source, learner: Learner, w: int) -> Ids:
     A third are sure ones while the answers are no, none once half of them are yes: where what is wanted is rare, the
     first frontiers lie far from it and teach little; where it is common, sure ones teach nothing.
     """
-    sure = maximum(source, learner, w)[: round(w / 3 * max(0.0, 1 - 2 * source.success))]
+    n = round(w / 3 * max(0.0, 1 - 2 * source.success))
+    sure = maximum(source, learner, n) if n else np.empty(0, np.int64)
     asked = frontier(source, learner, w)
     return np.concatenate([sure, asked[~np.isin(asked, sure)]])[:w]
 
