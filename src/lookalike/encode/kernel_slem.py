@@ -92,7 +92,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         self,
         kernel: str = "gaussian",
         gamma: float = 1.0,
-        lam: float = 1e-3,
+        lam: float = 0.01,
         factor: str = "icd",
         rank: int | None = 32,
     ):

@@ -34,9 +34,10 @@ class Slem(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    lam : λ of Eq. 1, at least 0, in units of the squared rows: 1e-4 to 0.1 for rows of length one. 0 needs negatives
-        that span all d dimensions. Where they do not, the error is deliberate: a pseudo-inverse would ignore what no
-        negative has, while the limit of small λ sees nothing else.
+    lam : λ of Eq. 1, at least 0, in units of the squared rows: 1e-4 to 0.1 for rows of length one, less than 0.01 only
+        for a pool without other views of what is looked for. 0 needs negatives that span all d dimensions. Where they
+        do not, the error is deliberate: a pseudo-inverse would ignore what no negative has, while the limit of small λ
+        sees nothing else.
 
     Attributes
     ----------
@@ -62,7 +63,7 @@ class Slem(TransformerMixin, BaseEstimator):
     covariance_: Array
     inverse_: Array
 
-    def __init__(self, lam: float = 1e-3):
+    def __init__(self, lam: float = 0.01):
         self.lam = lam
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)

@@ -35,7 +35,7 @@ LABELLED = 1_000
 """Labelled pictures that are searched for each other."""
 
 SHARE = 4
-"""One picture in so many, at most, is a question: the others are the pool, and what other transforms learn from."""
+"""One picture in so many, at most, is a question."""
 
 POOL = 10_000
 """Rows of the pool while candidates are compared: λ and γ hardly depend on more, and each candidate is fitted."""
@@ -64,7 +64,8 @@ def choose(
 ) -> CalibrationReport:
     """Compare the candidates for a space's last transform; nothing is written yet.
 
-    The pictures that ask are in no pool, and no other transform of the chain is fitted on them.
+    The pool is as it will be: the collection's own holds the pictures that are looked for, and pushes their altered
+    versions away from them, as it will any new view; λ must be large enough for that. Outside negatives hold none.
     """
     chain = spaces.chain(name)
     spec, options = _tunable(name, chain)
@@ -78,10 +79,9 @@ def choose(
         asked, altered = describe_variants(
             spaces.store, ids.tolist(), chain.feature, min(PICTURES, n), progress, workers
         )
-    rest = np.asarray(truth.vectors(np.setdiff1d(ids, asked, assume_unique=True)[:POOL]), np.float32)
-    steps = fit(chain.specs[:-1], rest)
-    others = rest if negatives is None else negatives.X[~np.isin(negatives.ids, asked)][:POOL]
-    pool = steps.transform(others)
+    own = np.asarray(truth.vectors(np.union1d(asked, ids[:POOL])), np.float32)
+    steps = fit(chain.specs[:-1], own)
+    pool = steps.transform(own if negatives is None else negatives.X[~np.isin(negatives.ids, asked)][:POOL])
     X = steps.transform(truth.vectors(asked))  # (m, d)
     candidates = _candidates(options, spec, pool, labels)
     progress(f"calibrating {name}", 0, len(candidates))
