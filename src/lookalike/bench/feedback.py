@@ -47,8 +47,8 @@ from lookalike.kernels import KERNELS
 from lookalike.types import Ids, Progress, Vectors
 
 ROUNDS = 15
-SESSIONS = {"mnist": 30}
-"""Sessions a cell; 100 where nothing is said."""
+SESSIONS = {"mnist": 15}
+"""Sessions a cell; 50 where nothing is said."""
 ENOUGH = 0.8
 TIMED = 3
 """Sessions whose round 10 is played once more on the index itself, for its time."""
@@ -135,7 +135,7 @@ def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
     key = data, row, name
     if key not in _OUTCOMES:
         base = load_base(name, data, progress)
-        _OUTCOMES[key] = measure(row, base, SESSIONS.get(name, 100), progress)
+        _OUTCOMES[key] = measure(row, base, SESSIONS.get(name, 50), progress)
         logger.info("%s, %s: precision by round %s", row, name, _OUTCOMES[key].precision.mean(axis=0).round(3).tolist())
     return _OUTCOMES[key]
 
