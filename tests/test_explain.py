@@ -38,14 +38,6 @@ def other(filled, tmp_path):
         yield collection
 
 
-def pushes(collection, slem, negatives, row):
-    """As the definition has them: the share of each negative in the classifier, 1 on average."""
-    if isinstance(slem, KernelSlem):
-        return -len(negatives) * slem.weights(row, negatives)[0]
-    direction = (row.astype(np.float64) - slem.mean_) @ slem.inverse_
-    return 1 + ((negatives - slem.mean_) @ direction.T)[:, 0]
-
-
 @pytest.mark.parametrize("slem", [Slem(lam=0.01), KernelSlem(gamma=0.5, lam=0.01, rank=6)])
 @pytest.mark.parametrize("outside", [False, True])
 def test_the_hardest_of_the_pool_come_first(filled, other, slem, outside):
@@ -54,7 +46,7 @@ def test_the_hardest_of_the_pool_come_first(filled, other, slem, outside):
     pool = other if outside else filled
     ids, N = pool.vectors("plain")
     mine, X = filled.vectors("plain")
-    expected = pushes(filled, slem.fit(N), N, X[3:4])
+    expected = slem.fit(N).pushes(X[3:4], N)[0]
     found = filled.explain(int(mine[3]), space="told", k=4)
     best = np.argsort(-expected)[:4]
     assert [push.id for push in found] == ids[best].tolist()
@@ -75,7 +67,7 @@ def test_earlier_transforms_come_before_it_and_pictures_need_not_be_known(filled
     filled.add(picture)
     row = dict(zip(*filled.vectors("plain"), strict=True))
     (new,) = set(row) - set(ids.tolist())
-    expected = pushes(filled, slem, pca.transform(N), pca.transform(row[new][None]))
+    expected = slem.pushes(pca.transform(row[new][None]), pca.transform(N))[0]
     assert filled.explain(new, k=1)[0].id == ids[expected.argmax()]
     filled.remove(int(new))
     assert filled.explain(picture, k=1)[0].id == ids[expected.argmax()]

@@ -61,9 +61,10 @@ def calibrate(
     versions of each picture, is a query; the `originals` (m, d), m ≥ 2, are searched. Scores are squared distances of
     the encoded rows, or what `encoder.query(variants).score(encoded)` says where the encoder has a `query`.
 
-    Two things are the caller's to see to. The originals must be left out of the negatives, as pictures to be searched
-    later will be: a variant is pushed away from an original in the pool, and only a large λ would look good. And they
-    must be different pictures, such as a small random sample: four views of one thing would have to be told apart.
+    Two things are the caller's to see to. The negatives must be the pool as it will be used: an original among them
+    pushes its variants away, which asks for a larger λ, as it will where what is searched is its own pool. And the
+    originals must be different pictures, such as a small random sample: four views of one thing would have to be told
+    apart.
 
     Examples
     --------

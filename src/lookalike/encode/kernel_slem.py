@@ -149,10 +149,11 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         """Rows that `transform` gave, (m, D), as (m, D + 1) for an ordinary index: see `slem_query.shortlist`."""
         return shortlist(rows, kernel=self.kernel, gamma=self.gamma, d=self.n_features_in_, length=length)
 
-    def weights(self, X: Array, negatives: Array) -> Array:
-        """α_i / α₀, (n, m) float32: how much each of the pool's rows `negatives` (m, d) pushes each row of X away.
+    def pushes(self, X: Array, negatives: Array) -> Array:
+        """How much each of the pool's rows `negatives` (m, d) pushes each row of X (n, d) away, (n, m) float32.
 
-        The classifier is h = α₀ (φ(x) + Σ weightᵢ φ(xᵢ)); over the whole pool the weights of a row sum to −1.
+        −n α_i / α₀, where the classifier is h = α₀ φ(x) + Σ α_i φ(x_i). Over the whole pool their mean is 1; a
+        negative that the classifier takes for the row has more, one with less than 0 pulls.
         """
         check_is_fitted(self)
         Y = _check_values(check_matrix(self, negatives, reset=False, min_rows=0))  # (m, d)
@@ -163,9 +164,9 @@ class KernelSlem(TransformerMixin, BaseEstimator):
                 K = check_kernel(self.kernel, self.gamma).pairs(X, Y, self.gamma)
                 t = slice(0, self.negatives_)
                 K = K - made.p[:, None] - theirs.p - made.z[:, t] @ theirs.z[:, t].T  # λ δᵀA⁻¹δᵢ, (rows, m)
-                return -(1 + K / self.lam) / self.negatives_
+                return 1 + K / self.lam
             variances = like(X, self.variances_)
-            return -(1 + (made.y / (variances + self.lam)) @ theirs.y.T) / self.negatives_
+            return 1 + (made.y / (variances + self.lam)) @ theirs.y.T
 
         return self._each(X, row)
 

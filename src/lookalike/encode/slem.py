@@ -137,8 +137,8 @@ class Slem(TransformerMixin, BaseEstimator):
         nu = (theta - 1 - xp.vecdot(theta * (centred + mean) + mean, omega)) / (theta + 1)  # Eq. 3, slem
         return omega, nu
 
-    def explain(self, X: Array, negatives: Array, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Which negatives push each row away most: their row numbers and pushes, both (m, min(k, n)), hardest first.
+    def pushes(self, X: Array, negatives: Array) -> NDArray[np.float64]:
+        """How much each of the pool's rows `negatives` (n, d) pushes each row of X (m, d) away, (m, n).
 
         The push of negative i is p_i = 1 + (x_i − μ)ᵀA⁻¹(x − μ). Where the derivative of Eq. 1 is zero,
         λA⁻¹(x − μ) = (x − μ) − mean_i p_i (x_i − μ): the direction of ω is the row less its negatives, each as often
@@ -146,14 +146,12 @@ class Slem(TransformerMixin, BaseEstimator):
         1; a negative that the classifier takes for the row has more, one with less than 0 pulls.
         """
         check_is_fitted(self)
-        check_number("k", k, int, "a whole number of at least 1", 1, np.inf)
         X, negatives = (check_matrix(self, rows, reset=False, min_rows=0) for rows in (X, negatives))
         direction = as_numpy(self._centred(X)[1])  # (m, d)
         xp = namespace(negatives)
         others = as_numpy(xp.astype(check_rows(negatives), xp.float64)) - as_numpy(self.mean_)  # (n, d)
-        pushes = 1 + direction @ others.T  # (m, n)
-        order = np.argsort(-pushes, axis=1, kind="stable")[:, :k]
-        return order, np.take_along_axis(pushes, order, axis=1)
+        pushes: NDArray[np.float64] = 1 + direction @ others.T
+        return pushes
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())

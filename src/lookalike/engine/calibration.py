@@ -32,10 +32,10 @@ PICTURES = 200
 """Pictures that are altered."""
 
 LABELLED = 1_000
-"""Labelled pictures that are searched for each other."""
+"""Labelled pictures that are searched for each other, at most; and half of the collection, at most."""
 
 SHARE = 4
-"""One picture in so many, at most, is a question."""
+"""One picture in so many, at most, is altered."""
 
 POOL = 10_000
 """Rows of the pool while candidates are compared: λ and γ hardly depend on more, and each candidate is fitted."""
@@ -68,13 +68,13 @@ def choose(
     versions away from them, as it will any new view; λ must be large enough for that. Outside negatives hold none.
     """
     chain = spaces.chain(name)
-    spec, options = _tunable(name, chain)
+    spec, options = _check_tunable(name, chain)
     truth, ids = spaces.index(chain.specs[0]), spaces.store.vectors.live_ids(chain.specs[0])
     n = len(ids) // SHARE
     if n < 2:
         raise InputError(f"Calibration needs at least {2 * SHARE} pictures in the collection. Got {len(ids)}.")
     if labels:
-        asked, y = _labelled(spaces, ids, min(LABELLED, 2 * n))
+        asked, y = _labelled(spaces, ids, min(LABELLED, len(ids) // 2))
     else:
         asked, altered = describe_variants(
             spaces.store, ids.tolist(), chain.feature, min(PICTURES, n), progress, workers
@@ -114,7 +114,7 @@ def tunable(spec: str) -> list[str]:
     return [option for option in GRID if option in known]
 
 
-def _tunable(name: str, chain: Chain) -> tuple[Spec, list[str]]:
+def _check_tunable(name: str, chain: Chain) -> tuple[Spec, list[str]]:
     options = tunable(chain.specs[-1]) if len(chain.specs) > 1 else []
     if "lam" not in options:
         raise InputError(

@@ -1,7 +1,7 @@
 """Which negatives push a picture away most: what an encoder with a pool tells it from.
 
 In: a fitted space whose chain has such an encoder, and a picture's vector (1, d) of the space's feature. Out: pictures
-of the pool with their pushes. `encode.slem.Slem.explain` says what a push is.
+of the pool with their pushes. `encode.slem.Slem.pushes` says what a push is.
 """
 
 from collections.abc import Sequence
@@ -74,13 +74,7 @@ class _Machine:
 
     def pushes(self, negatives: Vectors) -> NDArray[np.float64]:
         """Rows of the feature, (n, d), to (n,)."""
-        rows = self._bring(negatives)  # (n, D)
-        if not hasattr(self._step, "explain"):  # a kernel's: α_i / α₀ = −p_i / n
-            return np.asarray(-self._step.negatives_ * self._step.weights(self._row, rows)[0], np.float64)
-        order, sorted_pushes = self._step.explain(self._row, rows, k=len(rows))  # (1, n) both
-        pushes = np.empty(len(rows))
-        pushes[order[0]] = sorted_pushes[0]
-        return pushes
+        return np.asarray(self._step.pushes(self._row, self._bring(negatives))[0], np.float64)
 
     def _bring(self, X: Vectors) -> Any:
         for step in self._earlier:

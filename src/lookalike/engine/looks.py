@@ -26,7 +26,7 @@ class Result:
 
     id: int
     path: str | None
-    score: float  # squared distance: 0 is the same picture, smaller is better
+    score: float  # smaller is better: a squared distance, 0 for the same picture; in a session minus how far it is in
     box: Box | None = None  # the part of the picture that is most like what was looked for, where that was asked
 
 
