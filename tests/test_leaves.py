@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lookalike.errors import DamagedError, InputError
-from lookalike.index import leaves, scan
+from lookalike.index import leaf_visit, sad, scan
 from lookalike.index.flat import Flat
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.leaves import Leaves
@@ -26,11 +26,11 @@ def index():
     return made.build()
 
 
-@pytest.mark.parametrize("width", [*scan.sad_widths(), None])
+@pytest.mark.parametrize("width", [*sad.sad_widths(), None])
 def test_sums_of_differences_are_numpys(width):
     rows = random.integers(0, 256, (16, 40), dtype=np.uint8)
     out = np.empty(16, np.uint64)
-    scan.make_sad(width)(scan.in_blocks(rows)[0], rows[3], out)
+    sad.make_sad(width)(scan.in_blocks(rows)[0], rows[3], out)
     assert out.tolist() == np.abs(rows.astype(int) - rows[3].astype(int)).sum(1).tolist()
 
 
@@ -46,7 +46,7 @@ def test_every_row_as_bytes_gives_what_a_scan_gives(index, kernel, kind):
 
 @pytest.mark.parametrize("kind", ["frontier", "maximum"])
 def test_most_answers_are_found_in_a_part_of_the_leaves(index, kind, monkeypatch):
-    monkeypatch.setattr(leaves, "ALL", 0)
+    monkeypatch.setattr(leaf_visit, "ALL", 0)
     expected = index.truth.search(query(kind=kind), 20)
     hits = index.search(query(kind=kind), 20)
     assert np.isin(expected.ids, hits.ids).mean() >= 0.7
