@@ -17,7 +17,8 @@ from lookalike.index.flat import Flat
 from lookalike.index.leaf_order import leaf_order
 from lookalike.index.leaf_plane import SAMPLE, Steps
 from lookalike.index.sad import BLOCK, GROUP
-from lookalike.index.scan import Codes, Plane, f_leaves, in_blocks, spreads
+from lookalike.index.scan import Codes, Plane, f_leaves, in_blocks
+from lookalike.index.slopes import spreads
 from lookalike.types import Ids, Progress, Vectors
 
 MIN_ROWS = 1_000
@@ -123,6 +124,12 @@ class LeafCodes:
         cell = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
         narrow = leaves.radii()[: len(counts)] / cells.radii()[cell]
         return cls(size, steps, codes, leaves, cells, starts, ids, alive, counts, place, cell, narrow)
+
+    @property
+    def nbytes(self) -> int:
+        """What is held in memory."""
+        arrays = (self.codes, *self.leaves, *self.cells, self.ids, self.alive, self.counts, self.place, self.cell)
+        return sum(array.nbytes for array in arrays) + self.narrow.nbytes
 
     @property
     def removed(self) -> int:

@@ -7,6 +7,7 @@ Inside a cell f is taken to be normal around that of its centre; how wide, its s
 from math import ceil, inf
 
 import numpy as np
+from scipy.special import ndtr
 
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.leaf_codes import LeafCodes, Mask
@@ -17,25 +18,28 @@ ALL = 50_000
 """Fewer rows are all scored as bytes: choosing among leaves would take longer."""
 
 CLOSER = {"frontier": 0.4, "maximum": 0.15}
-"""The share of the leaves, those of the most promising cells, that are put in order one by one; the rest come later."""
+"""The share of the leaves, those of the most promising cells, that have a centre of their own; others have the cell's."""
 
 UPWARD = 2.5
-"""Where the best rows of a leaf are, in spreads above its centre."""
+"""Where the best rows of a leaf are, in spreads above its centre: by this the first leaves are chosen."""
 
-GROWTH = 1.5
-"""So many times as far goes each visit as all before; one that brings little ends the search."""
-
-FIRST, FIRST_SHARE = 32, {"frontier": 0.01, "maximum": 0.002}
+FIRST, FIRST_SHARE = 32, {"frontier": 0.005, "maximum": 0.002}
 """Leaves that are visited before anything is known of the answers: so many, or so large a share."""
+
+GROWTH = 3
+"""So many times as far goes a visit at most as all before: what it finds corrects what is expected of the next."""
+
+WRONG = 4.0
+"""What is expected is corrected by no larger factor."""
 
 
 class Visit:
     """Byte scores of ever more rows; `keep` (places,) are those that may be answers, `counts` (leaves,) of a leaf."""
 
     def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: Mask, counts: Ids):
-        self.codes, self.k, self.keep = codes, k, keep.reshape(-1, codes.size)
+        self.codes, self.k, self.counts, self.keep = codes, k, counts, keep.reshape(-1, codes.size)
         self.plane, self.kind = codes.steps.plane(query), query.kind
-        self.left = counts > 0  # (leaves,) not visited yet
+        self.left = counts > 0  # (leaves,) which have any
         self.scored = 0
         self._kth = inf  # the k-th best so far
         self._top: Vectors = np.full(k, np.inf, np.float32)  # the k best scores so far
@@ -44,24 +48,39 @@ class Visit:
     def share(self, share: float) -> None:
         """Visit so large a share of the leaves, or more until there are k answers."""
         goal = ceil(share * len(self.left))
-        order = self._order() if goal < len(self.left) else np.flatnonzero(self.left)
-        self._visit(order[:goal])
+        leaves = np.flatnonzero(self.left)
+        if goal < len(leaves):
+            leaves, f, spread = self._centres()
+            leaves = leaves[np.argsort(self._merit(f, spread))]
+        self._visit(leaves[:goal])
         while self._kth == inf:
-            self._visit(order[goal : goal + FIRST])
+            self._visit(leaves[goal : goal + FIRST])
             goal += FIRST
 
     def until(self, missed: float) -> None:
-        """Visit leaves, the promising first, until a visit brings no more than this share of the answers."""
+        """Visit leaves, the promising first, until no larger share of the answers is expected in the others."""
         if np.count_nonzero(self.left) * self.codes.size <= ALL:
             self._visit(np.flatnonzero(self.left))
             return
-        order = self._order()
-        done, goal = 0, max(FIRST, int(FIRST_SHARE[self.kind] * len(self.left)))
-        while done < len(order):
-            news = self._visit(order[done:goal])
-            if done and self._kth < inf and news <= missed * self.k:
-                return
-            done, goal = goal, ceil(GROWTH * goal)
+        leaves, f, spread = self._centres()
+        order, goal = np.argsort(self._merit(f, spread)), max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves)))
+        done, wrong = 0, 1.0
+        while goal:
+            now, order = order[:goal], order[goal:]
+            limit = self._kth
+            expected = float(self._expected(leaves[now], f[now], spread[now]).sum()) if limit < inf else 0.0
+            found = self._visit(leaves[now])
+            done += goal
+            if self._kth == inf:
+                goal = min(len(order), done)
+                continue
+            if limit < inf:
+                wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
+            hopes = wrong * self._expected(leaves[order], f[order], spread[order])
+            best = np.argsort(-hopes / self.counts[leaves[order]])
+            order, rest = order[best], hopes.sum() - np.cumsum(hopes[best])
+            more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hopes.sum() > missed * self.k else 0
+            goal = min(len(order), more, GROWTH * done)
 
     def best(self, m: int) -> tuple[Vectors, Ids]:
         """The m best byte scores, or as many as there are, and their places."""
@@ -78,22 +97,30 @@ class Visit:
             places.append(leaves[row] * self.codes.size + column)
         return np.concatenate(places)
 
-    def _order(self) -> Ids:
-        """Leaves that are left, the promising first."""
+    def _centres(self) -> tuple[Ids, Vectors, Vectors]:
+        """The leaves that are left, f of their centres and how far f spreads around it."""
         codes, cells = self.codes, len(self.codes.starts) - 1
         f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
         spread = codes.cells.spreads(np.arange(cells), self.plane)
-        self.scored += 2 * cells
         order = np.argsort(self._merit(f, spread))
-        leaves = np.concatenate([np.arange(*codes.starts[cell : cell + 2]) for cell in order])  # by cell
-        closer = leaves[: max(FIRST, int(CLOSER[self.kind] * len(leaves)))]
-        blocks = np.unique(closer // BLOCK)
-        centres = np.full(len(leaves) + -len(leaves) % BLOCK, np.inf, np.float32)
+        leaves = _ranges(codes.starts[order], codes.starts[order + 1])  # by cell
+        blocks = np.unique(leaves[: max(FIRST, int(CLOSER[self.kind] * len(leaves)))] // BLOCK)
+        self.scored += 2 * (cells + BLOCK * len(blocks))
+        centres = np.append(f[codes.cell], np.zeros(-len(leaves) % BLOCK, np.float32))
+        spreads = spread[codes.cell]
         centres.reshape(-1, BLOCK)[blocks] = codes.leaves.f(blocks, self.plane).reshape(-1, BLOCK)
-        self.scored += 2 * BLOCK * len(blocks)
-        merit = self._merit(centres[closer], spread[codes.cell[closer]] * codes.narrow[closer])
-        leaves[: len(closer)] = closer[np.argsort(merit)]
-        return leaves[self.left[leaves]]
+        closer = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+        closer = closer[: np.searchsorted(closer, len(leaves))]
+        spreads[closer] *= codes.narrow[closer]
+        left = np.flatnonzero(self.left)
+        return left, centres[left], spreads[left]
+
+    def _expected(self, leaves: Ids, f: Vectors, spread: Vectors) -> Vectors:
+        """How many rows of each leaf should be better than the k-th so far."""
+        high = ndtr((np.float32(self._kth) - (f if self.kind == "frontier" else -f)) / spread)
+        low = ndtr((np.float32(-self._kth) - f) / spread) if self.kind == "frontier" else 0
+        expected: Vectors = self.counts[leaves] * (high - low)
+        return expected
 
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
         """Smaller is better: how likely a row is an answer, where f is normal with this mean and spread."""
@@ -102,7 +129,7 @@ class Visit:
         return -f - np.float32(UPWARD) * spread
 
     def _visit(self, leaves: Ids) -> int:
-        """Score the rows of these leaves; returns how many of the k best so far are among them."""
+        """Score the rows of these leaves; returns how many are better than the k-th before."""
         codes = self.codes
         leaves = np.sort(leaves)
         rough = codes.f(leaves, self.plane)  # (m, size)
@@ -116,4 +143,10 @@ class Visit:
         news = rough[rough < self._kth]
         self._top = np.partition(np.concatenate([self._top, news]), self.k - 1)[: self.k]
         self._kth = float(self._top[self.k - 1])
-        return int(np.count_nonzero(news <= self._kth))
+        return len(news)
+
+
+def _ranges(starts: Ids, stops: Ids) -> Ids:
+    """The numbers of all ranges, one range after the other."""
+    counts = stops - starts
+    return np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)

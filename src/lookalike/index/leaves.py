@@ -17,8 +17,8 @@ from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
 from lookalike.index.leaf_visit import Visit
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 
-MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.02}
-"""What an effort means: the search ends after a visit that brought no larger share of the answers."""
+MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.03}
+"""What an effort means: the search ends when no larger share of the answers is expected where it has not been."""
 
 FEW = 5_000
 """A search among fewer rows looks at each of them: exact, and as fast."""
@@ -72,6 +72,11 @@ class Leaves:
     def ids(self) -> Ids:
         """The ids of all vectors, ascending."""
         return self.truth.ids
+
+    @property
+    def nbytes(self) -> int:
+        """What the leaves hold in memory, without the vectors and their table of ids."""
+        return 0 if self._codes is None else self._codes.nbytes
 
     @property
     def stale(self) -> float:

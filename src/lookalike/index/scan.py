@@ -1,7 +1,7 @@
 """Hyperplane scores of rows kept as bytes: the loops behind `Leaves`.
 
 In: codes (blocks, groups, 16, 8) uint8, 16 rows a block, 8 dimensions a group, and a hyperplane prepared for them.
-Out: f, float32, and how far it spreads around a centre. Eq. 3, fsm-tree.
+Out: f, float32. Eq. 3, fsm-tree.
 """
 
 import math
@@ -122,66 +122,6 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
 
     share(work, len(leaves), least=LEAST_ROWS // (blocks * BLOCK))
     return out
-
-
-def spreads(upper: Codes, lower: Codes, leaves: NDArray[np.int64], plane: Plane) -> Vectors:
-    """The standard deviation of f in these leaves, (m,), as the slope of f at their centres makes it.
-
-    As if dimensions varied apart from each other inside a leaf: √Σ(∂f/∂xⱼ · σⱼ)².
-    """
-    out = np.empty(len(leaves), np.float32)
-
-    def work(start: int, stop: int) -> None:
-        _spreads(upper, lower, leaves[start:stop], plane, out[start:stop])
-
-    share(work, len(leaves), least=64)
-    return out
-
-
-@njit(cache=True, fastmath=True, nogil=True)
-def _spreads(upper: Any, lower: Any, leaves: Any, plane: Any, out: Any) -> None:
-    d = plane.rows.shape[1]
-    mean, deviation, soft = np.empty(d, np.float32), np.empty(d, np.float32), np.empty(d, np.float32)
-    slope = np.empty(d, np.float32)
-    for i in range(len(leaves)):
-        block, j = leaves[i] // BLOCK, leaves[i] % BLOCK
-        for e in range(d):
-            u, v = np.float32(upper[block, e // GROUP, j, e % GROUP]), lower[block, e // GROUP, j, e % GROUP]
-            mean[e], deviation[e] = (u + v) / 2, (u - v) / 2
-            soft[e] = 1 / (np.float32(1.57) * deviation[e] + np.float32(0.3))  # the mean of a normal's sign is soft
-            slope[e] = 0
-        for s in range(len(plane.a)):
-            _add_slope(mean, deviation, soft, plane, s, slope)
-        total = np.float32(0)
-        for e in range(d):
-            total += (slope[e] * np.float32(1.25) * deviation[e]) ** 2  # σ of a normal: 1.25 mean deviations
-        out[i] = math.sqrt(total)
-
-
-@njit(cache=True, fastmath=True)
-def _add_slope(mean: Any, deviation: Any, soft: Any, plane: Any, s: int, slope: Any) -> None:
-    """Add the slope of aₛK(x, s) at a leaf's centre."""
-    row, table = plane.rows[s], plane.table
-    t: Any = np.float32(0)
-    if plane.mode == PRODUCT:
-        t = _term(mean, row, PRODUCT) + plane.offsets[s]
-        factor = np.float32(plane.a[s] * (1 + 2 * plane.scale * t))
-        for e in range(len(slope)):
-            slope[e] += factor * row[e]
-    elif plane.mode == L2:
-        for e in range(len(slope)):
-            t += (mean[e] - row[e]) ** 2 + deviation[e] ** 2
-        low: Any = min(np.int64(math.sqrt(t) * plane.scale), len(table) - 2)
-        factor = np.float32(plane.a[s] * (table[low + 1] - table[low]) * plane.scale / max(math.sqrt(t), np.float32(1)))
-        for e in range(len(slope)):
-            slope[e] += factor * (mean[e] - row[e])
-    else:
-        for e in range(len(slope)):
-            t += max(abs(mean[e] - row[e]), deviation[e])
-        low = min(np.int64(t) >> plane.shift, len(table) - 2)
-        factor = np.float32(plane.a[s] * (table[low + 1] - table[low]) / (1 << plane.shift))  # float64 would halve the speed
-        for e in range(len(slope)):
-            slope[e] += factor * min(max((mean[e] - row[e]) * soft[e], np.float32(-1)), np.float32(1))
 
 
 def in_blocks(rows: NDArray[np.uint8]) -> Codes:
