@@ -2,7 +2,7 @@
 
 In: rows as bytes, codes (n, d) uint8. Out: an order in which every `size` rows in a row are a leaf, and leaves of a cell
 are neighbours. A tree alone cuts through the clusters it meets on its way down: on 1,000 Gaussian ones, half the rows
-of a leaf were of another cluster than the rest, and three times as many leaves had to be visited.
+of a leaf were of other clusters than the rest, and five times as many leaves had to be visited.
 """
 
 from typing import Any
@@ -19,10 +19,10 @@ from lookalike.types import Ids, Progress, silent
 
 faiss: Any = _faiss  # its stubs know only a part of it
 
-CELL, CELLS = 1_000, 2_048
+CELL, CELLS = 500, 4_096
 """Rows of a cell, on average, and the number of cells, at most."""
 
-LEARN, TURNS = 128, 8
+LEARN, TURNS = 128, 10
 """Rows a cell that k-means learns from, and its rounds."""
 
 SAMPLE = 512

@@ -17,8 +17,8 @@ from lookalike.types import Ids, Vectors
 ALL = 50_000
 """Fewer rows are all scored as bytes: choosing among leaves would take longer."""
 
-CLOSER = {"frontier": 0.4, "maximum": 0.15}
-"""The share of the leaves, those of the most promising cells, that have a centre of their own; others have the cell's."""
+SLOPES = {"frontier": 0.4, "maximum": 0.1}
+"""The share of the cells, by f of their centres, whose spread is worked out; others are taken to be like these."""
 
 UPWARD = 2.5
 """Where the best rows of a leaf are, in spreads above its centre: by this the first leaves are chosen."""
@@ -101,19 +101,14 @@ class Visit:
         """The leaves that are left, f of their centres and how far f spreads around it."""
         codes, cells = self.codes, len(self.codes.starts) - 1
         f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
-        spread = codes.cells.spreads(np.arange(cells), self.plane)
-        order = np.argsort(self._merit(f, spread))
-        leaves = _ranges(codes.starts[order], codes.starts[order + 1])  # by cell
-        blocks = np.unique(leaves[: max(FIRST, int(CLOSER[self.kind] * len(leaves)))] // BLOCK)
-        self.scored += 2 * (cells + BLOCK * len(blocks))
-        centres = np.append(f[codes.cell], np.zeros(-len(leaves) % BLOCK, np.float32))
-        spreads = spread[codes.cell]
-        centres.reshape(-1, BLOCK)[blocks] = codes.leaves.f(blocks, self.plane).reshape(-1, BLOCK)
-        closer = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
-        closer = closer[: np.searchsorted(closer, len(leaves))]
-        spreads[closer] *= codes.narrow[closer]
+        order = np.argsort(self._score(f))[: ceil(SLOPES[self.kind] * cells)]
+        some = codes.cells.spreads(order, self.plane)
+        spread = np.full(cells, np.median(some))
+        spread[order] = some
+        centres = codes.leaves.f(np.arange(len(codes.leaves.upper)), self.plane)
+        self.scored += 2 * (cells + len(centres))
         left = np.flatnonzero(self.left)
-        return left, centres[left], spreads[left]
+        return left, centres[left], spread[codes.cell[left]] * codes.narrow[left]
 
     def _expected(self, leaves: Ids, f: Vectors, spread: Vectors) -> Vectors:
         """How many rows of each leaf should be better than the k-th so far."""
@@ -121,6 +116,9 @@ class Visit:
         low = ndtr((np.float32(-self._kth) - f) / spread) if self.kind == "frontier" else 0
         expected: Vectors = self.counts[leaves] * (high - low)
         return expected
+
+    def _score(self, f: Vectors) -> Vectors:
+        return np.abs(f) if self.kind == "frontier" else -f
 
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
         """Smaller is better: how likely a row is an answer, where f is normal with this mean and spread."""
@@ -134,10 +132,7 @@ class Visit:
         leaves = np.sort(leaves)
         rough = codes.f(leaves, self.plane)  # (m, size)
         self.scored += rough.size
-        if self.kind == "frontier":
-            np.abs(rough, out=rough)
-        else:
-            np.negative(rough, out=rough)
+        rough = self._score(rough)
         rough[~self.keep[leaves]] = np.inf
         self._visits.append((leaves, rough))
         news = rough[rough < self._kth]
@@ -145,8 +140,3 @@ class Visit:
         self._kth = float(self._top[self.k - 1])
         return len(news)
 
-
-def _ranges(starts: Ids, stops: Ids) -> Ids:
-    """The numbers of all ranges, one range after the other."""
-    counts = stops - starts
-    return np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
