@@ -46,9 +46,20 @@ PART = 250_000
 SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 LARGE = 2_000_000
 """More rows are kept in a file, as float16."""
-TREES: dict[str, dict[str, float]] = {"exact": {}, "ac": {"epsilon": EPSILON}, "pac": {"epsilon": EPSILON, "delta": DELTA}}
+TREES: dict[str, dict[str, float]] = {
+    "exact": {},
+    "ac": {"epsilon": EPSILON},
+    "pac": {"epsilon": EPSILON, "delta": DELTA},
+}
 ROWS = ("scan-f32", "scan-u8", *TREES, "fast", "balanced")
-MEASURES = ("recall-frontier", "speedup-frontier", "recall-maximum", "speedup-maximum", "scored-frontier", "scored-maximum")
+MEASURES = (
+    "recall-frontier",
+    "speedup-frontier",
+    "recall-maximum",
+    "speedup-maximum",
+    "scored-frontier",
+    "scored-maximum",
+)
 COLUMNS = {f"{measure}-{size}": (measure, size) for size in SIZES for measure in (*MEASURES, "bytes")}
 
 

@@ -5,6 +5,7 @@ In: the vectors of a `Flat`. Out: f of a hyperplane for whole leaves, and for wh
 
 import zipfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -90,7 +91,7 @@ class LeafCodes:
         codes = np.empty((len(order) // BLOCK, steps.wide // GROUP, BLOCK, GROUP), np.uint8)
         leaves = np.empty((2, starts[-1], steps.wide), np.float32)
         cells = np.empty((2, len(starts) - 1, steps.wide), np.float32)
-        for cell, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        for cell, (start, stop) in enumerate(pairwise(starts)):
             progress("filling leaves", cell, len(cells[0]))
             some = order[start * size : stop * size]
             full = rows[np.where(some < 0, some[some >= 0][-1], some)]  # where there is none: the last row again

@@ -1,7 +1,7 @@
 """Rows in an order that puts like ones side by side: cells by k-means, cut into leaves by bisecting 2-means.
 
-In: rows as bytes, codes (n, d) uint8. Out: an order in which every `size` rows in a row are a leaf, and leaves of a cell
-are neighbours. A tree alone cuts through the clusters it meets on its way down: on 1,000 Gaussian ones, half the rows
+In: rows as bytes, codes (n, d) uint8. Out: an order in which every `size` rows in a row are a leaf, and leaves of a
+cell are neighbours. A tree alone cuts through the clusters it meets on its way down: on 1,000 Gaussian ones, half the rows
 of a leaf were of other clusters than the rest, and five times as many leaves had to be visited.
 """
 

@@ -123,7 +123,7 @@ class Visit:
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
         """Smaller is better: how likely a row is an answer, where f is normal with this mean and spread."""
         if self.kind == "frontier":
-            return (f / spread) ** 2 / 2 + np.log(spread)
+            return ((f / spread) ** 2 / 2 + np.log(spread)).astype(np.float32)
         return -f - np.float32(UPWARD) * spread
 
     def _visit(self, leaves: Ids) -> int:
@@ -139,4 +139,3 @@ class Visit:
         self._top = np.partition(np.concatenate([self._top, news]), self.k - 1)[: self.k]
         self._kth = float(self._top[self.k - 1])
         return len(news)
-

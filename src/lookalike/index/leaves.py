@@ -163,7 +163,9 @@ class Leaves:
         """Saved leaves over the vectors as they are now, with whatever was added and removed since."""
         codes = LeafCodes.load(Path(path), truth)
         if truth.dim is not None and len(codes.steps.low) != truth.dim:
-            raise DamagedError(f"{path} is for {len(codes.steps.low)} dimensions, the vectors have {truth.dim}. Delete it.")
+            raise DamagedError(
+                f"{path} is for {len(codes.steps.low)} dimensions, the vectors have {truth.dim}. Delete it."
+            )
         index = cls(codes.size)
         index.truth, index._codes = truth, codes
         index._tail = without(truth.ids, np.sort(codes.ids[codes.alive]))

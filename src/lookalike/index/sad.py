@@ -1,7 +1,7 @@
 """Sums of absolute differences of bytes, by one instruction: what makes L1 distances of codes quick.
 
-In: a block of 16 rows of bytes, (groups, 16, 8), and a row (groups · 8,). Out: 16 distances. So laid out, psadbw adds up
-8 differences of each of 8 rows at once; numba reaches it by its name in LLVM. Other processors have a plain loop.
+In: a block of 16 rows of bytes, (groups, 16, 8), and a row (groups · 8,). Out: 16 distances. So laid out, psadbw adds
+up 8 differences of each of 8 rows at once; numba reaches it by its name in LLVM. Other processors have a plain loop.
 """
 
 import platform

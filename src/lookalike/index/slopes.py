@@ -40,7 +40,8 @@ def _spreads(upper: Any, lower: Any, sets: Any, plane: Any, rows: Any, out: Any)
     for i in range(len(sets)):
         block, j = sets[i] // BLOCK, sets[i] % BLOCK
         for e in range(d):
-            u, v = np.float32(upper[block, e // GROUP, j, e % GROUP]), np.float32(lower[block, e // GROUP, j, e % GROUP])
+            u = np.float32(upper[block, e // GROUP, j, e % GROUP])
+            v = np.float32(lower[block, e // GROUP, j, e % GROUP])
             mean[e], deviation[e] = (u + v) / np.float32(2), (u - v) / np.float32(2)
             # The mean sign of a normal's distance from s is soft: about linear up to 1.57 mean deviations.
             soft[e] = np.float32(1) / (np.float32(1.57) * deviation[e] + np.float32(0.3))
@@ -60,14 +61,14 @@ def _spreads(upper: Any, lower: Any, sets: Any, plane: Any, rows: Any, out: Any)
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _factors(mean: Any, deviation: Any, plane: Any, out: Any) -> None:
-    """The slope of each aₛK(x, s) by what K depends on, at a centre. A loop a mode: together they are not vectorised."""
+    """The slope of each aₛK(x, s) by what K depends on, at a centre. Distances apart: here no loop is vectorised."""
     table, last = plane.table, len(plane.table) - 2
     for s in range(len(plane.a)):
         if plane.mode == L1:
-            low = min(np.int64(_reach_l1(mean, deviation, plane.rows[s])) >> plane.shift, last)
+            low: Any = min(np.int64(_reach_l1(mean, deviation, plane.rows[s])) >> plane.shift, last)
             out[s] = plane.a[s] * (table[low + 1] - table[low]) / (1 << plane.shift)
         elif plane.mode == L2:
-            length = max(math.sqrt(_reach_l2(mean, deviation, plane.rows[s])), np.float32(1))
+            length: Any = max(math.sqrt(_reach_l2(mean, deviation, plane.rows[s])), np.float32(1))
             low = min(np.int64(length * plane.scale), last)
             out[s] = plane.a[s] * (table[low + 1] - table[low]) * plane.scale / length
         else:
