@@ -1,5 +1,3 @@
-from functools import cache
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,7 +31,7 @@ def index():
     return made.build()
 
 
-@cache
+@pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A file of leaves that is quicker to load than to build."""
     made = Leaves(16)
@@ -85,10 +83,10 @@ def test_a_number_is_the_share_of_the_leaves(index):
 @pytest.mark.usefixtures("choosy")
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_after_any_changes_no_answer_is_gone_and_what_is_new_is_found(tmp_path_factory, data):
+def test_after_any_changes_no_answer_is_gone_and_what_is_new_is_found(saved, data):
     truth = Flat()
     truth.add(IDS, X)
-    index = Leaves.load(saved(tmp_path_factory), truth)
+    index = Leaves.load(saved, truth)
     q = query(kind=data.draw(st.sampled_from(["frontier", "maximum"])))
     for turn in range(1, data.draw(st.integers(2, 4))):
         gone = np.array(data.draw(st.lists(st.sampled_from(IDS.tolist()), max_size=40, unique=True)), np.int64)

@@ -76,7 +76,6 @@ class World:
 
     X: NDArray[Any]  # (n, d) float32, or float16 in a file
     queries: list[Marked]
-    folder: tempfile.TemporaryDirectory[str]
     leaves: Leaves = field(default_factory=Leaves)
     tree: FsmTree = field(default_factory=FsmTree)
 
@@ -131,15 +130,16 @@ def train(X: NDArray[Any], y: NDArray[np.int64], centres: Vectors, random: np.ra
 @cache
 def world(size: str, seed: int) -> World:
     """Rows and queries, made once a process."""
-    n, folder = SIZES[size], tempfile.TemporaryDirectory(prefix="lookalike-bench-")
+    n = SIZES[size]
+    X: NDArray[Any]
     if n > LARGE:
-        path = Path(folder.name) / "rows.npy"
-        X: NDArray[Any] = np.lib.format.open_memmap(path, "w+", np.float16, (n, DIM))
+        with tempfile.TemporaryFile(prefix="lookalike-bench-") as file:  # gone with the last look into it
+            X = np.memmap(file, np.float16, "w+", shape=(n, DIM))
     else:
         X = np.empty((n, DIM), np.float32)
     y, centres = draw(n, seed, X)
     random = np.random.default_rng(seed + 1)
-    made = World(X, [], folder)
+    made = World(X, [])
     for _ in range(QUERIES):
         query = train(X, y, centres, random)
         queries: dict[Kind, HyperplaneQuery] = {"frontier": query, "maximum": query.of_kind("maximum")}
