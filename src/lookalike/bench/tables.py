@@ -18,6 +18,7 @@ from lookalike.types import Progress, silent
 
 BENCHES = {
     "feedback": "lookalike.bench.feedback:BENCH",
+    "hyperplane": "lookalike.bench.hyperplane:BENCH",
     "retrieval": "lookalike.bench.retrieval:BENCH",
     "slem": "lookalike.bench.slem:BENCH",
 }
@@ -60,6 +61,10 @@ def _accept(columns: Sequence[str], data: Path) -> None:
     """Nothing to check before the run."""
 
 
+def _everything(row: str, column: str) -> bool:  # noqa: ARG001 (the same for every cell)
+    return True
+
+
 @dataclass(frozen=True)
 class Bench:
     """`run(row, column, data, seed, progress)` fills one cell; `check(columns, data)` refuses bad data early."""
@@ -70,6 +75,12 @@ class Bench:
     columns: Sequence[str]
     run: Callable[[str, str, Path, int, Progress], Score]
     check: Callable[[Sequence[str], Path], None] = _accept
+    needs_data: bool = True
+    """Whether `data` is read; what is not read may be any path."""
+    has: Callable[[str, str], bool] = _everything
+    """Whether there is a cell for this row and column."""
+    on_request: Sequence[str] = ()
+    """Columns that are filled only where they are asked for by name: they take long."""
 
 
 def load(name: str) -> Bench:
@@ -93,9 +104,10 @@ def plan(
     bench: Bench, data: str | Path, *, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> list[tuple[str, str]]:
     """The cells to fill, column by column, as (row, column); refuses unknown names and missing data at once."""
-    wanted = choose("row", rows, bench.rows), choose("column", columns, bench.columns)
+    usual = [column for column in bench.columns if column not in bench.on_request]
+    wanted = choose("row", rows, bench.rows), choose("column", columns, bench.columns) if columns else usual
     bench.check(wanted[1], Path(data))
-    return [(row, column) for column in wanted[1] for row in wanted[0]]
+    return [(row, column) for column in wanted[1] for row in wanted[0] if bench.has(row, column)]
 
 
 def fill(

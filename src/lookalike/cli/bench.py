@@ -46,14 +46,14 @@ def bench(
     if name == "list":
         return _list(json)
     chosen = tables.load(name)
-    if data is None:
+    if data is None and chosen.needs_data:
         raise InputError(f"bench {name} needs data. Give --data DIR; docs/bench.md says what is expected there.")
     if plot is not None:
         plots.check_plot(plot)  # before the long run, not after it
     cells = []
-    for row, column in tables.plan(chosen, data, rows=_split(rows), columns=_split(columns)):
+    for row, column in tables.plan(chosen, data or "", rows=_split(rows), columns=_split(columns)):
         with bars(f"{row} {column}: ") as progress:
-            cell = tables.fill(chosen, row, column, data, seed=seed, progress=progress)
+            cell = tables.fill(chosen, row, column, data or "", seed=seed, progress=progress)
         cells.append(cell)
         if json:
             print_json(dataclasses.asdict(cell))
@@ -85,7 +85,8 @@ def _table(bench: "tables.Bench", cells: list["tables.Cell"]) -> "table.Table":
         made.add_column(f"{column}\n{measure}")
     for row in dict.fromkeys(cell.row for cell in cells):
         at = {cell.column: cell for cell in cells if cell.row == row}
-        made.add_row(row, *(f"{_figure(at[column])}\n{_cost(at[column])}" for column, _ in columns))
+        shown = (at.get(column) for column, _ in columns)
+        made.add_row(row, *("" if cell is None else f"{_figure(cell)}\n{_cost(cell)}" for cell in shown))
     return made
 
 

@@ -20,7 +20,7 @@ ROWS_PER_CENTRE = 256
 ITERATIONS = 25
 
 
-def kmeans(X: Array, k: int, random_state: int = 0) -> tuple[Vectors, float]:
+def kmeans(X: Array, k: int, random_state: int = 0, iterations: int = ITERATIONS) -> tuple[Vectors, float]:
     """k centres of rows X (n, d), n ≥ k: the same bytes for the same rows, seed and number of threads.
 
     >>> centres, distance = kmeans(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
@@ -38,7 +38,7 @@ def kmeans(X: Array, k: int, random_state: int = 0) -> tuple[Vectors, float]:
     found = faiss.Kmeans(
         d,
         k,
-        niter=ITERATIONS,
+        niter=iterations,
         seed=int(random.integers(2**31)),
         min_points_per_centroid=1,  # it would print a warning
         max_points_per_centroid=ROWS_PER_CENTRE,

@@ -1,16 +1,29 @@
-"""Rows in an order that puts like ones side by side: cut into equal parts, they are the leaves of a tree.
+"""Rows in an order that puts like ones side by side: cells by k-means, cut into leaves by bisecting 2-means.
 
-In: rows as bytes, codes (n, d) uint8. Out: an order, (n,), such that every `size` rows in a row are near each other.
-Bisecting 2-means, each cut moved to the nearest multiple of `size`, so that all leaves but the last are full.
+In: rows as bytes, codes (n, d) uint8. Out: an order in which every `size` rows in a row are a leaf, and leaves of a
+cell are neighbours. A tree alone cuts through the clusters it meets on its way down: on 1,000 Gaussian ones, two
+thirds of a leaf's rows were of other clusters than most, and five times as many leaves had to be visited.
 """
 
 from typing import Any
 
+import faiss as _faiss
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
+from lookalike.arrays import chunks
+from lookalike.features.kmeans import kmeans
+from lookalike.index.threads import share
 from lookalike.types import Ids, Progress, silent
+
+faiss: Any = _faiss  # its stubs know only a part of it
+
+CELL, CELLS = 500, 4_096
+"""Rows of a cell, on average, and the number of cells, at most."""
+
+LEARN, TURNS = 128, 10
+"""Rows a cell that k-means learns from, and its rounds."""
 
 SAMPLE = 512
 """Rows of a part that its 2-means learns from."""
@@ -21,37 +34,55 @@ ROUNDS = 6
 LEAST = 0.1
 """The share of a part's leaves that each side of a cut gets at least: it bounds the depth."""
 
-PARTS = 64
-"""Parts that are cut one after the other before the rest are cut side by side."""
 
+def leaf_order(codes: NDArray[np.uint8], size: int, progress: Progress = silent) -> tuple[Ids, Ids]:
+    """Rows by place, -1 = none, (leaves · size,), and the first leaf of each cell and of none, (cells + 1,).
 
-def leaf_order(codes: NDArray[np.uint8], size: int, progress: Progress = silent) -> Ids:
-    """The order of rows, (n,), whose consecutive `size` rows are the leaves; the same for the same codes.
-
-    >>> leaf_order(np.array([[9], [1], [8], [0]], np.uint8), 2).reshape(2, 2).tolist()
-    [[0, 2], [1, 3]]
+    >>> order, cells = leaf_order(np.array([[9], [1], [8], [0]], np.uint8), 2)
+    >>> sorted(map(sorted, order.reshape(-1, 2).tolist())), cells.tolist()
+    ([[0, 2], [1, 3]], [0, 2])
     """
-    order = np.arange(len(codes))
-    parts = [(0, len(codes))]
-    while len(parts) < PARTS:
-        start, stop = max(parts, key=lambda part: part[1] - part[0])
-        if stop - start <= size:
-            break
-        middle = _cut(codes, order[start:stop], size) + start
-        parts.remove((start, stop))
-        parts += [(start, middle), (middle, stop)]
-    parts.sort(key=lambda part: part[0] - part[1])  # the largest first: the cores finish together
-    for i in range(0, len(parts), 8):
-        progress("sorting into leaves", i, len(parts))
-        _cut_all(codes, order, np.array(parts[i : i + 8]), size)
-    return order
+    cell = _assign(codes, progress)
+    order = np.argsort(cell, kind="stable")
+    counts = np.bincount(cell)
+    counts = counts[counts > 0]
+    stops = np.cumsum(counts)
+    starts, leaves = stops - counts, -(-counts // size)
+
+    progress("sorting into leaves", 0, None)
+
+    def work(first: int, last: int) -> None:
+        _cut_all(codes, order, starts[first:last], stops[first:last], size)
+
+    share(work, len(counts))
+    cells = np.append(0, np.cumsum(leaves))
+    places = np.full(cells[-1] * size, -1)
+    places[np.arange(len(order)) + np.repeat(cells[:-1] * size - starts, counts)] = order
+    return places, cells
 
 
-@njit(cache=True, parallel=True)
-def _cut_all(codes: Any, order: Any, parts: Any, size: int) -> None:
-    """Cut parts (p, 2), start and stop, until every piece is a leaf."""
-    for p in prange(len(parts)):
-        stack = [(parts[p, 0], parts[p, 1])]
+def _assign(codes: NDArray[np.uint8], progress: Progress) -> Ids:
+    """The cell of each row, (n,)."""
+    n, d = codes.shape
+    k = min(CELLS, max(1, n // CELL))
+    if k == 1:
+        return np.zeros(n, np.int64)
+    progress("looking for cells", 0, None)
+    sample = np.random.default_rng(0).permutation(n)[: LEARN * k]
+    index = faiss.IndexFlatL2(d)
+    index.add(kmeans(codes[np.sort(sample)].astype(np.float32), k, iterations=TURNS)[0])
+    cell = np.empty(n, np.int64)
+    for part in chunks(n, row_bytes=4 * d, max_bytes=2**23):
+        progress("sorting into cells", part.start, n)
+        cell[part] = index.search(codes[part].astype(np.float32), 1)[1][:, 0]
+    return cell
+
+
+@njit(cache=True, nogil=True)
+def _cut_all(codes: Any, order: Any, starts: Any, stops: Any, size: int) -> None:
+    """Cut cells until every piece is a leaf."""
+    for p in range(len(starts)):
+        stack = [(starts[p], stops[p])]
         while len(stack):
             start, stop = stack.pop()
             if stop - start > size:

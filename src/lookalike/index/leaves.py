@@ -4,40 +4,24 @@ In: ids (n,) and rows X (n, d), kept where they are in a `Flat`, and queries. Ou
 Queries of Crucianu et al. (fsm-tree), Eq. 3; not their tree: a leaf is visited by how many answers it should hold.
 """
 
-from math import ceil
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lookalike.errors import DamagedError, InputError, StoreError
 from lookalike.index.flat import Flat, check_search
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.ids import check_ids, sort_ids, without
 from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
+from lookalike.index.leaf_visit import Visit
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 
-MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.02}
-"""What an effort means: the search ends after a visit that brought no larger share of the answers."""
+MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.03}
+"""What an effort means: the search ends when no larger share of the answers is expected where it has not been."""
 
 FEW = 5_000
 """A search among fewer rows looks at each of them: exact, and as fast."""
-
-ALL = 50_000
-"""Fewer rows are all scored as bytes: choosing among leaves would take longer."""
-
-CLOSER = 0.25
-"""The share of the leaves whose order takes the spread of f into account, too; the others come after them."""
-
-UPWARD = 2.5
-"""Where the best rows of a leaf are, in spreads above its centre."""
-
-GROWTH = 1.5
-"""So many times as far goes each visit as all before; one that brings little ends the search."""
-
-FIRST, FIRST_SHARE = 32, 0.004
-"""Leaves that are visited before anything is known of the answers: so many, or so large a share."""
 
 SHORT = 4
 """The first shortlist is so many times k: its errors say how long the second must be."""
@@ -88,6 +72,11 @@ class Leaves:
     def ids(self) -> Ids:
         """The ids of all vectors, ascending."""
         return self.truth.ids
+
+    @property
+    def nbytes(self) -> int:
+        """What the leaves hold in memory, without the vectors and their table of ids."""
+        return 0 if self._codes is None else self._codes.nbytes
 
     @property
     def stale(self) -> float:
@@ -143,11 +132,10 @@ class Leaves:
         codes = self._codes
         if codes is None or effort == "exact" or not isinstance(query, HyperplaneQuery):
             return self.truth.search(query, k, among=among, exclude=exclude)
-        keep = codes.keep(*(None if ids is None else self.truth.rows(ids) for ids in (among, exclude)))
-        counts = np.count_nonzero(keep.reshape(-1, codes.size), axis=1)  # (leaves,)
+        keep, counts = codes.keep(*(None if ids is None else self.truth.rows(ids) for ids in (among, exclude)))
         if counts.sum() < max(FEW, 2 * k):
             return self.truth.search(query, k, among=among, exclude=exclude)
-        visit = _Visit(codes, query, k, keep, counts)
+        visit = Visit(codes, query, k, keep, counts)
         if effort is None or isinstance(effort, str):
             visit.until(MISSED[effort or "balanced"])
         else:
@@ -174,99 +162,24 @@ class Leaves:
     def load(cls, path: str | Path, truth: Flat) -> Self:
         """Saved leaves over the vectors as they are now, with whatever was added and removed since."""
         codes = LeafCodes.load(Path(path), truth)
-        if truth.dim is not None and codes.dim != truth.dim:
-            raise DamagedError(f"{path} is for {codes.dim} dimensions, the vectors have {truth.dim}. Delete it.")
+        if truth.dim is not None and len(codes.steps.low) != truth.dim:
+            raise DamagedError(
+                f"{path} is for {len(codes.steps.low)} dimensions, the vectors have {truth.dim}. Delete it."
+            )
         index = cls(codes.size)
         index.truth, index._codes = truth, codes
         index._tail = without(truth.ids, np.sort(codes.ids[codes.alive]))
         return index
 
-    def _rescore(self, query: HyperplaneQuery, k: int, visit: "_Visit") -> tuple[Ids, Vectors, int]:
+    def _rescore(self, query: HyperplaneQuery, k: int, visit: Visit) -> tuple[Ids, Vectors, int]:
         """Exact scores of whatever may be among the k best by its byte score: as many as the errors ask for."""
-        rough, places = visit.found()
-        size = min(SHORT * k, len(rough))
-        best = np.argpartition(rough, size - 1)[:size]
-        ids = visit.codes.ids[places[best]]
-        exact = query.score(self.vectors(ids))[0]  # (size,)
-        errors = rough[best] - exact
+        rough, places = visit.best(SHORT * k)
+        ids = visit.codes.ids[places]
+        exact = query.score(self.vectors(ids))[0]
+        errors = rough - exact
         reach = np.partition(exact, k - 1)[k - 1] + SIGMAS * float(np.mean(errors * errors)) ** 0.5
-        more = np.flatnonzero(rough <= reach)
-        more = more[~np.isin(more, best)]
+        more = visit.between(rough.max(), reach)
         if len(more):
-            others = visit.codes.ids[places[more]]
+            others = visit.codes.ids[more]
             ids, exact = np.concatenate([ids, others]), np.concatenate([exact, query.score(self.vectors(others))[0]])
         return ids, exact, visit.scored + len(ids)
-
-
-class _Visit:
-    """One search's way through the leaves."""
-
-    def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: NDArray[np.bool_], counts: Any):
-        self.codes, self.k, self.keep, self.counts = codes, k, keep, counts
-        self.plane, self.frontier = codes.plane(query), query.kind == "frontier"
-        self.left = counts > 0  # (leaves,) not visited yet
-        self.scored = 0
-        self._rough: list[Vectors] = []
-        self._places: list[Ids] = []
-
-    def share(self, share: float) -> None:
-        """Visit so large a share of the leaves."""
-        f = self._centres()
-        self._visit(np.argsort(self._score(f), kind="stable")[: ceil(share * len(f))])
-        self._complete(f)
-
-    def until(self, missed: float) -> None:
-        """Visit leaves, the promising first, until a visit brings no more than this share of the answers."""
-        if self.left.sum() * self.codes.size <= ALL:
-            self._visit(np.flatnonzero(self.left))
-            return
-        f = self._centres()
-        order = np.argsort(np.where(self.left, self._score(f), np.inf))[: np.count_nonzero(self.left)]
-        closer = order[: max(FIRST, int(CLOSER * len(f)))]
-        order[: len(closer)] = closer[np.argsort(self._merit(f[closer], self.codes.spreads(closer, self.plane)))]
-        done, goal = 0, max(FIRST, int(FIRST_SHARE * len(f)))
-        while done < len(order):
-            self._visit(order[done:goal])
-            if self._news() <= missed * self.k and done:
-                return
-            done, goal = goal, ceil(GROWTH * goal)
-
-    def found(self) -> tuple[Vectors, Ids]:
-        """Byte scores of all rows that were visited and may be answers, and their places."""
-        return np.concatenate(self._rough), np.concatenate(self._places)
-
-    def _centres(self) -> Vectors:
-        self.scored += 2 * len(self.left)
-        return self.codes.f_centres(self.plane)
-
-    def _complete(self, f: Vectors) -> None:
-        """Visit more until there are k rows to choose from."""
-        while sum(map(len, self._rough)) < self.k:
-            self._visit(np.argsort(np.where(self.left, self._score(f), np.inf))[:FIRST])
-
-    def _score(self, f: Vectors) -> Vectors:
-        return np.abs(f) if self.frontier else -f
-
-    def _visit(self, leaves: Ids) -> None:
-        leaves = np.sort(leaves[self.left[leaves]])
-        f = self.codes.f_leaves(leaves, self.plane)  # (m, size)
-        self.left[leaves] = False
-        self.scored += f.size
-        places = leaves[:, None] * self.codes.size + np.arange(self.codes.size)
-        kept = self.keep[places]
-        self._rough.append(self._score(f[kept]))
-        self._places.append(places[kept])
-
-    def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
-        """Leaves by how likely a row of theirs is an answer, smaller is better: f is normal around its centre."""
-        if self.frontier:
-            return ((f / spread) ** 2 / 2 + np.log(spread)).astype(np.float32)
-        return (-f - UPWARD * spread).astype(np.float32)
-
-    def _news(self) -> int:
-        """How many of the k best so far the last visit has brought; k where there are not k yet."""
-        rough = np.concatenate(self._rough)
-        if len(rough) < self.k:
-            return self.k
-        kth = np.partition(rough, self.k - 1)[self.k - 1]
-        return int(np.count_nonzero(self._rough[-1] <= kth))

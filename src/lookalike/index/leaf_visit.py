@@ -1,0 +1,141 @@
+"""One search's way through the leaves: cells in order, then the leaves of the promising ones, then their rows.
+
+In: leaves, a hyperplane and which places may be answers. Out: byte scores of the rows that were visited.
+Inside a cell f is taken to be normal around that of its centre; how wide, its slope and the cell's own width say.
+"""
+
+from math import ceil, inf
+
+import numpy as np
+from scipy.special import ndtr
+
+from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.leaf_codes import LeafCodes, Mask
+from lookalike.index.sad import BLOCK
+from lookalike.types import Ids, Vectors
+
+ALL = 50_000
+"""Fewer rows are all scored as bytes: choosing among leaves would take longer."""
+
+SLOPES = {"frontier": 0.4, "maximum": 0.1}
+"""The share of the cells, by f of their centres, whose spread is worked out; others are taken to be like these."""
+
+UPWARD = 2.5
+"""Where the best rows of a leaf are, in spreads above its centre: by this the first leaves are chosen."""
+
+FIRST, FIRST_SHARE = 32, {"frontier": 0.005, "maximum": 0.002}
+"""Leaves that are visited before anything is known of the answers: so many, or so large a share."""
+
+GROWTH = 3
+"""So many times as far goes a visit at most as all before: what it finds corrects what is expected of the next."""
+
+WRONG = 4.0
+"""What is expected is corrected by no larger factor."""
+
+
+class Visit:
+    """Byte scores of ever more rows; `keep` (places,) are those that may be answers, `counts` (leaves,) of a leaf."""
+
+    def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: Mask, counts: Ids):
+        self.codes, self.k, self.counts, self.keep = codes, k, counts, keep.reshape(-1, codes.size)
+        self.plane, self.kind = codes.steps.plane(query), query.kind
+        self.left = counts > 0  # (leaves,) which have any
+        self.scored = 0
+        self._kth = inf  # the k-th best so far
+        self._top: Vectors = np.full(k, np.inf, np.float32)  # the k best scores so far
+        self._visits: list[tuple[Ids, Vectors]] = []  # leaves (m,) and scores (m, size), inf = no answer
+
+    def share(self, share: float) -> None:
+        """Visit so large a share of the leaves, or more until there are k answers."""
+        goal = ceil(share * len(self.left))
+        leaves = np.flatnonzero(self.left)
+        if goal < len(leaves):
+            leaves, f, spread = self._centres()
+            leaves = leaves[np.argsort(self._merit(f, spread))]
+        self._visit(leaves[:goal])
+        while self._kth == inf:
+            self._visit(leaves[goal : goal + FIRST])
+            goal += FIRST
+
+    def until(self, missed: float) -> None:
+        """Visit leaves, the promising first, until no larger share of the answers is expected in the others."""
+        if np.count_nonzero(self.left) * self.codes.size <= ALL:
+            self._visit(np.flatnonzero(self.left))
+            return
+        leaves, f, spread = self._centres()
+        order, goal = np.argsort(self._merit(f, spread)), max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves)))
+        done, wrong = 0, 1.0
+        while goal:
+            now, order = order[:goal], order[goal:]
+            limit = self._kth
+            expected = float(self._expected(leaves[now], f[now], spread[now]).sum()) if limit < inf else 0.0
+            found = self._visit(leaves[now])
+            done += goal
+            if self._kth == inf:
+                goal = min(len(order), done)
+                continue
+            if limit < inf:
+                wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
+            hopes = wrong * self._expected(leaves[order], f[order], spread[order])
+            best = np.argsort(-hopes / self.counts[leaves[order]])
+            order, rest = order[best], hopes.sum() - np.cumsum(hopes[best])
+            more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hopes.sum() > missed * self.k else 0
+            goal = min(len(order), more, GROWTH * done)
+
+    def best(self, m: int) -> tuple[Vectors, Ids]:
+        """The m best byte scores, or as many as there are, and their places."""
+        rough = np.concatenate([rough.ravel() for _, rough in self._visits])
+        limit = float(np.partition(rough, m - 1)[m - 1]) if len(rough) > m else inf
+        limit = min(limit, float(np.finfo(np.float32).max))  # inf is no answer
+        return rough[rough <= limit], self.between(-inf, limit)
+
+    def between(self, low: float, high: float) -> Ids:
+        """The places of byte scores above `low` and up to `high`."""
+        places = []
+        for leaves, rough in self._visits:
+            row, column = np.nonzero((rough > low) & (rough <= high))
+            places.append(leaves[row] * self.codes.size + column)
+        return np.concatenate(places)
+
+    def _centres(self) -> tuple[Ids, Vectors, Vectors]:
+        """The leaves that are left, f of their centres and how far f spreads around it."""
+        codes, cells = self.codes, len(self.codes.starts) - 1
+        f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
+        order = np.argsort(self._score(f))[: ceil(SLOPES[self.kind] * cells)]
+        some = codes.cells.spreads(order, self.plane)
+        spread = np.full(cells, np.median(some))
+        spread[order] = some
+        centres = codes.leaves.f(np.arange(len(codes.leaves.upper)), self.plane)
+        self.scored += 2 * (cells + len(centres))
+        left = np.flatnonzero(self.left)
+        return left, centres[left], spread[codes.cell[left]] * codes.narrow[left]
+
+    def _expected(self, leaves: Ids, f: Vectors, spread: Vectors) -> Vectors:
+        """How many rows of each leaf should be better than the k-th so far."""
+        high = ndtr((np.float32(self._kth) - (f if self.kind == "frontier" else -f)) / spread)
+        low = ndtr((np.float32(-self._kth) - f) / spread) if self.kind == "frontier" else 0
+        expected: Vectors = self.counts[leaves] * (high - low)
+        return expected
+
+    def _score(self, f: Vectors) -> Vectors:
+        return np.abs(f) if self.kind == "frontier" else -f
+
+    def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
+        """Smaller is better: how likely a row is an answer, where f is normal with this mean and spread."""
+        if self.kind == "frontier":
+            return ((f / spread) ** 2 / 2 + np.log(spread)).astype(np.float32)
+        return -f - np.float32(UPWARD) * spread
+
+    def _visit(self, leaves: Ids) -> int:
+        """Score the rows of these leaves; returns how many are better than the k-th before."""
+        codes = self.codes
+        leaves = np.sort(leaves)
+        rough = codes.f(leaves, self.plane)  # (m, size)
+        self.scored += rough.size
+        rough = self._score(rough)
+        rough[~self.keep[leaves]] = np.inf
+        self._visits.append((leaves, rough))
+        news = rough[rough < self._kth]
+        self._top = np.partition(np.concatenate([self._top, news]), self.k - 1)[: self.k]
+        self._kth = float(self._top[self.k - 1])
+        return len(news)
