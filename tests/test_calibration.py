@@ -119,7 +119,7 @@ def test_candidates_follow_the_length_of_rows():
     one = calibration._candidates(["lam"], parse("slem()"), rows, labels=False)
     assert [candidate["lam"] for candidate in one] == list(calibration.GRID["lam"])
     long = calibration._candidates(["lam"], parse("slem()"), 10 * rows, labels=False)
-    assert [candidate["lam"] for candidate in long] == [1e-4, 1e-3, 0.01, 0.1, 1, 10, 100]
+    assert [candidate["lam"] for candidate in long] == [100, 10, 1, 0.1, 0.01, 1e-3, 1e-4]
     both = calibration._candidates(["lam", "gamma"], parse("kernelslem()"), 10 * rows, labels=True)
     assert {candidate["lam"] for candidate in both} == set(calibration.GRID["lam"])
     assert sorted({candidate["gamma"] for candidate in both}) == [0.001, 0.003, 0.01, 0.03]
@@ -138,6 +138,7 @@ def test_few_pictures_or_files_that_are_gone_are_refused(tmp_path, pictures):
         few.add(tmp_path / "fish", recipes=["plain = fourier()"], workers=1)
         with pytest.raises(InputError, match="at least 8 pictures"):
             few.calibrate("slem()", workers=1)
+        assert [row["name"] for row in few.stats()["spaces"]] == ["plain"]  # nothing is left of it
         few.add(pictures / "night", recipes=["plain = fourier()"], workers=1)
         shutil.rmtree(tmp_path / "fish")
         report = few.calibrate("slem()", workers=1)  # others take the place of those that are gone

@@ -139,7 +139,7 @@ def test_finishing_gives_labels(call, own, fish):
     _, out, _ = call("feedback", "--label", "Größe 魚", "--rounds", 1, "--finish", "--name", "more", answers="s\n" * 9)
     assert "2 pictures have the new label more" in out
     code, _, err = call("feedback", fish, answers="f\n")
-    assert (code, "needs a name" in err) == (2, True)
+    assert (code, "A name is needed" in err) == (2, True)
 
 
 def test_json_is_a_line_a_round(call, fish):
@@ -224,7 +224,7 @@ def test_an_emulated_person_must_know_what_they_want(call, own, fish, tmp_path):
         first = next(iter(collection.items()))
         collection._store.judgements.add_labels([(first.id, "second")], author="a", source="hand")
     code, _, err = call("feedback", first.paths[0], "--simulate", "labels")
-    assert (code, "The first example has 2" in err) == (2, True)
+    assert (code, ", second" in err) == (2, True)
     code, _, err = call("feedback", "--simulate", "labels")
     assert (code, "There is no example" in err) == (2, True)
     code, _, err = call("feedback", fish, "--simulate", "labels", "--label", "fisk")
@@ -295,3 +295,23 @@ def test_a_terminal_that_can_shows_the_sheet(variables, begins, tmp_path, monkey
     assert out.startswith(begins)
     assert bool(out) == bool(begins)
     assert out.count("m=0;") == ("KITTY_WINDOW_ID" in variables)
+
+
+def test_where_nothing_is_left_to_ask_an_undo_and_an_end_are(call, fish):
+    code, out, _ = call("feedback", fish, "--path", "*fish*", answers="y\ny\ny\nu\nn\nf\nfishes\n")
+    assert code == 0
+    assert "u undo · f finish · q leave" in out
+    assert "new label fishes" in out
+
+
+def test_what_simulate_cannot_heed_is_refused(call, fish):
+    for words in (["--resume", "x"], ["--finish"], ["--name", "x"], ["-k", 3]):
+        code, _, err = call("feedback", fish, "--simulate", "labels", *words)
+        assert code == 2
+        assert "nothing is asked or kept" in err
+
+
+def test_a_name_is_needed_to_finish(call, fish):
+    code, out, err = call("feedback", fish, "--rounds", 1, "--finish", answers="y\nn\nn\nn\nn\nn\nn\nn\nn\n")
+    assert code == 2
+    assert f"--resume {session_in(out + err)} --finish --name NAME" in err

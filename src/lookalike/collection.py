@@ -235,10 +235,16 @@ class Collection:
         """
         report = progress or silent
         with self._store.writer(self.wait_s):
+            known = set(self._spaces.all())
             name = self._spaces.ensure_fit(space, calibration.GRID)
-            pool = self._negatives(name, negatives, report, workers)
-            chosen = calibration.choose(self._spaces, name, pool, labels, report, workers)
-            rows = self._spaces.fit(name, report, pool, chosen.chain)
+            try:
+                pool = self._negatives(name, negatives, report, workers)
+                chosen = calibration.choose(self._spaces, name, pool, labels, report, workers)
+                rows = self._spaces.fit(name, report, pool, chosen.chain)
+            except BaseException:
+                if name not in known:  # a space that was only made for this
+                    self.remove_space(name)
+                raise
             self._spaces.settle([name], report)
         return replace(chosen, fitted_on=rows)
 
@@ -481,7 +487,7 @@ class Collection:
             known = dict(Counter(name for _, name in pairs))
             names = [name for item, name in pairs if item == first]
         if label is None and len(names) != 1:
-            said = f"The first example has {len(names)}: {', '.join(names)}" if examples else "There is no example"
+            said = f"The first example has {', '.join(names) or 'none'}" if examples else "There is no example"
             raise InputError(
                 f"Say which label is wanted, with label (--label), or give an example that has one. {said}."
             )

@@ -93,6 +93,10 @@ def feedback(
         raise InputError(f"--box is a part of one picture. Got {len(images or ())} pictures: give one.")
     examples: list[Any] = list(images or ()) if part is None else [lookalike.Crop((images or [""])[0], part)]
     if simulate is not None:
+        if resume or finish or name or author or sheet or k != SHOWN:
+            raise InputError(
+                "With --simulate nothing is asked or kept: leave out --resume, --finish, --name, and the like."
+            )
         with opened(where) as collection, bars():
             played = collection.simulate(
                 examples,
@@ -123,9 +127,9 @@ def feedback(
         table = Table(collection, session, k, window, filter, sheet, json)
         try:
             said = table.play(rounds)
+            done = _finish(session, name, json) if finish or said == "finish" else None
         except KeyboardInterrupt:
             raise Left(f"Left. Every answer is kept; to go on: {how}") from None
-        done = _finish(session, name, json) if finish or said == "finish" else None
         _print_end(session, done, how, json)
     return 0
 
@@ -159,6 +163,8 @@ def _finish(session: "Session", name: str | None, json: bool) -> "Finished":
         if not json:
             print_line("What shall it be called?")
         name = (read_line() or "").strip() or None
+    if name is None:
+        raise InputError(f"A name is needed to finish: lookalike feedback --resume {session.id} --finish --name NAME")
     return session.finish(name)
 
 

@@ -26,7 +26,7 @@ def read_key() -> str | None:
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
     try:
-        tty.setcbreak(file)  # Ctrl-C stays Ctrl-C
+        tty.setcbreak(file, termios.TCSADRAIN)  # keys pressed ahead are kept; Ctrl-C stays Ctrl-C
         key = os.read(file, 1).decode(errors="replace")
         if key == "\033":  # an arrow or the like: the letters that follow are no answers
             termios.tcflush(file, termios.TCIFLUSH)

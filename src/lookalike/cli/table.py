@@ -45,9 +45,7 @@ class Table:
         while rounds is None or played < rounds:
             found = self.session.round(self.k, self.window, filter=self.filter)
             self._show(found)
-            if not found.questions:
-                return "done"
-            said = self._ask(found.questions)
+            said = self._ask(found.questions) if found.questions else self._ask_what_now()
             if said != "next":
                 return said
             played += 1
@@ -76,6 +74,16 @@ class Table:
             else:
                 print_note(f"{key!r} is not one of the keys: {HELP}")
         return "next"
+
+    def _ask_what_now(self) -> str:
+        """There is no picture to ask about: what is left is to take something back, or to end."""
+        if not self.json:
+            print_line("u undo · f finish · q leave")
+        key = read_key()
+        if key == "u":
+            self._undo([], 0)
+            return "next"
+        return "finish" if key == "f" else "leave"
 
     def _undo(self, questions: list["Item"], at: int) -> int:
         """Take a step back; where to ask again."""

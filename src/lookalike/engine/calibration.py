@@ -22,11 +22,12 @@ from lookalike.registry import Spec, component, create, parse
 from lookalike.types import Ids, Progress, Transform, Vectors
 
 GRID: dict[str, tuple[float, ...]] = {
-    "lam": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
+    "lam": (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6),
     "gamma": (0.1, 0.3, 1.0, 3.0),
 }
-"""What is tried, for rows of length one; for others times or by the power of ten of their squared length. Without
-labels γ is the typical one: what decides then, the margin, compares scores of one γ only."""
+"""What is tried, the mildest first, as the first of equals is taken; for rows of length one, for others times or by the
+power of ten of their squared length. Without labels γ is the typical one: what decides then, the margin, compares
+scores of one γ only."""
 
 PICTURES = 200
 """Pictures that are altered."""

@@ -89,8 +89,8 @@ class Session:
         self, k: int = 50, window: int = 9, *, filter: Filter | None = None, effort: float | str | None = None
     ) -> Round:
         """Learn from the marks; the k best and `window` questions, which count as shown."""
-        if window < 1:
-            raise InputError(f"window must be at least 1: the pictures that are asked about. Got {window}.")
+        if not isinstance(window, int) or window < 1:
+            raise InputError(f"window must be at least 1: the pictures that are asked about. Got {window!r}.")
         self._log.check_open(self.id)
         before = self.summary.rounds
         played, items, notes = self._play(k, window, filter, effort, seed=before)
@@ -104,7 +104,7 @@ class Session:
             questions=questions,
             found=played.found,
             estimate=played.estimate,
-            stop=played.stop or (None if questions else "There is nothing left to ask about."),
+            stop=played.stop,
             scored=played.scored,
             seconds=dict(played.seconds),
             notes=notes,
@@ -160,10 +160,13 @@ class Session:
     ) -> tuple["Played", dict[int, Item], list[str]]:
         from lookalike.feedback.round import play
 
-        if k < 1:
-            raise InputError(f"k must be at least 1. Got {k}.")
+        if not isinstance(k, int) or k < 1:
+            raise InputError(f"k must be a whole number of at least 1. Got {k!r}.")
 
         def look() -> tuple["Played", dict[int, Item], list[str]]:
+            if self.space not in self._spaces.all():
+                known = ", ".join(self._spaces.recipes()) or "none"
+                raise InputError(f"The space of the session, '{self.space}', was removed. There are: {known}.")
             index = self._spaces.hyperplanes(self._spaces.taught(self._spaces.find(self.space)))
             marks, skipped, notes = gather(self._spaces, self.space, self.marks, self._log.outsiders(self.id))
             if not (marks.y > 0).any():
@@ -171,6 +174,8 @@ class Session:
                     f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
                 )
             among = None if filter is None else select(self._store, filter)
+            if among is not None and not len(np.intersect1d(among, index.ids, assume_unique=True)):
+                raise InputError("No picture passes the filter: there is nothing to rank or to ask about.")
             played = play(
                 index,
                 marks,
@@ -213,8 +218,9 @@ def start_session(
     """A new session; see `engine.marks.begin` for what a label brings."""
     author = author or login()
     begun = at_one_moment(store, lambda: begin(store, spaces, wanted, unwanted, label, space))
-    begin_log = store.judgements.sessions.start
-    made = begin_log(begun.space, author=author, name=name, marks=begun.marks, outsiders=begun.outsiders)
+    made = store.judgements.sessions.start(
+        begun.space, author=author, name=name, marks=begun.marks, outsiders=begun.outsiders
+    )
     return Session(store, spaces, made, author)
 
 

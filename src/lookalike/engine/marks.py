@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lookalike.arrays import check_rows, to_numpy
+from lookalike.arrays import check_rows
 from lookalike.engine.examples import Crop, Example, identity, shown
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.index.queries import PointQuery
 from lookalike.store.directory import Store
 from lookalike.store.sessions import Kind, Outsider
 from lookalike.types import Ids, Vectors
@@ -49,6 +50,8 @@ def begin(
 ) -> Beginning:
     """Examples, sorted out. A label brings its pictures, and what finished sessions of its name called irrelevant."""
     found = spaces.find(space)
+    if not len(spaces.hyperplanes(spaces.taught(found))):
+        raise InputError("There are no pictures to ask about yet. Add some first: lookalike add FOLDER")
     marks: dict[int, Kind] = {}
     if label is not None:
         marks |= dict.fromkeys(store.judgements.sessions.unwanted(label), "irrelevant")
@@ -66,6 +69,11 @@ def begin(
             else:
                 say(given, taken, kind, example)
     marks |= given
+    rows = {
+        wanted: {other.vector.tobytes() for other in outsiders if other.wanted is wanted} for wanted in (True, False)
+    }
+    if rows[True] & rows[False]:
+        raise InputError("One and the same example is given both as wanted and as unwanted. Say one of the two.")
     if "relevant" not in marks.values() and not any(outsider.wanted for outsider in outsiders):
         raise InputError("A session needs at least one example of what is wanted: a picture, or a label. Got none.")
     return Beginning(found, marks, outsiders)
@@ -136,7 +144,7 @@ def _take(store: Store, spaces: Spaces, name: str, example: Example, *, wanted: 
     """The item of the space that an example is, or what to keep of one from outside."""
     index = spaces.hyperplanes(spaces.taught(name))
     if isinstance(example, np.ndarray) and example.ndim == 1:
-        row = to_numpy(check_rows(example[None, :], dim=index.dim, name="the example vector"))
+        row = PointQuery(check_rows(example[None, :], dim=index.dim, name="the example vector")).vectors
         return Outsider(wanted, row[0], None)
     item = identity(store, example)
     if item is not None and item in index:

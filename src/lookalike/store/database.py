@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +85,17 @@ class Database:
                 faults += [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
                 strays = db.execute("PRAGMA foreign_key_check").fetchall()
                 faults += [f"a row of {table} names no row of {parent}" for table, _, parent, _ in strays]
+                faults += [f"{name} is missing" for name in sorted(self._expected() - _names(db))]
         except DamagedError as error:
             faults.append(str(error))
         return [f"{self.path.name}: {fault}." for fault in faults]
+
+    def _expected(self) -> set[str]:
+        """The tables, indexes and views that the migrations make."""
+        with closing(sqlite3.connect(":memory:")) as fresh:
+            for migration in self._migrations:
+                fresh.executescript(migration)
+            return _names(fresh)
 
     def check_in_place(self) -> None:
         """That the file at the path is still the one that was opened."""
@@ -150,3 +158,7 @@ def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> 
     except sqlite3.DataError:  # tens of millions: more than SQLite puts into a text
         ids = np.fromiter((item for (item,) in db.execute(query, values)), np.int64)
     return np.sort(ids)
+
+
+def _names(db: sqlite3.Connection) -> set[str]:
+    return {f"{kind} {name}" for kind, name in db.execute("SELECT type, name FROM sqlite_master")}

@@ -89,7 +89,8 @@ class Judgements:
 
     def verify(self) -> list[str]:
         """What is wrong with the file, in sentences."""
-        return self._db.verify()
+        faults = self._db.verify()
+        return faults or [f"{self._db.path.name}: {fault}." for fault in self.sessions.verify()]
 
     def close(self) -> None:
         """Close the connections of every thread."""

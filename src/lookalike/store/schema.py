@@ -149,7 +149,7 @@ def translated(path: Path) -> Iterator[None]:
             raise _full(path, error) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.") from error
-        if code == sqlite3.SQLITE_CORRUPT:
+        if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is gone
             raise DamagedError(f"{path} is damaged: {error}. Restore it from a copy.") from error
         if code == sqlite3.SQLITE_NOTADB:
             raise FormatError(f"{path} was not written by Lookalike: {error}.") from error
@@ -233,6 +233,10 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> N
             db.execute(f"PRAGMA user_version = {number + 1}")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if "already exists" not in str(error):
+            raise
+        raise DamagedError(f"{path} is not what its format says: {error}. Restore it from a copy.") from error
     finally:
         roll_back(db)
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from lookalike.errors import InputError
+from lookalike.errors import DamagedError, InputError
 from lookalike.store.database import Database
 from lookalike.store.schema import text
 from lookalike.types import Vectors
@@ -177,7 +177,7 @@ class Sessions:
         query = "SELECT wanted, vector, feature, item, origin FROM outsiders WHERE session = ? ORDER BY number"
         with self._db.reading() as db:
             rows = db.execute(query, [session]).fetchall()
-        return [Outsider(bool(wanted), np.frombuffer(vector, "<f4"), *rest) for wanted, vector, *rest in rows]
+        return [Outsider(bool(wanted), _vector(session, vector), *rest) for wanted, vector, *rest in rows]
 
     def log(self, session: str) -> list[Event]:
         """Everything that happened, in order."""
@@ -191,6 +191,15 @@ class Sessions:
             Event(kind, item, number, position, author, at, bool(undone))
             for kind, item, number, position, author, at, undone in rows
         ]
+
+    def verify(self) -> list[str]:
+        """What is wrong with what was written, in sentences."""
+        odd = {
+            "an example's vector": "SELECT 1 FROM outsiders WHERE typeof(vector) <> 'blob' OR length(vector) % 4 <> 0",
+            "an event's item": "SELECT 1 FROM events WHERE typeof(item) <> 'integer'",
+        }
+        with self._db.reading() as db:
+            return [f"{what} is damaged" for what, query in odd.items() if db.execute(query).fetchone()]
 
     def unwanted(self, name: str) -> list[int]:
         """What the last word of the finished sessions of this name calls irrelevant: a class's known negatives."""
@@ -234,6 +243,13 @@ def _text(value: str | None) -> bytes | None:
         return None if value is None else text(value)
     except UnicodeEncodeError:
         raise InputError(f"Names must be text. Got {value!r}.") from None
+
+
+def _vector(session: str, data: bytes) -> Vectors:
+    try:
+        return np.frombuffer(data, "<f4")
+    except (ValueError, TypeError) as error:
+        raise DamagedError(f"An example of session {session} is damaged: {error}.") from None
 
 
 def _id(session: str) -> str:
