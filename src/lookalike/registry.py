@@ -42,10 +42,13 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "sift": "lookalike.features.sift:Sift",
     },
     "transform": {
+        "jscl": "lookalike.learn.jscl:Jscl",
         "kernelslem": "lookalike.encode.kernel_slem:KernelSlem",
         "l2": "lookalike.encode.whiten:L2",
+        "lmnn": "lookalike.learn.lmnn:Lmnn",
         "pca": "lookalike.encode.whiten:PCA",
         "slem": "lookalike.encode.slem:Slem",
+        "wsabie": "lookalike.learn.wsabie:Wsabie",
     },
     "index": {
         "ann": "lookalike.index.ann:Ann",

@@ -21,6 +21,9 @@ Rows: TypeAlias = Any
 Step: TypeAlias = Callable[[Array, Array, Array], tuple[Any, Array]]
 """`step(W, rows, labels)` gives the loss of a batch and its gradient by W, to be descended."""
 
+Draw: TypeAlias = Callable[[np.random.Generator], Any]
+"""`draw(random)` gives the numbers (m,) of the rows of a batch, in the order the step wants them."""
+
 Callback: TypeAlias = Callable[[int, float, float], None]
 """`callback(iteration, loss, score)`: called whenever the score was taken."""
 
@@ -48,12 +51,14 @@ def train(
     patience: int,
     seed: int,
     callback: Callback | None = None,
+    draw: Draw | None = None,
 ) -> tuple[Array, Curve]:
     """Descend from W at a fixed rate and return the iterate that `validate` likes best, the earliest of equals.
 
     `validate(W)` (larger is better) is asked at the start, after every `every` batches and at the end; training stops
     when it was asked `patience` times without a gain. Without it the last iterate is returned. Rows go to the
-    kind, the device and the precision of W batch by batch; each is seen once before any is seen again.
+    kind, the device and the precision of W batch by batch; each is seen once before any is seen again,
+    unless `draw` says which rows make a batch: then `batch` says nothing.
 
     >>> X, y = np.ones((8, 1), np.float32), np.zeros(8, np.int64)
     >>> def towards_3(w, rows, labels):
@@ -65,7 +70,7 @@ def train(
     """
     best, best_score, waited = W, -math.inf, 0
     curve, total, since = Curve(), 0.0, 0
-    batches = _batches(X, y, W, batch, np.random.default_rng(seed))
+    batches = _batches(X, y, W, batch, np.random.default_rng(seed), draw)
     for iteration in range(max_iterations + 1):
         if iteration:
             loss, gradient = step(W, *next(batches))
@@ -95,7 +100,9 @@ def train(
     return best, curve
 
 
-def _batches(X: Rows, y: Array, W: Array, batch: int, random: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+def _batches(
+    X: Rows, y: Array, W: Array, batch: int, random: np.random.Generator, draw: Draw | None
+) -> Iterator[tuple[Array, Array]]:
     """Rows and labels without end, by lot and without repeats until all were seen; all of them where they are few."""
     xp, n = namespace(W), X.shape[0]
     labels = as_numpy(y)
@@ -103,6 +110,8 @@ def _batches(X: Rows, y: Array, W: Array, batch: int, random: np.random.Generato
     def take(chosen: Any) -> tuple[Array, Array]:
         return xp.astype(like(W, X[chosen]), W.dtype, copy=False), like(W, labels[chosen])
 
+    while draw is not None:
+        yield take(draw(random))
     if batch >= n:
         everything = take(np.arange(n))
         while True:
