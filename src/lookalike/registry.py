@@ -42,9 +42,15 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "sift": "lookalike.features.sift:Sift",
     },
     "transform": {
+        "fda": "lookalike.learn.linear:Fda",
+        "invcov": "lookalike.learn.linear:InverseCovariance",
         "kernelslem": "lookalike.encode.kernel_slem:KernelSlem",
         "l2": "lookalike.encode.whiten:L2",
+        "ncmc": "lookalike.learn.ncmc:Ncmc",
+        "ncmml": "lookalike.learn.ncmml:Ncmml",
+        "ncmmldot": "lookalike.learn.ncmml:NcmmlDot",
         "pca": "lookalike.encode.whiten:PCA",
+        "ridge": "lookalike.learn.linear:Ridge",
         "slem": "lookalike.encode.slem:Slem",
     },
     "index": {

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.errors import InputError
@@ -32,6 +33,10 @@ class Curve:
     iterations: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # mean over the batches since the entry before; NaN at 0
     scores: list[float] = field(default_factory=list)  # larger is better; NaN where nothing validates
+
+    def table(self) -> NDArray[np.float64]:
+        """Steps, losses and scores in columns, (t, 3): what estimators keep as `curve_`."""
+        return np.array([self.iterations, self.losses, self.scores], np.float64).T
 
 
 def train(
@@ -68,17 +73,19 @@ def train(
     batches = _batches(X, y, W, batch, np.random.default_rng(seed))
     for iteration in range(max_iterations + 1):
         if iteration:
-            loss, gradient = step(W, *next(batches))
-            W = W - rate * gradient
+            with np.errstate(over="ignore", invalid="ignore"):  # too large a rate is found below
+                loss, gradient = step(W, *next(batches))
+                W = W - rate * gradient
             total, since = total + loss, since + 1  # a loss on a GPU stays there until it is shown
         if iteration % every and iteration != max_iterations:
             continue
-        mean, score = float(total) / since if since else math.nan, validate(W) if validate else math.nan
-        total, since = 0.0, 0
-        if iteration and not math.isfinite(mean):
-            if best_score > -math.inf and curve.scores[0] < best_score:
+        mean = float(total) / since if since else math.nan
+        if iteration and not math.isfinite(mean + float(namespace(W).sum(W))):
+            if curve.scores[0] < best_score:
                 break  # what came before was good: it is kept
             raise InputError(f"rate must be smaller: the loss is no longer finite by step {iteration}. Got {rate:g}.")
+        score = validate(W) if validate else math.nan
+        total, since = 0.0, 0
         curve.iterations.append(iteration)
         curve.losses.append(mean)
         curve.scores.append(score)
