@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.errors import InputError
@@ -36,6 +37,10 @@ class Curve:
     losses: list[float] = field(default_factory=list)  # mean over the batches since the entry before; NaN at 0
     scores: list[float] = field(default_factory=list)  # larger is better; NaN where nothing validates
 
+    def table(self) -> NDArray[np.float64]:
+        """Steps, losses and scores in columns, (t, 3): what estimators keep as `curve_`."""
+        return np.array([self.iterations, self.losses, self.scores], np.float64).T
+
 
 def train(
     W: Array,
@@ -58,7 +63,7 @@ def train(
     `validate(W)` (larger is better) is asked at the start, after every `every` batches and at the end; training stops
     when it was asked `patience` times without a gain. Without it the last iterate is returned. Rows go to the
     kind, the device and the precision of W batch by batch; each is seen once before any is seen again,
-    unless `draw` says which rows make a batch: then `batch` says nothing.
+    unless `draw` says which rows make a batch; then `batch` is not used.
 
     >>> X, y = np.ones((8, 1), np.float32), np.zeros(8, np.int64)
     >>> def towards_3(w, rows, labels):
@@ -73,17 +78,19 @@ def train(
     batches = _batches(X, y, W, batch, np.random.default_rng(seed), draw)
     for iteration in range(max_iterations + 1):
         if iteration:
-            loss, gradient = step(W, *next(batches))
-            W = W - rate * gradient
+            with np.errstate(over="ignore", invalid="ignore"):  # too large a rate is found below
+                loss, gradient = step(W, *next(batches))
+                W = W - rate * gradient
             total, since = total + loss, since + 1  # a loss on a GPU stays there until it is shown
         if iteration % every and iteration != max_iterations:
             continue
-        mean, score = float(total) / since if since else math.nan, validate(W) if validate else math.nan
-        total, since = 0.0, 0
-        if iteration and not math.isfinite(mean):
-            if best_score > -math.inf and curve.scores[0] < best_score:
+        mean = float(total) / since if since else math.nan
+        if iteration and not math.isfinite(mean + float(namespace(W).sum(W))):
+            if curve.scores[0] < best_score:
                 break  # what came before was good: it is kept
             raise InputError(f"rate must be smaller: the loss is no longer finite by step {iteration}. Got {rate:g}.")
+        score = validate(W) if validate else math.nan
+        total, since = 0.0, 0
         curve.iterations.append(iteration)
         curve.losses.append(mean)
         curve.scores.append(score)
