@@ -86,7 +86,9 @@ def test_torch_gives_the_same_numbers(mode):
         targets = as_targets(mode, X, 9, 3)
         there = torch.from_numpy(targets) if mode == "fixed" else targets
         for got, expected in zip(
-            triplet_loss(torch.from_numpy(W), torch.from_numpy(X), 9, there), triplet_loss(W, X, 9, targets), strict=True
+            triplet_loss(torch.from_numpy(W), torch.from_numpy(X), 9, there),
+            triplet_loss(W, X, 9, targets),
+            strict=True,
         ):
             np.testing.assert_allclose(got.numpy(), expected, rtol=1e-9, atol=1e-11)
 
@@ -143,9 +145,7 @@ def test_fixed_targets_are_found_in_the_batch_wherever_they_are():
         q = int((CODES[numbers] == CODES[numbers[0]]).sum())
         place = {number: at for at, number in enumerate(numbers[:q])}
         wanted = [[place[t] for t in table[n] if t in place] for n in numbers[:q]]
-        loss, gradient, count, _ = triplet_loop(
-            W, X[numbers], range(q), wanted, [list(range(q, len(numbers)))] * q
-        )
+        loss, gradient, count, _ = triplet_loop(W, X[numbers], range(q), wanted, [list(range(q, len(numbers)))] * q)
         got = batches.step(W, X[numbers], numbers)
         np.testing.assert_allclose(got[0], loss, rtol=1e-9)
         share = count[:, q:].sum() / (sum(map(len, wanted)) * (len(numbers) - q))

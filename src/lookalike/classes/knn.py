@@ -100,19 +100,16 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         """
         if not hasattr(self, "classes_"):
             self.fit(X, y, ids=ids)
-            names = self.classes_[:0]
-        else:
-            X, names = self._checked(X, y, reset=False)
-            ids = _new_ids(ids, len(names), int(self.ids_[-1]) + 1 if len(self.ids_) else 0)
-            self.index_.add(ids, X)  # refuses what is there already: nothing has changed by then
+            return self if classes is None else self._know(_names(classes, len(classes)))
+        X, names = self._checked(X, y, reset=False)
+        new = _new_ids(ids, len(names), int(self.ids_[-1]) + 1 if len(self.ids_) else 0)
         more = names if classes is None else np.concatenate([names, _names(classes, len(classes))])
-        known = np.union1d(self.classes_, more)
-        self.codes_ = np.searchsorted(known, self.classes_)[self.codes_]
-        self.classes_ = known
-        if len(names):
-            places = np.searchsorted(self.ids_, np.sort(ids))
-            self.codes_ = np.insert(self.codes_, places, np.searchsorted(known, names)[np.argsort(ids)])
-            self.ids_ = np.insert(self.ids_, places, np.sort(ids))
+        self.index_.add(new, X)  # refuses ids that are there already: nothing has changed by then
+        self._know(more)
+        order = np.argsort(new)
+        places = np.searchsorted(self.ids_, new[order])
+        self.codes_ = np.insert(self.codes_, places, np.searchsorted(self.classes_, names[order]))
+        self.ids_ = np.insert(self.ids_, places, new[order])
         return self
 
     def remove(self, ids: Ids) -> int:
@@ -133,7 +130,7 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         """(m, d) to labels (m,)."""
         codes = self._neighbours(X)
         found = [np.argmax(_votes(codes[part], len(self.classes_)), axis=1) for part in self._parts(codes)]
-        return self.classes_[np.concatenate([*found, np.empty(0, np.intp)])]
+        return np.asarray(self.classes_[np.concatenate([*found, np.empty(0, np.intp)])])
 
     def _checked(self, X: Array, y: Array | None, *, reset: bool) -> tuple[Vectors, NDArray[Any]]:
         """Rows of our own, float32, and their labels."""
@@ -141,6 +138,13 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
             raise InputError("This classifier requires y to be passed, but the target y is None: it votes with labels.")
         X = check_rows(check_matrix(self, X, reset=reset))
         return np.array(to_numpy(X)), _names(y, X.shape[0])
+
+    def _know(self, names: NDArray[Any]) -> Self:
+        """Give each label a place in classes_."""
+        known = np.union1d(self.classes_, names)
+        self.codes_ = np.searchsorted(known, self.classes_)[self.codes_].astype(np.int64)
+        self.classes_ = known
+        return self
 
     def _neighbours(self, X: Array) -> NDArray[np.int64]:
         """The labels of the rows nearest to each row, (m, k), nearest first, as places in classes_."""
@@ -187,12 +191,12 @@ def _votes(codes: NDArray[np.int64], C: int) -> NDArray[np.float64]:
         votes[rows, codes[:, place]] += 1
         hairs[rows, codes[:, place]] = k - place  # the nearest row of each label stands
     votes += HAIR / k * hairs
-    return votes / votes.sum(axis=1, keepdims=True)
+    return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
 
 def _names(y: Array, n: int) -> NDArray[Any]:
     """Labels (n,), none missing."""
-    names = column_or_1d(as_numpy(y), warn=True)
+    names: NDArray[Any] = column_or_1d(as_numpy(y), warn=True)
     if len(names) != n:
         raise InputError(f"y must hold one label for each of {n} rows. Got {len(names)}.")
     if names.dtype.kind == "O":
@@ -201,7 +205,7 @@ def _names(y: Array, n: int) -> NDArray[Any]:
         names = names.astype(str)
     if names.dtype.kind == "f":
         assert_all_finite(names, input_name="y")
-    check_classification_targets(names)
+        check_classification_targets(names)  # others it would warn about: many classes of few images are welcome here
     return names
 
 

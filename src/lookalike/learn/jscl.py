@@ -7,7 +7,6 @@ Gordo, Rodríguez, Perronnin, Valveny, CVPR 2012; scores as in `wsabie` (ncm, Eq
 from typing import Any
 
 import array_api_compat
-import numpy as np
 
 from lookalike.arrays import namespace
 from lookalike.learn.wsabie import Wsabie
@@ -20,6 +19,7 @@ def hinge_loss(scores: Array, y: Array) -> tuple[Any, Array]:
     The right class should score 1 and more, the others -1 and less. The others weigh, together, as much as the right
     one: with many classes they would drown it.
 
+    >>> import numpy as np
     >>> hinge_loss(np.array([[0.5, -3.0, -0.5]]), np.array([0]))
     (np.float64(0.75), array([[-1. ,  0. ,  0.5]]))
     """
@@ -40,6 +40,7 @@ class Jscl(Wsabie):
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(300, 5))
     >>> y = np.where(X[:, 0] > 0, "right", "left")
     >>> Jscl(dim=2).fit(X, y).transform(X).shape

@@ -13,7 +13,7 @@ from lookalike.arrays import namespace
 from lookalike.types import Array
 
 Targets: TypeAlias = Array | int | None
-"""A query's positives. None: all of its class. A number k: the k nearest by W. (q, k) row numbers: those, -1 for none."""
+"""A query's positives. None: all of its class. A number k: the k nearest by W. (q, k) row numbers: those, no -1."""
 
 
 class Loss(NamedTuple):

@@ -1,6 +1,6 @@
 """WSABIE: a projection and a linear classifier in it, learned together by a loss on the rank of the right class.
 
-In: (n, d) rows and labels, NumPy, torch, a memory map or `PqRows`. Out: (m, D) float32, D = min(dim, d, n - 1), or labels.
+In: (n, d) rows and labels, NumPy, torch, a memory map or `PqRows`. Out: (m, D) float32, D ≤ dim, or labels.
 Weston, Bengio, Usunier, IJCAI 2011, with the scores of Mensink et al. 2013 (ncm), Eq. 15.
 """
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, like, namespace
@@ -25,7 +24,7 @@ from lookalike.learn.sgd import Callback, Rows, train
 from lookalike.learn.start import start
 from lookalike.types import Array
 
-HELD, MOST_HELD = 0.1, 5_000
+HELD, MOST_HELD = 0.2, 5_000
 """The share of each class that training is stopped by, and at most so many rows."""
 EVERY, PATIENCE = 50, 8
 """Batches between two validations, and how many without a gain end the training."""
@@ -49,14 +48,16 @@ def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
     total = xp.astype(like(scores, harmonic), scores.dtype)[xp.astype(r, xp.int64)]  # (m,)
     weights = total / xp.clip(r, 1, None) / scores.shape[0]
     gradient = weights[:, None] * active
-    return xp.sum(gradient * margins), gradient - xp.where(own, xp.sum(gradient, axis=1)[:, None], xp.zeros_like(scores))
+    return xp.sum(gradient * margins), gradient - xp.where(
+        own, xp.sum(gradient, axis=1)[:, None], xp.zeros_like(scores)
+    )
 
 
 class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
-    """A projection W and a vector v_c a class that score v_cᵀW(x − μ), with the right class first by a margin of one.
+    """A projection with a linear classifier in it: scores v_cᵀ(Wx + w), the right class first by a margin of one.
 
-    Both are learned in mini-batches, from a PCA projection and the class means in it. `transform` is the projection,
-    a metric for new classes too; `predict` knows the classes it was fitted on, and no others.
+    All of W, w and v are learned together, in mini-batches, from a PCA projection and the class means in it.
+    `transform` is the projection, a metric for new classes too; `predict` knows the classes it was fitted on.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     rate : length of a step, at a scale where rows have length one on average.
     batch : rows a step.
     max_iterations : steps at most.
-    measure : what is watched on a tenth of each class to stop early: "top5" (the right class among the first five; ties
+    measure : what is watched on a fifth of each class to stop early: "top5" (the right class among the first five; ties
         by the first), "top1" or "map" (rows as queries for their like, by cosine: for retrieval).
     random_state : seed of what is held out and of the batches.
 
@@ -73,7 +74,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     Arrays are of the kind, and on the device, of the rows it was fitted on; other kinds are taken, too.
 
     W_ : (D, d) float32.
-    mean_ : (d,) float32, of the rows.
+    offset_ : (D,) float32, what is added after the projection: it is what biases of the classes come from.
     coef_ : (C, D) float32, the vectors v_c.
     classes_ : (C,) sorted labels, NumPy.
     curve_ : (t, 3) float64, NumPy: step, mean loss since the entry before, and score, at each validation.
@@ -91,7 +92,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     loss = staticmethod(rank_loss)
 
     W_: Array
-    mean_: Array
+    offset_: Array
     coef_: Array
     classes_: NDArray[Any]
     curve_: NDArray[np.float64]
@@ -99,7 +100,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     def __init__(
         self,
         dim: int = 64,
-        rate: float = 0.1,
+        rate: float = 0.3,
         batch: int = 200,
         max_iterations: int = 5_000,
         measure: str = "top5",
@@ -128,7 +129,6 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         self._check()
         X = check_source(self, X, reset=True, min_rows=2)
         classes, codes = encode_labels(y, X.shape[0])
-        check_classification_targets(classes)
         for _ in blocks(X):
             pass  # NaN is found before anything is learned
         random = np.random.default_rng(self.random_state)
@@ -136,27 +136,31 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         rows, labels = Picked(X, kept), codes[kept]
         asked, wanted = (Picked(X, out), codes[out]) if held is None else (held[0], self._known(held, classes))
         W, mean, variance = start(rows, self.dim, random)
-        xp, D, scale = namespace(W), W.shape[0], variance**-0.5
-        means = xp.astype(like(W, means_by_label(rows, labels, len(classes))), W.dtype)
+        xp, C, scale = namespace(W), len(classes), variance**-0.5
+        means = xp.astype(like(W, means_by_label(rows, labels, C)), W.dtype)
         V = scale * (means - mean) @ W.T  # (C, D)
 
         def step(both: Array, rows: Array, y: Array) -> tuple[Any, Array]:
-            rows = scale * (rows - mean)
+            ones = xp.ones_like(rows[:, :1])
+            rows = xp.concat([scale * (rows - mean), ones], axis=1)  # (m, d + 1)
             W, V = both[:, :-C], both[:, -C:].T
             Z = rows @ W.T  # (m, D)
             loss, G = self.loss(Z @ V.T, y)  # (m, C)
             return loss, xp.concat([(G @ V).T @ rows, Z.T @ G], axis=1)
 
+        def apart(both: Array) -> tuple[Array, Array, Array]:
+            W = scale * both[:, : -C - 1]
+            return W, both[:, -C - 1] - W @ mean, both[:, -C:].T
+
         def score(both: Array) -> float:
-            W, V = both[:, :-C] * scale, both[:, -C:].T
-            Z = project(asked, W) - like(W, W @ mean)
+            W, offset, V = apart(both)
+            Z = like(V, project(asked, W)) + offset
             if self.measure == "map":
                 return mean_average_precision(Z, wanted)
             return top(ranks(Z @ V.T, wanted), 5 if self.measure == "top5" else 1)
 
-        C = len(classes)
         both, curve = train(
-            xp.concat([W, V.T], axis=1),  # (D, d + C): what is learned, as one array
+            xp.concat([W, 0 * W[:, :1], V.T], axis=1),  # (D, d + 1 + C): W, its offset and V are learned as one array
             step,
             rows,
             labels,
@@ -169,18 +173,19 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
             seed=self.random_state,
             callback=callback,
         )
-        self.W_, self.coef_, self.mean_, self.classes_ = both[:, :-C] * scale, both[:, -C:].T, mean, classes
+        self.W_, self.offset_, self.coef_ = apart(both)
+        self.classes_ = classes
         self.curve_ = np.array([curve.iterations, curve.losses, curve.scores], np.float64).T
         return self
 
     def transform(self, X: Rows) -> Array:
-        """(m, d) to (m, D) float32: (X − μ)Wᵀ."""
+        """(m, d) to (m, D) float32: XWᵀ and the offset."""
         check_is_fitted(self)
         Z = project(check_source(self, X, reset=False, min_rows=0), self.W_)
-        return Z - like(Z, self.W_ @ self.mean_)
+        return Z + like(Z, self.offset_)
 
     def decision_function(self, X: Rows) -> Array:
-        """(m, d) to scores (m, C) float32; of two classes (m,), how much more the second has, as scikit-learn wants it."""
+        """(m, d) to scores (m, C) float32; of two classes (m,), how much more the second has: scikit-learn's way."""
         Z = self.transform(X)
         scores = Z @ like(Z, self.coef_).T
         return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
@@ -188,7 +193,8 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     def predict(self, X: Rows) -> NDArray[Any]:
         """(m, d) to labels (m,); of equal scores the first class wins."""
         scores = as_numpy(self.decision_function(X))
-        return self.classes_[np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)]
+        best = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
+        return np.asarray(self.classes_[best])
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())
