@@ -120,6 +120,15 @@ def test_compressed_rows_learn_what_their_decompressed_rows_learn():
         a.transform(PqRows(X[:, :8]))
 
 
+def test_compressed_rows_on_a_device_learn_there():
+    torch = pytest.importorskip("torch")
+    options = {"dim": 4, "batch": 50, "max_iterations": 100}
+    there, here = (Ncmml(**options).fit(PqRows(X, device=device), Y) for device in ("cpu", None))
+    assert isinstance(there.W_, torch.Tensor)
+    assert isinstance(there.transform(PqRows(X, device="cpu")), torch.Tensor)
+    np.testing.assert_allclose(there.W_.numpy(), here.W_, atol=1e-3 * np.abs(here.W_).max())
+
+
 def test_the_same_seed_learns_the_same_bytes_and_another_another():
     a, b, c = (Ncmml(dim=4, batch=50, max_iterations=60, random_state=seed).fit(X, Y).W_ for seed in (3, 3, 4))
     assert a.tobytes() == b.tobytes() != c.tobytes()
