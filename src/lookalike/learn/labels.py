@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
 from lookalike.arrays import as_numpy
 from lookalike.errors import InputError
@@ -36,7 +35,10 @@ def encode_labels(y: Array | None, n: int, known: NDArray[Any] | None = None) ->
         raise InputError(
             f"y must hold a label for each row: leave out those without. Got none for {missing.sum()} of {n} rows."
         )
-    check_classification_targets(labels)  # 0.5 is no class
+    if labels.dtype.kind == "f" and (labels % 1).any():
+        raise InputError(
+            f"y must hold labels of classes. Got continuous numbers, such as {labels[labels % 1 != 0][0]:g}."
+        )
     if labels.dtype.kind == "O":
         labels = labels.astype(str)  # what is saved is never a pickle
     if known is not None:

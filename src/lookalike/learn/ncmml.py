@@ -48,7 +48,7 @@ class Ncmml(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1).
+    dim : output dimension. D = min(dim, d, n - 1), n the rows that are not held out.
     rate : length of a step, at a scale where the variance along the first principal direction is one.
     batch : rows a step.
     max_iterations : steps at most.
@@ -148,7 +148,7 @@ class Ncmml(TransformerMixin, BaseEstimator):
             held = Picked(X, out), classes[codes[out]]
         watched, known = held[0], None if self.measure == "map" else classes
         rows = Picked(X, kept) if len(out) else X
-        W, centre, variance = _start(rows, codes[kept], min(self.dim, X.shape[1], X.shape[0] - 1), random)
+        W, centre, variance = _start(rows, codes[kept], min(self.dim, X.shape[1], len(kept) - 1), random)
         watched_labels = encode_labels(held[1], watched.shape[0], known)[1] if watched.shape[0] else codes[:0]
         return Task(X, codes, classes, rows, codes[kept], watched, watched_labels, W, centre, variance)
 

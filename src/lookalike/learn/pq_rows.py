@@ -54,21 +54,22 @@ class PqRows:
         n, d = X.shape
         if n < 1:
             raise InputError("X must hold at least 1 row to compress. Got none.")
-        self.shape = (n, d)
+        self.shape: tuple[int, int] = (n, d)
         parts = -(-d // PART)  # the last may be part zeros
         quantiser = faiss.ProductQuantizer(parts * PART, parts, 8)
         quantiser.cp.min_points_per_centroid = 1  # it would print a warning
         quantiser.cp.seed = int(np.random.default_rng(random_state).integers(2**31))
         quantiser.train(_sample(X, parts * PART, random_state))
-        codes, self.there, counts = [], np.empty((n, -(-parts // 8)), np.uint8), np.empty(n, np.int64)
+        self.there = np.empty((n, -(-parts // 8)), np.uint8)  # a bit for each sub-vector: whether it is not zero
+        self.starts = np.zeros(n + 1, np.int64)  # where the codes of each row begin
+        codes = np.empty(n * parts, np.uint8)  # no memory is taken before it is written to
         for part in chunks(n, row_bytes=16 * d):
             rows = _padded(X[part], parts * PART)
             there = rows.reshape(len(rows), parts, PART).any(axis=2)  # (m, parts)
-            codes.append(quantiser.compute_codes(rows)[there])
             self.there[part] = np.packbits(there, axis=1)
-            counts[part] = there.sum(axis=1)
-        self.codes = np.concatenate(codes)  # of sub-vectors that are not zero, one after the other
-        self.starts = np.concatenate([[0], np.cumsum(counts)])  # (n + 1,): where those of each row begin
+            self.starts[part.start + 1 : part.stop + 1] = self.starts[part.start] + np.cumsum(there.sum(axis=1))
+            codes[self.starts[part.start] : self.starts[part.stop]] = quantiser.compute_codes(rows)[there]
+        self.codes = codes[: self.starts[-1]]  # of sub-vectors that are not zero, one after the other
         tables = faiss.vector_to_array(quantiser.centroids).reshape(parts * CODES, PART)
         self._tables: Array = np.concatenate([tables, np.zeros((1, PART), np.float32)])  # the last is zero's
         self._torch: Any = None
@@ -90,12 +91,16 @@ class PqRows:
     def __getitem__(self, rows: Any) -> Array:
         n, d = self.shape
         numbers = np.arange(*rows.indices(n)) if isinstance(rows, slice) else np.asarray(rows)
-        if numbers.ndim != 1 or (len(numbers) and not -n <= numbers.min() <= numbers.max() < n):
+        if numbers.dtype == bool and numbers.shape == (n,):
+            numbers = np.flatnonzero(numbers)
+        numbers = numbers if numbers.size else numbers.astype(np.int64)
+        wrong = numbers.ndim != 1 or numbers.dtype.kind not in "iu"
+        if wrong or (len(numbers) and not -n <= numbers.min() <= numbers.max() < n):
             raise InputError(f"Rows are asked for by a slice, or a list of row numbers below {n}. Got {rows!r}.")
         entries = self._entries(numbers % n)  # (m, parts)
         if self._torch is not None:
             entries = self._torch.asarray(entries).to(self._tables.device)
-        return self._tables[entries].reshape(len(numbers), -1)[:, :d]
+        return self._tables[entries].reshape(len(numbers), entries.shape[1] * PART)[:, :d]
 
     def _entries(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where in the tables the sub-vectors of these rows are, (m, parts)."""

@@ -73,7 +73,7 @@ def train(
     >>> round(float(w), 3), curve.iterations
     (3.0, [0, 10, 20])
     """
-    best, best_score, waited = W, -math.inf, 0
+    xp, best, best_score, waited = namespace(W), W, -math.inf, 0
     curve, total, since = Curve(), 0.0, 0
     batches = _batches(X, y, W, batch, np.random.default_rng(seed), draw)
     for iteration in range(max_iterations + 1):
@@ -85,7 +85,7 @@ def train(
         if iteration % every and iteration != max_iterations:
             continue
         mean = float(total) / since if since else math.nan
-        if iteration and not math.isfinite(mean + float(namespace(W).sum(W))):
+        if iteration and not (math.isfinite(mean) and bool(xp.all(xp.isfinite(W)))):
             if curve.scores[0] < best_score:
                 break  # what came before was good: it is kept
             raise InputError(f"rate must be smaller: the loss is no longer finite by step {iteration}. Got {rate:g}.")
