@@ -14,7 +14,7 @@ from lookalike.errors import InputError
 from lookalike.images.demo import draw
 from lookalike.index.queries import PointQuery
 from lookalike.registry import create, kind_of, restore, spec_of, state_of
-from lookalike.types import Feature, Ids, Index, Local, Pixels, Transform, Vectors, needs_fit
+from lookalike.types import Feature, Ids, Index, Local, Pixels, Transform, Vectors, needs_fit, needs_labels
 
 Make: TypeAlias = Callable[[], Any]
 
@@ -115,7 +115,7 @@ def check_transform_shape(make: Make) -> None:
     """`fit` returns the transform itself; rows out are float32, one each, also for none and for one."""
     transform, X = make(), _rows()
     assert isinstance(transform, Transform)
-    assert transform.fit(X) is transform
+    assert _learned(transform, X) is transform
     Y = transform.transform(X)
     assert Y.dtype == np.float32
     assert len(Y) == len(X)
@@ -127,27 +127,29 @@ def check_transform_shape(make: Make) -> None:
 def check_transform_repeats(make: Make) -> None:
     """The same data give the same bytes."""
     X = _rows()
-    assert make().fit(X).transform(X).tobytes() == make().fit(X).transform(X).tobytes()
+    assert _learned(make(), X).transform(X).tobytes() == _learned(make(), X).transform(X).tobytes()
 
 
 def check_transform_saves(make: Make) -> None:
     """Spec and learned arrays are all there is to a fitted transform."""
     X = _rows()
-    transform = make().fit(X)
+    transform = _learned(make(), X)
     again = restore("transform", spec_of(transform), state_of(transform))
     assert again.transform(X).tobytes() == transform.transform(X).tobytes()
 
 
 def check_transform_refuses(make: Make) -> None:
-    """NaN is refused; so is `transform` before `fit`, where there is something to learn."""
+    """NaN is refused; so is `transform` before `fit`, and `fit` without labels, where there is something to learn."""
     X = _rows()
     bad = X.copy()
     bad[3, 2] = np.nan
-    transform = make().fit(X)
-    _raises((ValueError,), transform.fit, bad)
+    transform = _learned(make(), X)
+    _raises((ValueError,), _learned, transform, bad)
     _raises((ValueError,), transform.transform, bad)
     if state_of(transform).keys() - {"n_features_in_"}:
         _raises((NotFittedError,), make().transform, X)
+    if needs_labels(transform):
+        _raises((ValueError,), make().fit, X)
 
 
 def check_transform_degenerate(make: Make) -> None:
@@ -156,7 +158,7 @@ def check_transform_degenerate(make: Make) -> None:
     X[:5] = 0
     X[5:10] = X[10]
     X[:, 0] = 7
-    assert np.isfinite(make().fit(X).transform(X)).all()
+    assert np.isfinite(_learned(make(), X).transform(X)).all()
 
 
 def check_index_is_exact(make: Make) -> None:
@@ -271,6 +273,11 @@ def _extremes() -> list[Pixels]:
 def _fitted(feature: Any) -> Any:
     """The feature, after it learned from the pictures, if it does learn."""
     return feature.fit(map(feature.prepare, _pictures())) if needs_fit(feature) else feature
+
+
+def _learned(transform: Any, X: Vectors) -> Any:
+    """The transform, after it learned from rows, and from three classes of them where it needs labels."""
+    return transform.fit(X, np.arange(len(X)) % 3) if needs_labels(transform) else transform.fit(X)
 
 
 def _rows() -> Vectors:

@@ -186,6 +186,11 @@ class Transform(Protocol):
         ...
 
 
+def needs_labels(transform: Transform | type[Transform]) -> bool:
+    """Whether a transform learns from labels: such a class has `labels = True`."""
+    return bool(getattr(transform, "labels", False))
+
+
 @runtime_checkable
 class Coder(Protocol):
     """(n, d) to (n, bits / 8) uint8."""

@@ -1,0 +1,54 @@
+"""What early stopping watches: how often the right class is among the first, or how well rows find their like.
+
+In: class scores (n, C) or rows (n, D), and labels. Out: one number, larger is better. Paper: ncm, §5.1 and §5.4.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import as_numpy, chunks, unit_rows
+from lookalike.types import Array
+
+MEASURES = ("top5", "top1", "map")
+
+
+def ranks(scores: Array, y: NDArray[np.int64]) -> NDArray[np.int64]:
+    """At which place, from 0, each row's own class comes by its scores (n, C); behind those that score the same."""
+    scores = as_numpy(scores)
+    own = scores[np.arange(len(y)), y][:, None]  # (n, 1)
+    return np.asarray((scores >= own).sum(axis=1) - 1)
+
+
+def top(found: NDArray[np.int64], k: int) -> float:
+    """The share of rows whose class is among the first k; of two equal shares the one with more first places wins.
+
+    >>> top(np.array([0, 3, 9]), 5) > top(np.array([1, 3, 9]), 5) > top(np.array([0, 0, 9]), 1) - 0.1
+    True
+    """
+    n = len(found)
+    return float(np.mean(found < k) + np.mean(found < 1) / (n * (n + 1)))
+
+
+def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
+    """Each row in turn asks for its like among the others, by the cosine: the mean of the average precisions.
+
+    Rows that are the only ones of their label ask nothing.
+
+    >>> mean_average_precision(np.array([[1.0, 0], [1, 0.1], [0, 1], [0.2, 1]]), np.array([0, 0, 1, 1]))
+    1.0
+    """
+    n = X.shape[0]
+    unit = unit_rows(X)
+    found: list[NDArray[np.float64]] = []
+    for part in chunks(n, row_bytes=32 * n):
+        cosines = as_numpy(unit[part] @ unit.T).astype(np.float64)  # (m, n)
+        m = len(cosines)
+        cosines[np.arange(m), np.arange(part.start, part.stop)] = -np.inf  # itself last
+        order = np.argsort(-cosines, axis=1, kind="stable")[:, :-1]
+        relevant = y[order] == y[part][:, None]  # (m, n - 1)
+        hits = np.cumsum(relevant, axis=1)
+        total = hits[:, -1]
+        precision = np.where(relevant, hits / np.arange(1, n), 0.0).sum(axis=1)
+        found.append(precision[total > 0] / total[total > 0])
+    all_found = np.concatenate(found)
+    return float(all_found.mean()) if len(all_found) else 0.0

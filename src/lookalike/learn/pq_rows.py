@@ -1,0 +1,132 @@
+"""Training rows in a byte for every 8 numbers: product quantisation, taken apart again batch by batch.
+
+In: rows (n, d) from any source. Out: an object that gives its rows back, nearly, by row numbers: a source for every
+metric that learns. Jégou et al., IEEE TPAMI 2011, "Product quantization for nearest neighbor search"; sub-vectors that
+are all zero, many in Fisher vectors, take no byte: Sánchez & Perronnin, CVPR 2011. Paper: ncm, §5.1.
+"""
+
+from typing import Any
+
+import faiss as _faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import check_rows, chunks, to_numpy
+from lookalike.errors import InputError, MissingError
+from lookalike.learn.sgd import Rows
+from lookalike.types import Array, Vectors
+
+faiss: Any = _faiss  # its stubs know only a part of it
+
+PART = 8
+"""Numbers in a sub-vector."""
+CODES = 256
+"""Centroids of each: a byte."""
+SAMPLE_BYTES = 64 * 2**20
+"""What is held of the rows to find the centroids; at least as many rows as there are centroids."""
+
+
+class PqRows:
+    """Rows held as product quantiser codes; `rows[numbers]` and `rows[start:stop]` give (m, d) float32.
+
+    Parameters
+    ----------
+    X : rows (n, d), from any source; read once in chunks, and a sample of them before.
+    device : None gives NumPy rows; a torch device ("cpu", "cuda") gives tensors there: codes travel, rows do not.
+    random_state : seed of the sample.
+
+    Attributes
+    ----------
+    shape : (n, d).
+    nbytes : what is held: a byte for each sub-vector that is not zero, a bit for each, and the centroids.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(2_000, 16)).astype(np.float32)
+    >>> X[:, 8:] = 0
+    >>> rows = PqRows(X)
+    >>> rows[[3, 5]].shape, bool(np.abs(rows[:] - X).mean() < 0.3), len(rows.codes) / len(X)
+    ((2, 16), True, 1.0)
+
+    """
+
+    def __init__(self, X: Rows, *, device: str | None = None, random_state: int = 0):
+        n, d = X.shape
+        if n < 1:
+            raise InputError("X must hold at least 1 row to compress. Got none.")
+        self.shape: tuple[int, int] = (n, d)
+        parts = -(-d // PART)  # the last may be part zeros
+        quantiser = faiss.ProductQuantizer(parts * PART, parts, 8)
+        quantiser.cp.min_points_per_centroid = 1  # it would print a warning
+        quantiser.cp.seed = int(np.random.default_rng(random_state).integers(2**31))
+        quantiser.train(_sample(X, parts * PART, random_state))
+        self.there = np.empty((n, -(-parts // 8)), np.uint8)  # a bit for each sub-vector: whether it is not zero
+        self.starts = np.zeros(n + 1, np.int64)  # where the codes of each row begin
+        codes = np.empty(n * parts, np.uint8)  # no memory is taken before it is written to
+        for part in chunks(n, row_bytes=16 * d):
+            rows = _padded(X[part], parts * PART)
+            there = rows.reshape(len(rows), parts, PART).any(axis=2)  # (m, parts)
+            self.there[part] = np.packbits(there, axis=1)
+            self.starts[part.start + 1 : part.stop + 1] = self.starts[part.start] + np.cumsum(there.sum(axis=1))
+            codes[self.starts[part.start] : self.starts[part.stop]] = quantiser.compute_codes(rows)[there]
+        self.codes = codes[: self.starts[-1]]  # of sub-vectors that are not zero, one after the other
+        tables = faiss.vector_to_array(quantiser.centroids).reshape(parts * CODES, PART)
+        self._tables: Array = np.concatenate([tables, np.zeros((1, PART), np.float32)])  # the last is zero's
+        self._torch: Any = None
+        if device is not None:
+            try:
+                import torch
+            except ImportError:
+                raise MissingError("Rows on a device need torch: pip install 'lookalike[torch]'.") from None
+            self._torch, self._tables = torch, torch.asarray(self._tables, device=device)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(int(part.nbytes) for part in (self.codes, self.there, self.starts, self._tables))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Array:
+        n, d = self.shape
+        numbers = np.arange(*rows.indices(n)) if isinstance(rows, slice) else np.asarray(rows)
+        if numbers.dtype == bool and numbers.shape == (n,):
+            numbers = np.flatnonzero(numbers)
+        numbers = numbers if numbers.size else numbers.astype(np.int64)
+        wrong = numbers.ndim != 1 or numbers.dtype.kind not in "iu"
+        if wrong or (len(numbers) and not -n <= numbers.min() <= numbers.max() < n):
+            raise InputError(f"Rows are asked for by a slice, or a list of row numbers below {n}. Got {rows!r}.")
+        entries = self._entries(numbers % n)  # (m, parts)
+        if self._torch is not None:
+            entries = self._torch.asarray(entries).to(self._tables.device)
+        return self._tables[entries].reshape(len(numbers), entries.shape[1] * PART)[:, :d]
+
+    def _entries(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in the tables the sub-vectors of these rows are, (m, parts)."""
+        parts = len(self._tables) // CODES
+        tables = CODES * np.arange(parts)  # where that of each sub-vector begins
+        if len(self.codes) == len(self) * parts:  # none is zero
+            return self.codes.reshape(len(self), parts)[numbers] + tables
+        there = np.unpackbits(self.there[numbers], axis=1, count=parts).view(bool)  # (m, parts)
+        lengths = self.starts[numbers + 1] - self.starts[numbers]
+        shift = self.starts[numbers] - (np.cumsum(lengths) - lengths)  # from a place here to one among all codes
+        entries = np.full((len(numbers), parts), parts * CODES)
+        entries[there] = self.codes[np.repeat(shift, lengths) + np.arange(lengths.sum())]
+        return np.where(there, entries + tables, entries)
+
+
+def _sample(X: Rows, width: int, random_state: int) -> Vectors:
+    """Some rows by lot, at least as many as there are centroids: the same ones again where there are fewer."""
+    n = X.shape[0]
+    some = max(CODES, SAMPLE_BYTES // (4 * width))
+    chosen = np.arange(max(n, CODES)) % n
+    if n > some:
+        chosen = np.sort(np.random.default_rng(random_state).choice(n, some, replace=False))
+    return _padded(X[chosen], width)
+
+
+def _padded(rows: Array, width: int) -> Vectors:
+    """Rows with columns of zeros to this width, float32."""
+    found: NDArray[np.float32] = to_numpy(check_rows(rows))
+    return np.ascontiguousarray(np.pad(found, ((0, 0), (0, width - found.shape[1]))))

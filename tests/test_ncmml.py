@@ -1,0 +1,254 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from lookalike.errors import InputError
+from lookalike.learn.labels import encode_labels, hold_out
+from lookalike.learn.measures import mean_average_precision, ranks, top
+from lookalike.learn.ncmml import Ncmml, NcmmlDot
+from lookalike.learn.pq_rows import PqRows
+from lookalike.registry import restore, spec_of, state_of
+
+
+def draw(n=600, classes=6, useful=4, nuisance=12, seed=0):
+    """Classes that differ in a few columns, among larger ones that say nothing; mixed by a rotation."""
+    random = np.random.default_rng(seed)
+    centres = 2.5 * np.random.default_rng(99).normal(size=(classes, useful))
+    y = random.integers(0, classes, n)
+    X = np.concatenate([centres[y] + random.normal(size=(n, useful)), 5 * random.normal(size=(n, nuisance))], axis=1)
+    rotation = np.linalg.qr(np.random.default_rng(98).normal(size=(useful + nuisance,) * 2))[0]
+    return (X @ rotation).astype(np.float32), y
+
+
+X, Y = draw()
+TEST, TRUTH = draw(seed=1)
+
+
+def accuracy(project):
+    """Of the nearest class mean, under a projection."""
+    Z, T = project(X), project(TEST)
+    means = np.stack([Z[c == Y].mean(axis=0) for c in range(6)])
+    return np.mean(np.argmin(((T[:, None] - means) ** 2).sum(axis=2), axis=1) == TRUTH)
+
+
+@parametrize_with_checks([Ncmml(), NcmmlDot()])
+def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("form", [Ncmml, NcmmlDot])
+@pytest.mark.parametrize("batch", [3, 100])
+def test_the_learned_metric_beats_plain_distance_where_most_columns_say_nothing(form, batch):
+    plain = accuracy(lambda rows: rows)
+    learned = accuracy(form(dim=4, batch=batch, measure="top1").fit(X, Y).transform)
+    assert learned > plain + 0.1
+
+
+def test_it_is_nearly_as_good_as_the_columns_that_matter_alone():
+    rotation = np.linalg.qr(np.random.default_rng(98).normal(size=(16, 16)))[0]
+    model = Ncmml(dim=4, rate=1, validation=0, max_iterations=300).fit(X, Y)
+    assert accuracy(model.transform) > accuracy(lambda rows: (rows @ rotation.T)[:, :4]) - 0.05
+
+
+def test_what_is_learned_is_what_is_said():
+    model = Ncmml(dim=3, max_iterations=100).fit(X, np.array(list("abcdef"))[Y])
+    assert model.W_.shape == (3, 16)
+    assert model.W_.dtype == model.means_.dtype == np.float32
+    assert model.classes_.tolist() == list("abcdef")
+    np.testing.assert_allclose(model.means_, [X[c == Y].mean(axis=0) for c in range(6)], atol=1e-5)
+    np.testing.assert_allclose(model.transform(X), X @ model.W_.T, atol=1e-4)
+    assert model.curve_[:, 0].tolist() == [0, 50, 100]
+    assert model.curve_[-1, 1] < model.curve_[1, 1]
+
+
+def test_the_iterate_kept_is_the_best_one():
+    held = TEST[:200], TRUTH[:200]
+    model = Ncmml(dim=4, measure="top1", rate=1.0).fit(X, Y, held=held)
+    means = model.means_ @ model.W_.T
+    hits = np.argmin(((model.transform(held[0])[:, None] - means) ** 2).sum(axis=2), axis=1) == held[1]
+    best = model.curve_[:, 2].max()
+    np.testing.assert_allclose(hits.mean(), best, atol=2 / 200)
+    assert model.curve_[-1, 2] < best or len(model.curve_) == 101
+
+
+def test_no_steps_is_pca_at_the_length_where_classes_have_unit_variance():
+    model = Ncmml(dim=3, max_iterations=0, validation=0).fit(X, Y)
+    Z = model.transform(X)
+    within = Z - np.stack([Z[c == Y].mean(axis=0) for c in range(6)])[Y]
+    np.testing.assert_allclose((within**2).mean(), 1, rtol=1e-4)
+    directions = np.linalg.svd(X - X.mean(axis=0))[2][:3]
+    np.testing.assert_allclose(np.abs(model.W_ @ directions.T), np.eye(3) * np.linalg.norm(model.W_[0]), atol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 255.0])
+@pytest.mark.parametrize("offset", [0.0, 10.0])
+def test_neither_the_length_of_rows_nor_where_they_lie_counts(scale, offset):
+    options = {"dim": 4, "max_iterations": 60, "validation": 0}
+    expected = Ncmml(**options).fit(X.astype(np.float64), Y)
+    got = Ncmml(**options).fit((X.astype(np.float64) + offset) * scale, Y)
+    np.testing.assert_allclose(got.W_ * scale, expected.W_, atol=5e-3 * np.abs(expected.W_).max())
+
+
+@pytest.mark.parametrize("form", [Ncmml, NcmmlDot])
+def test_torch_and_numpy_learn_the_same(form):
+    torch = pytest.importorskip("torch")
+    options = {"dim": 4, "batch": 100, "max_iterations": 100, "validation": 0.2}
+    ours = form(**options).fit(X, Y)
+    theirs = form(**options).fit(torch.from_numpy(X), torch.from_numpy(Y))
+    assert isinstance(theirs.W_, torch.Tensor)
+    assert isinstance(theirs.transform(torch.from_numpy(X)), torch.Tensor)
+    np.testing.assert_allclose(theirs.W_.numpy(), ours.W_, atol=1e-3 * np.abs(ours.W_).max())
+    np.testing.assert_allclose(theirs.transform(X), ours.transform(torch.from_numpy(X)).numpy(), atol=1e-2)
+
+
+def test_a_memory_map_learns_what_the_array_learns(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    rows = np.load(tmp_path / "x.npy", mmap_mode="r")
+    a, b = (Ncmml(dim=4, batch=50, max_iterations=100).fit(source, Y) for source in (X, rows))
+    assert a.W_.tobytes() == b.W_.tobytes()
+    assert a.transform(X).tobytes() == b.transform(rows).tobytes()
+
+
+def test_compressed_rows_learn_what_their_decompressed_rows_learn():
+    rows = PqRows(X)
+    a, b = (Ncmml(dim=4, batch=50, max_iterations=100).fit(source, Y) for source in (rows, rows[:]))
+    assert a.W_.tobytes() == b.W_.tobytes()
+    np.testing.assert_array_equal(a.transform(rows), b.transform(rows[:]))
+    with pytest.raises(InputError, match=r"X must have 16 columns. Got 8"):
+        a.transform(PqRows(X[:, :8]))
+
+
+def test_compressed_rows_on_a_device_learn_there():
+    torch = pytest.importorskip("torch")
+    options = {"dim": 4, "batch": 50, "max_iterations": 100}
+    there, here = (Ncmml(**options).fit(PqRows(X, device=device), Y) for device in ("cpu", None))
+    assert isinstance(there.W_, torch.Tensor)
+    assert isinstance(there.transform(PqRows(X, device="cpu")), torch.Tensor)
+    np.testing.assert_allclose(there.W_.numpy(), here.W_, atol=1e-3 * np.abs(here.W_).max())
+
+
+def test_the_same_seed_learns_the_same_bytes_and_another_another():
+    a, b, c = (Ncmml(dim=4, batch=50, max_iterations=60, random_state=seed).fit(X, Y).W_ for seed in (3, 3, 4))
+    assert a.tobytes() == b.tobytes() != c.tobytes()
+
+
+def test_it_saves_with_names_of_classes():
+    model = Ncmml(dim=4, max_iterations=50).fit(X, np.array(["ab", "c", "d", "e", "f", "g"], object)[Y])
+    again = restore("transform", spec_of(model), state_of(model))
+    assert again.classes_.tolist() == ["ab", "c", "d", "e", "f", "g"]
+    assert again.transform(X).tobytes() == model.transform(X).tobytes()
+
+
+def test_watching_retrieval_stops_by_retrieval():
+    other, labels = draw(n=300, seed=5)
+    model = Ncmml(dim=4, measure="map").fit(X, Y, held=(other, np.array(list("uvwxyz"))[labels]))
+    np.testing.assert_allclose(
+        mean_average_precision(model.transform(other), labels), model.curve_[:, 2].max(), atol=1e-3
+    )
+    assert model.curve_[:, 2].max() > model.curve_[0, 2]
+
+
+def test_more_dimensions_than_there_are_is_all_of_them():
+    assert Ncmml(dim=100, max_iterations=5).fit(X, Y).W_.shape == (16, 16)
+    assert Ncmml(dim=100, max_iterations=5, validation=0).fit(X[:7], Y[:7]).W_.shape == (6, 16)
+    assert Ncmml(max_iterations=5, validation=0.9).fit(X[:12], np.arange(12) % 2).W_.shape == (1, 16)
+
+
+def test_a_class_of_one_row_is_learned_with():
+    y = Y.copy()
+    y[0] = 77
+    model = Ncmml(dim=4, max_iterations=100).fit(X, y)
+    assert model.classes_[-1] == 77
+    np.testing.assert_allclose(model.means_[-1], X[0], atol=1e-6)
+    every = Ncmml(dim=4, max_iterations=20).fit(X[:30], np.arange(30))  # nothing can be held out
+    assert np.isnan(every.curve_[:, 2]).all()
+    assert np.isfinite(every.W_).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (None, "requires y to be passed"),
+        (np.zeros(600, int), r"at least 2 classes to tell apart. Got 1 class"),
+        (np.where(np.arange(600) < 3, np.nan, Y), r"Got none for 3 of 600 rows"),
+        (np.where(np.arange(600) < 3, "", Y.astype(str)), r"Got none for 3 of 600 rows"),
+        (np.where(np.arange(600) < 3, None, Y.astype(object)), r"Got none for 3 of 600 rows"),
+        (Y + 0.5, "Got continuous numbers, such as"),
+        (Y[:-1], r"one label for each of 600 rows. Got shape \(599,\)"),
+    ],
+)
+def test_labels_that_cannot_be_learned_from_are_refused(labels, problem):
+    with pytest.raises(InputError, match=problem):
+        Ncmml().fit(X, labels)
+
+
+def test_labels_of_other_classes_cannot_be_validated_on():
+    with pytest.raises(InputError, match=r"among those to train on. Got \[8\] besides"):
+        Ncmml().fit(X, Y, held=(X[:2], np.array([1, 8])))
+
+
+@pytest.mark.parametrize("where", [0, 599])
+def test_rows_that_are_not_finite_are_refused(where):
+    bad = X.copy()
+    bad[where, 3] = np.nan
+    for options in ({}, {"validation": 0}):
+        with pytest.raises(InputError, match="X must be finite"):
+            Ncmml(**options).fit(bad, Y)
+    with pytest.raises(InputError, match="X must be finite"):
+        Ncmml().fit(X, Y, held=(bad, Y))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"dim": 0}, "dim must be a whole number of at least 1. Got 0"),
+        ({"rate": 0}, "rate must be a number above 0. Got 0"),
+        ({"batch": 0}, "batch must be a whole number of at least 1. Got 0"),
+        ({"max_iterations": -1}, "max_iterations must be a whole number of at least 0. Got -1"),
+        ({"validation": 1.0}, "validation must be a share of at least 0 and below 1. Got 1.0"),
+        ({"measure": "top-5"}, "No measure named 'top-5'. Known: map, top1, top5"),
+        ({"rate": 1e12}, "rate must be smaller: .* Got 1e\\+12"),
+    ],
+)
+def test_options_that_cannot_be_right_are_refused(options, problem):
+    with pytest.raises(InputError, match=problem):
+        Ncmml(**options).fit(X, Y)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 12), min_size=2, max_size=8), st.floats(0, 0.9), st.integers(0, 99))
+def test_what_is_held_out_is_a_share_of_each_class_and_never_all_of_it(counts, share, seed):
+    codes = np.repeat(np.arange(len(counts)), counts)
+    kept, out = hold_out(codes, share, np.random.default_rng(seed))
+    assert sorted([*kept, *out]) == list(range(len(codes)))
+    for c, count in enumerate(counts):
+        held = int((codes[out] == c).sum())
+        assert held in {min(count - 1, int(share * count + more)) for more in (0, 1)}
+
+
+@given(st.lists(st.sampled_from(["owl", "cat", "eel"]), min_size=2, max_size=9).filter(lambda y: len(set(y)) > 1))
+def test_labels_and_numbers_are_the_same_story(y):
+    classes, codes = encode_labels(y, len(y))
+    assert classes[codes].tolist() == y
+    assert classes.tolist() == sorted(set(y))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 999), st.integers(2, 30))
+def test_measures_are_those_of_slow_twins(seed, n):
+    random = np.random.default_rng(seed)
+    Z, y = random.normal(size=(n, 3)), random.integers(0, 3, n)
+    unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    values = []
+    for i in range(n):
+        others = [j for j in np.argsort(-(unit @ unit[i]), kind="stable") if j != i]
+        relevant = [y[j] == y[i] for j in others]
+        if any(relevant):
+            values.append(np.mean([sum(relevant[: at + 1]) / (at + 1) for at, hit in enumerate(relevant) if hit]))
+    np.testing.assert_allclose(mean_average_precision(Z, y), np.mean(values) if values else 0)
+    found = ranks(Z, y)
+    np.testing.assert_array_equal(found, [sorted(-row).index(-row[c]) for row, c in zip(Z, y, strict=True)])
+    assert abs(top(found, 2) - np.mean(found < 2)) < 1 / n
+    assert (top(found, 1) >= 1) == (found == 0).all()
