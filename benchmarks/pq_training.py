@@ -29,7 +29,7 @@ class Drawn:
         self.shape, self.classes = (n, d), classes
         random = np.random.default_rng(0)
         self.means = random.standard_normal((classes, 64), np.float32)
-        self.mix = random.standard_normal((64, d), np.float32) / 60
+        self.mix = random.standard_normal((64, d), np.float32) / 250
         self.noise = random.standard_normal((4096, d), np.float32)  # rows take theirs from here, shifted
         self.noise *= (1 + np.arange(d, dtype=np.float32)) ** -0.25
 

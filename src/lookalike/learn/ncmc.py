@@ -15,7 +15,7 @@ from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
 from lookalike.features.kmeans import ROWS_PER_CENTRE, kmeans
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.likelihood import class_scores
-from lookalike.learn.ncmml import LIMITS, Ncmml, Task
+from lookalike.learn.ncmml import LIMITS, START_SPREAD, Ncmml, Task
 from lookalike.learn.rows import check_source, project
 from lookalike.learn.sgd import Callback, Rows
 from lookalike.types import Array, Vectors
@@ -119,6 +119,9 @@ class Ncmc(ClassifierMixin, Ncmml):
             p = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
             out.append(p / xp.sum(p, axis=1, keepdims=True))
         return namespace(out[0]).concat(out)
+
+    def _spread(self) -> float:
+        return 1.0 if self.k > 1 and self.rounds else START_SPREAD  # closer together, clusters would be as one
 
     def _alternate(self, task: Task, callback: Callback | None) -> tuple[Array, "Clusters", NDArray[np.float64]]:
         """The best W over all rounds with its clusters, and the learning curve."""

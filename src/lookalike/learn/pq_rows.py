@@ -20,9 +20,11 @@ faiss: Any = _faiss  # its stubs know only a part of it
 
 PART = 8
 """Numbers in a sub-vector."""
+ITERATIONS = 10
+"""Of k-means; more move the centroids of so few dimensions by little."""
 CODES = 256
 """Centroids of each: a byte."""
-SAMPLE_BYTES = 64 * 2**20
+SAMPLE_BYTES = 128 * 2**20
 """What is held of the rows to find the centroids; at least as many rows as there are centroids."""
 
 
@@ -57,6 +59,7 @@ class PqRows:
         self.shape: tuple[int, int] = (n, d)
         parts = -(-d // PART)  # the last may be part zeros
         quantiser = faiss.ProductQuantizer(parts * PART, parts, 8)
+        quantiser.cp.niter = ITERATIONS
         quantiser.cp.min_points_per_centroid = 1  # it would print a warning
         quantiser.cp.seed = int(np.random.default_rng(random_state).integers(2**31))
         quantiser.train(_sample(X, parts * PART, random_state))
@@ -129,4 +132,4 @@ def _sample(X: Rows, width: int, random_state: int) -> Vectors:
 def _padded(rows: Array, width: int) -> Vectors:
     """Rows with columns of zeros to this width, float32."""
     found: NDArray[np.float32] = to_numpy(check_rows(rows))
-    return np.ascontiguousarray(np.pad(found, ((0, 0), (0, width - found.shape[1]))))
+    return found if found.shape[1] == width else np.pad(found, ((0, 0), (0, width - found.shape[1])))
