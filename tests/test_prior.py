@@ -13,7 +13,9 @@ TREE = [("cat", "pet"), ("dog", "pet"), ("pet", "animal"), ("lion", "animal"), (
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.booleans())
 def test_priors_are_the_means_of_ancestors_without_the_class_itself(seed, size, several):
     random = np.random.default_rng(seed)
-    pairs = [(str(i), str(random.integers(i))) for i in range(1, size) for _ in range(1 + several) if random.random() < 0.9]
+    pairs = [
+        (str(i), str(random.integers(i))) for i in range(1, size) for _ in range(1 + several) if random.random() < 0.9
+    ]
     tree = Hierarchy(pairs)
     labels = [str(i) for i in random.permutation(size + 1)]  # the last is in no pair
     means, counts = random.normal(size=(size + 1, 3)), random.integers(0, 3, size + 1)

@@ -15,7 +15,9 @@ from lookalike.errors import InputError
 from lookalike.types import Array
 
 ROUNDING = 1e-9
-"""Sums may be off by this share of the rows, and variances of their squares, before it says that these were others."""
+"""Variances may be negative by this share of the rows' squares before it says that other rows were taken out."""
+SAME = 1e-6
+"""Rows are taken for all those of a group where their sum is the group's but for this share of them."""
 
 
 class Rows:
@@ -88,9 +90,8 @@ class Moments:
         for part in chunks(X.shape[0], row_bytes=24 * X.shape[1]):
             some, m, t, within = self._gather(X[part], groups[part])
             n = self.counts[some]
-            if self.scatter is not None:
-                step = _divide(t, m) - self.means(some)  # (G, d)
-                self.scatter += within + (step.T * like(step, n * m / (n + m))) @ step
+            if within is not None:
+                self.scatter += self._spread(within, some, t, m, n)
             self.sums[like(self.sums, some)] += t
             self.counts[some] = n + m
 
@@ -130,12 +131,19 @@ class Moments:
         left = self.counts[some] - m
         self.sums[like(self.sums, some)] -= t
         self.counts[some] = left
-        if self.scatter is not None:
-            step = _divide(t, m) - self.means(some)  # (G, d), from what is left
-            self.scatter -= within + (step.T * like(step, left * m / (left + m))) @ step
+        if within is not None:
+            self.scatter -= self._spread(within, some, t, m, left)
+
+    def _spread(
+        self, within: Array, some: NDArray[np.int64], t: Array, m: NDArray[np.int64], n: NDArray[np.int64]
+    ) -> Any:
+        """What m more rows with sums t add to the scatter of groups that have n, (d, d): one product."""
+        step = (_divide(t, m) - self.means(some)) * like(t, np.sqrt(n * m / (n + m)))[:, None]  # (G, d)
+        rows = namespace(t).concat([within, step])  # (r + G, d)
+        return rows.T @ rows
 
     def _gather(self, X: Array, groups: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Any]:
-        """The groups that occur (G,), their counts and sums (G, d), and the rows' scatter within them (d, d)."""
+        """The groups that occur (G,), their counts and sums (G, d), and the rows less the means of theirs (r, d)."""
         rows = like(self.sums, X)
         xp = namespace(rows)
         rows = xp.astype(rows, xp.float64)
@@ -143,15 +151,14 @@ class Moments:
         t = sum_groups(rows, inverse, len(some))
         if self.scatter is None:
             return some, m, t, None
-        rows = rows - _divide(t, m)[like(rows, inverse)]
-        return some, m, t, rows.T @ rows
+        return some, m, t, rows - _divide(t, m)[like(rows, inverse)]
 
     def _is_odd(self, X: Array, some: NDArray[np.int64]) -> bool:
         """Whether what is left without rows X cannot be."""
         xp = namespace(X)
         size = float(xp.max(xp.abs(X))) if X.shape[0] else 0.0
         left = as_numpy(self.sums[like(self.sums, some[self.counts[some] == 0])])
-        if (np.abs(left) > ROUNDING * size * X.shape[0]).any():
+        if (np.abs(left) > SAME * size * X.shape[0]).any():
             return True
         if self.scatter is None:
             return False

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.classes.cells import Codes
 from lookalike.classes.confidence import choose_temperature, choose_threshold
-from lookalike.classes.labels import Label, as_labels, join_labels, one_label, places
+from lookalike.classes.labels import Label, Names, as_labels, join_labels, one_label
 from lookalike.classes.prototypes import ABSENT
 from lookalike.classes.verbs import ClassVerbs
 from lookalike.encode.check import check_matrix
@@ -95,7 +95,7 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         """
         X, y = self._rows_and_labels(X, y, reset=True)
         table = self._start(X, np.unique(y))
-        held = self._hold_out(places(table.labels, y))
+        held = self._hold_out(table.names.find(y))
         if held.any():
             kept, out = np.flatnonzero(~held), np.flatnonzero(held)
             table.add(X[like(X, kept)], y[kept])
@@ -116,8 +116,8 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         table = self._table()
         X = check_matrix(self, X, reset=False)
         y = as_labels(y, X.shape[0])
-        none = places(one_label(self.none_label), y) == 0
-        codes = table.place(y[~none])
+        none = Names(one_label(self.none_label)).find(y) == 0
+        codes = table.names.place(y[~none])
         scores, nearest = [], []
         for _, found, squares in self._scores(X, squares=True):
             nearest.append(as_numpy(squares - 2 * namespace(found).max(found, axis=1)))
@@ -151,10 +151,12 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         X = self._queries(X)
         xp = namespace(X)
         out = self._empty(X)
-        for part, scores, _ in self._scores(X):
-            # The difference first: it is exact enough in float32 whatever the temperature.
-            chances = xp.exp(xp.clip((scores - xp.max(scores, axis=1, keepdims=True)) / self.temperature_, -1e4, 0.0))
-            out[part] = chances / xp.sum(chances, axis=1, keepdims=True)
+        with np.errstate(over="ignore"):  # a class without a mean, at a small temperature
+            for part, scores, _ in self._scores(X):
+                scores -= xp.max(scores, axis=1, keepdims=True)
+                scores /= self.temperature_
+                chances = xp.exp(scores, out=out[part])
+                chances /= xp.sum(chances, axis=1, keepdims=True)
         return out
 
     def distances(self, X: Array) -> Array:

@@ -51,10 +51,12 @@ class Prototypes:
         """Write these means (m, d) to rows `where` (m,), which exist."""
         xp = namespace(means)
         centred = means - self.origin
-        weights = centred if self.inverse is None else centred @ self.inverse  # (m, d)
+        weights = centred
+        if self.inverse is not None:  # the long part of making ready: at the precision of the result
+            weights = xp.astype(centred, self.precision) @ xp.astype(self.inverse, self.precision)  # (m, d)
         bias = xp.where(like(means, known), -xp.sum(centred * weights, axis=1) / 2, ABSENT)  # (m,)
-        rows = xp.concat([weights * like(means, known)[:, None], bias[:, None]], axis=1)
-        self._rows.values[like(means, where)] = xp.astype(rows, self.precision)
+        rows = xp.concat([xp.astype(weights, self.precision), xp.astype(bias, self.precision)[:, None]], axis=1)
+        self._rows.values[like(means, where)] = rows
 
     def resize(self, M: int) -> None:
         """Let there be M rows; new ones must be put before they are used."""

@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import like, namespace
-from lookalike.classes.cells import Cells, Codes
-from lookalike.classes.labels import Label, join_labels, one_label, places, unknown
+from lookalike.classes.cells import Cells
+from lookalike.classes.labels import Label, Names, one_label
+from lookalike.classes.moments import SAME
 from lookalike.classes.prior import Hierarchy, map_means, prior_means
 from lookalike.classes.prototypes import Prototypes
 from lookalike.errors import InputError
 from lookalike.types import Array
-
-SAME = 1e-6
-"""Rows are taken for those of a class where their sum is the class's but for this share of it."""
 
 
 class Table:
@@ -36,7 +34,7 @@ class Table:
     """
 
     def __init__(self, labels: NDArray[Any], cells: Cells, ridge: float, hierarchy: Hierarchy | None, weight: float):
-        self.labels = labels
+        self.names = Names(labels)
         self.cells = cells
         self.ridge = ridge
         self.hierarchy = hierarchy
@@ -44,12 +42,10 @@ class Table:
         self._prototypes: Prototypes | None = None
         self._changed: set[int] = set()  # classes whose prototypes are those of before
 
-    def place(self, y: NDArray[Any]) -> Codes:
-        """The numbers of these labels, (m,); InputError where one has no class."""
-        codes = places(self.labels, y)
-        if (codes < 0).any():
-            raise unknown(y[codes < 0][0].item(), self.labels)
-        return codes
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The names, (C,); the same object until they change."""
+        return self.names.labels
 
     def seen(self) -> bool:
         """Whether any class has images."""
@@ -57,22 +53,19 @@ class Table:
 
     def append(self, labels: NDArray[Any]) -> None:
         """New classes, without images."""
-        there = places(self.labels, labels)
-        if (there >= 0).any():
-            raise InputError(f"There is a class named {labels[there >= 0][0].item()!r} already.")
-        self.labels = join_labels(self.labels, labels)
+        self.names.append(labels)
         self.cells.resize(len(self.labels))
         self._change(*range(len(self.labels) - len(labels), len(self.labels)))
 
     def add(self, X: Array, y: NDArray[Any]) -> None:
         """Add rows to their classes."""
-        codes = self.place(y)
+        codes = self.names.place(y)
         self.cells.add(X, codes)
         self._change(*np.unique(codes))
 
     def remove(self, X: Array, y: NDArray[Any]) -> None:
         """Take rows back out of their classes."""
-        codes = self.place(y)
+        codes = self.names.place(y)
         wanted, there = np.bincount(codes, minlength=len(self.labels)), self.cells.counts
         for c in np.flatnonzero(wanted > there)[:1]:
             name = self.labels[c].item()
@@ -82,20 +75,14 @@ class Table:
 
     def rename(self, old: Label, new: Label) -> None:
         """Another name, also in the hierarchy."""
-        c, label = self.place(one_label(old))[0], one_label(new)
-        there = places(self.labels, label)[0]
-        if there >= 0 and there != c:
-            raise InputError(f"There is a class named {new!r} already. Merge the two, or choose another name.")
-        labels = join_labels(self.labels, label)  # wide enough for both
-        labels[c] = labels[-1]
-        self.labels = labels[:-1]
+        self.names.rename(self._one(old), one_label(new))
         if self.hierarchy is not None:
             self.hierarchy = self.hierarchy.renamed(str(old), str(new))
             self._prototypes = None
 
     def merge(self, into: Label, other: Label, X: Array | None) -> None:
         """The rows of both in the first; the other is gone."""
-        c, o = (int(self.place(one_label(label))[0]) for label in (into, other))
+        c, o = self._one(into), self._one(other)
         if c == o:
             raise InputError(f"Two classes are needed to merge. Got {into!r} twice.")
         if self.cells.k == 1:
@@ -110,19 +97,14 @@ class Table:
 
     def split(self, label: Label, new: Label, X: Array) -> None:
         """Rows X of one class become a class of their own."""
-        m = X.shape[0]
-        old = np.repeat(one_label(label), m)
-        self.remove(X, old)
-        try:
-            self.append(one_label(new))
-        except InputError:
-            self.add(X, old)
-            raise
-        self.add(X, np.repeat(one_label(new), m))
+        self.names.check_new(one_label(new))  # may refuse it, before anything has changed
+        self.remove(X, np.repeat(one_label(label), X.shape[0]))
+        self.append(one_label(new))
+        self.add(X, np.repeat(one_label(new), X.shape[0]))
 
     def delete(self, label: Label, X: Array | None) -> None:
         """A class and its rows are gone."""
-        c = int(self.place(one_label(label))[0])
+        c = self._one(label)
         n = int(self.cells.counts[c])
         if self.cells.moments.scatter is not None and n:
             X = self._all_of(repr(label), X, n, self.cells.sum_of(c))
@@ -131,7 +113,7 @@ class Table:
 
     def cluster(self, label: Label, X: Array) -> None:
         """New centres for the cells of a class, from all its rows X."""
-        c = int(self.place(one_label(label))[0])
+        c = self._one(label)
         X = self._all_of(repr(label), X, int(self.cells.counts[c]), self.cells.sum_of(c))
         if self.cells.k > 1 and X.shape[0]:
             self.cells.cluster(c, X)
@@ -184,13 +166,14 @@ class Table:
         inverse = xp.linalg.inv(moments.scatter / freedom + ridge)
         return (inverse + inverse.T) / 2
 
+    def _one(self, label: Label) -> int:
+        return int(self.names.place(one_label(label))[0])
+
     def _drop(self, c: int) -> None:
         """Class c is gone; the last takes its place."""
         last = len(self.labels) - 1
         self.cells.move(last, c)
-        self.labels = self.labels.copy()
-        self.labels[c] = self.labels[last]
-        self.labels = self.labels[:last]
+        self.names.drop(c)
         self.cells.resize(last)
         self._change(c)
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.classes.cells import Cells, Codes
-from lookalike.classes.labels import Label, as_labels, join_labels, one_label, places
+from lookalike.classes.labels import Label, Names, as_labels, join_labels, one_label
 from lookalike.classes.moments import Moments, check_all
 from lookalike.classes.prior import Hierarchy
 from lookalike.classes.table import Table
@@ -48,7 +48,7 @@ class ClassVerbs(BaseEstimator):
         named = np.unique(y if classes is None else np.concatenate([y, self._labels(classes, len(classes))]))
         table = self._start(X, named) if first else self._table()
         if not first:
-            table.append(named[places(table.labels, named) < 0])
+            table.append(named[table.names.find(named) < 0])
         table.add(X, y)
         return self._keep(table)
 
@@ -61,8 +61,8 @@ class ClassVerbs(BaseEstimator):
     def add_class(self, label: Label, X: Array | None = None) -> Self:
         """A new class, of images X (m, d), or of none: it is chosen only where a hierarchy lends it a mean."""
         if X is not None:
-            if hasattr(self, "classes_") and places(self.classes_, one_label(label))[0] >= 0:
-                raise InputError(f"There is a class named {label!r} already. `partial_fit` adds images to it.")
+            if hasattr(self, "classes_"):
+                self._table().names.check_new(one_label(label))
             X = check_matrix(self, X, reset=not hasattr(self, "classes_"))
             return self.partial_fit(X, np.repeat(one_label(label), X.shape[0]))
         table = self._table()
@@ -123,7 +123,7 @@ class ClassVerbs(BaseEstimator):
     def _labels(self, y: Any, n: int) -> NDArray[Any]:
         """Labels that classes may have."""
         labels = as_labels(y, n)
-        if (places(one_label(self.none_label), labels) == 0).any():
+        if (Names(one_label(self.none_label)).find(labels) == 0).any():
             raise InputError(f"No class can be named {self.none_label!r}: it is none_label, of what is in no class.")
         return labels
 
