@@ -38,6 +38,8 @@ def assert_same(got, expected, rtol=1e-10):
     np.testing.assert_allclose(got.sums_[cells], expected.sums_[cells_other], rtol=rtol, atol=rtol * 1e3)
     if hasattr(expected, "scatter_"):
         np.testing.assert_allclose(got.scatter_, expected.scatter_, rtol=rtol, atol=rtol * 1e4)
+    got, expected = copy.deepcopy(got), copy.deepcopy(expected)
+    got.softness_ = expected.softness_ = 0.3  # of whatever was held out
     np.testing.assert_allclose(got.distances(NEW)[:, order], expected.distances(NEW)[:, other], rtol=1e-7, atol=1e-7)
 
 
@@ -121,9 +123,23 @@ def test_one_centroid_a_class_is_the_nearest_mean():
 
 
 def test_as_many_centroids_as_images_is_the_nearest_neighbour():
-    model = OpenSet("ncmc", k=30).fit(X, Y)
+    model = OpenSet("ncmc", k=30).partial_fit(X, Y)
     nearest = ((NEW[:, None] - X.astype(np.float32)) ** 2).sum(axis=2).argmin(axis=1)
     assert model.predict(NEW).tolist() == Y[nearest].tolist()
+
+
+def test_centroids_are_summed_as_in_equation_22():
+    model = OpenSet("ncmc", k=4).fit(X, Y).add_class("few", X[:2] + 1).add_class("no")
+    assert model.softness_ > 0
+    expected = np.full((200, 7), np.inf)
+    for c, width in enumerate([4, 4, 4, 4, 4, 2]):
+        cells = slice(4 * c, 4 * c + width)
+        means = model.sums_[cells] / model.counts_[cells][:, None]
+        d = ((NEW[:, None] - means) ** 2).sum(axis=2)
+        expected[:, c] = -2 * model.softness_ * np.log(np.exp(-d / 2 / model.softness_).mean(axis=1))
+    np.testing.assert_allclose(model.distances(NEW), expected, rtol=1e-7)
+    chances = np.exp(-expected / 2 / model.temperature_)
+    np.testing.assert_allclose(model.predict_proba(NEW), chances / chances.sum(axis=1, keepdims=True), atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,8 +4,8 @@ In: rows (n, d), NumPy or torch, and labels. Out: labels, "none of these", proba
 metric learning for distance-based image classification on open ended data sets", 2013 (ncm), Eq. 3–7, 21–23, 29.
 """
 
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeAlias
 
 import array_api_compat
 import numpy as np
@@ -23,10 +23,13 @@ from lookalike.encode.check import check_matrix
 from lookalike.errors import InputError
 from lookalike.types import Array
 
-HELD_OUT = 5
-"""One image in this many of each class is held out by `fit` to choose the temperature and the threshold."""
-HELD_SCORES = 2**22
-"""At most so many scores are looked at for that."""
+FOLDS = 5
+"""One image in this many of each class is held out at a time by `fit`, to choose the temperature and the threshold."""
+HELD_ROWS, HELD_SCORES = 20_000, 2**22
+"""At most so many images, and scores of them, are looked at for that."""
+
+Look: TypeAlias = Callable[[], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""Held-out rows as they are now: scores (m, C) and squared distances to the nearest class (m,)."""
 
 
 class OpenSet(ClassifierMixin, ClassVerbs):
@@ -40,8 +43,8 @@ class OpenSet(ClassifierMixin, ClassVerbs):
 
     Parameters
     ----------
-    kind : "ncm": the nearest mean. "ncmc": the nearest of k centroids a class. "second": the nearest mean by the
-        distance (x − μ)ᵀ(Σ + ridge · s · I)⁻¹(x − μ), Σ the covariance within classes, s its mean variance.
+    kind : "ncm": the nearest mean. "ncmc": k centroids a class, summed as in Eq. 22 with equal weights. "second": the
+        nearest mean by (x − μ)ᵀ(Σ + ridge · s · I)⁻¹(x − μ), Σ the covariance within classes, s its mean variance.
     k : centroids a class; ncmc only.
     ridge : above 0, as above; second only. Large: as ncm.
     reject : share of the images of its classes, from 0 to below 1, that it may call none of these. 0: it never does,
@@ -56,6 +59,8 @@ class OpenSet(ClassifierMixin, ClassVerbs):
     sums_ : (C · k, d) float64, their sums, of the kind of the rows it was fitted on.
     scatter_ : (d, d) float64, within classes; second only.
     anchors_, widths_ : (C · k, d) float32 and (C,) int64, the centres that cells are around and how many; ncmc only.
+    softness_ : distances to a class are −2 s ln mean exp(−½ d² / s) of those to its centroids, s = softness_; 0, until
+        calibrated, is the nearest one; ncmc only.
     temperature_ : probabilities are softmax(−½ d² / temperature_); 1 until calibrated.
     threshold_ : squared distance to the nearest class beyond which an image is none of these; infinity: never.
     hierarchy_, prior_weight_ : (p, 2) texts child, parent, and m of Eq. 34; after `use_hierarchy` only.
@@ -90,21 +95,27 @@ class OpenSet(ClassifierMixin, ClassVerbs):
     def fit(self, X: Array, y: Any) -> Self:
         """Learn classes from rows X (n, d) with labels y (n,), and forget what was learned before but the hierarchy.
 
-        A fifth of each class of two or more images is held out at first, to choose the temperature and the threshold,
-        and then added.
+        Temperature and threshold are chosen on images held out, a fifth of each class of two or more at a time: taken
+        back, looked at, and added again.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
         table = self._start(X, np.unique(y))
-        held = self._hold_out(table.names.find(y))
-        if held.any():
-            kept, out = np.flatnonzero(~held), np.flatnonzero(held)
-            table.add(X[like(X, kept)], y[kept])
-            self._keep(table).calibrate(X[like(X, out)], y[out])
-            if self.kind != "ncmc":
-                table.add(X[like(X, out)], y[out])
-                return self._keep(table)
-            table = self._table_for(X, table.labels)  # centres are for all the images
         table.add(X, y)
+        self._keep(table)
+        codes = table.names.find(y)
+        folds = [rows for rows in self._folds(codes) if len(rows)]
+
+        def look() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            looks = []
+            for rows in folds:
+                some = X[like(X, rows)]
+                table.remove(some, y[rows])
+                looks.append(self._look(some))
+                table.add(some, y[rows])
+            return np.concatenate([scores for scores, _ in looks]), np.concatenate([far for _, far in looks])
+
+        if folds:
+            self._calibrate(look, codes[np.concatenate(folds)])
         return self._keep(table)
 
     def calibrate(self, X: Array, y: Any) -> Self:
@@ -116,20 +127,10 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         table = self._table()
         X = check_matrix(self, X, reset=False)
         y = as_labels(y, X.shape[0])
-        none = Names(one_label(self.none_label)).find(y) == 0
-        codes = table.names.place(y[~none])
-        scores, nearest = [], []
-        for _, found, squares in self._scores(X, squares=True):
-            nearest.append(as_numpy(squares - 2 * namespace(found).max(found, axis=1)))
-            scores.append(as_numpy(found))
-        known, far = np.concatenate(scores)[~none], np.concatenate(nearest).astype(np.float64)  # (m, C), (m,)
-        seen = known[0] > ABSENT / 2 if len(known) else np.zeros(len(table.labels), bool)  # the same for all rows
-        right = seen[codes]
-        self.temperature_ = choose_temperature(
-            known[right][:, seen].astype(np.float64), (np.cumsum(seen) - 1)[codes[right]]
-        )
-        self.threshold_ = choose_threshold(far[~none], far[none], self.reject)
-        return self
+        codes = np.full(len(y), -1, np.int64)
+        of_a_class = Names(one_label(self.none_label)).find(y) < 0
+        codes[of_a_class] = table.names.place(y[of_a_class])
+        return self._calibrate(lambda: self._look(X), codes)
 
     def predict(self, X: Array) -> NDArray[Any]:
         """The label of the nearest class of each row, (m,), none_label where that is farther than threshold_."""
@@ -176,8 +177,8 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         if not table.seen():
             raise InputError("There is no class with images to choose from. Add images with `partial_fit` first.")
         for part, scores, centred in prototypes.scores(X):
-            if table.cells.k > 1:  # the nearest centroid of each class
-                scores = xp.max(xp.reshape(scores, (scores.shape[0], -1, table.cells.k)), axis=2)
+            if table.cells.k > 1:
+                scores = prototypes.join_cells(scores, table.cells.k, self.softness_)
             yield part, scores, prototypes.squares(centred) if squares else None
 
     def _queries(self, X: Array) -> Array:
@@ -190,15 +191,37 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         shape = (X.shape[0], len(self._table().labels))
         return xp.empty(shape, dtype=precision, device=array_api_compat.device(X))
 
-    def _hold_out(self, codes: Codes) -> NDArray[np.bool_]:
-        """Which rows `fit` holds out, (n,): a fifth of each class, at least one where there are two, by lot."""
-        order = np.random.default_rng(self.random_state).permutation(len(codes))
-        order = order[np.argsort(codes[order], kind="stable")]  # by class, at random within
-        _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
-        rank = np.arange(len(codes)) - np.repeat(starts, counts)  # (n,) place in its class
-        share = np.where(counts > 1, np.maximum(1, counts // HELD_OUT), 0)
-        out = order[rank < np.repeat(share, counts)]
-        held = np.zeros(len(codes), bool)
-        most = max(1, HELD_SCORES // len(counts))
-        held[np.random.default_rng(self.random_state).permutation(out)[:most]] = True
-        return held
+    def _look(self, X: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The scores of all classes, (m, C), and the squared distance to the nearest, (m,)."""
+        looks = [
+            (as_numpy(scores).astype(np.float64), as_numpy(squares - 2 * namespace(scores).max(scores, axis=1)))
+            for _, scores, squares in self._scores(X, squares=True)
+        ]
+        return np.concatenate([scores for scores, _ in looks]), np.concatenate([far for _, far in looks])
+
+    def _calibrate(self, look: Look, codes: Codes) -> Self:
+        """Choose temperature and threshold from what `look` shows of held-out rows of classes `codes`, −1 for none."""
+        self.softness_ = 0.0
+        if self.kind == "ncmc":  # how alike the cells of a class count is chosen first, by the nearest ones alone
+            self.softness_ = _temperature(look()[0], codes)
+        scores, far = look()
+        self.temperature_ = _temperature(scores, codes)
+        self.threshold_ = choose_threshold(far[codes >= 0], far[codes < 0], self.reject)
+        return self
+
+    def _folds(self, codes: Codes) -> list[Codes]:
+        """Rows that `fit` holds out together, by lot; never all of a class."""
+        random, counts = np.random.default_rng(self.random_state), np.bincount(codes)
+        some = random.permutation(np.flatnonzero(counts[codes] > 1))
+        some = some[: min(HELD_ROWS, max(1, HELD_SCORES // len(counts)))]
+        some = some[np.argsort(codes[some], kind="stable")]  # by class, at random within
+        _, starts, sizes = np.unique(codes[some], return_index=True, return_counts=True)
+        rank = np.arange(len(some)) - np.repeat(starts, sizes)  # place in its class
+        return [some[rank % FOLDS == fold] for fold in range(FOLDS)]
+
+
+def _temperature(scores: NDArray[np.float64], codes: Codes) -> float:
+    """That of held-out rows of classes that have a mean."""
+    seen: NDArray[np.bool_] = np.any(scores > ABSENT / 2, axis=0)  # (C,), the same for all rows
+    right = (codes >= 0) & seen[codes]
+    return choose_temperature(scores[right][:, seen], (np.cumsum(seen) - 1)[codes[right]])

@@ -17,7 +17,7 @@ from lookalike.types import Array
 
 ABSENT = -1e30
 """The score of what has no mean: below any other, and finite, so that nothing becomes NaN."""
-SCORES_BYTES = 16 * 2**20
+SCORES_BYTES = 32 * 2**20
 """Scores held at a time: enough for a product at full speed, little enough to be looked through while in a cache."""
 
 
@@ -78,6 +78,24 @@ class Prototypes:
             m = part.stop - part.start
             space[:m, :-1] = check_rows(X[part]) - origin
             yield part, xp.matmul(space[:m], W.T, out=products[:m]), space[:m, :-1]
+
+    def join_cells(self, scores: Array, k: int, softness: float) -> Array:
+        """The scores of classes (m, M / k) from those of their k cells each, Eq. 22 at temperature `softness`.
+
+        With equal weights for the cells a class has; at softness 0, that of the nearest. `scores` is used up.
+        """
+        xp = namespace(scores)
+        cells = xp.reshape(scores, (scores.shape[0], -1, k))  # (m, C, k)
+        best = xp.max(cells, axis=2)  # (m, C)
+        if not softness:
+            return best
+        bias = like(scores, self._rows.values[:, -1])
+        live = xp.sum(xp.astype(xp.reshape(bias, (-1, k)) > ABSENT / 2, scores.dtype), axis=1)  # (C,)
+        with np.errstate(over="ignore"):  # a cell without a mean, at a small softness
+            cells -= best[:, :, None]
+            cells /= softness
+            total = xp.sum(xp.exp(cells, out=cells), axis=2)
+        return best + softness * xp.log(total / xp.clip(live, 1, None))
 
     def squares(self, centred: Array) -> Array:
         """d²(x, origin) of rows x − origin (m, d): with it, a score becomes a distance, d² = squares − 2 score."""

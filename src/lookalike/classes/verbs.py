@@ -37,6 +37,7 @@ class ClassVerbs(BaseEstimator):
     classes_: NDArray[Any]
     counts_: Codes
     sums_: Array
+    softness_: float
     temperature_: float
     threshold_: float
     prior_weight_: float
@@ -143,7 +144,7 @@ class ClassVerbs(BaseEstimator):
         check_number("reject", self.reject, Real, "a share from 0 to below 1", 0, np.nextafter(1, 0))
         if self.reject:
             join_labels(labels, one_label(self.none_label))  # they must be of one kind
-        self.temperature_, self.threshold_ = 1.0, np.inf
+        self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
         return self._table_for(X, labels)
 
     def _table_for(self, X: Array, labels: NDArray[Any]) -> Table:
