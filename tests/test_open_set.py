@@ -167,6 +167,14 @@ def test_splitting_is_fitting_with_two_names(kind):
     assert_same(model, OpenSet(kind, k=1).fit(X, names))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_and_means_are_those_of_the_images(kind):
+    model = OpenSet(kind, k=3).fit(X, Y).partial_fit(NEW[:7], NEW_Y[:7]).add_class("no")
+    assert model.sizes().tolist() == [37, 30, 30, 30, 30, 0]
+    ant = np.concatenate([X[:30], NEW[:7]]).mean(axis=0)
+    np.testing.assert_allclose(model.means()[[0, 5]], [ant, np.zeros(6)], atol=1e-12)
+
+
 def test_cluster_finds_the_centres_of_a_fresh_fit():
     half = np.arange(150) % 2 == 0
     model = OpenSet("ncmc", k=3).fit(X[half], Y[half]).partial_fit(X[~half], Y[~half])
@@ -423,6 +431,8 @@ def test_bad_input_is_refused_and_changes_nothing(kind):
         (lambda: model.merge("ant", "who"), "No class named 'who'"),
         (lambda: model.split("ant", "bee", X[:3]), "'bee' already"),
         (lambda: model.split("ant", "new", np.repeat(X[:1], 31, axis=0)), "Got 31"),
+        (lambda: model.split("ant", 3, X[:3]), "all texts or all numbers"),
+        (lambda: model.add_class("new", X[:0]), "minimum of 1"),
         (lambda: model.delete("who"), "No class named 'who'"),
         (lambda: model.partial_fit(X[:2], ["ant"]), "one label a row, 2 in all. Got 1"),
         (lambda: model.partial_fit(X[:2, :3], ["ant", "ant"]), "3 features"),

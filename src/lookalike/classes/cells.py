@@ -4,6 +4,7 @@ In: rows (n, d), NumPy or torch, and the number of the class of each. Out: the m
 "Large scale metric learning for distance-based image classification on open ended data sets", 2013 (ncm), Sec. 3.3.
 """
 
+from collections.abc import Iterator
 from typing import Self
 
 import array_api_compat
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace, to_numpy
 from lookalike.classes.moments import Moments, Rows
-from lookalike.errors import InputError
 from lookalike.features.kmeans import kmeans
 from lookalike.linalg import distances
 from lookalike.types import Array, Vectors
@@ -67,6 +67,12 @@ class Cells:
         counts: Codes = self.moments.counts.reshape(-1, self.k).sum(axis=1)
         return counts
 
+    def means(self) -> Array:
+        """The mean of each class, (C, d) float64; zero for a class without rows."""
+        xp, sums = namespace(self.moments.sums), self.moments.sums
+        sums = xp.sum(xp.reshape(sums, (-1, self.k, sums.shape[1])), axis=1)  # (C, d)
+        return sums / like(sums, np.maximum(self.counts, 1).astype(np.float64))[:, None]
+
     def sum_of(self, c: int) -> Array:
         """The sum of the rows of class c, (d,) float64."""
         return namespace(self.moments.sums).sum(self.moments.sums[c * self.k : (c + 1) * self.k], axis=0)
@@ -81,9 +87,9 @@ class Cells:
     def add(self, X: Array, codes: Codes) -> None:
         """Add rows to their classes; a class without centres gets them from its rows here."""
         if self.widths is not None:
-            for c in np.unique(codes):
+            for c, rows in _by_class(codes):
                 if not self.widths[c]:
-                    self._place(c, X[like(X, np.flatnonzero(codes == c))])
+                    self._place(c, X[like(X, rows)])
         self.moments.add(X, self.groups(X, codes))
 
     def remove(self, X: Array, codes: Codes) -> None:
@@ -116,10 +122,7 @@ class Cells:
         if self.anchors is None or self.widths is None:
             return codes
         groups = codes * self.k
-        for c in np.unique(codes):
-            if self.widths[c] == 0:
-                raise InputError("X must be rows of a class that has images. Got a class without.")
-            rows = np.flatnonzero(codes == c)
+        for c, rows in _by_class(codes):
             centres = self.anchors[c * self.k : c * self.k + int(self.widths[c])]
             groups[rows] += nearest(like(centres, X[like(X, rows)]), centres)
         return groups
@@ -147,3 +150,10 @@ def nearest(X: Array, centres: Array) -> Codes:
     xp = namespace(X)
     found = xp.argmin(distances(xp.astype(X, xp.float64), xp.astype(centres, xp.float64), 2), axis=1)
     return as_numpy(found).astype(np.int64)
+
+
+def _by_class(codes: Codes) -> Iterator[tuple[int, Codes]]:
+    """Each class that occurs, and where."""
+    order = np.argsort(codes, kind="stable")
+    classes, starts = np.unique(codes[order], return_index=True)
+    yield from zip(classes.tolist(), np.split(order, starts)[1:], strict=True)

@@ -142,15 +142,13 @@ class Table:
         means, known = cells.moments.means(slice(None)), cells.moments.counts > 0
         if self.hierarchy is None or not len(self.labels):
             return means, known
-        xp, counts, (C, d) = namespace(means), cells.counts, (len(self.labels), means.shape[1])
-        own = xp.sum(xp.reshape(cells.moments.sums, (C, k, d)), axis=1)
-        own = own / like(own, np.maximum(counts, 1).astype(np.float64))[:, None]  # (C, d), μ_s
+        counts, own = cells.counts, cells.means()  # (C,), (C, d): n and μ_s
         prior, lent = prior_means(self.hierarchy, [str(label) for label in self.labels], own, counts)
         # Cells move as their class does: with one cell a class, that is Eq. 34 itself.
         step = (map_means(own, counts, prior, self.weight) - own) * like(own, lent.astype(np.float64))[:, None]
-        known = known.reshape(C, k).copy()
+        known = known.reshape(-1, k).copy()
         known[:, 0] |= lent & (counts == 0)
-        return means + xp.repeat(step, k, axis=0), known.ravel()
+        return means + namespace(means).repeat(step, k, axis=0), known.ravel()
 
     def _inverse(self) -> Array | None:
         """(Σ + ridge · s · I)⁻¹, (d, d), exactly symmetric; None where there is no scatter, or nothing scattered."""

@@ -113,6 +113,14 @@ class ClassVerbs(BaseEstimator):
         self._made: Table | None = None
         return self
 
+    def sizes(self) -> Codes:
+        """How many images each of classes_ has, (C,)."""
+        return self._table().cells.counts
+
+    def means(self) -> Array:
+        """The mean of the images of each of classes_, (C, d) float64; zero for a class without. No prior is in them."""
+        return self._table().cells.means()
+
     def _rows(self, X: Array | None) -> Any:
         if X is None:
             return None
