@@ -160,6 +160,21 @@ def test_deleted_and_added_again_is_never_deleted(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_class_that_takes_the_place_of_a_deleted_one_goes_on(kind):
+    eels, names = NEW[NEW_Y == "eel"], NEW_Y[NEW_Y == "eel"]
+    model = OpenSet(kind, k=4).fit(X, Y)
+    expected = copy.deepcopy(model).partial_fit(eels, names).delete("ant", X[:30])
+    assert_same(model.delete("ant", X[:30]).partial_fit(eels, names), expected)
+
+
+def test_a_class_that_was_emptied_starts_with_new_centres():
+    rows, names = NEW[NEW_Y == "eel"] + 5, NEW_Y[NEW_Y == "eel"]
+    model = OpenSet("ncmc", k=3).fit(X, Y)
+    expected = copy.deepcopy(model).delete("eel").add_class("eel", rows)
+    assert_same(model.remove(X[Y == "eel"], Y[Y == "eel"]).partial_fit(rows, names), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_splitting_is_fitting_with_two_names(kind):
     names = Y.copy()
     names[np.flatnonzero(Y == "cat")[:12]] = "fox"
@@ -300,6 +315,9 @@ def test_classes_without_images_borrow_means():
     before = model.distances(NEW)
     np.testing.assert_allclose(model.rename("eel", "conger").distances(NEW), before, rtol=1e-12)
     assert ("conger", "fish") in {tuple(pair) for pair in model.hierarchy_.tolist()}
+    model.use_hierarchy([*tree, ("newt", "fish")]).predict(NEW)
+    moved = model.rename("dog", "newt").distances(NEW)[:, 3]  # a name with relatives
+    assert np.abs(moved - before[:, 3]).max() > 0.1
 
 
 def test_a_prior_helps_classes_of_one_image():
