@@ -1,0 +1,106 @@
+"""Class means made ready for scoring: one matrix product gives every row's score for every class.
+
+In: means (M, d), then rows (n, d), NumPy or torch. Out: scores −½ d²(x, μ) but for a term of x alone, larger is nearer:
+the dot-product form of ncm, Eq. 27 and 29, with the bias s = −½‖Wμ‖².
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import check_rows, chunks, held_bytes, like, namespace
+from lookalike.classes.moments import Rows
+from lookalike.types import Array
+
+ABSENT = -1e30
+"""The score of what has no mean: below any other, and finite, so that nothing becomes NaN."""
+SCORES_BYTES = 32 * 2**20
+"""Scores held at a time: enough for a product at full speed, little enough to be looked through while in a cache."""
+
+
+class Prototypes:
+    """Means less their common origin, with the bias as one more column: a product with [x − origin, 1] is the score.
+
+    Parameters
+    ----------
+    means : (M, d) float64. The origin is the mean of the known ones: what rows share would cost digits.
+    known : (M,) which of them there are; the others score ABSENT.
+    inverse : (d, d) float64, the matrix of d²(x, μ) = (x − μ)ᵀ inverse (x − μ); None: the Euclidean distance.
+    precision : float32 or float64 of the namespace of `means`.
+
+    """
+
+    def __init__(self, means: Array, known: NDArray[np.bool_], inverse: Array | None, precision: Any):
+        xp = namespace(means)
+        M, d = means.shape
+        share = like(means, known / max(1, known.sum()))  # (M,)
+        self.origin = share @ means  # (d,)
+        self.inverse = inverse
+        self.precision = precision
+        self._rows = Rows(xp.empty((M, d + 1), dtype=precision, device=array_api_compat.device(means)))
+        for part in chunks(M, row_bytes=24 * d):
+            self.put(np.arange(part.start, part.stop), means[part], known[part])
+
+    def __len__(self) -> int:
+        return int(self._rows.values.shape[0])
+
+    def put(self, where: NDArray[np.int64], means: Array, known: NDArray[np.bool_]) -> None:
+        """Write these means (m, d) to rows `where` (m,), which exist."""
+        xp = namespace(means)
+        centred = means - self.origin
+        weights = centred
+        if self.inverse is not None:  # the long part of making ready: at the precision of the result
+            weights = xp.astype(centred, self.precision) @ xp.astype(self.inverse, self.precision)  # (m, d)
+        bias = xp.where(like(means, known), -xp.sum(centred * weights, axis=1) / 2, ABSENT)  # (m,)
+        rows = xp.concat([xp.astype(weights, self.precision), xp.astype(bias, self.precision)[:, None]], axis=1)
+        self._rows.values[like(means, where)] = rows
+
+    def resize(self, M: int) -> None:
+        """Let there be M rows; new ones must be put before they are used."""
+        self._rows.resize(M)
+
+    def scores(self, X: Array) -> Iterator[tuple[slice, Array, Array]]:
+        """Some rows of X at a time: which, their scores (m, M) until the next ones come, and x − origin (m, d)."""
+        xp, device = namespace(X), array_api_compat.device(X)
+        precision = xp.float64 if X.dtype == xp.float64 else xp.float32
+        W = xp.astype(like(X, self._rows.values), precision, copy=False)  # (M, d + 1)
+        origin = xp.astype(like(X, self.origin), precision)
+        M, width = W.shape
+        parts = list(chunks(X.shape[0], 4 * (M + width), held_bytes(X, SCORES_BYTES)))
+        rows = parts[0].stop if parts else 0
+        # Memory that is used again and again: fresh memory is slow. NumPy and torch both know `out`.
+        space = xp.ones((rows, width), dtype=precision, device=device)
+        products = xp.empty((rows, M), dtype=precision, device=device)
+        for part in parts:
+            m = part.stop - part.start
+            space[:m, :-1] = check_rows(X[part]) - origin
+            yield part, xp.matmul(space[:m], W.T, out=products[:m]), space[:m, :-1]
+
+    def join_cells(self, scores: Array, k: int, softness: float) -> Array:
+        """The scores of classes (m, M / k) from those of their k cells each, Eq. 22 at temperature `softness`.
+
+        With equal weights for the cells a class has; at softness 0, that of the nearest. `scores` is used up.
+        """
+        xp = namespace(scores)
+        cells = xp.reshape(scores, (scores.shape[0], -1, k))  # (m, C, k)
+        best = xp.max(cells, axis=2)  # (m, C)
+        if not softness:
+            return best
+        bias = like(scores, self._rows.values[:, -1])
+        live = xp.sum(xp.astype(xp.reshape(bias, (-1, k)) > ABSENT / 2, scores.dtype), axis=1)  # (C,)
+        with np.errstate(over="ignore"):  # a cell without a mean, at a small softness
+            cells -= best[:, :, None]
+            cells /= softness
+            total = xp.sum(xp.exp(cells, out=cells), axis=2)
+        return best + softness * xp.log(total / xp.clip(live, 1, None))
+
+    def squares(self, centred: Array) -> Array:
+        """d²(x, origin) of rows x − origin (m, d): with it, a score becomes a distance, d² = squares − 2 score."""
+        xp = namespace(centred)
+        weighted = centred
+        if self.inverse is not None:
+            weighted = centred @ xp.astype(like(centred, self.inverse), centred.dtype)
+        return xp.sum(centred * weighted, axis=1)
