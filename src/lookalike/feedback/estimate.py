@@ -79,7 +79,7 @@ def estimate(scores: Reals, y: Signs, crowd: Crowd, found: int, *, seed: int = 0
     spread = np.sqrt(doubt**2 + total)  # the sample's error, and the luck of so many chances
     drawn = total[1:] + spread[1:] * random.normal(size=DRAWS)
     low, high = np.clip(np.quantile(drawn, QUANTILES), 0, len(crowd.head) + crowd.n)
-    likely = float(np.clip(np.median(total), low, high))
+    likely = float(np.clip(total[0], low, high))
     return Estimate(found + int(low), found + round(likely), found + int(np.ceil(high)))
 
 
