@@ -64,6 +64,15 @@ def test_sessions_may_search_for_their_questions(search):
     )
 
 
+@pytest.mark.parametrize("row", ["svdd", *feedback.PEERS])
+def test_who_has_no_estimate_has_no_coverage(row):
+    outcome = feedback.measure(row, base, 1, quiet, rounds=1)
+    assert np.isnan(outcome.coverage).all()
+    assert np.isnan(outcome.width).all()
+    assert np.isfinite(outcome.precision).all()
+    assert_array_equal(outcome.scored, 1.0)
+
+
 def test_a_session_that_has_asked_everything_stays_where_it_is():
     outcome = feedback.measure("gaussian-exact", Described(X[::8], base.labels[::8]), 1, quiet, rounds=4)
     assert_array_equal(outcome.precision[0, 2:], outcome.precision[0, 2])
