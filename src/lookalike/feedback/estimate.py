@@ -32,7 +32,7 @@ at round 15 (`lookalike bench feedback --rows gaussian-exact --columns corel5k/c
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How many are wanted in all, found ones included; `low` to `high` holds the truth in about 9 of 10 rounds (see `WIDEN`)."""
+    """How many are wanted in all, found ones included; `low` to `high` holds the truth in about 9 of 10 rounds."""
 
     low: int
     likely: int
