@@ -1,13 +1,15 @@
 """The bench of feedback: the protocol, the peers, and that remembered distances change no answer."""
 
 import gzip
+import tarfile
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image
 
-from lookalike.bench import feedback, plot, tables
-from lookalike.bench.feedback import Base
+from lookalike.bench import datasets, feedback, plot, tables
+from lookalike.bench.datasets import Described
 from lookalike.bench.memo import Memo, Split
 from lookalike.errors import SourceError
 from lookalike.feedback.learners import Svm
@@ -16,7 +18,7 @@ from lookalike.index.flat import Flat
 from reference.feedback import clusters
 
 X, labels = clusters(classes=4, per_class=40, spread=1.2)
-base = Base(X, labels.astype(str))
+base = Described(X, labels.astype(str))
 
 
 def quiet(*_):
@@ -34,7 +36,7 @@ def test_remembered_distances_change_no_answer(kernel):
         for query in (svm.best(), svm.unsure()):
             mine, his = (i.search(query, 20, exclude=np.arange(3)) for i in (memo, flat))
             assert_allclose(mine.scores, his.scores, rtol=1e-3, atol=1e-5)
-            assert len(np.intersect1d(mine.ids, his.ids)) >= 19
+            assert_array_equal(mine.ids, his.ids)
 
 
 def test_sessions_follow_the_protocol():
@@ -43,12 +45,43 @@ def test_sessions_follow_the_protocol():
     assert outcome.precision[:, -1].mean() > outcome.precision[:, 0].mean()
     assert_array_equal(outcome.scored, 1.0)
     assert len(outcome.ms) == feedback.TIMED
+    told = ~np.isnan(outcome.width)
+    assert told[:, -1].any()
+    assert not told[:, 0].any()  # one wanted mark tells nothing
+    assert np.all(outcome.width[told] >= 1)
+    assert np.isin(outcome.coverage[told], (0, 1)).all()
+
+
+@pytest.mark.parametrize("search", ["pac", "fast"])
+def test_sessions_may_search_for_their_questions(search):
+    outcome = feedback.measure(f"gaussian-{search}", base, 2, quiet, rounds=2)
+    assert outcome.precision[:, -1].mean() > outcome.precision[:, 0].mean()
+    assert np.all(outcome.scored > 0)
+    assert search == "fast" or np.all(outcome.scored != 1)  # a tree scores its inner nodes, too
+    assert len(outcome.ms) == 2
+    assert_array_equal(
+        outcome.precision[:, 0], feedback.measure("gaussian-exact", base, 2, quiet, rounds=0).precision[:, 0]
+    )
+
+
+@pytest.mark.parametrize("row", ["svdd", *feedback.PEERS])
+def test_who_has_no_estimate_has_no_coverage(row):
+    outcome = feedback.measure(row, base, 1, quiet, rounds=1)
+    assert np.isnan(outcome.coverage).all()
+    assert np.isnan(outcome.width).all()
+    assert np.isfinite(outcome.precision).all()
+    assert_array_equal(outcome.scored, 1.0)
+
+
+def test_a_session_that_has_asked_everything_stays_where_it_is():
+    outcome = feedback.measure("gaussian-exact", Described(X[::8], base.labels[::8]), 1, quiet, rounds=4)
+    assert_array_equal(outcome.precision[0, 2:], outcome.precision[0, 2])
 
 
 @pytest.mark.parametrize("peer", feedback.PEERS)
 def test_peers_rank_everything_and_ask_what_is_new(peer):
     marks = Marks(np.array([0, 1, 50, 90]), X[[0, 1, 50, 90]], np.array([1, 1, -1, -1], np.int8))
-    order, questions = feedback.ask_peer(peer, X, marks, seed=0)
+    order, questions, _ = feedback.ask_peer(peer, X, marks, seed=0)
     assert sorted(order.tolist()) == list(range(160))
     assert np.mean(labels[order[:40]] == 0) > 0.5
     assert len(questions) == 9
@@ -64,6 +97,8 @@ def test_only_frontier_queries_are_asked_elsewhere_and_counted():
     assert split.search(svm.best(), 160).scored == 160
     assert split.search(svm.unsure(), 160).scored == split.scored == 10
     assert split.asked == 1
+    assert split.share() == 10 / 160
+    assert split.share() == 1  # nothing was asked since
     assert len(split) == len(split.ids) == 160
 
 
@@ -78,7 +113,8 @@ def test_a_cell_is_filled_from_shared_sessions(tmp_path, monkeypatch):
         (folder / f"train-{name}-ubyte.gz").write_bytes(gzip.compress(bytes(head) + body.tobytes()))
     monkeypatch.setitem(feedback.SESSIONS, "mnist", 2)
     bench = tables.load("feedback")
-    columns = ["mnist/precision-10", "mnist/marks-80", "mnist/scored-10", "mnist/ms"]
+    measures = ("precision-10", "marks-80", "scored-10", "ms", "coverage-8", "width-8")
+    columns = [f"mnist/{measure}" for measure in measures]
     cells = [
         tables.fill(bench, *cell, tmp_path)
         for cell in tables.plan(bench, tmp_path, rows=["gaussian-exact"], columns=columns)
@@ -87,6 +123,18 @@ def test_a_cell_is_filled_from_shared_sessions(tmp_path, monkeypatch):
     assert cells[1].value < 9 * 16
     assert cells[2].value == 1
     assert cells[3].value > 0
+    assert 0 <= cells[4].value <= 1
+    assert cells[5].value >= 1
+
+
+def test_coil_is_written_as_an_archive_of_labelled_pictures(tmp_path):
+    (tmp_path / "coil100").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.uint8)
+    np.savez(tmp_path / datasets.FILES["coil100"][0], x=pixels, y=np.array([7, 7, 10]))
+    dataset = datasets.coil100(tmp_path, tmp_path / "coil100.tar")
+    assert dataset.labels == {"0000.png": "7", "0001.png": "7", "0002.png": "10"}
+    with tarfile.open(dataset.source) as tar, Image.open(tar.extractfile("0001.png")) as image:
+        assert_array_equal(np.asarray(image), pixels[1])
 
 
 def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
@@ -108,6 +156,6 @@ def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
 
 
 def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
-    for name in feedback.SETS:
+    for name in datasets.DESCRIBED:
         with pytest.raises(SourceError, match=f"No {name.removesuffix('-classic')} in"):
             tables.plan(feedback.BENCH, tmp_path, columns=[f"{name}/ms"])

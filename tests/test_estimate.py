@@ -32,7 +32,7 @@ def test_the_interval_holds_the_truth_in_nine_of_ten_rounds():
     assert 0.7 < np.median([known.likely / truth for known, truth in told]) < 1.4
 
 
-def test_what_was_found_is_never_fewer_than_the_estimate():
+def test_the_estimate_is_never_fewer_than_what_was_found():
     for seed in range(20):
         known, _, y = simulate(seed)
         assert known is None or np.count_nonzero(y > 0) <= known.low <= known.likely <= known.high <= 2000

@@ -56,6 +56,14 @@ def test_both_kinds_weigh_the_same():
     assert weights[0] == weights[1:].sum() == 2.5
 
 
+def test_a_cost_means_the_same_at_every_scale_of_a_kernel():
+    small, large = Svm("linear").fit(X, y), Svm("linear").fit(100 * X, y)
+    np.testing.assert_allclose(large.costs_ * 1e4, small.costs_, rtol=1e-4)
+    K = small.gram_
+    apart = [K[i, i] + K[j, j] - 2 * K[i, j] for i in range(50) for j in range(50) if i != j]
+    np.testing.assert_allclose(small.costs_, small.C / (np.mean(apart) / 2))  # as many of each kind: no balance
+
+
 def test_a_mark_without_weight_teaches_nothing():
     weights = np.ones(50)
     weights[0] = 0.0

@@ -9,6 +9,7 @@ from lookalike.errors import UnknownNameError
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.select import STRATEGIES, Source, choose, diverse, draw
 from lookalike.index.flat import Flat
+from lookalike.index.queries import PointQuery
 from lookalike.kernels import KERNELS
 from reference.feedback import clusters, most_ambiguous_and_orthogonal
 
@@ -62,6 +63,14 @@ def test_each_strategy_asks_what_it_is_named_for():
     half = choose(source(success=0.25), svm, 9, "mix").tolist()
     assert half[:2] == choose(source(), svm, 2, "maximum").tolist()
     assert np.isin(half[2:], asked).all()
+
+
+def test_the_first_are_those_of_the_ranking_that_is_shown():
+    shown = PointQuery(X[400:401])
+    first = [item for item in index.search(shown, 20).ids[0].tolist() if item not in ids[[*marked, 5]]]
+    assert choose(source(ranking=shown), svm, 9, "maximum").tolist() == first[:9]
+    assert choose(source(ranking=shown), svm, 9, "mix")[:3].tolist() == first[:3]
+    assert choose(source(ranking=shown), svm, 9, "frontier").tolist() == choose(source(), svm, 9, "frontier").tolist()
 
 
 def test_a_draw_is_without_what_is_excluded_and_reaches_all():

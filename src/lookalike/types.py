@@ -244,6 +244,39 @@ class Index(Protocol):
 
 
 @runtime_checkable
+class Searchable(Protocol):
+    """What feedback needs of an index: it asks and reads, and neither adds nor removes."""
+
+    @property
+    def dim(self) -> int | None:
+        """d, once something was added."""
+        ...
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of all vectors, ascending."""
+        ...
+
+    def vectors(self, ids: Ids) -> Vectors:
+        """The rows of these ids, (m, d) float32."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def search(
+        self,
+        query: Query,
+        k: int,
+        *,
+        among: Ids | None = None,
+        exclude: Ids | None = None,
+        effort: float | str | None = None,
+    ) -> Hits:
+        """As an index's."""
+        ...
+
+
+@runtime_checkable
 class Learner(Protocol):
     """Marks in, queries out."""
 

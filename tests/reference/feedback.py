@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from sklearn.svm import SVC
 
 
 def most_ambiguous_and_orthogonal(K, w):
@@ -18,6 +19,27 @@ def pairs_in_order(scores, y):
     """The share of (wanted, unwanted) pairs where the wanted one scores higher."""
     pairs = [(p, n) for p, a in zip(scores, y, strict=True) if a > 0 for n, b in zip(scores, y, strict=True) if b < 0]
     return sum(1.0 if p > n else 0.5 if p == n else 0.0 for p, n in pairs) / len(pairs)
+
+
+def hyperplane_between(K, y, costs, share):
+    """Coefficients and bias between the mean of what is wanted (share 0) and an SVM (share 1), both of length one."""
+    m = range(len(y))
+
+    def unit(a, b):
+        length = math.sqrt(sum(a[i] * a[j] * K[i][j] for i in m for j in m))
+        return [x / length for x in a], b / length
+
+    wanted = [i for i in m if y[i] > 0]
+    like = [sum(K[i][j] for j in wanted) / len(wanted) for i in m]
+    middle = sum(sum(like[i] for i in m if y[i] == sign) / sum(1 for i in m if y[i] == sign) for sign in (1, -1))
+    example = unit([1 / len(wanted) if y[i] > 0 else 0.0 for i in m], -middle / 2)
+    model = SVC(C=1.0, kernel="precomputed", tol=1e-3).fit(K, y, sample_weight=costs)
+    learned = [0.0] * len(y)
+    for i, a in zip(model.support_, model.dual_coef_[0], strict=True):
+        learned[i] = a
+    learned, bias = unit(learned, model.intercept_[0])
+    a = [(1 - share) * e + share * s for e, s in zip(example[0], learned, strict=True)]
+    return np.array(a), (1 - share) * example[1] + share * bias
 
 
 def dual_objective(K, y, a):

@@ -1,16 +1,29 @@
 """The image sets that benchmarks run on, in the layout of the project's data folder.
 
-In: a folder such as DIR with DIR/corel1k/corel1k.tar. Out: a `Dataset`: an archive that a collection can add, and
-the label of each of its pictures. The sets are never shipped; docs/bench.md says what is expected where.
+In: a folder such as DIR with DIR/corel1k/corel1k.tar. Out: a `Dataset`: an archive that a collection can add, and the
+label of each of its pictures; or a `Described`: vectors and labels. The sets are never shipped; docs/bench.md says what
+is expected where.
 """
 
+import gzip
+import io
 import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from lookalike.encode.whiten import PCA
 from lookalike.errors import SourceError, UnknownNameError
 from lookalike.images.sources import SUFFIXES
+from lookalike.types import Progress, Vectors, silent
+
+Labels = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -20,6 +33,13 @@ class Dataset:
     name: str
     source: Path
     labels: dict[str, str]
+
+
+class Described(NamedTuple):
+    """The vectors of a set, and their labels."""
+
+    X: Vectors  # (n, d)
+    labels: Labels  # (n,)
 
 
 @dataclass(frozen=True)
@@ -41,6 +61,14 @@ LAYOUTS = {
     ),
 }
 
+FILES = {
+    "coil100": ("coil100/coil100_32_all7200.npz",),
+    "mnist": ("mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
+}
+"""The sets that are arrays, and so have a loader of their own below."""
+HARDEST = 52
+"""Objects of COIL-100 that are kept: those with the lowest mAP by the classic descriptor."""
+
 
 def load(name: str, folder: str | Path) -> Dataset:
     """The set of this name below `folder`; reads the archive's table of contents, no pictures."""
@@ -50,7 +78,7 @@ def load(name: str, folder: str | Path) -> Dataset:
     source = Path(folder) / layout.archive
     expected = f"Expected {source} with {layout.about}"
     if not source.is_file():
-        raise SourceError(f"No {name} in {folder}. {expected}; --data names the folder that holds all sets.")
+        raise _missing(name, folder, expected)
     try:
         with tarfile.open(source) as archive:
             members = [member.name for member in archive if member.isfile()]
@@ -61,3 +89,115 @@ def load(name: str, folder: str | Path) -> Dataset:
     if not labels:
         raise SourceError(f"{source} holds no pictures. {expected}.")
     return Dataset(name, source, labels)
+
+
+def check(name: str, folder: str | Path) -> None:
+    """Refuse a set, of `LAYOUTS` or `FILES`, that is not below `folder`."""
+    if name not in FILES:
+        load(name, folder)
+        return
+    for file in FILES[name]:
+        if not (Path(folder) / file).is_file():
+            raise _missing(name, folder, f"Expected {Path(folder) / file}")
+
+
+def coil100(folder: str | Path, archive: Path) -> Dataset:
+    """COIL-100: 7,200 pictures of 32 × 32 pixels, 100 objects of 72; they are written to a new tar, `archive`."""
+    check("coil100", folder)
+    labels = {}
+    with np.load(Path(folder) / FILES["coil100"][0]) as file, tarfile.open(archive, "w") as tar:
+        for i, (image, label) in enumerate(zip(file["x"], file["y"], strict=True)):
+            member = tarfile.TarInfo(f"{i:04d}.png")
+            Image.fromarray(image).save(png := io.BytesIO(), "png")
+            member.size = png.tell()
+            png.seek(0)
+            tar.addfile(member, png)
+            labels[member.name] = str(int(label))
+    return Dataset("coil100", archive, labels)
+
+
+def mnist(folder: str | Path) -> Described:
+    """MNIST: the 60,000 training digits, pixels (n, 784) from 0 to 1, and which digit each is."""
+    check("mnist", folder)
+    pixels, digits = (gzip.decompress((Path(folder) / file).read_bytes()) for file in FILES["mnist"])
+    X = np.frombuffer(pixels, np.uint8)[16:].reshape(-1, 784).astype(np.float32)
+    X /= 255
+    return Described(X, np.frombuffer(digits, np.uint8)[8:].astype(str))
+
+
+def classes(labels: Labels) -> list[str]:
+    """The labels that occur, in order, those that are numbers by size.
+
+    >>> classes(np.array(["10", "9", "9"]))
+    ['9', '10']
+    """
+    return sorted(set(labels.tolist()), key=lambda label: (len(label), label))
+
+
+def describe(name: str, folder: Path, progress: Progress = silent) -> Described:
+    """A set of `DESCRIBED`, made once a process."""
+    if (folder, name) not in _MADE:
+        _MADE[folder, name] = DESCRIBED[name](folder, progress)
+    return _MADE[folder, name]
+
+
+def _pictures(dataset: Dataset, recipe: str, progress: Progress) -> Described:
+    from lookalike.bench import retrieval  # which needs the sets above
+
+    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
+        X, names = retrieval.describe(dataset, recipe, Path(scratch), progress)
+    return Described(X, np.array([dataset.labels[name] for name in names]))
+
+
+def _corel(recipe: str) -> Callable[[Path, Progress], Described]:
+    return lambda folder, progress: _pictures(load("corel5k", folder), recipe, progress)
+
+
+def _coil(recipe: str) -> Callable[[Path, Progress], Described]:
+    def make(folder: Path, progress: Progress) -> Described:
+        hardest = _hardest(folder, progress)
+        X, labels = _coil_all(folder, recipe, progress)
+        kept = np.isin(labels, hardest)
+        return Described(X[kept], labels[kept])
+
+    return make
+
+
+def _coil_all(folder: Path, recipe: str, progress: Progress) -> Described:
+    key = folder, f"coil100-all-{recipe}"
+    if key not in _MADE:
+        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
+            _MADE[key] = _pictures(coil100(folder, Path(scratch) / "coil100.tar"), recipe, progress)
+    return _MADE[key]
+
+
+def _hardest(folder: Path, progress: Progress) -> list[str]:
+    from lookalike.bench import retrieval
+
+    X, labels = _coil_all(folder, "classic", progress)
+    rows = np.arange(len(X))
+    value = retrieval.COLUMNS["corel1k"].value  # mAP with the query left out
+    values = retrieval.rank(X, labels, value, progress, queries=rows, database=rows)
+    objects = np.unique(labels)
+    by_object = np.array([values[labels == name].mean() for name in objects])
+    return [str(name) for name in objects[np.argsort(by_object, kind="stable")[:HARDEST]]]
+
+
+def _mnist(folder: Path, progress: Progress) -> Described:  # noqa: ARG001
+    X, labels = mnist(folder)
+    return Described(PCA(dim=64).fit(X).transform(X), labels)
+
+
+DESCRIBED: dict[str, Callable[[Path, Progress], Described]] = {
+    "coil100": _coil("deep"),
+    "corel5k": _corel("deep"),
+    "mnist": _mnist,
+    "coil100-classic": _coil("classic"),
+    "corel5k-classic": _corel("classic"),
+}
+"""Sets as vectors, by their default or by their classic recipe; of mnist, 64 dimensions of its pixels by PCA."""
+_MADE: dict[tuple[Path, str], Described] = {}
+
+
+def _missing(name: str, folder: str | Path, expected: str) -> SourceError:
+    return SourceError(f"No {name} in {folder}. {expected}; --data names the folder that holds all sets.")

@@ -14,7 +14,7 @@ from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.ids import sort_ids
 from lookalike.kernels import KERNELS
 from lookalike.linalg import distances
-from lookalike.types import Hits, Ids, Query, Vectors
+from lookalike.types import Hits, Ids, Query, Searchable, Vectors
 
 
 class Memo(Flat):
@@ -76,21 +76,37 @@ class Memo(Flat):
 class Split:
     """Ranks by one index and asks another about the frontier, with options of its own, and counts what that costs."""
 
-    def __init__(self, ranking: Any, asking: Any, **options: float):
+    def __init__(self, ranking: Searchable, asking: Searchable, **options: Any):
         self.ranking, self.asking, self.options = ranking, asking, options
         self.asked = self.scored = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.ranking, name)
 
     def __len__(self) -> int:
         return len(self.ranking)
 
+    @property
+    def dim(self) -> int | None:
+        """d."""
+        return self.ranking.dim
+
+    @property
+    def ids(self) -> Ids:
+        """Those that are ranked."""
+        return self.ranking.ids
+
+    def vectors(self, ids: Ids) -> Vectors:
+        """The rows of these ids, (m, d)."""
+        return self.ranking.vectors(ids)
+
+    def share(self) -> float:
+        """The part of all rows that a frontier query scored, in the mean since the last call; 1 where none was."""
+        share = self.scored / self.asked / len(self) if self.asked else 1.0
+        self.asked = self.scored = 0
+        return share
+
     def search(self, query: Query, k: int, **options: Any) -> Hits:
         """Frontier queries go to `asking`."""
         if getattr(query, "kind", "maximum") != "frontier":
-            hits: Hits = self.ranking.search(query, k, **options)
-            return hits
+            return self.ranking.search(query, k, **options)
         hits = self.asking.search(query, k, **options, **self.options)
         self.asked += 1
         self.scored += hits.scored

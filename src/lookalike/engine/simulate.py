@@ -4,6 +4,7 @@ In: a beginning, and the items of a class. Out: round by round, how good the ran
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from lookalike.engine.marks import Beginning, gather
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
 from lookalike.types import Ids
+
+if TYPE_CHECKING:  # learning loads scikit-learn: when it is first asked for
+    from lookalike.feedback.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class SimulatedRound:
     precision: float  # the share of the wanted among the first n of the ranking, n being how many are wanted
     marked: int  # pictures marked so far, the examples included
     found: int  # of them relevant, in the collection
-    estimate: tuple[float, float, float] | None  # low, likely, high: how many the session believes there are
+    estimate: "Estimate | None"  # how many the session believes there are
     stop: bool  # whether it advises to stop
     seconds: float
 
@@ -31,7 +35,7 @@ def simulate(
 ) -> list[SimulatedRound]:
     """Play `rounds` rounds in which every question gets the right answer."""
     from lookalike.feedback.round import play
-    from lookalike.feedback.user import EmulatedUser
+    from lookalike.feedback.user import EmulatedUser, emulate
 
     index = spaces.hyperplanes(spaces.taught(begun.space))
     there = index.ids if among is None else np.intersect1d(index.ids, among)
@@ -39,28 +43,23 @@ def simulate(
     if not len(wanted):
         raise InputError("None of the wanted pictures is in the collection: there is nothing to look for.")
     user = EmulatedUser(there, wanted)
-    marks = dict(begun.marks)
-    played = []
-    for number in range(rounds + 1):
-        gathered = gather(spaces, begun.space, marks, begun.outsiders)
-        result = play(index, gathered.marks, k=len(wanted), window=window, among=among, seed=number)
-        estimate = result.estimate
-        played.append(
-            SimulatedRound(
-                round=number,
-                precision=user.precision(result.best),
-                marked=len(gathered.marks.ids),
-                found=result.found,
-                estimate=None if estimate is None else (estimate.low, estimate.likely, estimate.high),
-                stop=result.stop is not None,
-                seconds=sum(result.seconds.values()),
-            )
+    first = gather(spaces, begun.space, begun.marks, begun.outsiders).marks
+    session = emulate(
+        user,
+        index,
+        first,
+        rounds,
+        lambda marks, turn: play(index, marks, k=len(wanted), window=window, among=among, turn=turn),
+    )
+    return [
+        SimulatedRound(
+            round=number,
+            precision=user.precision(played.best),
+            marked=len(marks.ids),
+            found=played.found,
+            estimate=played.estimate,
+            stop=played.stop is not None,
+            seconds=sum(played.seconds.values()),
         )
-        if not len(result.questions):
-            break
-        answers = user.answer(result.questions).tolist()
-        marks |= {
-            item: "relevant" if answer > 0 else "irrelevant"
-            for item, answer in zip(result.questions.tolist(), answers, strict=True)
-        }
-    return played
+        for number, (marks, played) in enumerate(session)
+    ]

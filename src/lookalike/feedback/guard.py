@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.feedback.learners import Reals, Signs, Svm, balance, solve, spread
+from lookalike.feedback.learners import Reals, Signs, Svm, solve
 from lookalike.index.hyperplane import HyperplaneQuery
 
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -23,7 +23,7 @@ THUMB = ((1, 0.25), (2, 0.5), (3, 0.75), (5, 1.0))
 class Guarded(NamedTuple):
     """A ranking, and what speaks for it."""
 
-    query: HyperplaneQuery  # of kind maximum
+    query: HyperplaneQuery  # of kind maximum, ‖w‖ = 1
     blend: float  # 0 by example alone, 1 the SVM alone
     heldout: Reals  # (m,) distances of the marks to hyperplanes that have not seen them; NaN where none could be had
 
@@ -31,7 +31,6 @@ class Guarded(NamedTuple):
 def guard(svm: Svm, X: Reals, y: Signs, weights: Reals) -> Guarded:
     """The blend whose hyperplanes rank marks (m, d) best that they have not seen; `svm` was fitted on these marks."""
     K = svm.gram_  # (m, m)
-    costs = svm.C * balance(y, weights) / spread(K)
     real = weights >= 1  # presumed marks teach, they do not judge
     scores = np.full((len(BLENDS), len(y)), np.nan)
     wins: list[Reals] = []
@@ -40,13 +39,13 @@ def guard(svm: Svm, X: Reals, y: Signs, weights: Reals) -> Guarded:
         if len(set(y[kept].tolist())) < 2:
             continue
         inner = K[np.ix_(kept, kept)]
-        ends = by_example(inner, y[kept], svm.kernel), _unit(inner, *solve(inner, y[kept], costs[kept]))
+        ends = by_example(inner, y[kept], svm.kernel), _unit(inner, *solve(inner, y[kept], svm.costs_[kept]))
         for i, share in enumerate(BLENDS):
-            a, b = _between(ends, share)
+            a, b = _between(inner, ends, share)
             scores[i, out] = K[np.ix_(out, kept)] @ a + b
         wins.append(np.array([ranks_well(row[out], y[out]) for row in scores]))
     share = _choose(np.array(wins), y[real])
-    a, b = _between((by_example(K, y, svm.kernel), _unit(K, svm.a_, svm.b_)), share)
+    a, b = _between(K, (by_example(K, y, svm.kernel), _unit(K, svm.a_, svm.b_)), share)
     query = HyperplaneQuery(X[a != 0], a[a != 0], b, kernel=svm.kernel, gamma=svm.gamma_, kind="maximum")
     return Guarded(query, share, scores[BLENDS.index(share)])
 
@@ -103,6 +102,7 @@ def _unit(K: Reals, a: Reals, b: float) -> tuple[Reals, float]:
     return a / length, b / length
 
 
-def _between(ends: tuple[tuple[Reals, float], tuple[Reals, float]], share: float) -> tuple[Reals, float]:
+def _between(K: Reals, ends: tuple[tuple[Reals, float], tuple[Reals, float]], share: float) -> tuple[Reals, float]:
+    """The hyperplane between two, ‖w‖ = 1 as theirs: so that what is held out is measured as the collection is."""
     (a, b), (c, d) = ends
-    return (1 - share) * a + share * c, (1 - share) * b + share * d
+    return _unit(K, (1 - share) * a + share * c, (1 - share) * b + share * d)

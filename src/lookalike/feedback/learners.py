@@ -36,13 +36,15 @@ class Svm:
     kernel : a name of `lookalike.kernels.KERNELS`.
     gamma : the kernel's γ; None takes it from the rows: one over their median distance D, 2 / D² for the gaussians, one
         over their median squared length for "poly". A γ many times as large puts everything on the frontier.
-    C : what a mark on the wrong side costs, for a kernel scaled so that rows at the median distance are 1 apart.
+    C : what a mark on the wrong side costs, for a kernel scaled so that the squared distance of two marks in its space
+        is 2 in the mean (see `spread`).
 
     Attributes
     ----------
     gamma_ : the γ in use.
     query_ : the hyperplane.
     gram_, a_, b_ : the kernel (m, m) of the rows it was fitted on, their coefficients (m,) and the bias.
+    costs_ : what each row on the wrong side costs, (m,): C by the weights and the kernel's scale.
 
     Examples
     --------
@@ -67,7 +69,8 @@ class Svm:
             )
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         K = check_kernel(self.kernel, self.gamma_).pairs(rows, rows, self.gamma_)  # (m, m) float64
-        a, b = solve(K, y, self.C * balance(y, weights) / spread(K))
+        self.costs_: Reals = self.C * balance(y, weights) / spread(K)  # (m,)
+        a, b = solve(K, y, self.costs_)
         self.query_ = HyperplaneQuery(rows[a != 0], a[a != 0], b, kernel=self.kernel, gamma=self.gamma_)
         self.gram_: Reals = K
         self.a_, self.b_ = a, b
@@ -100,7 +103,7 @@ class Svdd:
 
     """
 
-    def __init__(self, kernel: str = "laplace", gamma: float | None = None, nu: float = 0.2):
+    def __init__(self, kernel: str = "gaussian", gamma: float | None = None, nu: float = 0.2):
         self.kernel, self.gamma, self.nu = kernel, gamma, nu
 
     def fit(self, X: Vectors, y: Signs) -> Self:
@@ -114,7 +117,7 @@ class Svdd:
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         kernel = check_kernel(self.kernel, self.gamma_)
         if kernel.norm is None:
-            raise InputError(f"An SVDD needs a kernel of a distance, such as laplace. Got {self.kernel}.")
+            raise InputError(f"An SVDD needs a kernel of a distance, such as gaussian. Got {self.kernel}.")
         # With K(x, x) constant, the ball and the one-class hyperplane have the same α (Schölkopf et al., 2001).
         K = kernel.pairs(mine, mine, self.gamma_)  # (p, p) float64
         model = OneClassSVM(kernel="precomputed", nu=self.nu, tol=TOLERANCE).fit(K)

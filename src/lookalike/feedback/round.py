@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from lookalike.feedback.select import Source, choose, draw
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.ids import sort_ids
 from lookalike.index.queries import PointQuery, WeightedQuery
-from lookalike.types import Ids, Learner, Query, Vectors
+from lookalike.types import Ids, Learner, Query, Searchable, Vectors
 
 NEGATIVES = 8
 """Unwanted examples that a learner is given at least: where fewer are marked, random items are presumed unwanted."""
@@ -33,6 +32,8 @@ PRESUMED = 0.5
 """How far a presumed mark is trusted."""
 CALM, BOTH = 3, 3
 """Feedback may stop when all answers of so many windows were expected, at least so many of them yes and as many no."""
+NEARLY = 1.05
+"""Probably all are found when no more than so many times those that are found are believed to be there."""
 HEAD, TAIL = 500, 500
 """Items that the estimate looks at: the most positive, and a random sample of the rest."""
 
@@ -53,7 +54,7 @@ class Round:
     best: Ids  # (k,) most wanted first, marked ones included where the learner ranks them
     scores: Vectors  # (k,) smaller is better
     questions: Ids  # (w,) never marked, never skipped
-    found: int  # marked as wanted, and in the index
+    found: int  # marked as wanted, of those that may be ranked
     estimate: Estimate | None  # how many there are in all; None while nobody can tell
     stop: str | None  # a sentence, where more marks will not help
     scored: int  # vectors compared with a query
@@ -63,7 +64,7 @@ class Round:
 
 
 def play(
-    index: Any,
+    index: Searchable,
     marks: Marks,
     *,
     k: int = 50,
@@ -74,6 +75,7 @@ def play(
     learner: Learner | None = None,
     strategy: str = "mix",
     seed: int = 0,
+    turn: int = 0,
 ) -> Round:
     """Learn from the marks, rank, and choose what to ask next.
 
@@ -87,6 +89,8 @@ def play(
     effort : passed on to the index.
     learner : an `Svm` by default; one of another kind ranks without the guard and without an estimate.
     strategy : a name of `select.STRATEGIES`.
+    seed, turn : draw what is presumed and the estimate's sample (the seed alone: the same marks are ranked the same in
+        every round) and the questions (both). Neither may be negative.
 
     Examples
     --------
@@ -107,8 +111,9 @@ def play(
     marked = np.unique(marks.ids[marks.ids >= 0])
     silent = marked if exclude is None else np.union1d(marked, sort_ids(exclude, "exclude"))
     random = np.random.default_rng(seed)
+    asking = np.random.default_rng([seed, turn + 1])  # [seed, 0] would be the same numbers as seed
     clock = _Clock()
-    source = Source(index, among, silent, effort, random, ranked, float(np.mean(marks.y[-max(1, window) :] > 0)))
+    source = Source(index, among, silent, effort, asking, ranked, float(np.mean(marks.y[-max(1, window) :] > 0)))
 
     with clock("train"):
         X, y, weights = presume(index, marks, draw(ranked, marked, STRANGERS, random))
@@ -122,13 +127,14 @@ def play(
         real = hits.ids[0] >= 0
         best, scores = hits.ids[0][real], hits.scores[0][real]
     with clock("select"):
+        source.ranking = query
         knows = trained and np.any(marks.y > 0)  # who knows only what is not wanted has nowhere to ask
         questions = choose(source, chosen, window, strategy if knows else "random") if window else best[:0]
     with clock("estimate"):
-        found = int(np.count_nonzero(_within(np.unique(marks.ids[marks.y > 0]), everything)))
+        found = int(np.count_nonzero(_within(np.unique(marks.ids[marks.y > 0]), ranked)))
         guess = None
         if guarded:
-            crowd = _crowd(guarded.query, source, marked, best, scores)
+            crowd = _crowd(guarded.query, source, marked, best, scores, random)
             guess = estimate(guarded.heldout[: len(marks.y)], marks.y, crowd, found, seed=seed)
     return Round(
         best=best[:k],
@@ -159,7 +165,7 @@ def check(marks: Marks, dim: int | None) -> Marks:
     return Marks(ids[kept].astype(np.int64), X[kept], y[kept].astype(np.int8))
 
 
-def presume(index: Any, marks: Marks, strangers: Ids) -> tuple[Vectors, Signs, Reals]:
+def presume(index: Searchable, marks: Marks, strangers: Ids) -> tuple[Vectors, Signs, Reals]:
     """Rows, signs and weights to learn from: the marks, then random items in the place of marks that are missing.
 
     Few or no negatives: some items at random are presumed unwanted, as most items are. No positives at all: they are
@@ -180,7 +186,7 @@ def suggest(
     if window and not len(questions):
         return "There is nothing left to ask about: everything was marked or skipped."
     lately = CALM * window
-    if guess and guess.likely <= 1.05 * found and len(marks.y) > window and not np.any(marks.y[-window:] > 0):
+    if guess and guess.likely <= NEARLY * found and len(marks.y) > window and not np.any(marks.y[-window:] > 0):
         return f"Probably all are found: {found} of about {guess.likely}."
     if guarded and window and len(marks.y) > lately:
         last, said = guarded.heldout[len(marks.y) - lately : len(marks.y)], marks.y[-lately:]
@@ -198,11 +204,13 @@ def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Guarded | 
     return guard(learner, X.astype(np.float64), y, weights)
 
 
-def _crowd(query: HyperplaneQuery, source: Source, marked: Ids, best: Ids, scores: Vectors) -> Crowd:
+def _crowd(
+    query: HyperplaneQuery, source: Source, marked: Ids, best: Ids, scores: Vectors, random: np.random.Generator
+) -> Crowd:
     """What the ranking thinks of everything that was not marked."""
     fresh = ~np.isin(best, marked)
     known = np.union1d(best, marked)
-    tail = draw(source.ids, known, TAIL, source.random)
+    tail = draw(source.ids, known, TAIL, random)
     source.scored += len(tail)
     rest = len(source.ids) - np.count_nonzero(_within(known, source.ids))
     distances = query.distance(source.index.vectors(tail)) if len(tail) else np.empty(0)

@@ -13,7 +13,7 @@ import numpy as np
 from lookalike.errors import UnknownNameError
 from lookalike.index.ids import without
 from lookalike.kernels import check_kernel
-from lookalike.types import Ids, Learner, Query, Vectors
+from lookalike.types import Ids, Learner, Query, Searchable, Vectors
 
 POOL = 10
 """How many times the wanted number of ambiguous items MAO chooses from."""
@@ -25,13 +25,14 @@ SHARE, LEAST = 0.01, 100
 class Source:
     """Where questions come from: an index less what was marked or skipped, and what the search for them cost."""
 
-    index: Any
+    index: Searchable
     among: Ids | None
     exclude: Ids  # ascending
     effort: float | str | None
     random: np.random.Generator
     ids: Ids  # all that are in the index, or those of `among`; ascending
     success: float = 0.0  # the share of the last answers that were yes
+    ranking: Query | None = None  # what a person sees the items ranked by; where None, the learner's own
     scored: int = 0
 
     def search(self, query: Query, k: int, among: Ids | None = None) -> Ids:
@@ -64,8 +65,8 @@ def frontier(source: Source, learner: Learner, w: int) -> Ids:
 
 
 def maximum(source: Source, learner: Learner, w: int) -> Ids:
-    """Those that the learner is surest of."""
-    return source.search(learner.best(), w)
+    """Those that are ranked first."""
+    return source.search(learner.best() if source.ranking is None else source.ranking, w)
 
 
 def random(source: Source, learner: Learner, w: int) -> Ids:  # noqa: ARG001
@@ -80,10 +81,10 @@ def sample(source: Source, learner: Learner, w: int) -> Ids:
 
 
 def mix(source: Source, learner: Learner, w: int) -> Ids:
-    """Some that the learner is sure of, the rest from the frontier.
+    """Some that are ranked first, the rest from the frontier.
 
-    A third are sure ones while the answers are no, none once half of them are yes: where what is wanted is rare, the
-    first frontiers lie far from it and teach little; where it is common, sure ones teach nothing.
+    A third are of the first while the answers are no, none once half of them are yes: where what is wanted is rare, the
+    first frontiers lie far from it and teach little; where it is common, the first teach nothing.
     """
     n = round(w / 3 * max(0.0, 1 - 2 * source.success))
     sure = maximum(source, learner, n) if n else np.empty(0, np.int64)

@@ -1,17 +1,19 @@
 """A person who never tires: the emulated user that sessions are measured with.
 
-In: which items are relevant. Out: the first marks of a session, and an answer to every question. §4.A, fsm-tree: a
-window of ws = 9; a session begins with one relevant example and ws − 1 irrelevant ones drawn at random.
+In: which items are relevant. Out: the first marks of a session, an answer to every question, and so whole sessions.
+§4.A, fsm-tree: a window of ws = 9; a session begins with one relevant example and ws − 1 irrelevant ones at random.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import InputError
+from lookalike.feedback.round import Marks
 from lookalike.index.ids import check_ids, sort_ids
-from lookalike.types import Ids
+from lookalike.types import Ids, Searchable
 
 WINDOW = 9
 """Pictures that a person is asked about at a time: ws."""
@@ -62,3 +64,43 @@ class EmulatedUser:
         """
         first = np.asarray(ranked)[: len(self.relevant)]
         return float(np.isin(first, self.relevant).sum() / len(self.relevant))
+
+
+class Asks(Protocol):
+    """A round, as far as an emulated user sees it."""
+
+    @property
+    def questions(self) -> Ids:
+        """(w,)."""
+        ...
+
+
+Played = TypeVar("Played", bound=Asks)
+
+
+def emulate(
+    user: EmulatedUser, index: Searchable, marks: Marks, rounds: int, play: Callable[[Marks, int], Played]
+) -> Iterator[tuple[Marks, Played]]:
+    """A session, round by round: the marks so far, and what `play(marks, turn)` made of them.
+
+    Round 0 has the first marks alone, and `rounds` follow; fewer where nothing is left to ask about.
+
+    >>> from lookalike.feedback.round import play
+    >>> from lookalike.index.flat import Flat
+    >>> index, X = Flat(), np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    >>> index.add(np.arange(60), X)
+    >>> user, first = EmulatedUser(index.ids, np.arange(20)), Marks(np.array([3]), X[3:4], np.array([1], np.int8))
+    >>> [len(marks.y) for marks, _ in emulate(user, index, first, 2, lambda marks, turn: play(index, marks, turn=turn))]
+    [1, 10, 19]
+    """
+    for turn in range(rounds + 1):
+        played = play(marks, turn)
+        yield marks, played
+        asked = played.questions
+        if not len(asked):
+            return
+        marks = Marks(
+            ids=np.append(marks.ids, asked),
+            X=np.concatenate([marks.X, index.vectors(asked)]),
+            y=np.append(marks.y, user.answer(asked)),
+        )
