@@ -254,3 +254,14 @@ def test_bad_input_is_refused_in_words():
         play(index, mark([0], [1]), strategy="clever")
     with pytest.raises(InputError, match="relevant must be"):
         EmulatedUser(ids, np.array([9999]))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-20])
+def test_rows_that_are_all_alike_are_ranked_by_likeness_and_asked_at_random(scale):
+    index = Flat()
+    X = (scale * np.random.default_rng(0).normal(size=(30, 4))).astype(np.float32)
+    index.add(np.arange(30), X)
+    played = play(index, Marks(np.array([3, 4]), X[3:5], np.array([1, -1], np.int8)), k=5, window=4)
+    assert len(played.best) == 5
+    assert len(played.questions) == 4
+    assert (played.estimate, played.blend) == (None, 0.0)

@@ -2,6 +2,7 @@
 
     LookalikeError
     ├── InputError              an argument that cannot be right (also a ValueError)
+    │   ├── NoDirectionError    a hyperplane that tells nothing apart
     │   ├── SpecError           a spec string that does not parse, or names an unknown option
     │   └── UnknownNameError    a name nobody registered, with the nearest known one
     ├── ImageError              one file that could not be read as a picture; the message is the reason
@@ -28,6 +29,10 @@ class LookalikeError(Exception):
 
 class InputError(LookalikeError, ValueError):
     """An argument that cannot be right."""
+
+
+class NoDirectionError(InputError):
+    """A hyperplane that tells nothing apart, as between marks that are all alike."""
 
 
 class SpecError(InputError):

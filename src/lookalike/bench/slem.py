@@ -197,8 +197,7 @@ def rank(encoder: Transform, X: Vectors, Y: Vectors, labels: Labels, progress: P
 
 def number(labels: Labels) -> Rows:
     """Each row's class as a number, (n,): labels in their order, those that are numbers by size."""
-    classes = sorted(set(labels.tolist()), key=lambda label: (len(label), label))
-    place = {label: i for i, label in enumerate(classes)}
+    place = {label: i for i, label in enumerate(datasets.classes(labels))}
     return np.array([place[label] for label in labels.tolist()], np.intp)
 
 

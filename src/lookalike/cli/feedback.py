@@ -193,7 +193,7 @@ def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:
         return
     print_line("round  precision  marked  found  believed          seconds")
     for row in played:
-        low, likely, high = row.estimate or (None, None, None)
-        believed = "-" if likely is None else f"{likely:.0f} ({low:.0f}–{high:.0f})"
+        known = row.estimate
+        believed = "-" if known is None else f"{known.likely} ({known.low}–{known.high})"
         counts = f"{row.round:>5}  {row.precision:>9.3f}  {row.marked:>6}  {row.found:>5}"
         print_line(f"{counts}  {believed:16}  {row.seconds:>7.3f}{'  enough' if row.stop else ''}")

@@ -33,7 +33,7 @@ class Round:
     number: int
     best: list[Result]  # most wanted first
     questions: list[Item]  # what to mark next, in the order to show it
-    found: int  # marked relevant, in the collection
+    found: int  # marked relevant, of what is ranked
     estimate: "Estimate | None"  # how many there are in all
     stop: str | None  # a sentence, where more clicks will not help
     scored: int
@@ -93,7 +93,7 @@ class Session:
             raise InputError(f"window must be at least 1: the pictures that are asked about. Got {window!r}.")
         self._log.check_open(self.id)
         before = self.summary.rounds
-        played, items, notes = self._play(k, window, filter, effort, seed=before)
+        played, items, notes = self._play(k, window, filter, effort, turn=before)
         if played.presumed:
             notes.append(f"{played.presumed} pictures drawn by lot are presumed irrelevant, as few were called so.")
         questions = [items[item] for item in played.questions.tolist() if item in items]
@@ -112,7 +112,7 @@ class Session:
 
     def best(self, k: int = 50, *, filter: Filter | None = None, effort: float | str | None = None) -> list[Result]:
         """The ranking of a session, open or finished, over what the collection holds now; nothing is asked or kept."""
-        played, items, _ = self._play(k, 0, filter, effort, seed=0)
+        played, items, _ = self._play(k, 0, filter, effort, turn=0)
         return _results(played, items)
 
     def mark(
@@ -156,7 +156,7 @@ class Session:
         return Finished(name, labelled, len(relevant), len(irrelevant), contradicted)
 
     def _play(
-        self, k: int, window: int, filter: Filter | None, effort: float | str | None, seed: int
+        self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
     ) -> tuple["Played", dict[int, Item], list[str]]:
         from lookalike.feedback.round import play
 
@@ -184,7 +184,8 @@ class Session:
                 among=among,
                 exclude=skipped,
                 effort=effort,
-                seed=seed,
+                seed=int(self.id, 16),  # the same strangers are presumed unwanted in every round
+                turn=turn,
             )
             wanted = np.concatenate([played.best, played.questions])
             return played, self._store.items.get(wanted[wanted >= 0].tolist()), notes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, to_numpy
-from lookalike.errors import InputError
+from lookalike.errors import InputError, NoDirectionError
 from lookalike.feedback.estimate import Crowd, Estimate, estimate
 from lookalike.feedback.guard import Guarded, guard
 from lookalike.feedback.learners import Reals, Signs, Svm
@@ -119,7 +119,10 @@ def play(
         X, y, weights = presume(index, marks, draw(ranked, marked, STRANGERS, random))
         chosen: Learner = Svm() if learner is None else learner
         trained = len(set(y.tolist())) == 2
-        guarded = _train(chosen, X, y, weights) if trained else None
+        try:
+            guarded = _train(chosen, X, y, weights) if trained else None
+        except NoDirectionError:  # the marks are all alike: there is only likeness to go by
+            trained, guarded = False, None
     with clock("search"):
         likeness: Query = WeightedQuery(PointQuery(marks.X), (marks.y / len(marks.y)).tolist())
         query = guarded.query if guarded else chosen.best() if trained else likeness

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, chunks, to_numpy
-from lookalike.errors import InputError, UnknownNameError
+from lookalike.errors import InputError, NoDirectionError, UnknownNameError
 from lookalike.kernels import check_kernel
 from lookalike.types import Array, Vectors
 
@@ -70,7 +70,7 @@ class HyperplaneQuery:
         rows = self.X.astype(np.float64)
         square = float(self.a @ functions.pairs(rows, rows, self.gamma) @ self.a)
         if not 0 < square < np.inf:
-            raise InputError(f"The hyperplane has no direction: its squared length ‖w‖² is {square:g}, not above 0.")
+            raise NoDirectionError(f"The hyperplane has no direction: its ‖w‖² is {square:g}, not above 0.")
         self.length = square**0.5
 
     @property
