@@ -32,6 +32,9 @@ class Kernel(NamedTuple):
     norm: int | None = None
     """1 or 2 where K(x, y) depends on ‖x − y‖ of that norm alone; None where it depends on inner products."""
 
+    balanced: bool = False
+    """Whether it is positive definite only for coefficients that add up to 0: then a vector Σ aᵢφ(xᵢ) has a length."""
+
 
 def check_kernel(name: str, gamma: float, known: Collection[str] | None = None) -> Kernel:
     """The kernel of this name, one of those `known` (all, where None), after a look at its γ.
@@ -44,21 +47,6 @@ def check_kernel(name: str, gamma: float, known: Collection[str] | None = None) 
     if not isinstance(gamma, int | float | np.number) or not 0 < gamma < float("inf"):
         raise InputError(f"gamma must be a number above 0. Got {gamma!r}.")
     return KERNELS[name]
-
-
-def feature_distance(name: str, gamma: float, X: Array, Y: Array) -> Array:
-    """The distance of rows in a kernel's feature space, (n, m): √(K(x, x) + K(y, y) − 2K(x, y)). §3, fsm-tree.
-
-    >>> feature_distance("angular", 1.0, np.array([[0.0, 0.0]]), np.array([[3.0, 5.0]]))  # √(2‖x − y‖₁)
-    array([[4.]])
-    """
-    kernel = check_kernel(name, gamma)
-    D = kernel.pairs(X, Y, gamma)  # (n, m)
-    D *= -2
-    D += kernel.diagonal(X, gamma)[:, None]
-    D += kernel.diagonal(Y, gamma)
-    xp = namespace(D)
-    return xp.sqrt(xp.maximum(D, _zero(D)))  # rounding: no distance is below 0
 
 
 def typical_gamma(name: str, X: Array) -> float:
@@ -166,8 +154,8 @@ def _tangent_poly(X: Array, gamma: float) -> tuple[Array, Array, Array]:
 
 
 KERNELS: dict[str, Kernel] = {
-    "angular": Kernel(partial(angular, 1), _zeros, norm=1),
-    "angular-l2": Kernel(partial(angular, 2), _zeros, norm=2),
+    "angular": Kernel(partial(angular, 1), _zeros, norm=1, balanced=True),
+    "angular-l2": Kernel(partial(angular, 2), _zeros, norm=2, balanced=True),
     "gaussian": Kernel(gaussian, _ones, norm=2),
     "gaussian-l1": Kernel(gaussian_l1, _ones, norm=1),
     "laplace": Kernel(partial(laplace, 1), _ones, norm=1),

@@ -65,7 +65,7 @@ class Memo(Flat):
                 if near not in self._columns:
                     self._columns[near] = distances(rows, x[None], norm)[:, 0].astype(np.float32)
                 D = self._columns[near]
-                if query.kernel.startswith("angular"):
+                if KERNELS[query.kernel].balanced:
                     f -= np.float32(a) * D
                 else:
                     f += np.float32(a) * np.exp(-np.float32(query.gamma) * (D * D if "gauss" in query.kernel else D))

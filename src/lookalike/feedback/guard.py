@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lookalike.feedback.learners import Reals, Signs, Svm, solve
 from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.kernels import KERNELS
 
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The shares of the SVM that are tried."""
@@ -91,7 +92,7 @@ def by_example(K: Reals, y: Signs, kernel: str) -> tuple[Reals, float]:
     With one example, the order of rows by their distance to it. The angular kernels, whose coefficients must add up to
     0, take the mean of what is unwanted away.
     """
-    away = 1 / np.count_nonzero(y < 0) if kernel.startswith("angular") else 0.0
+    away = 1 / np.count_nonzero(y < 0) if KERNELS[kernel].balanced else 0.0
     a = np.where(y > 0, 1 / np.count_nonzero(y > 0), -away)  # (m,)
     f = K @ a
     return _unit(K, a, -float(f[y > 0].mean() + f[y < 0].mean()) / 2)

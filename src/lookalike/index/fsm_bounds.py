@@ -104,7 +104,7 @@ def bound_of(query: Query, norm: int, longest: float) -> Bound | None:
 
 def _hyperplane(query: HyperplaneQuery, norm: int, longest: float) -> Bound:
     size, error, weight = _rounding(query, longest)
-    missing = abs(query.a.sum()) if query.kernel.startswith("angular") else 0.0  # the coefficients should add up to 0
+    missing = abs(query.a.sum()) if KERNELS[query.kernel].balanced else 0.0  # the coefficients should add up to 0
     # ‖w‖ as it may be, over ‖w‖ as it was computed: where support vectors nearly cancel, the latter is rough.
     stretch = (1 + (error * weight**2 + 3 * missing * weight) * size / query.length**2) ** 0.5
     wide, _ = _between(norm, KERNELS[query.kernel].norm or 2, query.dim)
@@ -128,7 +128,7 @@ def _hyperplane(query: HyperplaneQuery, norm: int, longest: float) -> Bound:
 
 def _centre(query: CentreQuery, norm: int, longest: float) -> Bound:
     size, error, weight = _rounding(query, longest)
-    missing = abs(query.a.sum() - 1) if query.kernel.startswith("angular") else 0.0
+    missing = abs(query.a.sum() - 1) if KERNELS[query.kernel].balanced else 0.0
     off = (error * (1 + weight) ** 2 + 4 * missing * (1 + weight)) * size  # by how much the squares may be
     noise = 2 * off**0.5
     wide, narrow = _between(norm, KERNELS[query.kernel].norm or 2, query.dim)
@@ -155,7 +155,7 @@ def _gaussian_change(r: Numbers, gamma: float) -> Numbers:
 def _rounding(query: HyperplaneQuery | CentreQuery, longest: float) -> tuple[float, float, float]:
     """How large a kernel (and the sums inside it) can be, the relative error of float64 sums as long, and Σ|aᵢ|."""
     far = longest + float(np.abs(query.X.astype(np.float64)).sum(axis=1).max(initial=0.0))
-    if query.kernel.startswith("angular"):
+    if KERNELS[query.kernel].balanced:
         size = far
     elif query.kernel == "linear":
         size = far * far

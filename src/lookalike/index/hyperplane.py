@@ -64,7 +64,7 @@ class HyperplaneQuery:
         self.a: NDArray[np.float64] = np.asarray(a, np.float64)  # (m,)
         if self.a.shape != (len(self.X),) or not np.all(np.isfinite(self.a)) or not np.isfinite(b):
             raise InputError(f"a must be one finite number a support vector, ({len(self.X)},), and b one more.")
-        if kernel.startswith("angular") and abs(self.a.sum()) > BALANCED * np.abs(self.a).sum():
+        if functions.balanced and abs(self.a.sum()) > BALANCED * np.abs(self.a).sum():
             raise InputError(f"For the {kernel} kernel the coefficients must add up to 0. Got {self.a.sum():g}.")
         self.b, self.kernel, self.gamma, self.kind = float(b), kernel, float(gamma), kind
         rows = self.X.astype(np.float64)

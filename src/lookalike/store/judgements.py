@@ -11,12 +11,10 @@ from pathlib import Path
 
 from lookalike.errors import InputError
 from lookalike.store.database import Database, read_ids
+from lookalike.store.labels import check_label
 from lookalike.store.schema import JUDGEMENTS, text
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
-
-MAX_LABEL = 1_000
-"""Characters a label may have."""
 
 
 class Judgements:
@@ -35,14 +33,14 @@ class Judgements:
 
         `source` is how it came to be said: "csv", "folder", "hand" …
         """
-        values = [(int(item), _label(label), text(author), text(source), time.time()) for item, label in rows]
+        values = [(int(item), check_label(label), text(author), text(source), time.time()) for item, label in rows]
         insert = "INSERT OR IGNORE INTO labels VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?)"
         with self._db.transaction() as db:
             return max(0, db.executemany(insert, values).rowcount)
 
     def remove_labels(self, rows: Sequence[tuple[int, str]]) -> int:
         """Take labels back, (item, label) each; returns how many were there."""
-        values = [(int(item), _label(label)) for item, label in rows]
+        values = [(int(item), check_label(label)) for item, label in rows]
         with self._db.transaction() as db:
             delete = "DELETE FROM labels WHERE item = ? AND label = CAST(? AS TEXT)"
             return max(0, db.executemany(delete, values).rowcount)
@@ -59,7 +57,7 @@ class Judgements:
     def items_with(self, label: str) -> Ids:
         """The items that have a label, ascending."""
         with self._db.reading() as db:
-            return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [_label(label)])
+            return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
     def label_counts(self) -> dict[str, int]:
         """Label → how many items have it, sorted by label."""
@@ -83,8 +81,8 @@ class Judgements:
                     f"Session {session} was finished as {found.name!r}. Start another to collect {name!r}:"
                     f" its examples can be those with the label {found.name!r}."
                 )
-            new = max(0, db.execute(insert, [_label(name), session]).rowcount)
-            db.execute(update, [_label(name), time.time(), session])
+            new = max(0, db.execute(insert, [check_label(name), session]).rowcount)
+            db.execute(update, [check_label(name), time.time(), session])
         return new
 
     def verify(self) -> list[str]:
@@ -95,12 +93,3 @@ class Judgements:
     def close(self) -> None:
         """Close the connections of every thread."""
         self._db.close()
-
-
-def _label(label: str) -> bytes:
-    if not label.strip() or len(label) > MAX_LABEL:
-        raise InputError(f"A label must have 1 to {MAX_LABEL} characters, not all blank. Got {label[:80]!r}.")
-    try:
-        return text(label)
-    except UnicodeEncodeError:
-        raise InputError(f"A label must be text. Got {label[:80]!r}.") from None

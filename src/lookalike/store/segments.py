@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Space:
 
 Kind: TypeAlias = Literal["points", "hyperplanes"]
 """The queries that a structure helps to answer: searches by example, and feedback."""
-KINDS: tuple[Kind, ...] = ("points", "hyperplanes")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Structure(NamedTuple):

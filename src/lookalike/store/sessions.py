@@ -11,21 +11,20 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from lookalike.errors import DamagedError, InputError
 from lookalike.store.database import Database
+from lookalike.store.labels import check_label
 from lookalike.store.schema import text
 from lookalike.types import Vectors
 
 Kind: TypeAlias = Literal["relevant", "irrelevant", "skip"]
 """What a person can say about a picture."""
 
-KINDS: tuple[Kind, ...] = ("relevant", "irrelevant", "skip")
-MAX_NAME = 1_000
-"""Characters a name may have."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +89,14 @@ class Sessions:
         outsiders: Sequence[Outsider] = (),
     ) -> str:
         """A new session with the examples it starts from; returns its id, eight hexadecimal digits."""
-        if name is not None and (not name.strip() or len(name) > MAX_NAME):
-            raise InputError(
-                f"A session's name must have 1 to {MAX_NAME} characters, not all blank. Got {name[:80]!r}."
-            )
+        called = None if name is None else check_label(name, "A session's name")
         session = secrets.token_hex(4)
         insert = "INSERT INTO sessions VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, NULL)"
         outside = "INSERT INTO outsiders VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?)"
         with self._db.transaction() as db:
             while db.execute("SELECT 1 FROM sessions WHERE id = ?", [session]).fetchone():
                 session = secrets.token_hex(4)
-            db.execute(insert, [session, _text(name), _text(author), text(space), time.time()])
+            db.execute(insert, [session, called, _text(author), text(space), time.time()])
             for number, example in enumerate(outsiders):
                 vector = np.ascontiguousarray(example.vector, "<f4").tobytes()
                 origin, feature = _text(example.origin), _text(example.feature)

@@ -1,0 +1,22 @@
+"""What may be a label: some text.
+
+In: a label, or the name of a session, which becomes one. Out: how SQLite is given it.
+"""
+
+from lookalike.errors import InputError
+from lookalike.store.schema import text
+
+MAX_LABEL = 1_000
+"""Characters a label may have."""
+
+
+def check_label(label: str, what: str = "A label") -> bytes:
+    """The label as SQLite is given it; InputError where it cannot be one."""
+    if not isinstance(label, str) or not label.strip() or len(label) > MAX_LABEL or "\0" in label:
+        raise InputError(
+            f"{what} must be text of 1 to {MAX_LABEL} characters, not all blank, without NUL. Got {label!r:.80}."
+        )
+    try:
+        return text(label)
+    except UnicodeEncodeError:
+        raise InputError(f"{what} must be text. Got {label[:80]!r}.") from None
