@@ -1,0 +1,82 @@
+"""A whole round of feedback on many drawn rows: train, search, select, estimate; and what searching less costs.
+
+    python benchmarks/round_speed.py [--rows 1000000] [--sessions 3] [--rounds 10] [--kernel gaussian] [--exact]
+                                     [--json]
+
+Rows are those of `lookalike bench hyperplane`; a session wants one cluster and begins with one of it and 8 others.
+Prints the median milliseconds of rounds 0 to N, by part, and the precision by round; `--exact` plays the same sessions
+without leaves, too, to see what they cost in precision. The build of the leaves is timed apart.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from lookalike.bench.hyperplane import DIM, K, draw
+from lookalike.feedback.learners import Svm
+from lookalike.feedback.round import Marks, play
+from lookalike.feedback.user import EmulatedUser, emulate
+from lookalike.index.flat import Flat
+from lookalike.index.leaves import Leaves
+
+
+def main() -> None:
+    """Build, play, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--sessions", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--kernel", default="gaussian")
+    parser.add_argument("--exact", action="store_true", help="also without leaves: slow")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    X = np.empty((options.rows, DIM), np.float32)
+    y, _ = draw(options.rows, 0, X)
+    ids = np.arange(options.rows)
+    flat = Flat()
+    flat.add(ids, X)
+    start = time.perf_counter()
+    leaves = Leaves().build(flat)
+    say({"rows": options.rows, "build s": time.perf_counter() - start}, options.json)
+    for name, index in {"leaves": leaves, **({"exact": flat} if options.exact else {})}.items():
+        say({"index": name, **sessions(index, X, y, options)}, options.json)
+
+
+def sessions(index: Any, X: Any, y: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Play; the medians of milliseconds by part, and the mean precision by round."""
+    ids = np.arange(len(X))
+    wanted = np.flatnonzero(np.bincount(y) >= K)
+    parts: dict[str, list[float]] = {}
+    precision = np.zeros(options.rounds + 1)
+    for session in range(options.sessions):
+        random = np.random.default_rng(session)
+        user = EmulatedUser(ids, np.flatnonzero(y == random.choice(wanted)))
+        first, signs = user.start(random)
+
+        def turn(marks: Marks, number: int, user: EmulatedUser = user, session: int = session) -> Any:
+            k = len(user.relevant)
+            return play(index, marks, k=k, learner=Svm(options.kernel), seed=session, turn=number)
+
+        rounds = emulate(user, index, Marks(first, X[first], signs), options.rounds, turn)
+        for number, (_, played) in enumerate(rounds):
+            precision[number] += user.precision(played.best) / options.sessions
+            for part, seconds in played.seconds.items():
+                parts.setdefault(part, []).append(1e3 * seconds)
+            parts.setdefault("all", []).append(1e3 * sum(played.seconds.values()))
+    return {f"{part} ms": statistics.median(values) for part, values in parts.items()} | {
+        "precision by round": [float(f"{value:.3f}") for value in precision]
+    }
+
+
+def say(row: dict[str, Any], as_json: bool) -> None:
+    """One line."""
+    short = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in row.items()}
+    print(json.dumps(short) if as_json else "  ".join(f"{key} {value}" for key, value in short.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
