@@ -29,8 +29,8 @@ class Steps:
     """Rows as bytes, one step size for every dimension: distances of codes are distances of rows, in steps.
 
     >>> steps = Steps.of(np.array([[0.0, 5.0], [255.0, 5.0]], np.float32))
-    >>> steps.encode(np.array([[7.2, 5.0]], np.float32))[0, :2].tolist()
-    [7, 128]
+    >>> steps.encode(np.array([[7.2, 5.0], [250.9, 5.0]], np.float32))[:, 0].tolist()
+    [7, 251]
     """
 
     low: Vectors  # (d,) what byte 0 stands for
