@@ -1,4 +1,4 @@
-"""Hyperplane scores of rows kept as bytes: the loops behind `Leaves`.
+"""Hyperplane scores of rows kept as bytes: the loops and products behind `Leaves`.
 
 In: codes (blocks, groups, 16, 8) uint8, 16 rows a block, 8 dimensions a group, and a hyperplane prepared for them.
 Out: f, float32. Eq. 3, fsm-tree.
@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from lookalike.arrays import chunks
 from lookalike.index.sad import BLOCK, GROUP, make_sad, sad_widths
 from lookalike.index.threads import share
 from lookalike.types import Vectors
@@ -20,6 +21,12 @@ L1, L2, PRODUCT = 0, 1, 2
 
 LEAST_ROWS = 1_024
 """Rows that are worth a thread."""
+
+PRODUCT_BYTES = 8 * 2**20
+"""What is held of rows as numbers, and of their products, at a time: more would leave the caches."""
+
+MIDDLE = np.float32(127.5)
+"""Of the bytes."""
 
 Codes = NDArray[np.uint8]
 """(blocks, groups, 16, 8)."""
@@ -43,70 +50,49 @@ _sad = make_sad(next(iter(sad_widths()), None))
 
 
 @njit(cache=True, fastmath=True)
-def _f_block(block: Any, twin: Any, plane: Any, scratch: Any, out: Any) -> None:
-    """F of 16 rows to `out` (16,); where `twin` is another block, of the mean distances to the rows of both."""
-    D, E, X, Y = scratch  # (16,) twice, (16, d padded) twice
+def _f_block(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
+    """F of 16 rows to `out` (16,), L1; where `twin` is another block, of the mean distances to the rows of both."""
     out[:] = plane.b
-    m, both = len(plane.a), twin.ctypes.data != block.ctypes.data
-    if plane.mode == L1:
-        shift = np.uint64(plane.shift)
-        for i in range(m):
-            _sad(block, plane.bytes[i], D)
-            if both:
-                _sad(twin, plane.bytes[i], E)
-                for j in range(BLOCK):
-                    D[j] = (D[j] + E[j]) >> np.uint64(1)
-            a = plane.a[i]
+    both = twin.ctypes.data != block.ctypes.data
+    shift = np.uint64(plane.shift)
+    for i in range(len(plane.a)):
+        _sad(block, plane.bytes[i], D)
+        if both:
+            _sad(twin, plane.bytes[i], E)
             for j in range(BLOCK):
-                out[j] += a * plane.table[D[j] >> shift]  # unsigned: no look at the sign
-        return
-    _decode(block, X)
-    _decode(twin, Y)
-    for j in range(BLOCK):
-        for i in range(m):
-            t = _term(X[j], plane.rows[i], plane.mode)
-            t = (t + _term(Y[j], plane.rows[i], plane.mode)) / 2 if both else t
-            if plane.mode == L2:
-                place = min(math.sqrt(t) * plane.scale, np.float32(len(plane.table) - 2))
-                low = np.int64(place)
-                share = place - low
-                out[j] += plane.a[i] * (plane.table[low] * (1 - share) + plane.table[low + 1] * share)
-            else:
-                t += plane.offsets[i]
-                out[j] += plane.a[i] * (t + plane.scale * t * t)
-
-
-@njit(cache=True)
-def _decode(block: Any, X: Any) -> None:
-    for g in range(block.shape[0]):
+                D[j] = (D[j] + E[j]) >> np.uint64(1)
+        a = plane.a[i]
         for j in range(BLOCK):
-            for e in range(GROUP):
-                X[j, g * GROUP + e] = block[g, j, e]
-
-
-@njit(cache=True, fastmath=True)
-def _term(x: Any, row: Any, mode: int) -> Any:
-    """‖x − row‖² or x·row."""
-    t = np.float32(0)
-    if mode == L2:
-        for e in range(len(x)):
-            difference = x[e] - row[e]
-            t += difference * difference
-    else:
-        for e in range(len(x)):
-            t += x[e] * row[e]
-    return t
+            out[j] += a * plane.table[D[j] >> shift]  # unsigned: no look at the sign
 
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _f_leaves(codes: Any, twins: Any, leaves: Any, blocks: int, plane: Any, out: Any) -> None:
-    d = plane.rows.shape[1]
     D, E = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
-    X, Y = np.empty((BLOCK, d), np.float32), np.empty((BLOCK, d), np.float32)
     for i in range(len(leaves)):
         for block in range(blocks):
             at, place = leaves[i] * blocks + block, block * BLOCK
-            _f_block(codes[at], twins[at], plane, (D, E, X, Y), out[i, place : place + BLOCK])
+            _f_block(codes[at], twins[at], plane, D, E, out[i, place : place + BLOCK])
+
+
+@njit(cache=True, fastmath=True, nogil=True)
+def _f_terms(terms: Any, plane: Any, out: Any) -> None:
+    """F by ‖x − s‖² or x·s, terms (n, m), to `out` (n,)."""
+    n, m = terms.shape
+    most = np.float32(len(plane.table) - 2)
+    for j in range(n):
+        f = np.float32(plane.b)
+        for i in range(m):
+            t = terms[j, i]
+            if plane.mode == L2:
+                place = min(math.sqrt(max(t, np.float32(0))) * plane.scale, most)
+                low = np.int64(place)
+                part = place - low
+                f += plane.a[i] * (plane.table[low] * (1 - part) + plane.table[low + 1] * part)
+            else:
+                t += plane.offsets[i]
+                f += plane.a[i] * (t + plane.scale * t * t)
+        out[j] = f
 
 
 def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane, twins: Codes | None = None) -> Vectors:
@@ -115,6 +101,9 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
     With `twins`, blocks of the same shape: f at the mean distance of a row and its twin.
     """
     out = np.empty((len(leaves), blocks * BLOCK), np.float32)
+    if plane.mode != L1:
+        _by_products(codes, leaves, blocks, plane, twins, out.reshape(-1, BLOCK))
+        return out
     pairs = codes if twins is None else twins
 
     def work(start: int, stop: int) -> None:
@@ -122,6 +111,38 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
 
     share(work, len(leaves), least=LEAST_ROWS // (blocks * BLOCK))
     return out
+
+
+def _by_products(
+    codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane, twins: Codes | None, out: Vectors
+) -> None:
+    """The same where distances come from a matrix product, to `out` (blocks in all, 16): BLAS is hard to beat at it."""
+    places = (leaves[:, None] * blocks + np.arange(blocks)).ravel()
+    m, d = plane.rows.shape
+    for part in chunks(len(places), row_bytes=4 * BLOCK * (d + m), max_bytes=PRODUCT_BYTES):
+        terms = _terms(codes[places[part]], plane)  # (16 · blocks, m)
+        if twins is not None:
+            terms += _terms(twins[places[part]], plane)
+            terms *= 0.5
+        f = out[part].reshape(-1)
+
+        def work(start: int, stop: int, terms: Vectors = terms, f: Vectors = f) -> None:
+            _f_terms(terms[start:stop], plane, f[start:stop])
+
+        share(work, len(terms), least=LEAST_ROWS)
+
+
+def _terms(blocks: Codes, plane: Plane) -> Vectors:
+    """‖x − s‖² or x·s of the rows of these blocks and the support vectors, (n, m)."""
+    X = blocks.swapaxes(1, 2).reshape(-1, plane.rows.shape[1]).astype(np.float32)  # (n, d)
+    if plane.mode == PRODUCT:
+        return X @ plane.rows.T
+    X -= MIDDLE  # shorter rows, less rounding
+    S = plane.rows - MIDDLE  # (m, d)
+    terms: Vectors = X @ (-2 * S.T)
+    terms += np.vecdot(X, X)[:, None]
+    terms += np.vecdot(S, S)
+    return terms
 
 
 def in_blocks(rows: NDArray[np.uint8]) -> Codes:
