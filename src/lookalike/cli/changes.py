@@ -222,6 +222,13 @@ def _print_calibration(report: "CalibrationReport", labels: bool, json: bool) ->
         values = [f"{trial.params[name]:>9g}" for name in report.params]
         values += [f"{getattr(trial, name):>9.4f}" for name in measures]
         print_line(f"{star} {'  '.join(values)}")
+    if labels:
+        print_note("precision: how well pictures find the others of their label; the best is taken.")
+    else:
+        print_note(
+            "precision: how well altered pictures find their own; behind: by how many standard errors it is below the"
+            " best. Of those not behind by 2 or more, the largest margin is taken."
+        )
     asked = "labelled pictures" if labels else "pictures and altered versions of them"
     print_line(f"{report.space}: {report.chain[-1]}, by {report.questions:,} {asked} and {report.pool:,} negatives.")
     print_line(f"{report.space}: fitted on {report.fitted_on:,} pictures.")

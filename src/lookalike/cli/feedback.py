@@ -123,7 +123,9 @@ def feedback(
             )
         how = f"lookalike {'' if where == COLLECTION else f'-c {shlex.quote(where)} '}feedback --resume {session.id}"
         if not json:
-            print_note(f"Session {session.id}. It is kept as you go; to go on later: {how}")
+            kept = f"It is kept as you go; to go on later: {how}"
+            over = "It is finished: this is its ranking now."
+            print_note(f"Session {session.id}. {kept if session.summary.state == 'open' else over}")
         table = Table(collection, session, k, window, filter, sheet, json)
         try:
             said = table.play(rounds)
@@ -178,7 +180,7 @@ def _print_end(session: "Session", done: "Finished | None", how: str, json: bool
     print_line(f"{summary.relevant} relevant, {summary.irrelevant} irrelevant, {summary.skipped} skipped.")
     if done is not None:
         print_line(f"{done.labelled} pictures have the new label {done.name}.")
-        print_note(f"See: lookalike items --label {shlex.quote(done.name)}")
+        print_note(f"See: {how.partition('feedback')[0]}items --label {shlex.quote(done.name)}")
         if done.contradicted:
             print_note(
                 f"{len(done.contradicted)} that you called irrelevant have that label already; it is left to them."

@@ -146,7 +146,9 @@ def _labelled(spaces: Spaces, ids: Ids, n: int) -> tuple[Ids, list[str]]:
     found = spaces.store.judgements.labels(ids.tolist())
     one = [(item, labels[0]) for item, labels in sorted(found.items()) if len(labels) == 1][:n]
     if len(one) < 2:
-        raise InputError(f"Calibration by labels needs pictures with one label each. Got {len(one)}.")
+        raise InputError(
+            f"Calibration by labels needs pictures with one label each. Got {len(one)}. Run: lookalike label SOURCE"
+        )
     return np.array([item for item, _ in one], np.int64), [label for _, label in one]
 
 
