@@ -174,8 +174,6 @@ class Session:
                     f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
                 )
             among = None if filter is None else select(self._store, filter)
-            if among is not None and not len(np.intersect1d(among, index.ids, assume_unique=True)):
-                raise InputError("No picture passes the filter: there is nothing to rank or to ask about.")
             played = play(
                 index,
                 marks,
@@ -187,6 +185,8 @@ class Session:
                 seed=int(self.id, 16),  # the same strangers are presumed unwanted in every round
                 turn=turn,
             )
+            if among is not None and not len(played.best):
+                raise InputError("No picture passes the filter: there is nothing to rank or to ask about.")
             wanted = np.concatenate([played.best, played.questions])
             return played, self._store.items.get(wanted[wanted >= 0].tolist()), notes
 

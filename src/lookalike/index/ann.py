@@ -12,8 +12,9 @@ import numpy as np
 
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.index.beside import Beside
 from lookalike.index.flat import Flat, check_search
-from lookalike.index.ids import check_ids, sort_ids, without
+from lookalike.index.ids import sort_ids, without
 from lookalike.index.queries import PointQuery
 from lookalike.index.structure import KINDS, Structure, distances
 from lookalike.types import Hits, Ids, Progress, Query, Vectors
@@ -37,7 +38,7 @@ REBUILD_SHARE = 0.25
 """A structure with a larger share of removed rows is built anew, not extended."""
 
 
-class Ann:
+class Ann(Beside):
     """A structure of faiss over the vectors of a `Flat`.
 
     What was added since `build` is looked at row by row, what was removed is never proposed, so the answers are in step
@@ -67,49 +68,9 @@ class Ann:
         self.kind = kind
         self.links = links
         self.breadth = breadth
-        self.truth = Flat()
+        super().__init__()
         self._structure: Structure | None = None
         self._rows: Ids = np.empty(0, np.int64)  # where the truth has what the structure has, position by position
-        self._tail: Ids = np.empty(0, np.int64)  # what the structure lacks, ascending
-
-    def __len__(self) -> int:
-        return len(self.truth)
-
-    def __contains__(self, item: int) -> bool:
-        return item in self.truth
-
-    @property
-    def dim(self) -> int | None:
-        """d, once something was added."""
-        return self.truth.dim
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all vectors, ascending."""
-        return self.truth.ids
-
-    @property
-    def stale(self) -> float:
-        """The share of rows that were added or removed since `build`; 1 before it."""
-        removed = 0 if self._structure is None else len(self._structure) - self._structure.live
-        return (len(self._tail) + removed) / max(1, len(self) + removed)
-
-    def add(self, ids: Ids, X: Vectors) -> None:
-        """Add rows X (n, d) under new ids (n,); see `Flat.add`."""
-        self.truth.add(ids, X)
-        self._tail = np.sort(np.concatenate([self._tail, check_ids(ids)]))
-
-    def remove(self, ids: Ids) -> int:
-        """Forget these ids; returns how many of them were there."""
-        ids = sort_ids(ids)
-        self._tail = without(self._tail, ids)
-        if self._structure is not None:
-            self._structure.remove(ids)
-        return self.truth.remove(ids)
-
-    def vectors(self, ids: Ids) -> Vectors:
-        """The rows of these ids, (m, d) float32."""
-        return self.truth.vectors(ids)
 
     def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
         """Take the tail into the structure, or build it anew where too much has changed, or over another `truth`.
@@ -200,6 +161,13 @@ class Ann:
         index._rows = np.maximum(rows, 0)  # what was removed is never proposed: any row will do
         index._tail = without(truth.ids, np.sort(structure.ids))
         return index
+
+    def _forget(self, ids: Ids) -> None:
+        if self._structure is not None:
+            self._structure.remove(ids)
+
+    def _n_removed(self) -> int:
+        return 0 if self._structure is None else len(self._structure) - self._structure.live
 
     def _encoded(self, ids: Ids) -> Vectors:
         """What the structure holds of these ids, (m, d + extra)."""

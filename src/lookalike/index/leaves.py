@@ -10,9 +10,10 @@ from typing import Self
 import numpy as np
 
 from lookalike.errors import DamagedError, InputError, StoreError
+from lookalike.index.beside import Beside
 from lookalike.index.flat import Flat, check_search
 from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.ids import check_ids, sort_ids, without
+from lookalike.index.ids import sort_ids, without
 from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
 from lookalike.index.leaf_visit import Visit
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
@@ -30,7 +31,7 @@ SIGMAS = 2.5
 """Byte scores that may be this many standard errors off still decide who is scored exactly."""
 
 
-class Leaves:
+class Leaves(Beside):
     """A `Flat` with its rows as bytes beside it, sorted into leaves: answers hyperplane queries, others as `Flat` does.
 
     What was added since `build` is looked at row by row and what was removed is never an answer; `build` makes the
@@ -52,54 +53,14 @@ class Leaves:
     """
 
     def __init__(self, size: int = 64):
+        super().__init__()
         self.size = size
-        self.truth = Flat()
         self._codes: LeafCodes | None = None
-        self._tail: Ids = np.empty(0, np.int64)  # what the leaves lack, ascending
-
-    def __len__(self) -> int:
-        return len(self.truth)
-
-    def __contains__(self, item: int) -> bool:
-        return item in self.truth
-
-    @property
-    def dim(self) -> int | None:
-        """d, once something was added."""
-        return self.truth.dim
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all vectors, ascending."""
-        return self.truth.ids
 
     @property
     def nbytes(self) -> int:
         """What the leaves hold in memory, without the vectors and their table of ids."""
         return 0 if self._codes is None else self._codes.nbytes
-
-    @property
-    def stale(self) -> float:
-        """The share of rows that were added or removed since `build`; 1 before it."""
-        removed = 0 if self._codes is None else self._codes.removed
-        return (len(self._tail) + removed) / max(1, len(self) + removed)
-
-    def add(self, ids: Ids, X: Vectors) -> None:
-        """Add rows X (n, d) under new ids (n,); see `Flat.add`."""
-        self.truth.add(ids, X)
-        self._tail = np.sort(np.concatenate([self._tail, check_ids(ids)]))
-
-    def remove(self, ids: Ids) -> int:
-        """Forget these ids; returns how many of them were there."""
-        ids = sort_ids(ids)
-        self._tail = without(self._tail, ids)
-        if self._codes is not None:
-            self._codes.remove(self.truth.rows(ids))
-        return self.truth.remove(ids)
-
-    def vectors(self, ids: Ids) -> Vectors:
-        """The rows of these ids, (m, d) float32."""
-        return self.truth.vectors(ids)
 
     def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
         """Sort all rows, of another `truth` where one is given, into leaves; the same leaves for the same rows."""
@@ -170,6 +131,13 @@ class Leaves:
         index.truth, index._codes = truth, codes
         index._tail = without(truth.ids, np.sort(codes.ids[codes.alive]))
         return index
+
+    def _forget(self, ids: Ids) -> None:
+        if self._codes is not None:
+            self._codes.remove(self.truth.rows(ids))
+
+    def _n_removed(self) -> int:
+        return 0 if self._codes is None else self._codes.removed
 
     def _rescore(self, query: HyperplaneQuery, k: int, visit: Visit) -> tuple[Ids, Vectors, int]:
         """Exact scores of whatever may be among the k best by its byte score: as many as the errors ask for."""

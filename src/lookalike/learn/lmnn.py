@@ -145,7 +145,7 @@ class Lmnn(TransformerMixin, BaseEstimator):
             draw=batches.draw,
         )
         self.classes_ = classes
-        self.curve_ = np.array([curve.iterations, curve.losses, curve.scores], np.float64).T
+        self.curve_ = curve.table()
         return self
 
     def transform(self, X: Rows) -> Array:

@@ -175,7 +175,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         )
         self.W_, self.offset_, self.coef_ = apart(both)
         self.classes_ = classes
-        self.curve_ = np.array([curve.iterations, curve.losses, curve.scores], np.float64).T
+        self.curve_ = curve.table()
         return self
 
     def transform(self, X: Rows) -> Array:
