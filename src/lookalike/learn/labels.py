@@ -55,6 +55,12 @@ def encode_labels(y: Array | None, n: int, known: NDArray[Any] | None = None) ->
     return classes, codes.astype(np.int64)
 
 
+def encode_held(held: tuple[Any, Array], classes: NDArray[Any], measure: str) -> NDArray[np.int64]:
+    """The classes of rows to validate on, as numbers (m,): those of `classes`, or for "map" any of their own."""
+    rows, y = held
+    return encode_labels(y, rows.shape[0], None if measure == "map" else classes)[1]
+
+
 def hold_out(
     codes: NDArray[np.int64], share: float, random: np.random.Generator, most: int = MOST
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

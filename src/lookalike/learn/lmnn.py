@@ -6,19 +6,17 @@ Weinberger and Saul 2009, in the form of Mensink et al. 2013 (ncm), §4: Eq. 35�
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, chunks, namespace
-from lookalike.encode.check import check_number, float32_out
+from lookalike.encode.check import check_number
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.learn.labels import encode_labels, hold_out
+from lookalike.learn.labels import encode_held, encode_labels, hold_out
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
+from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, blocks, check_source, project
 from lookalike.learn.sgd import Callback, Rows, train
 from lookalike.learn.start import start
@@ -37,7 +35,7 @@ EVERY, PATIENCE = 25, 8
 """Batches between two validations, and how many without a gain end the training."""
 
 
-class Lmnn(TransformerMixin, BaseEstimator):
+class Lmnn(Projection):
     """A projection W that brings rows nearer to some of their own class, by a margin of one, than to any other class.
 
     Minimises the hinge loss 1 + ‖Wx_q − Wx_p‖² − ‖Wx_q − Wx_n‖² of all triplets of a query, a target of its class and a
@@ -71,12 +69,6 @@ class Lmnn(TransformerMixin, BaseEstimator):
     True
 
     """
-
-    labels = True  # fit needs y
-
-    W_: Array
-    classes_: NDArray[Any]
-    curve_: NDArray[np.float64]
 
     def __init__(
         self,
@@ -123,8 +115,7 @@ class Lmnn(TransformerMixin, BaseEstimator):
         rows, labels = Picked(X, kept), codes[kept]
         asked, wanted = Picked(X, out), codes[out]
         if held is not None:
-            known = None if self.measure == "map" else classes
-            asked, wanted = held[0], encode_labels(held[1], held[0].shape[0], known)[1]
+            asked, wanted = held[0], encode_held(held, classes, self.measure)
         seen = np.sort(random.permutation(len(kept))[:MOST_SEEN])
         W, _, variance = start(rows, self.dim, random)
         scale = variance**-0.5  # two rows are 2 · variance apart on average
@@ -147,16 +138,6 @@ class Lmnn(TransformerMixin, BaseEstimator):
         self.classes_ = classes
         self.curve_ = curve.table()
         return self
-
-    def transform(self, X: Rows) -> Array:
-        """(m, d) to (m, D) float32: XWᵀ."""
-        check_is_fitted(self)
-        return project(check_source(self, X, reset=False, min_rows=0), self.W_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = float32_out(super().__sklearn_tags__())
-        tags.target_tags.required = True
-        return tags
 
     def _check(self) -> None:
         for name in ("dim", "k", "max_iterations"):

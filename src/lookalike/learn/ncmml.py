@@ -10,16 +10,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, chunks, like, namespace, principal
-from lookalike.encode.check import check_number, float32_out
+from lookalike.encode.check import check_number
 from lookalike.errors import UnknownNameError
-from lookalike.learn.labels import MOST, encode_labels, hold_out
+from lookalike.learn.labels import MOST, encode_held, encode_labels, hold_out
 from lookalike.learn.likelihood import class_scores, inner, mixture, pack, unpack
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
+from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, check_source, means_by_label, project
 from lookalike.learn.sgd import Callback, Curve, Rows, Step, train
 from lookalike.types import Array
@@ -43,7 +41,7 @@ EVERY, PATIENCE = 50, 10
 """Batches between two validations, and how many without a gain end the training."""
 
 
-class Ncmml(TransformerMixin, BaseEstimator):
+class Ncmml(Projection):
     """Nearest class mean metric learning: W that makes the right class mean the most likely one for each row.
 
     Maximises the mean of ln p(y|x), p(c|x) ∝ exp(−½‖Wx − Wμ_c‖²), by descent in mini-batches from a PCA projection.
@@ -81,13 +79,9 @@ class Ncmml(TransformerMixin, BaseEstimator):
 
     """
 
-    labels = True  # fit needs y
     _limits = LIMITS
 
-    W_: Array
-    classes_: NDArray[Any]
     means_: Array
-    curve_: NDArray[np.float64]
 
     def __init__(
         self,
@@ -126,16 +120,6 @@ class Ncmml(TransformerMixin, BaseEstimator):
         self.classes_, self.means_, self.curve_ = task.classes, task.means(task.X, task.codes), curve.table()
         return self
 
-    def transform(self, X: Rows) -> Array:
-        """(n, d) to (n, D) float32: XWᵀ."""
-        check_is_fitted(self)
-        return project(check_source(self, X, reset=False, min_rows=0), self.W_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = float32_out(super().__sklearn_tags__())
-        tags.target_tags.required = True
-        return tags
-
     def _task(self, X: Rows, y: Array | None, held: tuple[Rows, Array] | None) -> "Task":
         """Check all there is to check, hold a part out, and find where to start."""
         for name, (kind, allowed, low, high) in self._limits.items():
@@ -149,12 +133,12 @@ class Ncmml(TransformerMixin, BaseEstimator):
         if held is None:
             kept, out = hold_out(codes, self.validation, random, MOST_FOR_MAP if self.measure == "map" else MOST)
             held = Picked(X, out), classes[codes[out]]
-        watched, known = held[0], None if self.measure == "map" else classes
+        watched = held[0]
         rows = Picked(X, kept) if len(out) else X
         W, centre, variance = _start(
             rows, codes[kept], min(self.dim, X.shape[1], len(kept) - 1), self._spread(), random
         )
-        watched_labels = encode_labels(held[1], watched.shape[0], known)[1] if watched.shape[0] else codes[:0]
+        watched_labels = encode_held(held, classes, self.measure) if watched.shape[0] else codes[:0]
         return Task(X, codes, classes, rows, codes[kept], watched, watched_labels, W, centre, variance)
 
     def _descend(

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.encode.check import check_number, float32_out
 from lookalike.errors import UnknownNameError
-from lookalike.learn.labels import encode_labels, hold_out
+from lookalike.learn.labels import encode_held, encode_labels, hold_out
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
 from lookalike.learn.rows import Picked, blocks, check_source, means_by_label, project
 from lookalike.learn.sgd import Callback, Rows, train
@@ -134,7 +134,9 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         random = np.random.default_rng(self.random_state)
         kept, out = hold_out(codes, HELD if held is None else 0.0, random, MOST_HELD)
         rows, labels = Picked(X, kept), codes[kept]
-        asked, wanted = (Picked(X, out), codes[out]) if held is None else (held[0], self._known(held, classes))
+        asked, wanted = (
+            (Picked(X, out), codes[out]) if held is None else (held[0], encode_held(held, classes, self.measure))
+        )
         W, mean, variance = start(rows, self.dim, random)
         xp, C, scale = namespace(W), len(classes), variance**-0.5
         means = xp.astype(like(W, means_by_label(rows, labels, C)), W.dtype)
@@ -205,7 +207,3 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_number("rate", self.rate, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
         if self.measure not in MEASURES:
             raise UnknownNameError("measure", str(self.measure), MEASURES)
-
-    def _known(self, held: tuple[Rows, Array], classes: NDArray[Any]) -> NDArray[np.int64]:
-        """The classes of rows to validate on, as numbers."""
-        return encode_labels(held[1], held[0].shape[0], None if self.measure == "map" else classes)[1]
