@@ -26,7 +26,7 @@ from lookalike.index.flat import Flat
 from lookalike.registry import Spec, component, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import Members, Pending, Space
+from lookalike.store.segments import KINDS, Members, Pending, Space, Structure
 from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -44,6 +44,9 @@ SAMPLE_BYTES = 2**29
 
 LEAVES = 50_000
 """Rows from which on feedback searches leaves; fewer are looked at one by one."""
+
+LEAVES_SUFFIX = ".leaves"
+"""How the files of leaves end; all others are faiss's."""
 
 STALE = 0.1
 """The share of rows added or removed since an index was built from which on it is built anew."""
@@ -212,10 +215,7 @@ class Spaces:
                     flat.add(block.ids, block.X)
                     if block.dead is not None:
                         flat.remove(block.ids[block.dead])
-                index = flat
-                if structure is not None:
-                    with suppress(DamagedError):  # a scan gives the same answers, and the next settle builds anew
-                        index = self._open(structure.file, flat)
+                index = self._open_or(flat, structure)
                 self._indexes[name] = made_of, index
             return index
 
@@ -226,34 +226,28 @@ class Spaces:
     def hyperplanes(self, name: str) -> "Flat | Leaves":
         """The index over a space's vectors that feedback asks, in step with the store."""
         with self._lock:
-            index: Any = self.index(name)
-            flat: Flat = getattr(index, "truth", index)
-            structure = self.store.vectors.structure(name, "hyperplanes")
-            made_of = structure, index
+            flat, structure = self._flat(name), self.store.vectors.structure(name, "hyperplanes")
+            made_of = structure, flat
             before, leaves = self._leaves.get(name, (None, None))
             if leaves is None or before != made_of:
-                leaves = flat
-                if structure is not None:
-                    with suppress(DamagedError):  # a scan gives the same answers, and the next settle builds anew
-                        leaves = self._open_leaves(structure.file, flat)
+                leaves = self._open_or(flat, structure)
                 self._leaves[name] = made_of, leaves
             return leaves
 
     def verify(self, name: str, progress: Progress) -> list[str]:
         """What is wrong with a space: its rows, its model, its index, rows that its base has and it lacks."""
         faults = self.store.vectors.verify(name, progress)
-        space, structure = self.all()[name], self.store.vectors.structure(name, "points")
-        leaves = self.store.vectors.structure(name, "hyperplanes")
+        space = self.all()[name]
+        structures = [self.store.vectors.structure(name, kind) for kind in KINDS]
         try:
             if space.model is not None:
                 self._load(space)
         except StoreError as error:
             faults.append(str(error))
         try:
-            if structure is not None:
-                self._open(structure.file, Flat())
-            if leaves is not None:
-                self._open_leaves(leaves.file, Flat())
+            for structure in structures:
+                if structure is not None:
+                    self._open(structure.file, Flat())
             if space.model is not None and (lacking := len(self._lacking(name))):
                 faults.append(f"{lacking} items have no vector in '{name}'. Run: lookalike compact")
         except StoreError as error:
@@ -370,7 +364,7 @@ class Spaces:
             return
         progress(f"indexing {name}", 0, None)
         before = self.store.vectors.structure(searched, "points")
-        flat: Any = getattr(index, "truth", index)
+        flat = self._flat(searched)
         chain, recall = self.chain(name), None
         if chain.compares:  # faiss knows Euclid: it proposes, the measure of the space decides
             made = create("index", Spec(SHORTLISTED, {"kind": kind})).build(flat, progress, chain.transforms[-1])
@@ -391,22 +385,28 @@ class Spaces:
         taught = self.taught(name)
         if self.store.vectors.rows(taught) < LEAVES or getattr(self.hyperplanes(taught), "stale", 1) <= STALE:
             return
-        index: Any = self.index(taught)
-        made = create("index", "leaves").build(getattr(index, "truth", index), progress)
-        target = self.store.vectors.new_file("indexes", ".leaves")
+        made = create("index", "leaves").build(self._flat(taught), progress)
+        target = self.store.vectors.new_file("indexes", LEAVES_SUFFIX)
         made.save(target)
         file = self.store.vectors.settle(target)
         with self.store.transaction():
             self.store.vectors.name_structure(taught, "hyperplanes", file)
 
-    def _open_leaves(self, file: str, flat: Flat) -> "Leaves":
-        found: Leaves = component("index", "leaves").load(self.store.path / "indexes" / file, flat)
-        return found
+    def _flat(self, name: str) -> Flat:
+        """The vectors of a space themselves."""
+        index = self.index(name)
+        return index if isinstance(index, Flat) else index.truth
 
-    def _open(self, file: str, flat: Flat) -> "Ann":
-        name = SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
-        found: Ann = component("index", name).load(self.store.path / "indexes" / file, flat)
-        return found
+    def _open_or(self, flat: Flat, structure: Structure | None) -> Any:
+        """The index whose structure this is, over these vectors; or these alone."""
+        if structure is not None:
+            with suppress(DamagedError):  # a scan gives the same answers, and the next settle builds anew
+                return self._open(structure.file, flat)
+        return flat
+
+    def _open(self, file: str, flat: Flat) -> Any:
+        name = "leaves" if file.endswith(LEAVES_SUFFIX) else SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
+        return component("index", name).load(self.store.path / "indexes" / file, flat)
 
     def _load(self, space: Space) -> list[Any]:
         """What was fitted for a space."""
