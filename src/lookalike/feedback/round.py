@@ -36,6 +36,9 @@ NEARLY = 1.05
 """Probably all are found when no more than so many times those that are found are believed to be there."""
 HEAD, TAIL = 500, 500
 """Items that the estimate looks at: the most positive, and a random sample of the rest."""
+HASTY = 0.02
+"""The effort that goes into finding the most positive: those that are overlooked are of the rest, and nothing is lost
+but a little sharpness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +129,22 @@ def play(
     with clock("search"):
         likeness: Query = WeightedQuery(PointQuery(marks.X), (marks.y / len(marks.y)).tolist())
         query = guarded.query if guarded else chosen.best() if trained else likeness
-        hits = index.search(query, max(k, HEAD) if guarded else k, among=among, effort=effort)
+        hits = index.search(query, k, among=among, effort=effort)
         real = hits.ids[0] >= 0
         best, scores = hits.ids[0][real], hits.scores[0][real]
     with clock("select"):
-        source.ranking = query
+        source.ranking, source.best = query, best
         knows = trained and np.any(marks.y > 0)  # who knows only what is not wanted has nowhere to ask
         questions = choose(source, chosen, window, strategy if knows else "random") if window else best[:0]
     with clock("estimate"):
         found = int(np.count_nonzero(_within(np.unique(marks.ids[marks.y > 0]), ranked)))
         guess = None
         if guarded:
-            crowd = _crowd(guarded.query, source, marked, best, scores, random)
+            crowd = _crowd(guarded.query, source, marked, random)
             guess = estimate(guarded.heldout[: len(marks.y)], marks.y, crowd, found, seed=seed)
     return Round(
-        best=best[:k],
-        scores=scores[:k],
+        best=best,
+        scores=scores,
         questions=questions,
         found=found,
         estimate=guess,
@@ -207,17 +210,18 @@ def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Guarded | 
     return guard(learner, X.astype(np.float64), y, weights)
 
 
-def _crowd(
-    query: HyperplaneQuery, source: Source, marked: Ids, best: Ids, scores: Vectors, random: np.random.Generator
-) -> Crowd:
+def _crowd(query: HyperplaneQuery, source: Source, marked: Ids, random: np.random.Generator) -> Crowd:
     """What the ranking thinks of everything that was not marked."""
-    fresh = ~np.isin(best, marked)
-    known = np.union1d(best, marked)
+    effort = "exact" if source.effort == "exact" else HASTY
+    hits = source.index.search(query, min(HEAD, len(source.ids)), among=source.among, effort=effort)
+    head, scores = hits.ids[0], hits.scores[0].astype(np.float64)
+    fresh = (head >= 0) & ~np.isin(head, marked)
+    known = np.union1d(head[head >= 0], marked)
     tail = draw(source.ids, known, TAIL, random)
-    source.scored += len(tail)
+    source.scored += hits.scored + len(tail)
     rest = len(source.ids) - np.count_nonzero(_within(known, source.ids))
     distances = query.distance(source.index.vectors(tail)) if len(tail) else np.empty(0)
-    return Crowd(head=-scores[fresh].astype(np.float64), tail=distances, n=int(rest))
+    return Crowd(head=-scores[fresh], tail=distances, n=int(rest))
 
 
 def _within(some: Ids, ids: Ids) -> NDArray[np.bool_]:

@@ -33,6 +33,7 @@ class Source:
     ids: Ids  # all that are in the index, or those of `among`; ascending
     success: float = 0.0  # the share of the last answers that were yes
     ranking: Query | None = None  # what a person sees the items ranked by; where None, the learner's own
+    best: Ids | None = None  # the first of that ranking, where they are known
     scored: int = 0
 
     def search(self, query: Query, k: int, among: Ids | None = None) -> Ids:
@@ -66,6 +67,10 @@ def frontier(source: Source, learner: Learner, w: int) -> Ids:
 
 def maximum(source: Source, learner: Learner, w: int) -> Ids:
     """Those that are ranked first."""
+    if source.best is not None:
+        known = source.best[~np.isin(source.best, source.exclude)]
+        if len(known) >= w:
+            return known[:w]
     return source.search(learner.best() if source.ranking is None else source.ranking, w)
 
 

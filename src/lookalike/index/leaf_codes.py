@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError
+from lookalike.index.byte_sums import BLOCK, GROUP
 from lookalike.index.flat import Flat
 from lookalike.index.leaf_order import leaf_order
 from lookalike.index.leaf_plane import SAMPLE, Steps
-from lookalike.index.sad import BLOCK, GROUP
-from lookalike.index.scan import Codes, Plane, f_leaves, in_blocks
+from lookalike.index.leaf_slope import Shape, f_by_slope, f_of_leaves
+from lookalike.index.scan import Codes, Plane, f_leaves, f_rows, in_blocks, rows_at
 from lookalike.index.slopes import spreads
 from lookalike.types import Ids, Progress, Vectors
 
@@ -76,6 +77,7 @@ class LeafCodes:
     place: NDArray[np.int32]  # (rows of the truth,) -1 = none
     cell: NDArray[np.int32]  # (leaves,)
     narrow: Vectors  # (leaves,) the radius of a leaf as a share of its cell's
+    shape: Shape
 
     @classmethod
     def build(cls, truth: Flat, size: int, progress: Progress) -> Self:
@@ -123,14 +125,15 @@ class LeafCodes:
         place[rows[alive]] = np.flatnonzero(alive)
         counts = np.count_nonzero(alive.reshape(-1, size), axis=1)
         cell = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
+        shape = Shape.of(codes, size)
         narrow = leaves.radii()[: len(counts)] / cells.radii()[cell]
-        return cls(size, steps, codes, leaves, cells, starts, ids, alive, counts, place, cell, narrow)
+        return cls(size, steps, codes, leaves, cells, starts, ids, alive, counts, place, cell, narrow, shape)
 
     @property
     def nbytes(self) -> int:
         """What is held in memory."""
-        arrays = (self.codes, *self.leaves, *self.cells, self.ids, self.alive, self.counts, self.place, self.cell)
-        return sum(array.nbytes for array in arrays) + self.narrow.nbytes
+        arrays = (self.codes, self.ids, self.alive, self.counts, self.place, self.cell, self.narrow)
+        return sum(array.nbytes for array in (*arrays, *self.leaves, *self.cells, *self.shape))
 
     @property
     def removed(self) -> int:
@@ -163,9 +166,23 @@ class LeafCodes:
             counts = counts - np.bincount(places // self.size, minlength=len(counts))
         return keep, counts
 
-    def f(self, leaves: Ids, plane: Plane) -> Vectors:
-        """F / ‖w‖ of the rows of these leaves, (m, size)."""
-        return f_leaves(self.codes, leaves, self.size // BLOCK, plane)
+    def f_centres(self, plane: Plane) -> Vectors:
+        """F / ‖w‖ of what each leaf holds on average, (leaves,)."""
+        if plane.smooth:
+            return f_of_leaves(self.shape, plane)
+        return self.leaves.f(np.arange(len(self.leaves.upper)), plane)[: len(self.counts)]
+
+    def f(self, leaves: Ids, plane: Plane) -> tuple[Vectors, Vectors]:
+        """F / ‖w‖ of the rows of these leaves, (m, size), and how far each may be off, beyond what bytes are."""
+        blocks = self.size // BLOCK
+        if plane.smooth:
+            return f_by_slope(self.codes, self.shape, leaves, blocks, plane)
+        f = f_leaves(self.codes, leaves, blocks, plane)
+        return f, np.zeros_like(f)
+
+    def f_places(self, places: Ids, plane: Plane) -> Vectors:
+        """F / ‖w‖ of single rows, from their bytes, (m,); not for kernels of L1, whose `f` is that already."""
+        return f_rows(rows_at(self.codes, places), plane)
 
     def save(self, path: Path) -> None:
         """Write everything but what follows from the vectors."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.index.byte_sums import GROUP
 from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.sad import GROUP
 from lookalike.index.scan import L1, L2, PRODUCT, Plane
 from lookalike.kernels import check_kernel
 from lookalike.types import Vectors
@@ -81,7 +81,8 @@ class Steps:
             scale = TABLE / reach
             table = _by_distance(query, np.arange(TABLE + 2) / scale * self.step)
         b = float(np.float32(query.b / query.length))
-        return Plane(mode, near, rows, a.astype(np.float32), b, table, shift, float(np.float32(scale)), offsets)
+        smooth = query.kernel == "gaussian"
+        return Plane(mode, near, rows, a.astype(np.float32), b, table, shift, float(np.float32(scale)), offsets, smooth)
 
 
 def _by_distance(query: HyperplaneQuery, distances: NDArray[np.float64]) -> Vectors:

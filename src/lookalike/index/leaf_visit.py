@@ -4,14 +4,15 @@ In: leaves, a hyperplane and which places may be answers. Out: byte scores of th
 Inside a cell f is taken to be normal around that of its centre; how wide, its slope and the cell's own width say.
 """
 
+from collections.abc import Callable
 from math import ceil, inf
 
 import numpy as np
 from scipy.special import ndtr
 
+from lookalike.index.byte_sums import BLOCK
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.leaf_codes import LeafCodes, Mask
-from lookalike.index.sad import BLOCK
 from lookalike.types import Ids, Vectors
 
 ALL = 50_000
@@ -33,6 +34,13 @@ WRONG = 4.0
 """What is expected is corrected by no larger factor."""
 
 
+SHORT = 4
+"""The first shortlist is so many times k: its errors say how long the second must be."""
+
+SIGMAS = 2.5
+"""Scores that may be this many standard errors off still decide who is scored better."""
+
+
 class Visit:
     """Byte scores of ever more rows; `keep` (places,) are those that may be answers, `counts` (leaves,) of a leaf."""
 
@@ -43,7 +51,7 @@ class Visit:
         self.scored = 0
         self._kth = inf  # the k-th best so far
         self._top: Vectors = np.full(k, np.inf, np.float32)  # the k best scores so far
-        self._visits: list[tuple[Ids, Vectors]] = []  # leaves (m,) and scores (m, size), inf = no answer
+        self._visits: list[tuple[Ids, Vectors, Vectors]] = []  # leaves (m,), scores (m, size), doubts (m, size)
 
     def share(self, share: float) -> None:
         """Visit so large a share of the leaves, or more until there are k answers."""
@@ -82,20 +90,15 @@ class Visit:
             more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hopes.sum() > missed * self.k else 0
             goal = min(len(order), more, GROWTH * done)
 
-    def best(self, m: int) -> tuple[Vectors, Ids]:
-        """The m best byte scores, or as many as there are, and their places."""
-        rough = np.concatenate([rough.ravel() for _, rough in self._visits])
-        limit = float(np.partition(rough, m - 1)[m - 1]) if len(rough) > m else inf
-        limit = min(limit, float(np.finfo(np.float32).max))  # inf is no answer
-        return rough[rough <= limit], self.between(-inf, limit)
-
-    def between(self, low: float, high: float) -> Ids:
-        """The places of byte scores above `low` and up to `high`."""
-        places = []
-        for leaves, rough in self._visits:
-            row, column = np.nonzero((rough > low) & (rough <= high))
-            places.append(leaves[row] * self.codes.size + column)
-        return np.concatenate(places)
+    def best(self) -> tuple[Ids, Vectors]:
+        """Places and byte scores of whatever was visited and may be among the k best."""
+        size = self.codes.size
+        leaves, rough, doubt = (np.concatenate(parts) for parts in zip(*self._visits, strict=True))
+        places, rough = (leaves[:, None] * size + np.arange(size)).ravel(), rough.ravel()
+        if self.plane.smooth:
+            places, rough = shorten(places, rough, doubt.ravel(), self.k, self._bytes)
+            self.scored += len(places)
+        return places, rough
 
     def _centres(self) -> tuple[Ids, Vectors, Vectors]:
         """The leaves that are left, f of their centres and how far f spreads around it."""
@@ -105,7 +108,7 @@ class Visit:
         some = codes.cells.spreads(order, self.plane)
         spread = np.full(cells, np.median(some))
         spread[order] = some
-        centres = codes.leaves.f(np.arange(len(codes.leaves.upper)), self.plane)
+        centres = codes.f_centres(self.plane)
         self.scored += 2 * (cells + len(centres))
         left = np.flatnonzero(self.left)
         return left, centres[left], spread[codes.cell[left]] * codes.narrow[left]
@@ -120,6 +123,9 @@ class Visit:
     def _score(self, f: Vectors) -> Vectors:
         return np.abs(f) if self.kind == "frontier" else -f
 
+    def _bytes(self, places: Ids) -> Vectors:
+        return self._score(self.codes.f_places(places, self.plane))
+
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
         """Smaller is better: how likely a row is an answer, where f is normal with this mean and spread."""
         if self.kind == "frontier":
@@ -130,12 +136,33 @@ class Visit:
         """Score the rows of these leaves; returns how many are better than the k-th before."""
         codes = self.codes
         leaves = np.sort(leaves)
-        rough = codes.f(leaves, self.plane)  # (m, size)
+        rough, doubt = codes.f(leaves, self.plane)  # (m, size) each
         self.scored += rough.size
         rough = self._score(rough)
         rough[~self.keep[leaves]] = np.inf
-        self._visits.append((leaves, rough))
+        self._visits.append((leaves, rough, doubt))
         news = rough[rough < self._kth]
         self._top = np.partition(np.concatenate([self._top, news]), self.k - 1)[: self.k]
         self._kth = float(self._top[self.k - 1])
         return len(news)
+
+
+def shorten(
+    places: Ids, rough: Vectors, doubts: Vectors | None, k: int, better: Callable[[Ids], Vectors]
+) -> tuple[Ids, Vectors]:
+    """Better scores of whatever may be among the k best, by its rough score and the standard error of that.
+
+    A rough score of inf is no answer. Where `doubts` is None, the errors of the first few are taken for all.
+
+    >>> places, scores = shorten(np.arange(9), np.arange(9.0), None, 1, lambda some: some + 0.1)
+    >>> places.tolist(), scores.tolist()
+    ([0, 1, 2, 3], [0.1, 1.1, 2.1, 3.1])
+    """
+    m = SHORT * k
+    limit = float(np.partition(rough, m - 1)[m - 1]) if len(rough) > m else inf
+    first = rough <= min(limit, float(np.finfo(rough.dtype).max))
+    scores = better(places[first])
+    spread = np.sqrt(np.mean(np.square(rough[first] - scores))) if doubts is None else doubts
+    kth = np.partition(scores, k - 1)[k - 1]
+    more = places[~first & (rough < np.inf) & (rough - SIGMAS * spread <= kth)]
+    return np.concatenate([places[first], more]), np.concatenate([scores, better(more)])

@@ -15,7 +15,7 @@ from lookalike.index.flat import Flat, check_search
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.ids import sort_ids, without
 from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
-from lookalike.index.leaf_visit import Visit
+from lookalike.index.leaf_visit import Visit, shorten
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 
 MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.03}
@@ -23,12 +23,6 @@ MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.03}
 
 FEW = 5_000
 """A search among fewer rows looks at each of them: exact, and as fast."""
-
-SHORT = 4
-"""The first shortlist is so many times k: its errors say how long the second must be."""
-
-SIGMAS = 2.5
-"""Byte scores that may be this many standard errors off still decide who is scored exactly."""
 
 
 class Leaves(Beside):
@@ -101,7 +95,14 @@ class Leaves(Beside):
             visit.until(MISSED[effort or "balanced"])
         else:
             visit.share(min(1.0, effort))
-        ids, scores, scored = self._rescore(query, k, visit)
+        ids = codes.ids
+
+        def exact(places: Ids) -> Vectors:
+            scores: Vectors = query.score(self.vectors(ids[places]))[0]
+            return scores
+
+        places, scores = shorten(*visit.best(), None, k, exact)
+        ids, scored = ids[places], visit.scored + len(places)
         if len(self._tail):
             tail = self._tail if among is None else np.intersect1d(self._tail, among, assume_unique=True)
             news = self.truth.search(query, k, among=tail, exclude=exclude)
@@ -138,16 +139,3 @@ class Leaves(Beside):
 
     def _n_removed(self) -> int:
         return 0 if self._codes is None else self._codes.removed
-
-    def _rescore(self, query: HyperplaneQuery, k: int, visit: Visit) -> tuple[Ids, Vectors, int]:
-        """Exact scores of whatever may be among the k best by its byte score: as many as the errors ask for."""
-        rough, places = visit.best(SHORT * k)
-        ids = visit.codes.ids[places]
-        exact = query.score(self.vectors(ids))[0]
-        errors = rough - exact
-        reach = np.partition(exact, k - 1)[k - 1] + SIGMAS * float(np.mean(errors * errors)) ** 0.5
-        more = visit.between(rough.max(), reach)
-        if len(more):
-            others = visit.codes.ids[more]
-            ids, exact = np.concatenate([ids, others]), np.concatenate([exact, query.score(self.vectors(others))[0]])
-        return ids, exact, visit.scored + len(ids)

@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.index.sad import BLOCK, GROUP, make_sad, sad_widths
+from lookalike.index.byte_sums import BLOCK, GROUP, make_sad, widths
 from lookalike.index.threads import share
 from lookalike.types import Vectors
 
@@ -44,9 +44,10 @@ class Plane(NamedTuple):
     shift: int
     scale: float  # for PRODUCT: γ
     offsets: Vectors  # (m,) what x·s has of its own, whatever x: for PRODUCT
+    smooth: bool  # whether K is so where x is s, as the Gaussian is: f inside a leaf is then close to its slope
 
 
-_sad = make_sad(next(iter(sad_widths()), None))
+_sad = make_sad(next(iter(widths()), None))
 
 
 @njit(cache=True, fastmath=True)
@@ -113,6 +114,20 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
     return out
 
 
+def f_rows(rows: NDArray[np.uint8], plane: Plane) -> Vectors:
+    """F of rows of bytes (n, d), by a matrix product: for all kernels but those of L1. (n,)."""
+    out = np.empty(len(rows), np.float32)
+    m, d = plane.rows.shape
+    for part in chunks(len(rows), row_bytes=4 * (d + m), max_bytes=PRODUCT_BYTES):
+        _add_up(_terms(rows[part], plane), plane, out[part])
+    return out
+
+
+def rows_at(codes: Codes, places: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Single rows out of their blocks, (m, d)."""
+    return codes[places // BLOCK, :, places % BLOCK].reshape(len(places), codes.shape[1] * GROUP)
+
+
 def _by_products(
     codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane, twins: Codes | None, out: Vectors
 ) -> None:
@@ -120,21 +135,20 @@ def _by_products(
     places = (leaves[:, None] * blocks + np.arange(blocks)).ravel()
     m, d = plane.rows.shape
     for part in chunks(len(places), row_bytes=4 * BLOCK * (d + m), max_bytes=PRODUCT_BYTES):
-        terms = _terms(codes[places[part]], plane)  # (16 · blocks, m)
+        terms = _terms(codes[places[part]].swapaxes(1, 2).reshape(-1, d), plane)  # (16 · blocks, m)
         if twins is not None:
-            terms += _terms(twins[places[part]], plane)
+            terms += _terms(twins[places[part]].swapaxes(1, 2).reshape(-1, d), plane)
             terms *= 0.5
-        f = out[part].reshape(-1)
-
-        def work(start: int, stop: int, terms: Vectors = terms, f: Vectors = f) -> None:
-            _f_terms(terms[start:stop], plane, f[start:stop])
-
-        share(work, len(terms), least=LEAST_ROWS)
+        _add_up(terms, plane, out[part].reshape(-1))
 
 
-def _terms(blocks: Codes, plane: Plane) -> Vectors:
-    """‖x − s‖² or x·s of the rows of these blocks and the support vectors, (n, m)."""
-    X = blocks.swapaxes(1, 2).reshape(-1, plane.rows.shape[1]).astype(np.float32)  # (n, d)
+def _add_up(terms: Vectors, plane: Plane, out: Vectors) -> None:
+    share(lambda start, stop: _f_terms(terms[start:stop], plane, out[start:stop]), len(terms), least=LEAST_ROWS)
+
+
+def _terms(rows: NDArray[np.uint8], plane: Plane) -> Vectors:
+    """‖x − s‖² or x·s of rows (n, d) and the support vectors, (n, m)."""
+    X = rows.astype(np.float32)
     if plane.mode == PRODUCT:
         return X @ plane.rows.T
     X -= MIDDLE  # shorter rows, less rounding

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lookalike.index.sad import BLOCK, GROUP
+from lookalike.index.byte_sums import BLOCK, GROUP
 from lookalike.index.scan import L1, L2, Codes, Plane
 from lookalike.index.threads import share
 from lookalike.types import Vectors
