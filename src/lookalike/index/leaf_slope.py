@@ -129,7 +129,7 @@ def _weigh_all(terms: Vectors, plane: Plane, level: Vectors) -> None:
 
 
 def _slopes(mean: NDArray[np.uint8], width: Vectors, plane: Plane) -> tuple[_Slopes, Vectors]:
-    """From means (m, d) and widths (m,) of leaves; and how far the nearest support vector is from each mean, squared."""
+    """From means (m, d) and widths (m,) of leaves; and the squared distance of the nearest support vector to each."""
     X, S, terms = _squares(mean, width, plane)
     nearest = terms.min(axis=1) - width
     level = np.empty(len(mean), np.float32)
