@@ -76,7 +76,7 @@ def test_f_by_the_slope_of_a_leaf_is_f_within_its_doubt():
     assert np.std(f - truth) < 0.1 * inside
     assert np.mean(np.abs(f - truth) <= 2.5 * doubt) > 0.95
     assert np.median(doubt) < 0.2 * inside
-    middle = leaf_slope.f_of_leaves(shape, plane)[leaves]
+    middle = leaf_slope.f_of_leaves(shape, leaves, plane)
     assert np.abs(middle - truth.mean(1)).max() < 0.2 * inside
     assert scan.rows_at(codes, np.array([40, 3])).tolist() == rows[[40, 3]].tolist()
     assert shape.apart.reshape(-1, 32).mean(1) == pytest.approx(4_096, rel=1e-3)

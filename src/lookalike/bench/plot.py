@@ -12,6 +12,8 @@ from lookalike.errors import InputError, MissingError
 
 SUFFIXES = (".png", ".svg", ".pdf")
 BAR, BEST = "#9fb7d9", "#2f6fde"
+SMALLER = ("bytes an item", "error", "marks", "ms", "scored", "width")
+"""The measures that are better the smaller they are."""
 
 
 def check_plot(target: str | Path) -> Path:
@@ -44,7 +46,7 @@ def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
     figure.suptitle(title)
     for axes, column in zip(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True):
         shown = [cell for cell in cells if cell.column == column]
-        best = max(cell.value for cell in shown)
+        best = (min if shown[0].measure in SMALLER else max)(cell.value for cell in shown)
         errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
         axes.barh(
             [rows.index(cell.row) for cell in shown],

@@ -166,11 +166,12 @@ class LeafCodes:
             counts = counts - np.bincount(places // self.size, minlength=len(counts))
         return keep, counts
 
-    def f_centres(self, plane: Plane) -> Vectors:
-        """F / ‖w‖ of what each leaf holds on average, (leaves,)."""
+    def f_centres(self, leaves: Ids, plane: Plane) -> Vectors:
+        """F / ‖w‖ of what each of these leaves, ascending, holds on average, (m,)."""
         if plane.smooth:
-            return f_of_leaves(self.shape, plane)
-        return self.leaves.f(np.arange(len(self.leaves.upper)), plane)[: len(self.counts)]
+            return f_of_leaves(self.shape, leaves, plane)
+        blocks, where = np.unique(leaves // BLOCK, return_inverse=True)
+        return self.leaves.f(blocks, plane)[where * BLOCK + leaves % BLOCK]
 
     def f(self, leaves: Ids, plane: Plane) -> tuple[Vectors, Vectors]:
         """F / ‖w‖ of the rows of these leaves, (m, size), and how far each may be off, beyond what bytes are."""

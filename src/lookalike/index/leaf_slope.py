@@ -104,12 +104,12 @@ def f_by_slope(
     return out, doubt
 
 
-def f_of_leaves(shape: Shape, plane: Plane) -> Vectors:
-    """F of what each leaf holds on average, (leaves,)."""
-    out = np.empty(len(shape.mean), np.float32)
+def f_of_leaves(shape: Shape, leaves: NDArray[np.int64], plane: Plane) -> Vectors:
+    """F of what each of these leaves holds on average, (m,)."""
+    out = np.empty(len(leaves), np.float32)
     n_vectors, d = plane.rows.shape
     for part in chunks(len(out), row_bytes=4 * (d + n_vectors), max_bytes=PRODUCT_BYTES):
-        _, _, terms = _squares(shape.mean[part], shape.width[part], plane)
+        _, _, terms = _squares(shape.mean[leaves[part]], shape.width[leaves[part]], plane)
         _weigh_all(terms, plane, out[part])
     return out
 
