@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -173,6 +174,7 @@ class Collection:
         *spaces: str,
         features: bool = False,
         negatives: str | Path | None = None,
+        labels: bool | str | Path = False,
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> dict[str, int]:
@@ -180,12 +182,21 @@ class Collection:
 
         A space may be new: a pipeline, `"name = spec | spec"`, or a transform alone, `"slem(lam=0.001)"`, which makes a
         space of its name on the first space's feature. `negatives` is another collection or pictures, for transforms
-        that tell rows from a pool; where None, the collection itself is their pool. `features`: the vocabularies of
-        features that learn are made anew first, and every picture is described again; stopped on the way, `refresh`
-        goes on.
+        that tell rows from a pool; where None, the collection itself is their pool. Transforms that learn from labels
+        are fitted on the pictures with exactly one; `labels`, as `import_labels` takes them, are imported first.
+        `features`: the vocabularies of features that learn are made anew first, and every picture is described again;
+        stopped on the way, `refresh` goes on.
         """
-        with self._store.writer(self.wait_s):
+        if not isinstance(labels, bool):
+            self.import_labels(labels)
+        with self._store.writer(self.wait_s), self._tried_spaces():
             names = [self._spaces.ensure_fit(name) for name in spaces]
+            if useless := [name for name in names if labels and not self._spaces.wants_labels(name)]:
+                chain = " | ".join(self._spaces.all()[useless[0]].chain)
+                raise InputError(
+                    f"Space '{useless[0]}' has no use for labels: its chain is {chain}. Those that have: ncmml, lmnn,"
+                    " fda … With --calibrate, labels can choose lam and gamma."
+                )
             fitted: dict[str, int] = {}
             if features:
                 fitted = self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
@@ -222,7 +233,7 @@ class Collection:
         self,
         space: str,
         *,
-        labels: bool = False,
+        labels: bool | str | Path = False,
         negatives: str | Path | None = None,
         progress: Progress | None = None,
         workers: int | None = None,
@@ -230,21 +241,18 @@ class Collection:
         """Choose λ (and γ) of a space's last transform on the collection itself, write them down, and fit the space.
 
         `space` as for `fit`. About 200 pictures are altered (crops, a flip, light, recompression), and the best
-        parameters are those with which altered pictures find their own; `labels`: those with which pictures find the
-        others of their label. The pool is `negatives`, as for `fit`, or what else the collection has.
+        parameters are those with which altered pictures find their own; `labels`, as for `fit`: those with which
+        pictures find the others of their label. The pool is `negatives`, as for `fit`, or what else the collection has.
         """
         report = progress or silent
+        if not isinstance(labels, bool):
+            self.import_labels(labels)
         with self._store.writer(self.wait_s):
-            known = set(self._spaces.all())
-            name = self._spaces.ensure_fit(space, calibration.GRID)
-            try:
+            with self._tried_spaces():
+                name = self._spaces.ensure_fit(space, calibration.GRID)
                 pool = self._negatives(name, negatives, report, workers)
-                chosen = calibration.choose(self._spaces, name, pool, labels, report, workers)
+                chosen = calibration.choose(self._spaces, name, pool, bool(labels), report, workers)
                 rows = self._spaces.fit(name, report, pool, chosen.chain)
-            except BaseException:
-                if name not in known:  # a space that was only made for this
-                    self.remove_space(name)
-                raise
             self._spaces.settle([name], report)
         return replace(chosen, fitted_on=rows)
 
@@ -572,6 +580,17 @@ class Collection:
         self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)
         bases = {name: self._spaces.all()[name].chain[0] for name in self._spaces.recipes()}
         return {name: fitted[base] for name, base in bases.items() if base in fitted}
+
+    @contextmanager
+    def _tried_spaces(self) -> Iterator[None]:
+        """Spaces that are made in this block go again where it fails."""
+        known = set(self._spaces.recipes())
+        try:
+            yield
+        except BaseException:
+            for name in set(self._spaces.recipes()) - known:
+                self.remove_space(name)
+            raise
 
     def _negatives(self, name: str, source: str | Path | None, progress: Progress, workers: int | None) -> Pool | None:
         """The pool for a space, from outside, where one is wanted."""

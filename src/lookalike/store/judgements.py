@@ -59,6 +59,11 @@ class Judgements:
         with self._db.reading() as db:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
+    def single_labels(self) -> dict[int, str]:
+        """The items that have exactly one label, and it."""
+        with self._db.reading() as db:
+            return dict(db.execute("SELECT item, min(label) FROM labels GROUP BY item HAVING count(*) = 1"))
+
     def label_counts(self) -> dict[str, int]:
         """Label → how many items have it, sorted by label."""
         with self._db.reading() as db:
