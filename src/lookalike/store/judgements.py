@@ -1,4 +1,4 @@
-"""What people said about pictures: labels, each with who said it, where it came from and when; and sessions.
+"""What people said about pictures: labels, each with who said it, where it came from and when; sessions; classes.
 
 In: pairs of item id and label. Out: the labels of items, the items of a label. A file of its own, keyed by content
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lookalike.errors import InputError
+from lookalike.store.classes import ClassNames
 from lookalike.store.database import Database, read_ids
 from lookalike.store.labels import check_label
+from lookalike.store.predictions import Predictions
 from lookalike.store.schema import JUDGEMENTS, text
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
@@ -23,6 +25,8 @@ class Judgements:
     def __init__(self, path: Path):
         self._db = Database(path, JUDGEMENTS)
         self.sessions = Sessions(self._db)
+        self.classes = ClassNames(self._db)
+        self.predictions = Predictions(self._db)
 
     def __len__(self) -> int:
         with self._db.reading() as db:
