@@ -7,7 +7,7 @@ call this class and nothing below it.
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -19,6 +19,9 @@ import numpy as np
 from lookalike.engine import calibration, export, labels
 from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
+from lookalike.engine.class_model import Guess, Settings
+from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted, Verdict
+from lookalike.engine.evaluation import Evaluation
 from lookalike.engine.examples import Crop, Example, combine, identity, listed, pixels, vectors
 from lookalike.engine.explain import Push, explain, pooled
 from lookalike.engine.feedback import Finished, Round, Session, start_session
@@ -39,8 +42,9 @@ from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 __all__ = [
-    "CalibrationReport", "Collection", "Crop", "Filter", "Finished", "Item", "LabelReport", "Push", "Report", "Result",
-    "Round", "Session", "SimulatedRound", "Summary", "format_id", "parse_id",
+    "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
+    "Finished", "Guess", "Item", "LabelReport", "Predicted", "Push", "Report", "Result", "Round", "Session", "Settings",
+    "SimulatedRound", "Summary", "Verdict", "format_id", "parse_id",
 ]  # fmt: skip
 
 
@@ -55,7 +59,8 @@ class LabelReport:
 class Collection:
     """Pictures, their vectors, and what people said about them, in one directory.
 
-    Opening one reads; the first verb that writes takes the writer's lock for as long as it runs.
+    Opening one reads; the first verb that writes takes the writer's lock for as long as it runs. `classes` has verbs of
+    its own.
 
     Parameters
     ----------
@@ -75,6 +80,7 @@ class Collection:
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
+        self.classes = Classes(self._store, self._spaces)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +117,8 @@ class Collection:
             with self._store.transaction():
                 for path in paths:
                     self._store.items.add_source(path)
-            self._ingest(paths, names, report, progress or silent, workers)
+            with self._classified(report, progress or silent):
+                self._ingest(paths, names, report, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
 
@@ -136,7 +143,8 @@ class Collection:
             listed = [source for source in present if has_files(source)]
             again: set[int] = set()
             if listed:
-                again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
+                with self._classified(report, progress or silent):
+                    again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
             self._forget_gone(present, list(absent), again, report)
         report.seconds = time.monotonic() - started
         return report
@@ -323,6 +331,15 @@ class Collection:
         if wanted or unwanted or label or space or name:
             raise InputError("A session that is opened by its id has its examples, space and name. Give the id alone.")
         return Session(self._store, self._spaces, id, author)
+
+    def classify(
+        self, pictures: Example | Sequence[Example], *, on_skip: Callable[[str, str], None] | None = None
+    ) -> list[Verdict]:
+        """The class of pictures, of the collection or not, with its probability and the runner-up, or none of these.
+
+        Nothing is kept. Classes are made with `classes`; `on_skip` is told what cannot be read, which else is an error.
+        """
+        return self.classes.classify(pictures, on_skip=on_skip)
 
     def sessions(self) -> list[Summary]:
         """Every feedback session, the last touched first."""
@@ -558,6 +575,18 @@ class Collection:
         run.run(sources, progress, workers)
         self._spaces.settle(names, progress)
         return run.again
+
+    @contextmanager
+    def _classified(self, report: Report, progress: Progress) -> Iterator[None]:
+        """What this block adds is classified, where there are classes; what goes wrong with that is a note."""
+        watched = self.classes.watch()
+        yield
+        if not watched:
+            return
+        try:
+            report.predicted, report.none = self.classes.predict_new(progress)
+        except InputError as error:
+            report.notes.append(f"New pictures were not classified: {error}")
 
     def _entries(self, sources: Sequence[str | Path]) -> Iterator[Entry]:
         """What these sources hold, and all others that are there; none is looked at before somebody asks."""

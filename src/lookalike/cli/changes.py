@@ -277,6 +277,9 @@ def _print_report(report: "Report", json: bool) -> int:
         counts = {name: getattr(report, name) for name in ("added", "known", "copied", "moved", "changed", "gone")}
         said = [f"{count:,} {name}" for name, count in counts.items() if count or name == "added"]
         print_line(f"{', '.join(said)}, {len(report.skipped):,} skipped in {report.seconds:.1f} s.")
+        if report.predicted or report.none:
+            classes = [f"{n:,} {name}" for name, n in report.predicted.items()]
+            print_line(f"classified: {', '.join([*classes, f'{report.none:,} none of these'])}.")
         for path, reason in report.skipped.items():
             print_line(f"skipped: {path}: {reason}")
         for note in report.notes:

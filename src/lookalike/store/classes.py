@@ -47,6 +47,11 @@ class ClassNames:
         with self._db.reading() as db:
             return dict(db.execute(query))
 
+    def named(self) -> list[str]:
+        """The classes that are there even without a picture."""
+        with self._db.reading() as db:
+            return [name for (name,) in db.execute("SELECT name FROM classes ORDER BY name")]
+
     def check(self, *names: str) -> None:
         """UnknownNameError where there is no class of this name."""
         with self._db.reading() as db:
