@@ -177,6 +177,10 @@ def test_changes_are_told_to_whoever_keeps_classes_in_memory(said):
         (1, "cat", False), (2, "dog", True), (2, "cat", False), (None, None, False), (None, None, False),
     ]  # fmt: skip
     assert now == last + 5
+    said.compact()
+    assert said.classes.changes(now) == (now, [])
+    assert said.classes.changes(now - 1) == (now, [(None, None, False)])
+    assert said.classes.changes(last) == (now, None)  # it was told long ago
     assert said.classes.settings() == {"kind": "second"}
 
 
@@ -217,3 +221,25 @@ def test_labels_of_older_formats_are_classes(version, tmp_path):
     with sqlite3.connect(tmp_path / "c" / "judgements.sqlite") as db:
         assert db.execute("PRAGMA user_version").fetchone() == (3,)
     db.close()
+
+
+def test_golden_judgements_v3(tmp_path):
+    shutil.copytree(HERE / "golden" / "v3", tmp_path / "c")
+    store = Store(tmp_path / "c")
+    said, name = store.judgements, "größe \udcff"
+    assert said.verify() == []
+    assert said.classes.counts() == {"cat": 3, "fox": 0, name: 1}
+    assert sources(said, "cat") == {3: ("anna", "csv"), 141: ("ben", "hand"), 9: ("anna", "confirmed")}
+    assert said.classes.parents() == [("cat", "animal"), ("fox", "animal")]
+    assert said.classes.settings() == {"kind": "second", "reject": 0.1}
+    (guess,) = said.predictions.of(name)
+    assert (guess.item, guess.probability, guess.space, guess.model) == (8, 0.5, "small", "second 6")
+    assert said.predictions.rejected([7, 8, 9]) == {7: {"cat"}}
+    last, changes = said.classes.changes(0)
+    assert [change for change in changes if change[2]] == [
+        (3, "cat", True), (2**63 - 1, name, True), (141, "cat", True), (9, "cat", True),
+    ]  # fmt: skip
+    assert said.add_labels([(8, "cat")], author="ben", source="hand") == 1  # and it can be written on
+    assert said.predictions.of(name) == []
+    assert said.classes.changes(last)[1] == [(8, "cat", True)]
+    store.close()

@@ -462,6 +462,7 @@ class Collection:
                 self._store.vectors.merge(name, everything=True, progress=progress)
             self._spaces.settle(self._spaces.recipes(), progress or silent)
             self._store.vacuum()
+            self._store.judgements.compact()
             after = self._store.bytes(), self._store.vectors.n_segments()
         return {
             "bytes_before": before[0],

@@ -135,17 +135,14 @@ class ClassModel:
     def _follow(self) -> None:
         """Bring the model in step with the store."""
         book = self._store.judgements.classes
-        if self._seen >= 0:
-            seen, changes = book.changes(self._seen)
-        else:
-            seen, changes = -1, [(None, None, False)]
-        if any(item is None for item, _, _ in changes):
+        seen, changes = book.changes(self._seen) if self._seen >= 0 else (-1, None)
+        if changes is None or any(item is None for item, _, _ in changes):
             self._look_at_settings()
         name = self._spaces.find(self._given.space)
         taught = self._spaces.taught(name)
         spaces, index = self._spaces.all(), self._spaces.index(taught)
         made_of = taught, spaces[taught].model, spaces[spaces[name].chain[0]].model, self._given, self._parents
-        if self._seen < 0 or made_of != self._made_of:
+        if changes is None or made_of != self._made_of:
             self._forget()
             seen, pairs = book.all()
             changes = [(item, label, True) for item, label in pairs]

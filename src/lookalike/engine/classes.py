@@ -246,8 +246,7 @@ class Classes:
 
     def _keep(self, ids: Ids, progress: Progress, instead: bool) -> Predicted:
         """Classify those of these items that nobody labelled."""
-        labelled = np.array(sorted({item for item, _ in self._book.all()[1]}), np.int64)
-        ids = ids[~np.isin(ids, labelled)]
+        ids = ids[~np.isin(ids, self._store.judgements.labelled())]
         if not instead and not len(ids):
             return Predicted({}, 0)
         space, model, can_refuse = at_one_moment(self._store, self._model.describe)

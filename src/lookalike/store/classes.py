@@ -184,11 +184,18 @@ class ClassNames:
         with self._db.reading() as db:
             return _last(db), db.execute("SELECT item, label FROM labels").fetchall()
 
-    def changes(self, since: int) -> tuple[int, list[Change]]:
-        """The number of the last change, and what changed after number `since`, in order."""
+    def changes(self, since: int) -> tuple[int, list[Change] | None]:
+        """The number of the last change, and those after number `since`, in order; None where they are forgotten."""
         query = "SELECT item, label, added FROM changes WHERE id > ? ORDER BY id"
         with self._db.reading() as db:
-            return _last(db), [(item, label, bool(added)) for item, label, added in db.execute(query, [since])]
+            last = _last(db)
+            found = [(item, label, bool(added)) for item, label, added in db.execute(query, [since])]
+            return last, found if len(found) == last - since else None
+
+    def forget_changes(self) -> None:
+        """Leave only the last change: whoever is behind looks at everything again."""
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM changes WHERE id < (SELECT max(id) FROM changes)")
 
 
 def _exists(db: sqlite3.Connection, name: str) -> bool:

@@ -63,6 +63,11 @@ class Judgements:
         with self._db.reading() as db:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
+    def labelled(self) -> Ids:
+        """The items that have a label, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT DISTINCT item FROM labels")
+
     def single_labels(self) -> dict[int, str]:
         """The items that have exactly one label, and it."""
         with self._db.reading() as db:
@@ -93,6 +98,11 @@ class Judgements:
             new = max(0, db.execute(insert, [check_label(name), session]).rowcount)
             db.execute(update, [check_label(name), time.time(), session])
         return new
+
+    def compact(self) -> None:
+        """Forget what is of no more use, and give its room back to the disk."""
+        self.classes.forget_changes()
+        self._db.vacuum()
 
     def verify(self) -> list[str]:
         """What is wrong with the file, in sentences."""
