@@ -14,6 +14,9 @@ from lookalike.cli.options import OWN, Json, Wait, Where, Workers, filtered, ope
 from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note
 from lookalike.errors import InputError
 
+SHOWN = 12
+"""Classes that the line about new pictures names, at most."""
+
 if TYPE_CHECKING:
     from lookalike import Filter
     from lookalike.collection import CalibrationReport, Report
@@ -278,7 +281,10 @@ def _print_report(report: "Report", json: bool) -> int:
         said = [f"{count:,} {name}" for name, count in counts.items() if count or name == "added"]
         print_line(f"{', '.join(said)}, {len(report.skipped):,} skipped in {report.seconds:.1f} s.")
         if report.predicted or report.none:
-            classes = [f"{n:,} {name}" for name, n in report.predicted.items()]
+            most = sorted(report.predicted.items(), key=lambda pair: -pair[1])
+            classes = [f"{n:,} {name}" for name, n in most[:SHOWN]]
+            if rest := sum(n for _, n in most[SHOWN:]):
+                classes.append(f"{rest:,} of other classes")
             print_line(f"classified: {', '.join([*classes, f'{report.none:,} none of these'])}.")
         for path, reason in report.skipped.items():
             print_line(f"skipped: {path}: {reason}")

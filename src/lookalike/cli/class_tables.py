@@ -86,7 +86,7 @@ def print_predicted(found: "Predicted", json: bool) -> None:
         print_table(["class", "predicted"], [[name, f"{n:,}"] for name, n in found.classes.items()])
 
 
-def print_evaluation(found: "Evaluation", json: bool) -> None:
+def print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
     """Figures of all classes, then of each."""
     if json:
         print_json(dataclasses.asdict(found))
@@ -96,12 +96,16 @@ def print_evaluation(found: "Evaluation", json: bool) -> None:
     print_line(f"{NONE}: said of {found.own_none:.3f} of them, wrongly;")
     strangers = "not known, of one class" if found.strangers_none is None else f"{found.strangers_none:.3f}"
     print_line(f"  of pictures whose class was left out, rightly: {strangers}.")
-    rows = [[c.name, f"{c.pictures:,}", _share(c.right), _share(c.none), c.mistaken_for or ""] for c in found.by_class]
+    rows = [
+        [c.name, f"{c.pictures:,}", _share(c.right), _share(c.none), c.mistaken_for or ""] for c in found.by_class[:k]
+    ]
     print_table(["class", "pictures", "right", "none", "mistaken for"], rows)
     if found.confused:
         print_line("Most often mistaken:")
         for truth, guess, n in found.confused:
             print_line(f"  {n:>5,} × {truth} for {guess}")
+    if len(found.by_class) > k:
+        print_note(f"{len(found.by_class) - k:,} classes are better than these. To see more: -k {len(found.by_class)}")
     for note in found.notes:
         print_note(note)
 

@@ -319,6 +319,7 @@ def evaluate(
     where: Where,
     space: Annotated[str | None, typer.Option("--space", metavar="NAME", help="In another space.")] = None,
     kind: Kind = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many classes to list, the worst first.")] = 40,
     json: Json = False,
 ) -> int:
     """Measure how good the classes are: every picture is judged by classes that it was taken out of.
@@ -333,7 +334,7 @@ def evaluate(
     """
     with opened(where) as collection, bars() as progress:
         found = collection.classes.evaluate(space=space, kind=kind, progress=progress)
-    print_evaluation(found, json)
+    print_evaluation(found, k, json)
     return 0
 
 

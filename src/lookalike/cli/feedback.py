@@ -178,6 +178,7 @@ def _print_end(session: "Session", done: "Finished | None", how: str, json: bool
     if done is not None:
         print_line(f"{done.labelled} pictures have the new label {done.name}.")
         print_note(f"See: {how.partition('feedback')[0]}items --label {shlex.quote(done.name)}")
+        print_note(f"It is a class: {how.partition('feedback')[0]}classify --all finds more of it.")
         if done.contradicted:
             print_note(
                 f"{len(done.contradicted)} that you called irrelevant have that label already; it is left to them."

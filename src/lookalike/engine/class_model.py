@@ -146,14 +146,14 @@ class ClassModel:
             self._forget()
             seen, pairs = book.all()
             changes = [(item, label, True) for item, label in pairs]
-        touched = self._hear(changes)
-        if index is not self._index:  # pictures have come or gone
-            touched |= self._come_and_gone(index)
-        elif not touched and seen == self._seen:
+        if index is self._index and seen == self._seen:
             return
         try:
+            touched = self._hear(changes)
+            if index is not self._index:  # pictures have come or gone
+                touched |= self._come_and_gone(index)
             self._move(touched, index)
-        except BaseException:
+        except BaseException:  # it may be half done
             self._forget()
             raise
         self._made_of, self._seen, self._name, self._index = made_of, seen, name, index
