@@ -10,7 +10,21 @@ from lookalike import cli
 from lookalike.types import format_id
 
 KINDS = ("fish", "house", "flower")
-VERBS = ("add", "remove", "list", "show", "rename", "merge", "split", "delete", "confirm", "reject", "hierarchy", "use")
+VERBS = (
+    "add",
+    "remove",
+    "list",
+    "show",
+    "rename",
+    "merge",
+    "split",
+    "delete",
+    "confirm",
+    "reject",
+    "hierarchy",
+    "use",
+    "evaluate",
+)
 
 
 @pytest.fixture(scope="module")
@@ -180,4 +194,4 @@ def test_every_verb_has_help_with_an_example(call, verb):
     code, out, _ = call("classes", verb, "--help")
     assert code == 0
     assert f"lookalike classes {verb}" in out.partition("Examples:")[2]
-    assert verb in call("classes", "--help")[1]
+    assert f"\n  {verb} " in call("classes")[1]

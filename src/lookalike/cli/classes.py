@@ -22,11 +22,11 @@ Kind = Annotated[
     typer.Option("--kind", help="One mean a class, ten, or one covariance for all."),
 ]
 
-app = typer.Typer(name="classes", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(name="classes", rich_markup_mode=None)
 
 
-@app.callback()
-def classes() -> None:
+@app.callback(invoke_without_command=True)
+def classes(ctx: typer.Context) -> None:
     """Classes that never stop growing: make, look at, correct and measure them. Every label is a class.
 
     \b
@@ -36,6 +36,8 @@ def classes() -> None:
       lookalike classes evaluate
       lookalike classify new.jpg
     """
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
 
 
 @app.command()
@@ -89,7 +91,7 @@ def remove(name: Name, images: Images, where: Where, json: Json = False) -> int:
 
 @app.command("list")
 def list_(where: Where, json: Json = False) -> int:
-    """List the classes: pictures that people put into them, and predicted ones.
+    """List the classes. Pictures that people put into each, and predicted ones.
 
     \b
     Examples:
@@ -127,7 +129,7 @@ def show(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show a class: the pictures that people put into it, then the predicted ones, the surest first.
+    """Show the pictures of a class. First those that people put into it, then the predicted ones, the surest first.
 
     \b
     Examples:
@@ -147,7 +149,7 @@ def rename(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Give a class another name; its sessions and its place in the hierarchy go with it.
+    """Give a class another name. Its sessions and its place in the hierarchy go with it.
 
     \b
     Examples:
@@ -214,7 +216,7 @@ def delete(name: Name, where: Where, json: Json = False) -> int:
 
 @app.command()
 def confirm(name: Name, images: Images, where: Where, author: Author = None, json: Json = False) -> int:
-    """Say that predictions are right: from now on the pictures count for the class.
+    """Say that predictions are right. From now on the pictures count for the class.
 
     \b
     Examples:
@@ -228,7 +230,7 @@ def confirm(name: Name, images: Images, where: Where, author: Author = None, jso
 
 @app.command()
 def reject(name: Name, images: Images, where: Where, author: Author = None, json: Json = False) -> int:
-    """Say that pictures are not of a class: it is never predicted for them again.
+    """Say that pictures are not of a class. It is never predicted for them again.
 
     \b
     Examples:
@@ -249,7 +251,7 @@ def hierarchy(
     clear: Annotated[bool, typer.Option("--clear", help="Forget the hierarchy.")] = False,
     json: Json = False,
 ) -> int:
-    """Say which class is a kind of which: classes with few pictures, or none, borrow from their relatives.
+    """Say which class is a kind of which. Classes with few pictures, or none, borrow from their relatives.
 
     Without a source, lists what is known.
 
@@ -292,7 +294,7 @@ def use(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Say how classes are told apart, and whether new pictures are classified; without options, list that.
+    """Say how classes are told apart. Also whether new pictures are classified; without options, list that.
 
     \b
     Examples:
@@ -322,7 +324,7 @@ def evaluate(
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many classes to list, the worst first.")] = 40,
     json: Json = False,
 ) -> int:
-    """Measure how good the classes are: every picture is judged by classes that it was taken out of.
+    """Measure how good the classes are. Every picture is judged by classes that it was taken out of.
 
     A tenth of each class at a time; in a space that learned from labels, it is fitted anew without them. Then whole
     classes are left out, to see whether their pictures are called none of these. Nothing is changed.
