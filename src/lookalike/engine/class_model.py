@@ -243,20 +243,21 @@ def _guess(far: NDArray[np.float64], names: dict[int, str], temperature: float, 
     scores = -0.5 * (far - np.min(far, axis=1, keepdims=True, initial=np.finfo(np.float64).max)) / temperature
     chances = np.exp(scores)  # (m, C); Eq. 5, given that it is of one of the classes
     chances /= np.maximum(chances.sum(axis=1, keepdims=True), 1.0)
-    two = np.argsort(far, axis=1, kind="stable")[:, :2]  # (m, 2)
+    best = np.argmin(far, axis=1)  # (m,)
+    others = far.copy()
+    np.put_along_axis(others, best[:, None], np.inf, axis=1)
+    second = np.argmin(others, axis=1)
     guesses = []
-    for row, order in enumerate(two.tolist()):
-        known = [place for place in order if np.isfinite(far[row, place])]
-        best, second = [*known, None, None][:2]
-        nearest = None if best is None else names[best]
-        is_one = best is not None and far[row, best] <= threshold
+    for row, (one, two) in enumerate(zip(best.tolist(), second.tolist(), strict=True)):
+        nearest = names[one] if np.isfinite(far[row, one]) else None
+        runner_up = names[two] if np.isfinite(others[row, two]) else None
         guesses.append(
             Guess(
-                nearest if is_one else None,
-                0.0 if best is None else float(chances[row, best]),
+                nearest if far[row, one] <= threshold else None,
+                0.0 if nearest is None else float(chances[row, one]),
                 nearest,
-                None if second is None else names[second],
-                0.0 if second is None else float(chances[row, second]),
+                runner_up,
+                0.0 if runner_up is None else float(chances[row, two]),
             )
         )
     return guesses
