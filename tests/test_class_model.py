@@ -1,5 +1,7 @@
 """Classes in memory keep in step with labels, pictures and spaces, and are what a fresh look gives."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -145,6 +147,33 @@ def test_a_model_that_is_behind_a_forgotten_log_looks_at_everything_again(store)
     store.judgements.remove_labels([(0, "a")])
     store.judgements.compact()
     assert agree(model.classify(QUERIES), nearest_means(store))
+
+
+def test_threads_that_label_and_classify_at_once_end_in_the_same_state(store):
+    label(store, (0, "a"), (1, "b"))
+    spaces = Spaces(store)
+    model = ClassModel(store, spaces)
+    failed = []
+
+    def work(name):
+        try:
+            for item in range(12):
+                label(store, (item, name))
+                model.classify(QUERIES)
+                if item % 3 == 0:
+                    store.judgements.remove_labels([(item, name)])
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert agree(model.classify(QUERIES), nearest_means(store))
+    assert store.judgements.label_counts() == dict.fromkeys("abcd", 8)
 
 
 def test_a_picture_with_two_labels_counts_for_both(store):

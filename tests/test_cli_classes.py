@@ -130,6 +130,12 @@ def test_settings_and_hierarchy_are_told_and_changed(call, tmp_path):
     assert json.loads(out) == {"space": None, "kind": "second", "reject": 0.1, "on_add": False, "prior": 10.0}
     assert "on add  no" in call("classes", "use")[1]
     assert "No hierarchy" in call("classes", "hierarchy")[2]
+    call("classes", "add", "07 horses")
+    call("classes", "add", "8")
+    assert call("classes", "list")[1].splitlines()[1:] == [
+        "07 horses         0          0",
+        "8                 0          0",
+    ]
     (tmp_path / "tree.csv").write_text("fish,animal\nhouse,thing\n")
     assert call("classes", "hierarchy", tmp_path / "tree.csv")[1] == "2 pairs of child and parent.\n"
     assert json.loads(call("classes", "hierarchy", "--json")[1])[0] == {"child": "fish", "parent": "animal"}

@@ -4,6 +4,7 @@ In: what the verbs of classes return. Out: text on stdout.
 """
 
 import dataclasses
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def _share(value: float | None) -> str:
 def print_table(head: list[str], rows: list[list[str]]) -> None:
     """Columns as wide as they must be; numbers to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    numbers = [all(not row[i] or row[i][0] in "-0123456789" for row in rows) for i in range(len(head))]
+    numbers = [all(re.fullmatch(r"[-\d.,]*", row[i]) for row in rows) for i in range(len(head))]
     for row in (head, *rows):
         cells = [
             cell.rjust(width) if number else cell.ljust(width)

@@ -5,6 +5,7 @@ whoever labels a picture, by any verb, puts it into the class of that name, and 
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,16 +81,12 @@ class Classes:
 
     def all(self) -> list[ClassSummary]:
         """Every class, sorted by name."""
-        _, pairs = self._book.all()
-        labelled = np.array([item for item, _ in pairs], np.int64)
-        here = dict.fromkeys(self._book.counts(), 0)
-        away = dict(here)
-        for (_, name), there in zip(pairs, self._there(labelled).tolist(), strict=True):
-            (here if there else away)[name] += 1
-        guessed = {name: int(self._there(np.array(ids)).sum()) for name, ids in self._predictions.items().items()}
-        parents = self._parents()
+        items, counts, parents = set(self._store.items.ids().tolist()), self._book.counts(), self._parents()
+        here = Counter(name for item, name in self._book.all()[1] if item in items)
+        guessed = {name: sum(item in items for item in ids) for name, ids in self._predictions.items().items()}
         return [
-            ClassSummary(name, n, away[name], guessed.get(name, 0), parents.get(name, [])) for name, n in here.items()
+            ClassSummary(name, here[name], max(0, n - here[name]), guessed.get(name, 0), parents.get(name, []))
+            for name, n in counts.items()
         ]
 
     def show(self, name: str) -> ClassView:
@@ -116,7 +113,7 @@ class Classes:
         return Session(self._store, self._spaces, session).finish(name)
 
     def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
-        """Take pictures out of a class again; returns how many were in it. The class stays, even without any."""
+        """Take pictures out of a class again; returns how many were in it. A class that was named here stays."""
         self._book.check(name)
         return self._store.judgements.remove_labels([(item, name) for item in pictures_of(self._store, pictures)])
 
@@ -160,17 +157,15 @@ class Classes:
             asked, X, ids = rows_of(self._store, self._spaces, self._model.name, wanted, on_skip)
             known = [item for item in ids if item is not None]
             rejected, labels = self._predictions.rejected(known), self._store.judgements.labels(known)
-            guesses = self._model.classify(X, [rejected.get(item or -1, ()) for item in ids])
+            guesses = self._model.classify(X, [() if item is None else rejected.get(item, ()) for item in ids])
             paths = self._store.items.first_paths(known)
-            return [
-                Verdict(
-                    item,
-                    str(example) if isinstance(example, Path | str) and item not in paths else paths.get(item or -1),
-                    labels.get(item or -1, []),
-                    guess,
-                )
-                for example, item, guess in zip(asked, ids, guesses, strict=True)
-            ]
+            verdicts = []
+            for example, item, guess in zip(asked, ids, guesses, strict=True):
+                path = None if item is None else paths.get(item)
+                if path is None and isinstance(example, Path | str):
+                    path = str(example)
+                verdicts.append(Verdict(item, path, [] if item is None else labels[item], guess))
+            return verdicts
 
         return at_one_moment(self._store, look)
 
@@ -238,11 +233,7 @@ class Classes:
         settings = self._model.settings
         settings = replace(settings, kind=kind or settings.kind, space=space or settings.space)
         _check(settings)
-
-        def look() -> Evaluation:
-            return evaluate(self._spaces, self._spaces.find(settings.space), settings, progress or silent)
-
-        return at_one_moment(self._store, look)
+        return evaluate(self._spaces, self._spaces.find(settings.space), settings, progress or silent)
 
     def _keep(self, ids: Ids, progress: Progress, instead: bool) -> Predicted:
         """Classify those of these items that nobody labelled."""
@@ -272,10 +263,6 @@ class Classes:
         progress("classifying", len(ids), len(ids))
         found = self._predictions.put(rows, space=space, model=model, instead=instead)
         return Predicted(found, seen - sum(found.values()))
-
-    def _there(self, ids: Ids) -> Any:
-        """Which of these are items of the collection, (n,)."""
-        return np.isin(ids, self._store.items.ids())
 
     def _parents(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

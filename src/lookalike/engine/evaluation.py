@@ -7,19 +7,23 @@ well pictures of none of them are seen. Where the space itself learned from labe
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.engine.chain import Labelled, fit
 from lookalike.engine.class_model import NONE, Settings
+from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
 from lookalike.types import Ids, Progress, Vectors
 
 if TYPE_CHECKING:  # loads scikit-learn
     from lookalike.classes.open_set import OpenSet
+
+Rows: TypeAlias = Callable[[NDArray[np.bool_]], Vectors | None]
+"""From the examples that may be learned from, (n,), to the rows of all (n, d); None where these are too few."""
 
 FOLDS = 10
 """One picture in so many of each class is judged at a time by the others: of small classes, one by one."""
@@ -83,9 +87,14 @@ class Examples:
 
 def evaluate(spaces: Spaces, name: str, settings: Settings, progress: Progress) -> Evaluation:
     """Cross-validate the classes of a collection in one of its spaces."""
-    examples = _examples(spaces, name)
     learned = spaces.taught(name) == name and spaces.wants_labels(name)
-    rows = _refitted(spaces, name, examples) if learned else _as_they_are(spaces, name, examples)
+
+    def read() -> tuple[Examples, Rows, list[tuple[str, str]]]:
+        found = _examples(spaces, name)
+        rows = _refitted(spaces, name, found) if learned else _as_they_are(spaces, name, found)
+        return found, rows, spaces.store.judgements.classes.parents()
+
+    examples, rows, parents = at_one_moment(spaces.store, read)
     parts = _parts(examples, LEARNED_FOLDS if learned else FOLDS)
     if (parts < 0).all():
         raise InputError(
@@ -93,7 +102,7 @@ def evaluate(spaces: Spaces, name: str, settings: Settings, progress: Progress) 
             f" {len(examples.counts)} classes. Add some: lookalike classes add NAME IMAGE"
         )
     groups = _groups(examples)
-    judge = _Judge(spaces, examples, rows, settings)
+    judge = _Judge(examples, rows, parents, settings)
     rounds = int(parts.max()) + 1
     said: dict[int, str | None] = {}
     for part in range(rounds):
@@ -110,17 +119,11 @@ def evaluate(spaces: Spaces, name: str, settings: Settings, progress: Progress) 
 class _Judge:
     """Learns classes from some of the examples, and says what the others are."""
 
-    def __init__(
-        self,
-        spaces: Spaces,
-        examples: Examples,
-        rows: Callable[[NDArray[np.bool_]], Vectors | None],
-        settings: Settings,
-    ):
+    def __init__(self, examples: Examples, rows: Rows, parents: list[tuple[str, str]], settings: Settings):
         self.examples = examples
         self.rows = rows
+        self.parents = parents
         self.settings = settings
-        self.parents = spaces.store.judgements.classes.parents()
         tree = [name for pair in self.parents for name in pair]
         self.codes = {name: code for code, name in enumerate(dict.fromkeys([*examples.names, *tree]))}
 
@@ -193,12 +196,12 @@ def _groups(examples: Examples) -> NDArray[np.int64]:
     return found
 
 
-def _as_they_are(spaces: Spaces, name: str, examples: Examples) -> Callable[[Any], Vectors | None]:
+def _as_they_are(spaces: Spaces, name: str, examples: Examples) -> Rows:
     X = spaces.index(spaces.taught(name)).vectors(examples.ids)
     return lambda _: X
 
 
-def _refitted(spaces: Spaces, name: str, examples: Examples) -> Callable[[NDArray[np.bool_]], Vectors | None]:
+def _refitted(spaces: Spaces, name: str, examples: Examples) -> Rows:
     """Rows of a space that has learned from none of the labels that are to be judged."""
     chain = spaces.chain(name).specs
     sample, X = spaces.sample(chain[0])[1], spaces.index(chain[0]).vectors(examples.ids)
