@@ -129,6 +129,7 @@ def test_settings_and_hierarchy_are_told_and_changed(call, tmp_path):
     out = call("classes", "use", "--kind", "second", "--no-on-add", "--reject", "0.1", "--json")[1]
     assert json.loads(out) == {"space": None, "kind": "second", "reject": 0.1, "on_add": False, "prior": 10.0}
     assert "on add  no" in call("classes", "use")[1]
+    assert "\n0 labels, 0 classes, 0 predictions\n" in call("stats")[1]
     assert "No hierarchy" in call("classes", "hierarchy")[2]
     call("classes", "add", "07 horses")
     call("classes", "add", "8")

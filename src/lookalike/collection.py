@@ -442,6 +442,8 @@ class Collection:
             "paths": self._store.items.n_paths(),
             "skipped": len(self._store.items.skipped()),
             "labels": len(self._store.judgements),
+            "classes": len(self._store.judgements.classes.counts()),
+            "predictions": len(self._store.judgements.predictions),
             "bytes": self._store.bytes(),
             "spaces": rows,
             "index": {row["name"]: row["index"] for row in rows},

@@ -181,7 +181,10 @@ class Classes:
         """Classify what was added since this was last done, and keep it. After a kill, the next call does it."""
         began = time.time()
         since = self._book.settings().get("classified_until", began)
-        found = self._keep(self._store.items.added_since(since), progress or silent, False)
+        ids = self._store.items.added_since(since)
+        if not len(ids):
+            return Predicted({}, 0)
+        found = self._keep(ids, progress or silent, False)
         self._book.set(classified_until=began)
         return found
 
