@@ -18,7 +18,8 @@ README = (ROOT / "README.md").read_text()
 def commands():
     from lookalike.cli import app
 
-    return sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+    groups = [group.typer_instance.info.name for group in app.registered_groups]
+    return sorted([*groups, *(command.name or command.callback.__name__ for command in app.registered_commands)])
 
 
 @pytest.mark.parametrize("command", commands())

@@ -17,3 +17,8 @@ def test_bad_input_is_also_a_value_error_and_a_missing_package_an_import_error()
 
 def test_an_unknown_name_without_a_near_one_gets_no_hint():
     assert "Did you mean" not in str(errors.UnknownNameError("coder", "zzz", ["itq"]))
+
+
+def test_of_very_many_known_names_some_are_listed():
+    message = str(errors.UnknownNameError("class", "class 99x", [f"class {i:03}" for i in range(1_000)]))
+    assert message.endswith("class 039 and 960 more. Did you mean 'class 999'?")

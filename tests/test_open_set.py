@@ -278,6 +278,21 @@ def test_images_of_none_place_the_threshold():
     assert model.predict(NEW).tolist() == OpenSet().fit(X, Y).predict(NEW).tolist()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_recalibrated_on_its_own_images_it_is_as_after_a_fresh_fit(kind):
+    fresh = OpenSet(kind, k=2, reject=0.1).fit(X, Y)
+    grown = OpenSet(kind, k=2, reject=0.1).partial_fit(X, Y)
+    assert (grown.temperature_, grown.threshold_) == (1.0, np.inf)
+    grown.recalibrate(X, Y)
+    assert grown.temperature_ == pytest.approx(fresh.temperature_, rel=1e-6)
+    assert grown.threshold_ == pytest.approx(fresh.threshold_, rel=1e-6)
+    assert_same(grown, fresh, rtol=1e-8)  # all that was taken back is there again
+    grown.recalibrate(X[::30], Y[::30])  # one image a class: there is nothing to hold out
+    assert (grown.temperature_, grown.threshold_) == (1.0, np.inf)
+    with pytest.raises(InputError, match="No class named 'fox'"):
+        grown.recalibrate(X[:1], ["fox"])
+
+
 def test_numbers_need_a_number_for_none():
     y = np.arange(150) % 3
     with pytest.raises(InputError, match="all texts or all numbers"):

@@ -7,7 +7,8 @@ call this class and nothing below it.
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -18,6 +19,9 @@ import numpy as np
 from lookalike.engine import calibration, export, labels
 from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
+from lookalike.engine.class_model import Guess, Settings
+from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted, Verdict
+from lookalike.engine.evaluation import Evaluation
 from lookalike.engine.examples import Crop, Example, combine, identity, listed, pixels, vectors
 from lookalike.engine.explain import Push, explain, pooled
 from lookalike.engine.feedback import Finished, Round, Session, start_session
@@ -38,8 +42,9 @@ from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 __all__ = [
-    "CalibrationReport", "Collection", "Crop", "Filter", "Finished", "Item", "LabelReport", "Push", "Report", "Result",
-    "Round", "Session", "SimulatedRound", "Summary", "format_id", "parse_id",
+    "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
+    "Finished", "Guess", "Item", "LabelReport", "Predicted", "Push", "Report", "Result", "Round", "Session", "Settings",
+    "SimulatedRound", "Summary", "Verdict", "format_id", "parse_id",
 ]  # fmt: skip
 
 
@@ -54,7 +59,8 @@ class LabelReport:
 class Collection:
     """Pictures, their vectors, and what people said about them, in one directory.
 
-    Opening one reads; the first verb that writes takes the writer's lock for as long as it runs.
+    Opening one reads; the first verb that writes takes the writer's lock for as long as it runs. `classes` has verbs of
+    its own.
 
     Parameters
     ----------
@@ -74,6 +80,7 @@ class Collection:
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
+        self.classes = Classes(self._store, self._spaces)
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +117,8 @@ class Collection:
             with self._store.transaction():
                 for path in paths:
                     self._store.items.add_source(path)
-            self._ingest(paths, names, report, progress or silent, workers)
+            with self._classified(report, progress or silent):
+                self._ingest(paths, names, report, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
 
@@ -135,7 +143,8 @@ class Collection:
             listed = [source for source in present if has_files(source)]
             again: set[int] = set()
             if listed:
-                again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
+                with self._classified(report, progress or silent):
+                    again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
             self._forget_gone(present, list(absent), again, report)
         report.seconds = time.monotonic() - started
         return report
@@ -173,6 +182,7 @@ class Collection:
         *spaces: str,
         features: bool = False,
         negatives: str | Path | None = None,
+        labels: bool | str | Path = False,
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> dict[str, int]:
@@ -180,12 +190,21 @@ class Collection:
 
         A space may be new: a pipeline, `"name = spec | spec"`, or a transform alone, `"slem(lam=0.001)"`, which makes a
         space of its name on the first space's feature. `negatives` is another collection or pictures, for transforms
-        that tell rows from a pool; where None, the collection itself is their pool. `features`: the vocabularies of
-        features that learn are made anew first, and every picture is described again; stopped on the way, `refresh`
-        goes on.
+        that tell rows from a pool; where None, the collection itself is their pool. Transforms that learn from labels
+        are fitted on the pictures with exactly one; `labels`, as `import_labels` takes them, are imported first.
+        `features`: the vocabularies of features that learn are made anew first, and every picture is described again;
+        stopped on the way, `refresh` goes on.
         """
-        with self._store.writer(self.wait_s):
+        if not isinstance(labels, bool):
+            self.import_labels(labels)
+        with self._store.writer(self.wait_s), self._tried_spaces():
             names = [self._spaces.ensure_fit(name) for name in spaces]
+            if useless := [name for name in names if labels and not self._spaces.wants_labels(name)]:
+                chain = " | ".join(self._spaces.all()[useless[0]].chain)
+                raise InputError(
+                    f"Space '{useless[0]}' has no use for labels: its chain is {chain}. Those that have: ncmml, lmnn,"
+                    " fda … With --calibrate, labels can choose lam and gamma."
+                )
             fitted: dict[str, int] = {}
             if features:
                 fitted = self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
@@ -222,7 +241,7 @@ class Collection:
         self,
         space: str,
         *,
-        labels: bool = False,
+        labels: bool | str | Path = False,
         negatives: str | Path | None = None,
         progress: Progress | None = None,
         workers: int | None = None,
@@ -230,21 +249,18 @@ class Collection:
         """Choose λ (and γ) of a space's last transform on the collection itself, write them down, and fit the space.
 
         `space` as for `fit`. About 200 pictures are altered (crops, a flip, light, recompression), and the best
-        parameters are those with which altered pictures find their own; `labels`: those with which pictures find the
-        others of their label. The pool is `negatives`, as for `fit`, or what else the collection has.
+        parameters are those with which altered pictures find their own; `labels`, as for `fit`: those with which
+        pictures find the others of their label. The pool is `negatives`, as for `fit`, or what else the collection has.
         """
         report = progress or silent
+        if not isinstance(labels, bool):
+            self.import_labels(labels)
         with self._store.writer(self.wait_s):
-            known = set(self._spaces.all())
-            name = self._spaces.ensure_fit(space, calibration.GRID)
-            try:
+            with self._tried_spaces():
+                name = self._spaces.ensure_fit(space, calibration.GRID)
                 pool = self._negatives(name, negatives, report, workers)
-                chosen = calibration.choose(self._spaces, name, pool, labels, report, workers)
+                chosen = calibration.choose(self._spaces, name, pool, bool(labels), report, workers)
                 rows = self._spaces.fit(name, report, pool, chosen.chain)
-            except BaseException:
-                if name not in known:  # a space that was only made for this
-                    self.remove_space(name)
-                raise
             self._spaces.settle([name], report)
         return replace(chosen, fitted_on=rows)
 
@@ -315,6 +331,15 @@ class Collection:
         if wanted or unwanted or label or space or name:
             raise InputError("A session that is opened by its id has its examples, space and name. Give the id alone.")
         return Session(self._store, self._spaces, id, author)
+
+    def classify(
+        self, pictures: Example | Sequence[Example], *, on_skip: Callable[[str, str], None] | None = None
+    ) -> list[Verdict]:
+        """The class of pictures, of the collection or not, with its probability and the runner-up, or none of these.
+
+        Nothing is kept. Classes are made with `classes`; `on_skip` is told what cannot be read, which else is an error.
+        """
+        return self.classes.classify(pictures, on_skip=on_skip)
 
     def sessions(self) -> list[Summary]:
         """Every feedback session, the last touched first."""
@@ -417,6 +442,8 @@ class Collection:
             "paths": self._store.items.n_paths(),
             "skipped": len(self._store.items.skipped()),
             "labels": len(self._store.judgements),
+            "classes": len(self._store.judgements.classes.counts()),
+            "predictions": len(self._store.judgements.predictions),
             "bytes": self._store.bytes(),
             "spaces": rows,
             "index": {row["name"]: row["index"] for row in rows},
@@ -437,6 +464,7 @@ class Collection:
                 self._store.vectors.merge(name, everything=True, progress=progress)
             self._spaces.settle(self._spaces.recipes(), progress or silent)
             self._store.vacuum()
+            self._store.judgements.compact()
             after = self._store.bytes(), self._store.vectors.n_segments()
         return {
             "bytes_before": before[0],
@@ -551,6 +579,18 @@ class Collection:
         self._spaces.settle(names, progress)
         return run.again
 
+    @contextmanager
+    def _classified(self, report: Report, progress: Progress) -> Iterator[None]:
+        """What this block adds is classified, where there are classes; what goes wrong with that is a note."""
+        watched = self.classes.watch()
+        yield
+        if not watched:
+            return
+        try:
+            report.predicted, report.none = self.classes.predict_new(progress)
+        except InputError as error:
+            report.notes.append(f"New pictures were not classified: {error}")
+
     def _entries(self, sources: Sequence[str | Path]) -> Iterator[Entry]:
         """What these sources hold, and all others that are there; none is looked at before somebody asks."""
         known = [source for source in self._store.items.sources() if has_files(source)]
@@ -572,6 +612,17 @@ class Collection:
         self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)
         bases = {name: self._spaces.all()[name].chain[0] for name in self._spaces.recipes()}
         return {name: fitted[base] for name, base in bases.items() if base in fitted}
+
+    @contextmanager
+    def _tried_spaces(self) -> Iterator[None]:
+        """Spaces that are made in this block go again where it fails."""
+        known = set(self._spaces.recipes())
+        try:
+            yield
+        except BaseException:
+            for name in set(self._spaces.recipes()) - known:
+                self.remove_space(name)
+            raise
 
     def _negatives(self, name: str, source: str | Path | None, progress: Progress, workers: int | None) -> Pool | None:
         """The pool for a space, from outside, where one is wanted."""

@@ -22,6 +22,9 @@ An estimator used before `fit` raises scikit-learn's own `NotFittedError`.
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 40
+"""Known names that a message lists."""
+
 
 class LookalikeError(Exception):
     """The root of the tree."""
@@ -49,9 +52,10 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         names = sorted(known)
+        some = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else "")
         near = difflib.get_close_matches(name, names, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        super().__init__(f"No {kind} named '{name}'. Known: {', '.join(names) or 'none'}.{hint}")
+        super().__init__(f"No {kind} named '{name}'. Known: {some or 'none'}.{hint}")
 
 
 class ImageError(LookalikeError):

@@ -7,7 +7,6 @@ calibration of modern neural networks", ICML 2017; smoothed targets after Platt,
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 
 RANGE = 1e4
 """Temperatures are looked for from 1 / RANGE to RANGE times the spread of the scores."""
@@ -33,10 +32,12 @@ def choose_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64]) ->
     right = scores[np.arange(n), codes]
     wrong = (scores.sum(axis=1) - right) / (C - 1)
     target = float(np.mean((n + 1) * right + wrong)) / (n + 2)
+    held = np.empty_like(scores)
 
     def loss(log_t: float) -> float:
         sharp = np.exp(-log_t)
-        return float(np.mean(logsumexp(sharp * scores, axis=1)) - sharp * target)
+        sums = np.exp(np.multiply(scores, sharp, out=held), out=held).sum(axis=1)  # at least 1: the best score is 0
+        return float(np.mean(np.log(sums)) - sharp * target)
 
     found = minimize_scalar(loss, bounds=(-np.log(RANGE), np.log(RANGE)), method="bounded", options={"xatol": 1e-3})
     return spread * float(np.exp(found.x))

@@ -18,6 +18,7 @@ from lookalike.classes.cells import Codes
 from lookalike.classes.confidence import choose_temperature, choose_threshold
 from lookalike.classes.labels import Label, Names, as_labels, join_labels, one_label
 from lookalike.classes.prototypes import ABSENT
+from lookalike.classes.table import Table
 from lookalike.classes.verbs import ClassVerbs
 from lookalike.encode.check import check_matrix
 from lookalike.errors import InputError
@@ -101,9 +102,21 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         X, y = self._rows_and_labels(X, y, reset=True)
         table = self._start(X, np.unique(y))
         table.add(X, y)
-        self._keep(table)
-        codes = table.names.find(y)
+        return self._keep(table)._hold_out(table, X, y)
+
+    def recalibrate(self, X: Array, y: Any) -> Self:
+        """Choose temperature and threshold as `fit` does, on images X (m, d) that are in the classes y (m,).
+
+        All of them, or some: a part of each class is taken back, looked at, and added again.
+        """
+        table = self._table()
+        return self._hold_out(table, *self._rows_and_labels(X, y))
+
+    def _hold_out(self, table: Table, X: Array, y: NDArray[Any]) -> Self:
+        """Calibrate on rows that are in the table, of classes of which there are two or more."""
+        codes = table.names.place(y)
         folds = [rows for rows in self._folds(codes) if len(rows)]
+        self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
 
         def look() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             looks = []

@@ -8,12 +8,13 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import lookalike
-from lookalike.cli import bench, changes, demo, feedback, looks
+from lookalike.cli import bench, changes, classes, demo, feedback, looks
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -103,8 +104,15 @@ def root(
         typer.echo(ctx.get_help())
 
 
+_PARSERS: dict[Any, type[TyperCommand]] = {
+    changes.fit: changes.Fit,
+    looks.search: looks.Search,
+    feedback.feedback: looks.Search,
+}
 for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.search, feedback.feedback):
-    app.command(cls=looks.Search if _verb in (looks.search, feedback.feedback) else None)(_verb)
+    app.command(cls=_PARSERS.get(_verb))(_verb)
+app.command()(classes.classify)
+app.add_typer(classes.app)
 for _verb in (feedback.sessions, looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
 for _verb in (changes.label, looks.recipes, demo.demo, bench.bench):

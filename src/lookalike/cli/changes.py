@@ -4,13 +4,18 @@ In: the words of a command line. Out: what the verb reports, printed; exit code 
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from lookalike.cli.options import Json, Wait, Where, Workers, filtered, opened
+from lookalike.cli.options import OWN, Json, Wait, Where, Workers, filtered, opened
 from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note
 from lookalike.errors import InputError
+
+SHOWN = 12
+"""Classes that the line about new pictures names, at most."""
 
 if TYPE_CHECKING:
     from lookalike import Filter
@@ -119,7 +124,14 @@ def fit(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Choose lam and gamma first, by altered versions of your pictures.")
     ] = False,
-    labels: Annotated[bool, typer.Option("--labels", help="With --calibrate: by the labels instead.")] = False,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            metavar="[SOURCE]",
+            help="Learn, or calibrate, by labels: import these first (CSV, class folders); alone: those there are.",
+        ),
+    ] = None,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
@@ -130,7 +142,9 @@ def fit(
     stopped on the way, lookalike refresh goes on.
 
     With --calibrate the last transform's lam, and gamma where it has one, are those of a grid that serve best:
-    altered versions of some pictures, or pictures of the same label, must find each other.
+    altered versions of some pictures, or with --labels pictures of the same label, must find each other.
+
+    ncmml, lmnn, fda and the like learn from the pictures that have exactly one label.
 
     \b
     Examples:
@@ -140,25 +154,36 @@ def fit(
       lookalike fit 'slem(lam=0.001)' --negatives ~/other-pictures
       lookalike fit slem --more-negatives ~/still-others
       lookalike fit 'slem()' --calibrate
+      lookalike fit 'ncmml(dim=64)' --labels labels.csv
     """
     names = spaces or []
-    if labels and not calibrate:
-        raise InputError("--labels says how to calibrate: give --calibrate, too.")
     if calibrate and (features or len(names) != 1):
         raise InputError("--calibrate goes with one space, and without --features: lookalike fit 'slem()' --calibrate")
     if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
         raise InputError("--more-negatives goes with one space that is fitted, and stands alone.")
     with opened(where, wait=wait) as collection, bars() as progress:
+        if labels is not None and labels != OWN:
+            imported = collection.import_labels(labels)
+            if imported.unknown:
+                print_note(f"{len(imported.unknown):,} names in {labels} are not in the collection.")
         if calibrate:
+            by_labels = labels is not None
             report = collection.calibrate(
-                names[0], labels=labels, negatives=negatives, progress=progress, workers=workers
+                names[0], labels=by_labels, negatives=negatives, progress=progress, workers=workers
             )
-            return _print_calibration(report, labels, json)
+            return _print_calibration(report, by_labels, json)
         if more_negatives is not None:
             n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
             print_json({"negatives": n}) if json else print_line(f"{names[0]}: told from {n:,} negatives.")
             return 0
-        fitted = collection.fit(*names, features=features, negatives=negatives, progress=progress, workers=workers)
+        fitted = collection.fit(
+            *names,
+            features=features,
+            negatives=negatives,
+            labels=labels is not None,
+            progress=progress,
+            workers=workers,
+        )
     if json:
         print_json(fitted)
     elif not fitted:
@@ -166,6 +191,19 @@ def fit(
     for name, rows in () if json else fitted.items():
         print_line(f"{name}: fitted on {rows:,} pictures.")
     return 0
+
+
+class Fit(TyperCommand):
+    """`--labels` may stand alone, as its usage line says: it is then the collection's own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write the word for the collection's own labels where `--labels` has none."""
+        words: list[str] = []
+        for word, following in zip_longest(args, args[1:]):
+            words.append(word)
+            if word == "--labels" and (following is None or following.startswith("-")):
+                words.append(OWN)
+        return super().parse_args(ctx, words)
 
 
 def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
@@ -242,6 +280,12 @@ def _print_report(report: "Report", json: bool) -> int:
         counts = {name: getattr(report, name) for name in ("added", "known", "copied", "moved", "changed", "gone")}
         said = [f"{count:,} {name}" for name, count in counts.items() if count or name == "added"]
         print_line(f"{', '.join(said)}, {len(report.skipped):,} skipped in {report.seconds:.1f} s.")
+        if report.predicted or report.none:
+            most = sorted(report.predicted.items(), key=lambda pair: -pair[1])
+            classes = [f"{n:,} {name}" for name, n in most[:SHOWN]]
+            if rest := sum(n for _, n in most[SHOWN:]):
+                classes.append(f"{rest:,} of other classes")
+            print_line(f"classified: {', '.join([*classes, f'{report.none:,} none of these'])}.")
         for path, reason in report.skipped.items():
             print_line(f"skipped: {path}: {reason}")
         for note in report.notes:

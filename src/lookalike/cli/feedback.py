@@ -14,7 +14,7 @@ import typer
 import lookalike
 from lookalike.cli.keys import read_line
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import COLLECTION, Json, Space, Where, filtered, opened, parse_box
+from lookalike.cli.options import COLLECTION, OWN, Json, Space, Where, filtered, opened, parse_box
 from lookalike.cli.table import SHOWN, Table
 from lookalike.cli.terminal import bars, print_json, print_line, print_note
 from lookalike.errors import InputError
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from lookalike.collection import Finished, Session, SimulatedRound
 else:
     show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
-
-OWN = "labels"
-"""The word that stands for the collection's own labels."""
 
 
 class Left(Exception):  # noqa: N818 — not an error: somebody pressed Ctrl-C
@@ -181,6 +178,7 @@ def _print_end(session: "Session", done: "Finished | None", how: str, json: bool
     if done is not None:
         print_line(f"{done.labelled} pictures have the new label {done.name}.")
         print_note(f"See: {how.partition('feedback')[0]}items --label {shlex.quote(done.name)}")
+        print_note(f"It is a class: {how.partition('feedback')[0]}classify --all finds more of it.")
         if done.contradicted:
             print_note(
                 f"{len(done.contradicted)} that you called irrelevant have that label already; it is left to them."

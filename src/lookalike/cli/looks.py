@@ -157,7 +157,7 @@ def stats(where: Where, json: Json = False) -> int:
         return 0
     print_line(f"{found['path']}: {human_bytes(found['bytes'])}")
     print_line(f"{found['items']:,} pictures at {found['paths']:,} paths, {found['skipped']:,} files skipped")
-    print_line(f"{found['labels']:,} labels")
+    print_line(f"{found['labels']:,} labels, {found['classes']:,} classes, {found['predictions']:,} predictions")
     for space in found["spaces"]:
         fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
         if space["feature_fitted_on"]:

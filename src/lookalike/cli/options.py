@@ -17,6 +17,9 @@ from lookalike.errors import InputError
 
 COLLECTION = "./.lookalike"
 
+OWN = "labels"
+"""The word that stands for the collection's own labels."""
+
 
 def _where(ctx: typer.Context, value: str) -> str:
     return value or str(ctx.find_root().params["collection"])

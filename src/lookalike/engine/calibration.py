@@ -81,7 +81,7 @@ def choose(
             spaces.store, ids.tolist(), chain.feature, min(PICTURES, n), progress, workers
         )
     own = np.asarray(truth.vectors(np.union1d(asked, ids[:POOL])), np.float32)
-    steps = fit(chain.specs[:-1], own)
+    steps = fit(chain.specs[:-1], own, labelled=spaces.labelled(name))
     pool = steps.transform(own if negatives is None else negatives.X[~np.isin(negatives.ids, asked)][:POOL])
     X = steps.transform(truth.vectors(asked))  # (m, d)
     candidates = _candidates(options, spec, pool, labels)
@@ -143,8 +143,8 @@ def _candidates(options: list[str], spec: Spec, pool: Vectors, labels: bool) -> 
 
 def _labelled(spaces: Spaces, ids: Ids, n: int) -> tuple[Ids, list[str]]:
     """At most n of the items that have one label, and these."""
-    found = spaces.store.judgements.labels(ids.tolist())
-    one = [(item, labels[0]) for item, labels in sorted(found.items()) if len(labels) == 1][:n]
+    found, there = spaces.store.judgements.single_labels(), set(ids.tolist())
+    one = [(item, label) for item, label in sorted(found.items()) if item in there][:n]
     if len(one) < 2:
         raise InputError(
             f"Calibration by labels needs pictures with one label each. Got {len(one)}. Run: lookalike label SOURCE"

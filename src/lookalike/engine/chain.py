@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,15 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
 from lookalike.registry import Spec, component, create, parse, parse_chain, restore, spec_of, state_of
-from lookalike.types import Box, Feature, Pixels, Prepared, Query, Transform, Vectors
+from lookalike.types import Box, Feature, Ids, Pixels, Prepared, Query, Transform, Vectors, needs_labels
+
+
+class Labelled(NamedTuple):
+    """What transforms that learn from labels are fitted on."""
+
+    ids: Ids  # (m,), ascending
+    X: Vectors  # (m, d), of a space's feature
+    y: NDArray[Any]  # (m,), one label each
 
 
 class Chain:
@@ -85,20 +93,30 @@ class Chain:
         return self.transform(X) if self.fitted else X
 
 
-def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None) -> Chain:
+def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labelled: Labelled | None = None) -> Chain:
     """A chain whose transforms are fitted, one after the other, on its feature's vectors X (n, d).
 
-    Those that tell rows from a pool of negatives are fitted on `negatives` (m, d), where there are any.
+    Those that tell rows from a pool of negatives are fitted on `negatives` (m, d), where there are any, and those that
+    learn from labels on the rows that are `labelled`.
     """
     fitted: list[Transform] = []
     for spec in specs[1:]:
         step: Transform = create("transform", spec)
-        step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
+        if labelled is not None and takes_labels(spec):
+            step.fit(labelled.X, labelled.y)
+        else:
+            step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
         fitted.append(step)
         if len(fitted) < len(specs) - 1:
             X = step.transform(X)
             negatives = None if negatives is None else step.transform(negatives)
+            labelled = None if labelled is None else labelled._replace(X=step.transform(labelled.X))
     return Chain(specs, lambda: fitted)
+
+
+def takes_labels(spec: str) -> bool:
+    """Whether a transform learns from labels: its class says so."""
+    return needs_labels(component("transform", parse(spec).name))
 
 
 def takes_negatives(spec: str) -> bool:

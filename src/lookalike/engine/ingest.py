@@ -59,6 +59,8 @@ class Report:
     skipped: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
+    predicted: dict[str, int] = field(default_factory=dict)  # new pictures that were classified, by class
+    none: int = 0  # new pictures that are of no class
 
 
 class Ingest:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Chain, fit, parse_recipe, takes_negatives
+from lookalike.engine.chain import Chain, Labelled, fit, parse_recipe, takes_labels, takes_negatives
 from lookalike.engine.vocabulary import draw, fit_feature
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
@@ -93,10 +93,15 @@ class Spaces:
         return [name for name, space in self.all().items() if not _is_spec(name)]
 
     def learning(self) -> list[str]:
-        """The spaces that have something to fit, and enough pictures to fit it on."""
+        """The spaces that have something to fit, and enough pictures, and labels where it needs them, to fit it on."""
         spaces = self.all()
         chains = {name: spaces[name].chain for name in self.recipes()}
-        return [name for name, chain in chains.items() if len(chain) > 1 and self.store.vectors.rows(chain[0]) > 1]
+        able = [name for name, chain in chains.items() if len(chain) > 1 and self.store.vectors.rows(chain[0]) > 1]
+        return [name for name in able if not self.wants_labels(name) or self._count_labels(name)[1] > 1]
+
+    def wants_labels(self, name: str) -> bool:
+        """Whether a transform of a space learns from labels."""
+        return any(map(takes_labels, self.all()[name].chain[1:]))
 
     def ensure(self, recipes: Sequence[str], free: Iterable[str] = ()) -> list[str]:
         """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock.
@@ -256,12 +261,19 @@ class Spaces:
         return faults
 
     def settle(self, names: Sequence[str], progress: Progress) -> None:
-        """After an add: fit what waits and has enough to learn from, fill what lacks rows, index what is large."""
+        """After an add: fit what waits and has enough to learn from, fill what lacks rows, index what is large.
+
+        What learns from labels waits until somebody says so: labels come in bits, and a fit is for long.
+        """
         for name in names:
             space = self.all()[name]
             if space.model is not None:
                 self._fill(name, progress)
-            elif len(space.chain) > 1 and self.store.vectors.rows(space.chain[0]) >= FIT_MIN:
+            elif (
+                len(space.chain) > 1
+                and self.store.vectors.rows(space.chain[0]) >= FIT_MIN
+                and not self.wants_labels(name)
+            ):
                 self.fit(name, progress)
         for name in names:
             self._snapshot(name, progress)
@@ -273,7 +285,8 @@ class Spaces:
         """Fit a space's transforms anew and put every item through them; returns the rows it was fitted on.
 
         `negatives` take the place of the collection's own where a transform tells rows from such a pool. `specs`:
-        from now on the space's chain, on the same feature. Readers see the old space until the new one is whole.
+        from now on the space's chain, on the same feature. Readers see the old space until the new one is whole. Where
+        a transform learns from labels, the rows it was fitted on are the labelled ones.
         """
         space = self.all()[name]
         if len(space.chain) == 1:
@@ -281,13 +294,15 @@ class Spaces:
         ids, sample = self.sample(space.chain[0])
         if len(sample) < 2:
             raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
+        labelled = self.labelled(name)
         progress(f"fitting {name}", 0, None)
-        chain = fit(specs or space.chain, sample, None if negatives is None else negatives.X)
+        chain = fit(specs or space.chain, sample, None if negatives is None else negatives.X, labelled)
         pools: list[Members] = []
         if any(map(takes_negatives, chain.specs[1:])):
             pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
-        self._replace(name, chain, len(sample), pools, progress)
-        return len(sample)
+        rows = len(sample) if labelled is None else len(labelled.ids)
+        self._replace(name, chain, rows, pools, progress)
+        return rows
 
     def extend(self, name: str, more: Pool, progress: Progress) -> int:
         """Add negatives to the pool of a space's last transform, and put every item through it; returns their number.
@@ -352,8 +367,42 @@ class Spaces:
     def sample(self, base: str) -> tuple[Ids, NDArray[Any]]:
         """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids: ids (n,) and rows (n, d)."""
         index = self.index(base)
-        ids = self.store.vectors.live_ids(base)[: min(FIT_MAX, SAMPLE_BYTES // (4 * (index.dim or 1)))]
+        ids = self.store.vectors.live_ids(base)[: self._most(base)]
         return ids, index.vectors(ids)
+
+    def labelled(self, name: str) -> Labelled | None:
+        """What a space that learns from labels is fitted on, None for others: pictures with exactly one label.
+
+        One with several says nothing to a transform that tells classes apart, and is left out. As many as `sample` has.
+        """
+        if not self.wants_labels(name):
+            return None
+        base = self.all()[name].chain[0]
+        labels = self._one_label(base)
+        ids = np.array(sorted(labels)[: self._most(base)], np.int64)
+        y = np.array([labels[item] for item in ids.tolist()])
+        if len(np.unique(y)) < 2:
+            raise InputError(
+                f"Space '{name}' learns from pictures that have one label each, of at least 2 labels. The collection"
+                f" has {len(ids):,} such pictures, of {len(np.unique(y))}. Label some first: lookalike label SOURCE,"
+                " or lookalike classes add NAME IMAGE"
+            )
+        return Labelled(ids, self.index(base).vectors(ids), y)
+
+    def _most(self, base: str) -> int:
+        """How many rows of a base a fit looks at."""
+        return min(FIT_MAX, SAMPLE_BYTES // (4 * (self.index(base).dim or 1)))
+
+    def _count_labels(self, name: str) -> tuple[int, int]:
+        """How many pictures have one label each, and how many labels these are."""
+        labels = self._one_label(self.all()[name].chain[0])
+        return len(labels), len(set(labels.values()))
+
+    def _one_label(self, base: str) -> dict[int, str]:
+        """The pictures of a base that have one label, and it."""
+        found = self.store.judgements.single_labels()
+        there = np.isin(np.fromiter(found, np.int64), self.store.vectors.live_ids(base))
+        return {item: label for (item, label), live in zip(found.items(), there.tolist(), strict=True) if live}
 
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
@@ -431,7 +480,8 @@ class Spaces:
 def _try(chain: Sequence[str]) -> None:
     """Refuse a chain that could never work before it is written down: no weights, options out of range."""
     create("feature", chain[0]).describe([])
-    fit(chain, np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32))
+    X = np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32)
+    fit(chain, X, labelled=Labelled(np.arange(32), X, np.arange(32) % 2))
 
 
 def _bare(chain: Sequence[str], free: Iterable[str]) -> list[str]:

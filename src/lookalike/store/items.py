@@ -104,6 +104,11 @@ class Items:
         with self._db.reading() as db:
             return read_ids(db, "SELECT id FROM items")
 
+    def added_since(self, at: float) -> Ids:
+        """The items that were added at this time (POSIX seconds) or later, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT id FROM items WHERE added_at >= ?", [at])
+
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Those of the ids that are items, in the order asked."""
         found: dict[int, Item] = {}

@@ -1,4 +1,4 @@
-"""What people said about pictures: labels, each with who said it, where it came from and when; and sessions.
+"""What people said about pictures: labels, each with who said it, where it came from and when; sessions; classes.
 
 In: pairs of item id and label. Out: the labels of items, the items of a label. A file of its own, keyed by content
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lookalike.errors import InputError
+from lookalike.store.classes import ClassNames
 from lookalike.store.database import Database, read_ids
 from lookalike.store.labels import check_label
+from lookalike.store.predictions import Predictions
 from lookalike.store.schema import JUDGEMENTS, text
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
@@ -23,6 +25,8 @@ class Judgements:
     def __init__(self, path: Path):
         self._db = Database(path, JUDGEMENTS)
         self.sessions = Sessions(self._db)
+        self.classes = ClassNames(self._db)
+        self.predictions = Predictions(self._db)
 
     def __len__(self) -> int:
         with self._db.reading() as db:
@@ -59,6 +63,16 @@ class Judgements:
         with self._db.reading() as db:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
+    def labelled(self) -> Ids:
+        """The items that have a label, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT DISTINCT item FROM labels")
+
+    def single_labels(self) -> dict[int, str]:
+        """The items that have exactly one label, and it."""
+        with self._db.reading() as db:
+            return dict(db.execute("SELECT item, min(label) FROM labels GROUP BY item HAVING count(*) = 1"))
+
     def label_counts(self) -> dict[str, int]:
         """Label → how many items have it, sorted by label."""
         with self._db.reading() as db:
@@ -84,6 +98,11 @@ class Judgements:
             new = max(0, db.execute(insert, [check_label(name), session]).rowcount)
             db.execute(update, [check_label(name), time.time(), session])
         return new
+
+    def compact(self) -> None:
+        """Forget what is of no more use, and give its room back to the disk."""
+        self.classes.forget_changes()
+        self._db.vacuum()
 
     def verify(self) -> list[str]:
         """What is wrong with the file, in sentences."""

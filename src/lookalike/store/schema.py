@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
 
-# Statements are separated by semicolons, so none may stand inside one.
+# Statements are separated by semicolons; inside one they may stand where SQLite wants them, in a trigger.
 CATALOGUE = [
     """
     CREATE TABLE state (version INTEGER NOT NULL);
@@ -92,6 +92,41 @@ JUDGEMENTS = [
         AND NOT EXISTS (SELECT 1 FROM events WHERE undoes = event.id);
     CREATE VIEW marks AS
         SELECT max(id) AS event, session, item, kind, round, position, author, at FROM clicks GROUP BY session, item
+    """,
+    """
+    CREATE TABLE changes (id INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER, label TEXT, added INTEGER);
+    CREATE TABLE classes (name TEXT PRIMARY KEY, author TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
+    CREATE TABLE parents (child TEXT NOT NULL, parent TEXT NOT NULL, PRIMARY KEY (child, parent)) WITHOUT ROWID;
+    CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE predictions (
+        item INTEGER PRIMARY KEY, label TEXT NOT NULL, probability REAL NOT NULL, space TEXT NOT NULL,
+        model TEXT NOT NULL, at REAL NOT NULL
+    );
+    CREATE INDEX predictions_label ON predictions (label, probability);
+    CREATE TABLE rejections (
+        item INTEGER NOT NULL, label TEXT NOT NULL, author TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (item, label)
+    ) WITHOUT ROWID;
+    CREATE INDEX rejections_label ON rejections (label);
+    CREATE TRIGGER labels_added AFTER INSERT ON labels BEGIN
+        INSERT INTO changes (item, label, added) VALUES (NEW.item, NEW.label, 1);
+        DELETE FROM predictions WHERE item = NEW.item;
+        DELETE FROM rejections WHERE item = NEW.item AND label = NEW.label;
+    END;
+    CREATE TRIGGER labels_removed AFTER DELETE ON labels BEGIN
+        INSERT INTO changes (item, label, added) VALUES (OLD.item, OLD.label, 0);
+        DELETE FROM predictions WHERE label = OLD.label
+            AND NOT EXISTS (SELECT 1 FROM labels WHERE label = OLD.label)
+            AND NOT EXISTS (SELECT 1 FROM classes WHERE name = OLD.label);
+    END;
+    CREATE TRIGGER predictions_yield BEFORE INSERT ON predictions
+        WHEN EXISTS (SELECT 1 FROM labels WHERE item = NEW.item)
+        OR EXISTS (SELECT 1 FROM rejections WHERE item = NEW.item AND label = NEW.label)
+        OR NOT EXISTS (
+            SELECT 1 FROM labels WHERE label = NEW.label UNION ALL SELECT 1 FROM classes WHERE name = NEW.label
+        )
+    BEGIN
+        SELECT RAISE(IGNORE);
+    END
     """,
 ]
 
@@ -228,7 +263,7 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> N
     db.execute("BEGIN IMMEDIATE")
     try:
         for number in range(_version(db, path, migrations), len(migrations)):
-            for statement in migrations[number].split(";"):
+            for statement in _statements(migrations[number]):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {number + 1}")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -239,6 +274,16 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> N
         raise DamagedError(f"{path} is not what its format says: {error}. Restore it from a copy.") from error
     finally:
         roll_back(db)
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script. Not `executescript`: that would commit on its way."""
+    statement = ""
+    for part in script.split(";"):
+        statement += part + ";"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def _code(error: sqlite3.Error) -> int:

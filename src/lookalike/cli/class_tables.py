@@ -1,0 +1,127 @@
+"""How classes are printed: lines and tables for people, JSON for scripts.
+
+In: what the verbs of classes return. Out: text on stdout.
+"""
+
+import dataclasses
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from lookalike.cli.lazy import Lazy
+from lookalike.cli.terminal import print_json, print_line, print_note, show_path
+
+if TYPE_CHECKING:
+    from lookalike import Collection, types
+    from lookalike.collection import ClassView, Evaluation, Predicted, Verdict
+else:
+    types = Lazy("lookalike.types")
+
+NONE = "none of these"
+
+
+def say(json: bool, sentence: str, **values: Any) -> None:
+    """A sentence, or the values in it as JSON."""
+    print_json(values) if json else print_line(sentence)
+
+
+def print_view(collection: "Collection", view: "ClassView", k: int | None, json: bool) -> None:
+    """A class with its pictures."""
+    members, predicted = view.members[:k], view.predicted[:k]
+    items = collection.get([said.item for said in members] + [guess.item for guess in predicted])
+    paths = {item: next(iter(found.paths), None) for item, found in items.items()}
+    if json:
+        said = [
+            {"id": types.format_id(m.item), "path": paths[m.item], "author": m.author, "source": m.source, "at": m.at}
+            for m in members
+        ]
+        guessed = [
+            {"id": types.format_id(p.item), "path": paths[p.item], "probability": p.probability}
+            | {"source": "predicted", "space": p.space, "model": p.model, "at": p.at}
+            for p in predicted
+        ]
+        print_json({"name": view.name, "parents": view.parents, "pictures": said, "predicted": guessed})
+        return
+    of = f", a kind of {', '.join(view.parents)}" if view.parents else ""
+    print_line(f"{view.name}{of}: {len(view.members):,} pictures, {len(view.predicted):,} predicted.")
+    for m in members:
+        when = time.strftime("%Y-%m-%d", time.localtime(m.at))
+        print_line(f"  {f'{m.source} {m.author} {when}':32}  {show_path(paths[m.item])}")
+    for p in predicted:
+        print_line(f"  {f'predicted {p.probability:.2f}':32}  {show_path(paths[p.item])}")
+
+
+def print_verdicts(verdicts: list["Verdict"], skipped: dict[str, str], json: bool) -> None:
+    """What pictures are taken for, and those that could not be read."""
+    if json:
+        rows = [
+            {"id": None if v.id is None else types.format_id(v.id), "path": v.path, "class": v.guess.label}
+            | {"probability": v.guess.probability, "nearest": v.guess.nearest, "runner_up": v.guess.runner_up}
+            | {"runner_up_probability": v.guess.runner_up_probability, "labels": v.labels}
+            for v in verdicts
+        ]
+        print_json({"pictures": rows, "skipped": skipped})
+        return
+    rows_ = []
+    for v in verdicts:
+        guess = v.guess
+        rest = f"then {guess.runner_up} {guess.runner_up_probability:.2f}" if guess.runner_up is not None else ""
+        if guess.label is None:
+            rest = "" if guess.nearest is None else f"nearest {guess.nearest}"
+        chance = "" if guess.label is None else f"{guess.probability:.2f}"
+        said = f"  (people say: {', '.join(v.labels)})" if v.labels else ""
+        rows_.append([guess.label or NONE, chance, rest, f"{show_path(v.path)}{said}"])
+    if rows_:
+        print_table(["class", "sure", "", "picture"], rows_)
+    for name, reason in skipped.items():
+        print_line(f"skipped: {name}: {reason}")
+
+
+def print_predicted(found: "Predicted", json: bool) -> None:
+    """What came of a classification that was kept."""
+    if json:
+        print_json({"predicted": found.classes, "none": found.none})
+        return
+    print_line(f"{sum(found.classes.values()):,} pictures classified, {found.none:,} are {NONE}.")
+    if found.classes:
+        print_table(["class", "predicted"], [[name, f"{n:,}"] for name, n in found.classes.items()])
+
+
+def print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
+    """Figures of all classes, then of each."""
+    if json:
+        print_json(dataclasses.asdict(found))
+        return
+    print_line(f"{found.pictures:,} pictures of {found.classes:,} classes: {found.kind} in {found.space}.")
+    print_line(f"right: {found.accuracy:.3f} of the pictures, {found.class_accuracy:.3f} as the mean over classes.")
+    print_line(f"{NONE}: said of {found.own_none:.3f} of them, wrongly;")
+    strangers = "not known, of one class" if found.strangers_none is None else f"{found.strangers_none:.3f}"
+    print_line(f"  of pictures whose class was left out, rightly: {strangers}.")
+    rows = [
+        [c.name, f"{c.pictures:,}", _share(c.right), _share(c.none), c.mistaken_for or ""] for c in found.by_class[:k]
+    ]
+    print_table(["class", "pictures", "right", "none", "mistaken for"], rows)
+    if found.confused:
+        print_line("Most often mistaken:")
+        for truth, guess, n in found.confused:
+            print_line(f"  {n:>5,} × {truth} for {guess}")
+    if len(found.by_class) > k:
+        print_note(f"{len(found.by_class) - k:,} classes are better than these. To see more: -k {len(found.by_class)}")
+    for note in found.notes:
+        print_note(note)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def print_table(head: list[str], rows: list[list[str]]) -> None:
+    """Columns as wide as they must be; numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    numbers = [all(re.fullmatch(r"[-\d.,]*", row[i]) for row in rows) for i in range(len(head))]
+    for row in (head, *rows):
+        cells = [
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, numbers, strict=True)
+        ]
+        print_line("  ".join(cells).rstrip())

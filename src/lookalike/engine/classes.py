@@ -1,0 +1,286 @@
+"""`Classes`: what a person does with the classes of a collection, and what new pictures are taken for.
+
+In: names and pictures. Out: classes with their members, guesses with probabilities, figures. A class is its labels:
+whoever labels a picture, by any verb, puts it into the class of that name, and predictions are kept apart from that.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lookalike.arrays import chunks
+from lookalike.engine.class_inputs import pictures_of, read_hierarchy, rows_of
+from lookalike.engine.class_model import ClassModel, Guess, Settings
+from lookalike.engine.evaluation import Evaluation, evaluate
+from lookalike.engine.examples import Example, listed
+from lookalike.engine.feedback import Finished, Session, login
+from lookalike.engine.looks import at_one_moment
+from lookalike.engine.spaces import Spaces
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.classes import Said
+from lookalike.store.directory import Store
+from lookalike.store.predictions import Prediction
+from lookalike.types import Ids, Progress, silent
+
+PREDICTED_BYTES = 64 * 2**20
+"""Rows of the collection that are classified at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """A class at a glance."""
+
+    name: str
+    pictures: int  # that somebody put into it, and that the collection has
+    elsewhere: int  # the same, of pictures that it does not have now
+    predicted: int
+    parents: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassView:
+    """A class and its pictures."""
+
+    name: str
+    members: list[Said]  # in the order in which it was said
+    predicted: list[Prediction]  # the surest first
+    parents: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a picture is taken for."""
+
+    id: int | None  # where it is a file or an item
+    path: str | None
+    labels: list[str]  # what people said it is
+    guess: Guess
+
+
+class Predicted(NamedTuple):
+    """What came of a classification that was kept."""
+
+    classes: dict[str, int]  # how many pictures of each
+    none: int  # of none of these
+
+
+class Classes:
+    """The classes of a collection; `Collection.classes` is one."""
+
+    def __init__(self, store: Store, spaces: Spaces):
+        self._store = store
+        self._spaces = spaces
+        self._book = store.judgements.classes
+        self._predictions = store.judgements.predictions
+        self._model = ClassModel(store, spaces)
+
+    def all(self) -> list[ClassSummary]:
+        """Every class, sorted by name."""
+        items, counts, parents = set(self._store.items.ids().tolist()), self._book.counts(), self._parents()
+        here = Counter(name for item, name in self._book.all()[1] if item in items)
+        guessed = {name: sum(item in items for item in ids) for name, ids in self._predictions.items().items()}
+        return [
+            ClassSummary(name, here[name], max(0, n - here[name]), guessed.get(name, 0), parents.get(name, []))
+            for name, n in counts.items()
+        ]
+
+    def show(self, name: str) -> ClassView:
+        """One class: who put what into it, and what is predicted to be of it; of pictures that are there."""
+        self._book.check(name)
+        members, predicted = self._book.members(name), self._predictions.of(name)
+        here = self._store.items.get([said.item for said in members] + [guess.item for guess in predicted])
+        return ClassView(
+            name,
+            [member for member in members if member.item in here],
+            [prediction for prediction in predicted if prediction.item in here],
+            self._parents().get(name, []),
+        )
+
+    def add(self, name: str, pictures: Example | Iterable[Example] = (), *, author: str | None = None) -> int:
+        """Put pictures of the collection into a class, by id, path or folder; returns how many were not in it.
+
+        The class may be new. One without pictures is chosen only where the hierarchy lends it a mean.
+        """
+        return self._book.add(name, pictures_of(self._store, pictures), author=author or login())
+
+    def add_session(self, session: str, name: str | None = None) -> Finished:
+        """Make a feedback session a class: it is finished, under its own name or another."""
+        return Session(self._store, self._spaces, session).finish(name)
+
+    def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
+        """Take pictures out of a class again; returns how many were in it. A class that was named here stays."""
+        self._book.check(name)
+        return self._store.judgements.remove_labels([(item, name) for item in pictures_of(self._store, pictures)])
+
+    def rename(self, old: str, new: str) -> int:
+        """Give a class another name; returns its pictures."""
+        return self._book.rename(old, new)
+
+    def merge(self, *names: str, into: str) -> int:
+        """Make one class of several, with a new name or one of theirs; returns its pictures."""
+        return self._book.merge(names, into)
+
+    def split(self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
+        """Make some pictures of a class a class of their own; returns how many they are."""
+        return self._book.split(name, new, pictures_of(self._store, pictures), author=author or login())
+
+    def delete(self, name: str) -> int:
+        """Forget a class, its labels and what was predicted; returns how many labels. The pictures stay."""
+        return self._book.delete(name)
+
+    def confirm(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
+        """What is predicted is right: from now on somebody said so. Returns how many."""
+        self._book.check(name)
+        return self._predictions.confirm(name, pictures_of(self._store, pictures), author=author or login())
+
+    def reject(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
+        """Pictures are not of a class: it is never predicted for them again. Returns how many predictions went."""
+        self._book.check(name)
+        return self._predictions.reject(name, pictures_of(self._store, pictures), author=author or login())
+
+    def classify(
+        self, pictures: Example | Iterable[Example], *, on_skip: Callable[[str, str], None] | None = None
+    ) -> list[Verdict]:
+        """The class of pictures, of the collection or not, as `search` takes them; nothing is kept.
+
+        What somebody has rejected for a picture is not said of it. With `on_skip`, one that cannot be read is told
+        there, with the reason, and left out.
+        """
+        wanted = listed(pictures)
+
+        def look() -> list[Verdict]:
+            asked, X, ids = rows_of(self._store, self._spaces, self._model.name, wanted, on_skip)
+            known = [item for item in ids if item is not None]
+            rejected, labels = self._predictions.rejected(known), self._store.judgements.labels(known)
+            guesses = self._model.classify(X, [() if item is None else rejected.get(item, ()) for item in ids])
+            paths = self._store.items.first_paths(known)
+            verdicts = []
+            for example, item, guess in zip(asked, ids, guesses, strict=True):
+                path = None if item is None else paths.get(item)
+                if path is None and isinstance(example, Path | str):
+                    path = str(example)
+                verdicts.append(Verdict(item, path, [] if item is None else labels[item], guess))
+            return verdicts
+
+        return at_one_moment(self._store, look)
+
+    def can_refuse(self) -> bool:
+        """Whether there is enough to tell what is none of these: a class with two pictures."""
+        return at_one_moment(self._store, self._model.describe)[2]
+
+    def predict(self, progress: Progress | None = None) -> Predicted:
+        """Classify every picture that nobody labelled, and keep that instead of what was predicted before."""
+        return self._keep(self._spaces.index(self._spaces.taught(self._model.name)).ids, progress or silent, True)
+
+    def predict_new(self, progress: Progress | None = None) -> Predicted:
+        """Classify what was added since this was last done, and keep it. After a kill, the next call does it."""
+        began = time.time()
+        since = self._book.settings().get("classified_until", began)
+        ids = self._store.items.added_since(since)
+        if not len(ids):
+            return Predicted({}, 0)
+        found = self._keep(ids, progress or silent, False)
+        self._book.set(classified_until=began)
+        return found
+
+    def watch(self) -> bool:
+        """Whether new pictures are to be classified: there are classes, and nobody said no. From now on, all are."""
+        if not self._model.settings.on_add or not self._book.counts():
+            return False
+        if "classified_until" not in self._book.settings():
+            self._book.set(classified_until=time.time())
+        return True
+
+    @property
+    def settings(self) -> Settings:
+        """How classes are told apart: space, kind, reject, on_add, prior."""
+        return self._model.settings
+
+    def use(self, **settings: Any) -> Settings:
+        """Set some of `settings`: space, kind, reject, on_add, prior."""
+        known = replace(self._model.settings)
+        names = list(Settings.__dataclass_fields__)
+        for name, value in settings.items():
+            if name not in names:
+                raise UnknownNameError("setting of classes", name, names)
+            known = replace(known, **{name: value})
+        _check(known)
+        if known.space is not None:
+            self._spaces.find(known.space)
+        self._book.set(**settings)
+        return known
+
+    def hierarchy(self) -> list[tuple[str, str]]:
+        """Which class is a kind of which: (child, parent) each."""
+        return self._book.parents()
+
+    def set_hierarchy(self, source: str | Path | Iterable[tuple[str, str]]) -> int:
+        """Which class is a kind of which, for classes with few pictures or none; returns how many pairs.
+
+        From a CSV file of child,parent, a folder (each one in it is a kind of the one it is in), or pairs; none clears
+        what there was.
+        """
+        pairs = read_hierarchy(source)
+        self._book.set_parents(pairs)
+        return len(pairs)
+
+    def evaluate(
+        self, *, space: str | None = None, kind: str | None = None, progress: Progress | None = None
+    ) -> Evaluation:
+        """How good the classes are: each picture judged by classes without it; in another space, or of another kind."""
+        settings = self._model.settings
+        settings = replace(settings, kind=kind or settings.kind, space=space or settings.space)
+        _check(settings)
+        return evaluate(self._spaces, self._spaces.find(settings.space), settings, progress or silent)
+
+    def _keep(self, ids: Ids, progress: Progress, instead: bool) -> Predicted:
+        """Classify those of these items that nobody labelled."""
+        ids = ids[~np.isin(ids, self._store.judgements.labelled())]
+        if not instead and not len(ids):
+            return Predicted({}, 0)
+        space, model, can_refuse = at_one_moment(self._store, self._model.describe)
+        if not can_refuse:
+            raise InputError(
+                "No class has two pictures yet: what is none of these cannot be told. Add some: lookalike classes add"
+            )
+        rows: list[tuple[int, str, float]] = []
+        seen = 0
+        for part in chunks(len(ids), 4 * 1024, PREDICTED_BYTES):
+            progress("classifying", part.start, len(ids))
+
+            def look(mine: Ids = ids[part]) -> tuple[Ids, list[Guess]]:
+                there, X = self._model.rows(mine)
+                rejected = self._predictions.rejected(there.tolist())
+                return there, self._model.classify(X, [rejected.get(item, ()) for item in there.tolist()])
+
+            there, guesses = at_one_moment(self._store, look)
+            seen += len(there)
+            for item, guess in zip(there.tolist(), guesses, strict=True):
+                if guess.label is not None:
+                    rows.append((item, guess.label, guess.probability))
+        progress("classifying", len(ids), len(ids))
+        found = self._predictions.put(rows, space=space, model=model, instead=instead)
+        return Predicted(found, seen - sum(found.values()))
+
+    def _parents(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for child, parent in self._book.parents():
+            found.setdefault(child, []).append(parent)
+        return found
+
+
+def _check(settings: Settings) -> None:
+    """That classes could be told apart so."""
+    from lookalike.classes.verbs import KINDS
+
+    if settings.kind not in KINDS:
+        raise UnknownNameError("kind of classes", str(settings.kind), KINDS)
+    if not isinstance(settings.reject, int | float) or not 0 < settings.reject < 1:
+        raise InputError(f"reject must be a share above 0 and below 1. Got {settings.reject!r}.")
+    if not isinstance(settings.prior, int | float) or not 0 < settings.prior < float("inf"):
+        raise InputError(f"prior must be a number of pictures above 0. Got {settings.prior!r}.")

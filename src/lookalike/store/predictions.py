@@ -1,0 +1,136 @@
+"""What a computer believes about pictures, apart from what people said; and what people said to that.
+
+In: the class that was predicted for an item, how surely, and by what. Out: predictions, best first; what was rejected.
+The tables see to it themselves that no prediction stands beside a label of the same item, or after a rejection.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lookalike.errors import InputError
+from lookalike.store.database import Database
+from lookalike.store.labels import check_label
+from lookalike.store.schema import text
+
+_TEXT = "CAST(? AS TEXT)"
+_GIVEN = "item IN (SELECT value FROM json_each(?))"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The class that a picture may be of; its source is always "predicted"."""
+
+    item: int
+    label: str
+    probability: float
+    space: str
+    model: str  # the kind of classes, and after how many changes of labels
+    at: float  # POSIX seconds
+
+
+class Predictions:
+    """The predictions of a collection, at most one an item, in its file of judgements."""
+
+    def __init__(self, database: Database):
+        self._db = database
+
+    def __len__(self) -> int:
+        with self._db.reading() as db:
+            return int(db.execute("SELECT count(*) FROM predictions").fetchone()[0])
+
+    def put(
+        self, rows: Iterable[tuple[int, str, float]], *, space: str, model: str, instead: bool = False
+    ) -> dict[str, int]:
+        """Keep predictions, (item, label, probability) each; returns how many of each label.
+
+        Those of items that somebody has labelled, and those that somebody has rejected, are left out. `instead`: of all
+        that there were, not only of those of the same items.
+        """
+        now = time.time()
+        values = [
+            (int(item), check_label(label), float(chance), text(space), text(model), now)
+            for item, label, chance in rows
+        ]
+        insert = f"INSERT OR REPLACE INTO predictions VALUES (?, {_TEXT}, ?, {_TEXT}, {_TEXT}, ?)"
+        items = json.dumps([row[0] for row in values])
+        counts = f"SELECT label, count(*) FROM predictions WHERE {_GIVEN} GROUP BY label ORDER BY label"
+        with self._db.transaction() as db:
+            if instead:
+                db.execute("DELETE FROM predictions")
+            db.executemany(insert, values)
+            return dict(db.execute(counts, [items]))
+
+    def of(self, label: str) -> list[Prediction]:
+        """What is predicted to be of a class, the surest first."""
+        query = f"SELECT * FROM predictions WHERE label = {_TEXT} ORDER BY probability DESC, item"
+        with self._db.reading() as db:
+            return [Prediction(*row) for row in db.execute(query, [check_label(label)])]
+
+    def get(self, items: Sequence[int]) -> dict[int, Prediction]:
+        """The predictions of these items, where there are any."""
+        query = f"SELECT * FROM predictions WHERE {_GIVEN}"
+        with self._db.reading() as db:
+            found = [Prediction(*row) for row in db.execute(query, [json.dumps([int(item) for item in items])])]
+        return {prediction.item: prediction for prediction in found}
+
+    def items(self) -> dict[str, list[int]]:
+        """Label → the items that are predicted to be of it."""
+        found: dict[str, list[int]] = {}
+        with self._db.reading() as db:
+            for label, item in db.execute("SELECT label, item FROM predictions ORDER BY label, item"):
+                found.setdefault(label, []).append(item)
+        return found
+
+    def confirm(self, label: str, items: Sequence[int], *, author: str) -> int:
+        """These predictions are right: they become labels, with "confirmed" as their source. Returns how many."""
+        name = check_label(label)
+        wanted = sorted(set(map(int, items)))
+        query = f"SELECT item FROM predictions WHERE label = {_TEXT} AND {_GIVEN}"
+        with self._db.transaction() as db:
+            found = {item for (item,) in db.execute(query, [name, json.dumps(wanted)])}
+            if len(found) < len(wanted):
+                raise InputError(
+                    f"{len(wanted) - len(found)} of the {len(wanted)} pictures are not predicted to be {label!r}."
+                    f" To say that they are: lookalike classes add"
+                )
+            rows = [(item, name, text(author), time.time()) for item in wanted]
+            insert = f"INSERT OR IGNORE INTO labels VALUES (?, {_TEXT}, {_TEXT}, 'confirmed', ?)"
+            return max(0, db.executemany(insert, rows).rowcount)
+
+    def reject(self, label: str, items: Sequence[int], *, author: str) -> int:
+        """These are not of a class: it is never predicted for them again. Returns how many predictions went."""
+        name = check_label(label)
+        wanted = json.dumps(sorted(set(map(int, items))))
+        inside = f"label = {_TEXT} AND {_GIVEN}"
+        with self._db.transaction() as db:
+            said = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [name, wanted]).fetchone()[0])
+            if said:
+                raise InputError(
+                    f"{said} of the pictures are in {label!r} because somebody said so. To take that back: lookalike"
+                    " classes remove"
+                )
+            gone = db.execute(f"DELETE FROM predictions WHERE {inside}", [name, wanted]).rowcount
+            insert = f"INSERT OR IGNORE INTO rejections VALUES (?, {_TEXT}, {_TEXT}, ?)"
+            now = time.time()
+            db.executemany(insert, [(item, name, text(author), now) for item in json.loads(wanted)])
+        return max(0, gone)
+
+    def rejected(self, items: Sequence[int]) -> dict[int, set[str]]:
+        """The classes that these items are not of: rejected, or called irrelevant in a finished session of that name.
+
+        An item that has the label all the same is of the class: somebody said so.
+        """
+        query = (
+            f"SELECT item, label FROM rejections WHERE {_GIVEN} UNION"
+            " SELECT item, name FROM (SELECT name, item, kind, max(event) FROM marks JOIN sessions"
+            f" ON sessions.id = session WHERE finished_at IS NOT NULL AND kind <> 'skip' AND {_GIVEN}"
+            " GROUP BY name, item) WHERE kind = 'irrelevant'"
+            f" EXCEPT SELECT item, label FROM labels WHERE {_GIVEN}"
+        )
+        found: dict[int, set[str]] = {}
+        with self._db.reading() as db:
+            for item, label in db.execute(query, [json.dumps([int(item) for item in items])] * 3):
+                found.setdefault(item, set()).add(label)
+        return found

@@ -1,0 +1,232 @@
+"""Classes in memory keep in step with labels, pictures and spaces, and are what a fresh look gives."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lookalike.engine.class_model import ClassModel
+from lookalike.engine.classes import Classes
+from lookalike.engine.spaces import Spaces
+from lookalike.errors import InputError
+from lookalike.store.directory import Store
+from lookalike.store.items import Item
+
+X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+QUERIES = np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32)
+
+
+def put(store, items):
+    """Pictures with these numbers come into the collection."""
+    ids = np.array(sorted(items), np.int64)
+    pending = store.vectors.write("color()", ids, X[ids])
+    with store.transaction():
+        store.items.add([Item(int(item), [], 1, 8, 8, "png", 0.0, None) for item in ids])
+        store.vectors.commit(pending)
+
+
+def start(folder):
+    """A collection of twelve pictures, whose vectors are X."""
+    store = Store(folder / "c", create=True)
+    with store.writer():
+        with store.transaction():
+            store.vectors.create_space("color()", ["color()"])
+            store.vectors.create_space("plain", ["color()"], "color()")
+        put(store, range(12))
+    return store
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = start(tmp_path)
+    yield made
+    made.close()
+
+
+def label(store, *pairs):
+    store.judgements.add_labels(pairs, author="anna", source="hand")
+
+
+def nearest_means(store):
+    """The classes nearest to each query by the plainest code there is; one alone, or several at the same distance."""
+    means = {}
+    for name in store.judgements.label_counts():
+        items = [item for item in store.judgements.items_with(name).tolist() if store.items.get([item])]
+        if items:
+            means[name] = X[items].astype(np.float64).mean(axis=0)
+    far = [{name: np.sum((query - mean) ** 2) for name, mean in means.items()} for query in QUERIES]
+    return [{name for name in row if row[name] < min(row.values()) + 1e-5} for row in far]
+
+
+def agree(guesses, nearest):
+    return all(guess.nearest in names for guess, names in zip(guesses, nearest, strict=True))
+
+
+steps = st.one_of(
+    st.tuples(st.just("label"), st.integers(0, 11), st.sampled_from("abc")),
+    st.tuples(st.just("take back"), st.integers(0, 11), st.sampled_from("abc")),
+    st.tuples(st.sampled_from(["go", "come"]), st.integers(0, 11), st.just("")),
+    st.tuples(st.just("rename"), st.sampled_from("abc"), st.sampled_from("abcd")),
+    st.tuples(st.just("merge"), st.sampled_from("abc"), st.sampled_from("abc")),
+)
+
+
+def take(store, verb, one, other):
+    names = store.judgements.classes
+    if verb == "label":
+        label(store, (one, other))
+    elif verb == "take back":
+        store.judgements.remove_labels([(one, other)])
+    elif verb == "rename":
+        names.rename(one, other)
+    elif verb == "merge":
+        names.merge([one, other], into=other)
+    else:
+        with store.writer():
+            if verb == "come" and not store.items.get([one]):
+                put(store, [one])
+            elif verb == "go":
+                with store.transaction():
+                    store.remove([one])
+
+
+@pytest.mark.parametrize("kind", ["ncm", "second"])
+@settings(max_examples=12)
+@given(told=st.lists(steps, min_size=1, max_size=10))
+def test_one_step_after_the_other_is_what_a_fresh_look_gives(tmp_path_factory, kind, told):
+    store = start(tmp_path_factory.mktemp("made"))
+    label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c"))
+    spaces = Spaces(store)
+    Classes(store, spaces).use(kind=kind)
+    kept = ClassModel(store, spaces)
+    kept.classify(QUERIES)
+    for step in told:
+        try:
+            take(store, *step)
+        except InputError:
+            continue
+        try:
+            fresh = ClassModel(store, Spaces(store)).classify(QUERIES)
+        except InputError:  # nobody is left
+            with pytest.raises(InputError, match="no class with a picture"):
+                kept.classify(QUERIES)
+            continue
+        mine = kept.classify(QUERIES)
+        if kind == "ncm":
+            assert agree(mine, nearest_means(store))
+        for one, other in zip(mine, fresh, strict=True):
+            assert one.probability == pytest.approx(other.probability, abs=1e-3)
+            assert one.nearest == other.nearest or one.probability == pytest.approx(one.runner_up_probability, abs=1e-3)
+    store.close()
+
+
+def test_a_step_costs_its_own_rows_only(store, monkeypatch):
+    from lookalike.classes.open_set import OpenSet
+
+    label(store, *((item, "abc"[item % 3]) for item in range(9)))
+    model = ClassModel(store, Spaces(store))
+    model.classify(QUERIES)
+    added, removed = [], []
+    add, remove = OpenSet.partial_fit, OpenSet.remove
+    monkeypatch.setattr(OpenSet, "partial_fit", lambda self, X, y: added.append(len(X)) or add(self, X, y))
+    monkeypatch.setattr(OpenSet, "remove", lambda self, X, y: removed.append(len(X)) or remove(self, X, y))
+    label(store, (9, "new"), (10, "new"))
+    store.judgements.remove_labels([(0, "a")])
+    model.classify(QUERIES)
+    model.classify(QUERIES)
+    assert (added, removed) == ([2], [1])
+
+
+def test_a_model_that_is_behind_a_forgotten_log_looks_at_everything_again(store):
+    label(store, (0, "a"), (1, "b"))
+    model = ClassModel(store, Spaces(store))
+    model.classify(QUERIES)
+    label(store, (2, "c"), (3, "c"))
+    store.judgements.remove_labels([(0, "a")])
+    store.judgements.compact()
+    assert agree(model.classify(QUERIES), nearest_means(store))
+
+
+def test_threads_that_label_and_classify_at_once_end_in_the_same_state(store):
+    label(store, (0, "a"), (1, "b"))
+    spaces = Spaces(store)
+    model = ClassModel(store, spaces)
+    failed = []
+
+    def work(name):
+        try:
+            for item in range(12):
+                label(store, (item, name))
+                model.classify(QUERIES)
+                if item % 3 == 0:
+                    store.judgements.remove_labels([(item, name)])
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert agree(model.classify(QUERIES), nearest_means(store))
+    assert store.judgements.label_counts() == dict.fromkeys("abcd", 8)
+
+
+def test_a_picture_with_two_labels_counts_for_both(store):
+    label(store, (0, "a"), (0, "b"), (1, "c"))
+    (guess,) = ClassModel(store, Spaces(store)).classify(X[:1])
+    assert {guess.nearest, guess.runner_up} == {"a", "b"}
+    assert guess.probability == pytest.approx(guess.runner_up_probability)
+
+
+def test_what_is_rejected_is_not_said_and_what_remains_sums_to_one(store):
+    label(store, *((item, "abc"[item % 3]) for item in range(12)))
+    model = ClassModel(store, Spaces(store))
+    (guess,) = model.classify(QUERIES[:1])
+    (other,) = model.classify(QUERIES[:1], [{guess.nearest}])
+    assert other.nearest == guess.runner_up
+    assert other.probability + other.runner_up_probability == pytest.approx(1.0)
+    (nothing,) = model.classify(QUERIES[:1], [{"a", "b", "c", "unknown"}])
+    assert (nothing.label, nothing.nearest, nothing.runner_up, nothing.probability) == (None, None, None, 0.0)
+
+
+def test_probabilities_and_refusals_are_those_of_the_classifier(store):
+    from lookalike.classes.open_set import OpenSet
+
+    labels = ["abc"[item % 3] for item in range(12)]
+    label(store, *enumerate(labels))
+    reference = OpenSet(reject=0.05).fit(X, labels)
+    far = np.concatenate([QUERIES, 100 + QUERIES])
+    guesses = ClassModel(store, Spaces(store)).classify(far)
+    assert [guess.label or "none of these" for guess in guesses] == reference.predict(far).tolist()
+    assert "none of these" in reference.predict(far)
+    best = reference.predict_proba(far).max(axis=1)
+    np.testing.assert_allclose([guess.probability for guess in guesses], best, atol=1e-4)
+
+
+def test_any_text_is_a_name(store):
+    names = ["none of these", "-1", "0", "größe \udcff", "a" * 1_000]
+    label(store, *enumerate(names))
+    guesses = ClassModel(store, Spaces(store)).classify(X[:5])
+    assert [guess.label for guess in guesses] == names
+
+
+def test_other_settings_and_another_hierarchy_count_at_once(store):
+    classes = Classes(store, Spaces(store))
+    classes.add("a", [0, 1])
+    classes.add("b", [2, 3])
+    classes.add("empty", [])
+    far = X[:1] + 50
+    assert classes.classify(far[0])[0].guess.label is None
+    assert {classes.classify(row)[0].guess.nearest for row in QUERIES} <= {"a", "b"}
+    classes.set_hierarchy([("a", "all"), ("b", "all"), ("empty", "all")])
+    middle = X[:4].mean(axis=0)
+    assert classes.classify(middle)[0].guess.nearest == "empty"
+    classes.set_hierarchy([])
+    assert classes.classify(middle)[0].guess.nearest != "empty"
+    classes.use(kind="second", reject=0.9)
+    assert classes._model.describe()[1].startswith("second")

@@ -1,0 +1,204 @@
+"""`lookalike classes` and `lookalike classify`, as people and scripts use them."""
+
+import json
+import shutil
+
+import pytest
+
+import lookalike
+from lookalike import cli
+from lookalike.types import format_id
+
+KINDS = ("fish", "house", "flower")
+VERBS = (
+    "add",
+    "remove",
+    "list",
+    "show",
+    "rename",
+    "merge",
+    "split",
+    "delete",
+    "confirm",
+    "reject",
+    "hierarchy",
+    "use",
+    "evaluate",
+)
+
+
+@pytest.fixture(scope="module")
+def filled(pictures, tmp_path_factory):
+    where = tmp_path_factory.mktemp("filled") / "collection"
+    with lookalike.Collection(where, create=True) as collection:
+        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
+    return where
+
+
+@pytest.fixture
+def own(filled, tmp_path):
+    return shutil.copytree(filled, tmp_path / "own")
+
+
+@pytest.fixture
+def call(own, capsys):
+    """Run a command line; code, stdout, stderr."""
+
+    def run(*words):
+        capsys.readouterr()
+        code = cli.run(["-c", str(own), *(str(word) for word in words)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def files(pictures):
+    return {kind: sorted((pictures / kind).iterdir()) for kind in KINDS}
+
+
+def test_from_nothing_to_classes_and_back(call, files):
+    code, out, err = call("classes", "list")
+    assert (code, out) == (0, "")
+    assert err.startswith("No classes yet. Make one: lookalike classes add NAME IMAGE")
+    assert call("classes", "add", "fish", *files["fish"][:3])[1] == "3 added to fish, which has 3 now.\n"
+    assert call("classes", "add", "fish", *files["fish"])[1] == "1 added to fish, which has 4 now.\n"
+    call("classes", "add", "house", *files["house"][:3])
+    assert call("classes", "list")[1].splitlines() == [
+        "class  pictures  predicted  a kind of",
+        "fish          4          0",
+        "house         3          0",
+    ]
+    code, out, err = call("classify", files["house"][3], files["fish"][0])
+    assert (code, err) == (0, "")
+    head, first, second = out.splitlines()
+    assert head.split() == ["class", "sure", "picture"]
+    assert first.endswith(str(files["house"][3]))
+    assert second.endswith(f"{files['fish'][0]}  (people say: fish)")
+    assert call("classes", "remove", "fish", files["fish"][0])[1] == "1 taken out of fish.\n"
+    assert call("classes", "rename", "fish", "Fisch")[1] == "fish is Fisch now, with 3 pictures.\n"
+    assert call("classes", "merge", "Fisch", "house", "--into", "all")[1] == "all has 6 pictures now.\n"
+    assert call("classes", "split", "all", "house", *files["house"][:3])[1] == "3 pictures of all are house now.\n"
+    assert call("classes", "delete", "all")[1] == "all is gone; 3 pictures had it.\n"
+    assert call("classes", "delete", "house", "--json")[1] == '{"name": "house", "pictures": 3}\n'
+    assert call("classes", "list", "--json")[1] == "[]\n"
+
+
+def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
+    for kind in KINDS[:2]:
+        call("classes", "add", kind, *files[kind][:3], "--author", "anna")
+    code, out, _ = call("classify", "--all", "--json")
+    kept = json.loads(out)
+    assert sum(kept["predicted"].values()) + kept["none"] == 6
+    with lookalike.Collection(own) as collection:
+        guesses = [(name, guess) for name in kept["predicted"] for guess in collection.classes.show(name).predicted]
+    (name, one), (other, two) = guesses[:2]
+    shown = json.loads(call("classes", "show", name, "--json")[1])
+    assert shown["predicted"][0]["id"] == format_id(one.item)
+    assert shown["predicted"][0]["source"] == "predicted"
+    assert {picture["author"] for picture in shown["pictures"]} == {"anna"}
+    code, out, _ = call("classes", "show", name)
+    assert out.startswith(f"{name}: 3 pictures, {kept['predicted'][name]} predicted.\n  hand anna ")
+    assert f"predicted {one.probability:.2f}" in out
+    assert call("classes", "show", name, "-k", 0)[1].count("\n") == 1
+    assert call("classes", "confirm", name, format_id(one.item))[1] == f"1 confirmed as {name}.\n"
+    code, out, _ = call("classes", "reject", other, format_id(two.item))
+    assert out == f"1 rejected as {other}; 1 predictions gone.\n"
+    code, _, err = call("classes", "confirm", other, format_id(two.item))
+    assert (code, "not predicted" in err) == (2, True)
+    assert call("classify", "--all")[1].startswith(f"{sum(kept['predicted'].values()) - 2}")
+
+
+def test_evaluation_is_a_table(call, pictures):
+    code, _, err = call("classes", "evaluate")
+    assert (code, "no class with a picture" in err) == (2, True)
+    call("label", pictures)
+    code, out, _ = call("classes", "evaluate")
+    assert code == 0
+    first, right, *_ = out.splitlines()
+    assert first == "12 pictures of 3 classes: ncm in plain."
+    assert right.startswith("right: ")
+    assert {line.split()[0] for line in out.splitlines()[5:8]} == set(KINDS)
+    found = json.loads(call("classes", "evaluate", "--kind", "second", "--space", "plain", "--json")[1])
+    assert (found["kind"], found["pictures"], len(found["by_class"])) == ("second", 12, 3)
+
+
+def test_settings_and_hierarchy_are_told_and_changed(call, tmp_path):
+    out = call("classes", "use")[1]
+    assert out.splitlines()[:2] == ["space   the first", "kind    ncm"]
+    out = call("classes", "use", "--kind", "second", "--no-on-add", "--reject", "0.1", "--json")[1]
+    assert json.loads(out) == {"space": None, "kind": "second", "reject": 0.1, "on_add": False, "prior": 10.0}
+    assert "on add  no" in call("classes", "use")[1]
+    assert "\n0 labels, 0 classes, 0 predictions\n" in call("stats")[1]
+    assert "No hierarchy" in call("classes", "hierarchy")[2]
+    call("classes", "add", "07 horses")
+    call("classes", "add", "8")
+    assert call("classes", "list")[1].splitlines()[1:] == [
+        "07 horses         0          0",
+        "8                 0          0",
+    ]
+    (tmp_path / "tree.csv").write_text("fish,animal\nhouse,thing\n")
+    assert call("classes", "hierarchy", tmp_path / "tree.csv")[1] == "2 pairs of child and parent.\n"
+    assert json.loads(call("classes", "hierarchy", "--json")[1])[0] == {"child": "fish", "parent": "animal"}
+    assert call("classes", "hierarchy")[1].splitlines()[1:] == ["fish   animal", "house  thing"]
+    assert call("classes", "hierarchy", "--clear", "--json")[1] == "[]\n"
+    assert call("classes", "hierarchy", "x.csv", "--clear")[0] == 2
+
+
+def test_a_session_becomes_a_class(call, own, files):
+    with lookalike.Collection(own) as collection:
+        session = collection.session(files["fish"][0])
+        session.mark(relevant=files["fish"][1:], irrelevant=files["house"][0])
+    assert call("classes", "add", "fish", "--session", session.id)[1] == "4 added to fish, which has 4 now.\n"
+    assert call("classes", "add", "fish", files["fish"][0], "--session", session.id)[0] == 2
+
+
+def test_new_pictures_are_reported_by_class(call, files, pictures):
+    for kind in KINDS:
+        call("classes", "add", kind, *files[kind])
+    out = call("add", pictures / "night", "--workers", 1)[1]
+    assert out.splitlines()[0].startswith("4 added")
+    assert out.splitlines()[1].startswith("classified: ")
+    assert out.splitlines()[1].endswith(" none of these.")
+    report = json.loads(call("add", pictures / "stripes", "--workers", 1, "--json")[1])
+    assert sum(report["predicted"].values()) + report["none"] == 4
+
+
+def test_what_cannot_be_classified_is_listed(call, files, tmp_path):
+    call("classes", "add", "fish", files["fish"][0])
+    (tmp_path / "bad.jpg").write_bytes(b"no")
+    code, out, err = call("classify", files["fish"][1], tmp_path / "bad.jpg")
+    assert code == 1
+    assert f"skipped: {tmp_path / 'bad.jpg'}" in out
+    assert "none of these cannot be told" in err
+    code, out, _ = call("classify", files["fish"][1], tmp_path / "bad.jpg", "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert [picture["class"] for picture in found["pictures"]] == ["fish"]
+    assert list(found["skipped"]) == [str(tmp_path / "bad.jpg")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["classify"],
+        ["classify", "a.jpg", "--all"],
+        ["classes", "show", "nobody"],
+        ["classes", "add", " "],
+        ["classes", "merge", "fish", "--into", "all"],
+        ["classes", "use", "--kind", "svm"],
+        ["classes", "add", "fish", "nowhere.jpg"],
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_code_2(call, words):
+    code, out, err = call(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert call(*words, "--json")[2].startswith('{"error": {"kind": ')
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(call, verb):
+    code, out, _ = call("classes", verb, "--help")
+    assert code == 0
+    assert f"lookalike classes {verb}" in out.partition("Examples:")[2]
+    assert f"\n  {verb} " in call("classes")[1]

@@ -1,0 +1,395 @@
+"""Open-ended classes in a collection, used as a person would."""
+
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+from lookalike import Collection
+from lookalike.errors import ImageError, InputError, StoreError, UnknownNameError
+from lookalike.images.demo import draw_folder
+from lookalike.store.database import Database
+
+KINDS = ("fish", "house", "flower", "night", "stripes")
+
+
+@pytest.fixture(scope="module")
+def made(pictures, tmp_path_factory):
+    """Twenty pictures of five kinds, by texture, not labelled."""
+    path = tmp_path_factory.mktemp("made") / "collection"
+    with Collection(path, create=True) as collection:
+        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
+    return path
+
+
+@pytest.fixture
+def filled(made, tmp_path):
+    """A copy of it, to be changed."""
+    shutil.copytree(made, tmp_path / "copy")
+    with Collection(tmp_path / "copy") as collection:
+        yield collection
+
+
+@pytest.fixture
+def sorted_(filled, pictures):
+    """The same with a class for each of three kinds, of three pictures each."""
+    for kind in KINDS[:3]:
+        filled.classes.add(kind, files(pictures, kind)[:3], author="anna")
+    return filled
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory):
+    """Other pictures of the same kinds."""
+    folder = tmp_path_factory.mktemp("more")
+    draw_folder(folder, per_kind=2, random_state=77)
+    return folder
+
+
+def files(pictures, kind):
+    return sorted((pictures / kind).iterdir())
+
+
+def ids(collection, pictures, kind):
+    return sorted(item.id for item in collection.items() if item.paths[0].startswith(f"{pictures / kind}/"))
+
+
+def counts(collection):
+    return {summary.name: (summary.pictures, summary.predicted) for summary in collection.classes.all()}
+
+
+def test_a_class_is_there_at_once_and_so_is_what_it_makes_of_other_pictures(sorted_, pictures, more):
+    assert counts(sorted_) == {"fish": (3, 0), "flower": (3, 0), "house": (3, 0)}
+    verdicts = sorted_.classify([files(pictures, "fish")[3], files(more, "house")[0]])
+    assert [verdict.guess.nearest for verdict in verdicts] == ["fish", "house"]
+    assert [verdict.path for verdict in verdicts] == [str(files(pictures, "fish")[3]), str(files(more, "house")[0])]
+    assert verdicts[0].id in ids(sorted_, pictures, "fish")
+    assert verdicts[0].labels == []
+    assert 0.34 < verdicts[0].guess.probability <= 1
+    assert sorted_.classify(files(pictures, "fish")[0])[0].labels == ["fish"]
+    assert sorted_.classes.add("fish", files(pictures, "fish")) == 1  # a folder or all: only what is new
+
+
+def test_pictures_are_named_by_path_id_folder_bytes_pixels_or_vector(sorted_, pictures):
+    path = files(pictures, "house")[3]
+    (item,) = {v.id for v in sorted_.classify(path)}
+    vector = sorted_.vectors()[1][sorted_.vectors()[0] == item][0]
+    alike = sorted_.classify([path, str(path), item, path.read_bytes(), vector])
+    assert {verdict.guess.nearest for verdict in alike} == {"house"}
+    assert np.ptp([verdict.guess.probability for verdict in alike]) < 1e-6
+    assert alike[-1].id is alike[-1].path is None
+    from lookalike.images.read import read
+
+    assert sorted_.classify([read(path).pixels])[0].guess.nearest == "house"
+    assert sorted_.classes.add("night", pictures / "night") == 4
+    with pytest.raises(InputError, match="lookalike add"):
+        sorted_.classes.add("night", pictures / "sunset")
+    with pytest.raises(InputError, match="is not a picture of the collection"):
+        sorted_.classes.add("night", files(pictures, "sunset")[0])
+    with pytest.raises(InputError, match="No file and no item"):
+        sorted_.classes.add("night", "nowhere.jpg")
+    assert counts(sorted_)["night"] == (4, 0)
+
+
+def test_what_cannot_be_read_is_told_or_raised(sorted_, pictures, tmp_path):
+    (tmp_path / "bad.jpg").write_bytes(b"no picture")
+    told = {}
+    verdicts = sorted_.classify([tmp_path / "bad.jpg", files(pictures, "fish")[0]], on_skip=told.__setitem__)
+    assert len(verdicts) == 1
+    assert list(told) == [str(tmp_path / "bad.jpg")]
+    assert sorted_.classify([tmp_path / "bad.jpg"], on_skip=told.__setitem__) == []
+    with pytest.raises(ImageError, match=r"bad\.jpg"):
+        sorted_.classify(tmp_path / "bad.jpg")
+    with pytest.raises(InputError, match="NaN"):
+        sorted_.classify(np.full(sorted_.vectors()[1].shape[1], np.nan, np.float32))
+
+
+def test_without_classes_pictures_or_a_second_picture_it_says_so(filled, collection, pictures):
+    with pytest.raises(InputError, match="collection is empty"):
+        collection.classify(files(pictures, "fish")[0])
+    assert collection.classes.all() == []
+    for verb in (lambda: filled.classify(files(pictures, "fish")[0]), filled.classes.predict, filled.classes.evaluate):
+        with pytest.raises(InputError, match="no class with a picture of the collection yet"):
+            verb()
+    filled.classes.add("fish", files(pictures, "fish")[0])
+    (verdict,) = filled.classify(files(pictures, "night")[0])
+    assert (verdict.guess.label, verdict.guess.probability, verdict.guess.runner_up) == ("fish", 1.0, None)
+    assert not filled.classes.can_refuse()
+    with pytest.raises(InputError, match="No class has two pictures"):
+        filled.classes.predict()
+    with pytest.raises(InputError, match="No class has two pictures to judge"):
+        filled.classes.evaluate()
+    filled.classes.add("fish", files(pictures, "fish"))
+    assert filled.classes.can_refuse()  # one class is enough to refuse others
+    assert filled.classes.evaluate().strangers_none is None
+
+
+def test_unknown_names_are_told_with_the_nearest(sorted_, pictures):
+    picture = files(pictures, "fish")[0]
+    for verb in (
+        lambda: sorted_.classes.show("fihs"),
+        lambda: sorted_.classes.remove("fihs", picture),
+        lambda: sorted_.classes.confirm("fihs", picture),
+        lambda: sorted_.classes.reject("fihs", picture),
+        lambda: sorted_.classes.delete("fihs"),
+    ):
+        with pytest.raises(UnknownNameError, match="Did you mean 'fish'"):
+            verb()
+    with pytest.raises(UnknownNameError, match="Known: kind, on_add, prior, reject, space"):
+        sorted_.classes.use(knid="ncm")
+    with pytest.raises(UnknownNameError, match="kind of classes"):
+        sorted_.classes.use(kind="svm")
+    with pytest.raises(UnknownNameError, match="No space"):
+        sorted_.classes.use(space="deep")
+    for reject in (0.0, 1.0, -1, "x"):
+        with pytest.raises(InputError, match="reject must"):
+            sorted_.classes.use(reject=reject)
+    assert sorted_.classes.settings.kind == "ncm"
+
+
+def test_predictions_are_kept_apart_and_can_be_answered(sorted_):
+    found = sorted_.classes.predict()
+    assert sum(found.classes.values()) + found.none == 11  # all but the nine that somebody labelled
+    (name, first), (other, wrong) = [
+        (name, guess) for name in found.classes for guess in sorted_.classes.show(name).predicted
+    ][:2]
+    assert 0 < first.probability <= 1
+    assert (first.space, first.model) == ("plain", f"ncm {sorted_._store.judgements.classes.changes(0)[0]}")
+    assert sorted_.labels([first.item]) == {first.item: []}
+    assert sorted_.label_counts() == {"fish": 3, "flower": 3, "house": 3}
+    assert sorted_.classes.confirm(name, first.item, author="ben") == 1
+    assert sorted_.labels([first.item]) == {first.item: [name]}
+    (said,) = [said for said in sorted_.classes.show(name).members if said.item == first.item]
+    assert (said.author, said.source) == ("ben", "confirmed")
+    assert sorted_.classes.reject(other, wrong.item) == 1
+    sorted_.classes.predict()
+    assert wrong.item not in [guess.item for guess in sorted_.classes.show(other).predicted]
+    assert sorted_.classify(wrong.item)[0].guess.nearest != other
+
+
+def test_predictions_go_with_their_class_and_follow_its_name(sorted_):
+    sorted_.classes.use(reject=0.01)
+    sorted_.classes.predict()
+    before = counts(sorted_)
+    sorted_.classes.rename("fish", "Fisch")
+    sorted_.classes.merge("house", "flower", into="house")
+    assert counts(sorted_) == {
+        "Fisch": before["fish"],
+        "house": tuple(sum(pair) for pair in zip(before["house"], before["flower"], strict=True)),
+    }
+    sorted_.classes.delete("house")
+    assert counts(sorted_) == {"Fisch": before["fish"]}
+    assert {guess.nearest for guess in (v.guess for v in sorted_.classify([i.id for i in sorted_.items()]))} == {
+        "Fisch"
+    }
+
+
+def test_new_pictures_are_classified_when_they_are_added(sorted_, more):
+    report = sorted_.add(more / "fish", more / "house", workers=1)
+    assert report.added == sum(report.predicted.values()) + report.none == 4
+    assert set(report.predicted) <= {"fish", "house", "flower"}
+    assert {name: n for name, (_, n) in counts(sorted_).items() if n} == report.predicted
+    sorted_.classes.use(on_add=False)
+    report = sorted_.add(more / "flower", workers=1)
+    assert (report.added, report.predicted, report.none) == (2, {}, 0)
+    assert report.notes == []
+
+
+def test_an_add_without_classes_says_nothing_and_one_that_cannot_tell_says_why(filled, pictures, more):
+    assert filled.add(more / "fish", workers=1).notes == []
+    filled.classes.add("fish", files(pictures, "fish")[0])
+    (note,) = filled.add(more / "house", workers=1).notes
+    assert note.startswith("New pictures were not classified: No class has two pictures yet")
+    filled.classes.add("fish", files(pictures, "fish")[1])
+    report = filled.add(more / "night", workers=1)
+    assert sum(report.predicted.values()) + report.none == 4  # those of the add before, too
+
+
+def test_what_a_killed_add_left_is_classified_by_the_next(sorted_, more, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(sorted_.classes, "predict_new", lambda progress: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            sorted_.add(more / "fish", workers=1)
+    report = sorted_.add(more / "fish", workers=1)
+    assert (report.added, report.known) == (0, 2)
+    assert sum(report.predicted.values()) + report.none == 2
+    assert sum(sorted_.add(more / "fish", workers=1).predicted.values()) == 0
+
+
+def test_a_prediction_never_touches_what_people_said(sorted_, pictures, more):
+    sorted_.add(more / "fish", workers=1)
+    here = [item for item in sorted_.items() if item.paths[0].startswith(str(more))]
+    sorted_.classes.add("odd", [here[0].id])  # somebody disagrees, whatever was predicted
+    sorted_.classes.predict()
+    assert sorted_.labels([here[0].id]) == {here[0].id: ["odd"]}
+    predicted = {guess.item for name in counts(sorted_) for guess in sorted_.classes.show(name).predicted}
+    labelled = {item.id for item in sorted_.items() if sorted_.labels([item.id])[item.id]}
+    assert not predicted & labelled
+    assert sorted_.verify() == []
+
+
+def test_pictures_that_leave_take_no_label_with_them_and_count_again_when_they_are_back(sorted_, pictures):
+    query = sorted_.vectors()[1][0]
+    before = sorted_.classify(query)
+    sorted_.remove(pictures / "fish")
+    (fish,) = [summary for summary in sorted_.classes.all() if summary.name == "fish"]
+    assert (fish.pictures, fish.elsewhere) == (0, 3)
+    assert sorted_.classify(query)[0].guess.nearest != "fish"
+    assert sorted_.classes.show("fish").members == []
+    sorted_.add(pictures / "fish", workers=1)
+    assert sorted_.classify(query)[0].guess.nearest == before[0].guess.nearest
+    assert sorted_.classify(query)[0].guess.probability == pytest.approx(before[0].guess.probability)
+
+
+def test_what_another_process_says_is_seen(sorted_, pictures):
+    night = files(pictures, "night")
+    assert sorted_.classify(night[3])[0].guess.nearest != "night"
+    with Collection(sorted_.path) as other:
+        other.classes.add("night", night[:3])
+    assert sorted_.classify(night[3])[0].guess.nearest == "night"
+
+
+def test_a_refitted_space_makes_classes_anew(sorted_, pictures):
+    sorted_.classes.use(space=next(iter(sorted_.fit("metric = fourier() | fda(dim=2)"))))
+    query = files(pictures, "house")[3]
+    first = sorted_.classify(query)[0].guess
+    sorted_.classes.add("night", pictures / "night")
+    sorted_.fit("metric")
+    again = sorted_.classify(query)[0].guess
+    with Collection(sorted_.path) as other:
+        fresh = other.classify(query)[0].guess
+    assert again.probability == pytest.approx(fresh.probability, abs=1e-4)
+    assert again.nearest == first.nearest == "house"
+    sorted_.remove_space("metric")
+    with pytest.raises(UnknownNameError, match="No space named 'metric'"):
+        sorted_.classify(query)
+    report = sorted_.add(pictures / "sunset", workers=1)
+    assert report.notes == ["New pictures were not classified: No space named 'metric'. Known: plain."]
+
+
+def test_a_finished_session_is_a_class(filled, pictures):
+    fish, house = ids(filled, pictures, "fish"), ids(filled, pictures, "house")
+    session = filled.session(fish[0], author="anna")
+    session.mark(relevant=fish[1:3], irrelevant=[fish[3], house[0]])
+    done = filled.classes.add_session(session.id, "fish")
+    assert (done.labelled, done.irrelevant) == (3, 2)
+    assert counts(filled) == {"fish": (3, 0)}
+    assert {said.source for said in filled.classes.show("fish").members} == {"session"}
+    filled.classes.use(reject=0.01)
+    filled.classes.predict()
+    predicted = {guess.item for guess in filled.classes.show("fish").predicted}
+    assert not predicted & {fish[3], house[0]}  # what was called irrelevant is never predicted
+    assert filled.classify(fish[3])[0].guess.label is None
+    with pytest.raises(InputError, match="No session"):
+        filled.classes.add_session("00000000", "fish")
+
+
+def test_a_hierarchy_comes_from_a_file_or_from_folders(sorted_, tmp_path):
+    tree = tmp_path / "tree.csv"
+    tree.write_text("child,parent\nfish,animal\nfox,animal\n")
+    assert sorted_.classes.set_hierarchy(tree) == 2
+    sorted_.classes.add("fox")
+    assert [(s.name, s.pictures, s.parents) for s in sorted_.classes.all()][1:3] == [
+        ("flower", 3, []),
+        ("fox", 0, ["animal"]),
+    ]
+    (tmp_path / "sorted" / "animal" / "fish").mkdir(parents=True)
+    (tmp_path / "sorted" / "animal" / "fox" / "red fox").mkdir(parents=True)
+    sorted_.classes.set_hierarchy(tmp_path / "sorted")
+    assert sorted_.classes.hierarchy() == [("fish", "animal"), ("fox", "animal"), ("red fox", "fox")]
+    with Collection(sorted_.path) as other:
+        assert len(other.classes.hierarchy()) == 3
+    for bad, problem in (
+        (tmp_path / "nowhere.csv", "Cannot read a hierarchy"),
+        (tmp_path / "sorted" / "animal" / "fox", "folders in folders"),
+        ([("a", "b"), ("b", "a")], "no circle"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            sorted_.classes.set_hierarchy(bad)
+    assert len(sorted_.classes.hierarchy()) == 3
+
+
+def test_a_read_only_collection_classifies_and_takes_no_word(sorted_, pictures, monkeypatch):
+    path, fish = sorted_.path, files(pictures, "fish")[3]
+    monkeypatch.setattr("lookalike.store.database.os.access", lambda *_: False)
+    with Collection(path) as reader:
+        assert isinstance(reader._store.judgements._db, Database)
+        assert reader.classify(fish)[0].guess.nearest == "fish"
+        assert len(reader.classes.all()) == 3
+        assert reader.classes.evaluate().pictures == 9
+        for verb in (
+            lambda: reader.classes.add("fish", fish),
+            lambda: reader.classes.rename("fish", "Fisch"),
+            reader.classes.predict,
+        ):
+            with pytest.raises(StoreError, match="can only be read"):
+                verb()
+
+
+def test_evaluation_judges_each_picture_by_classes_without_it(filled, pictures):
+    filled.import_labels(pictures)
+    found = filled.classes.evaluate()
+    assert (found.space, found.kind, found.pictures, found.classes, found.folds) == ("plain", "ncm", 20, 5, 4)
+    at, X = filled.vectors()
+    y = np.array([filled.labels([item])[item][0] for item in at.tolist()])
+    rank = np.array([sum(y[:i] == name) for i, name in enumerate(y)])
+    from lookalike.classes.open_set import OpenSet
+
+    said = np.empty(20, dtype="U20")
+    for fold in range(4):
+        said[rank == fold] = OpenSet(reject=0.05).fit(X[rank != fold], y[rank != fold]).predict(X[rank == fold])
+    assert found.accuracy == pytest.approx(np.mean(said == y))
+    assert found.own_none == pytest.approx(np.mean(said == "none of these"))
+    for figures in found.by_class:
+        mine = said[y == figures.name]
+        assert figures.right == pytest.approx(np.mean(mine == figures.name))
+        assert figures.none == pytest.approx(np.mean(mine == "none of these"))
+    wrong = [(t, s) for t, s in zip(y.tolist(), said.tolist(), strict=True) if s not in (t, "none of these")]
+    assert sum(n for _, _, n in found.confused) == len(wrong)
+    assert [figures.right for figures in found.by_class] == sorted(figures.right for figures in found.by_class)
+    assert 0 <= found.strangers_none <= 1
+    assert filled.classes.evaluate(kind="second").kind == "second"
+    assert filled.classes.settings.kind == "ncm"
+
+
+def test_evaluation_in_a_space_that_learned_from_the_labels_is_no_better_than_chance_on_nonsense(filled):
+    random = np.random.default_rng(0)
+    nonsense = [(int(item), "ab"[random.integers(2)]) for item in filled.vectors()[0]]
+    filled._store.judgements.add_labels(nonsense, author="anna", source="hand")
+    filled.fit("fda(dim=1)")
+    filled.classes.use(space="fda", reject=0.01)
+    fooled = [v.guess.nearest == dict(nonsense)[v.id] for v in filled.classify([item for item, _ in nonsense])]
+    assert np.mean(fooled) == 1.0  # the metric knows the labels by heart
+    assert filled.classes.evaluate().accuracy < 0.75
+
+
+def test_pictures_of_several_classes_and_classes_of_one_picture_are_judged_as_they_can_be(sorted_, pictures):
+    fish = files(pictures, "fish")
+    sorted_.classes.add("animal", fish[:3])
+    sorted_.classes.add("lonely", files(pictures, "night")[0])
+    found = sorted_.classes.evaluate()
+    assert found.pictures == 9
+    assert found.notes == ["1 of the classes have one picture each, which cannot be judged."]
+    by_name = {figures.name: figures for figures in found.by_class}
+    assert (by_name["lonely"].judged, by_name["lonely"].right) == (0, None)
+    assert by_name["fish"].right == by_name["animal"].right  # either name is right
+
+
+def test_adding_to_many_classes_is_quick(filled, monkeypatch):
+    from lookalike.engine import class_model
+
+    names = [(int(item), f"class {i}") for i, item in enumerate(filled.vectors()[0])]
+    filled._store.judgements.add_labels(names, author="anna", source="hand")
+    filled.classify(names[0][0])
+    looked = []
+    examples = class_model.ClassModel._examples
+    monkeypatch.setattr(
+        class_model.ClassModel, "_examples", lambda self, pairs: looked.append(len(pairs)) or examples(self, pairs)
+    )
+    monkeypatch.setattr(filled._store.judgements.classes, "all", None)  # the whole table is not read again
+    start = time.monotonic()
+    filled.classes._book.add("new", [names[0][0]], author="anna")
+    filled.classes._model._follow()
+    assert looked == [1]
+    assert time.monotonic() - start < 5

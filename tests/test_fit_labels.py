@@ -1,0 +1,119 @@
+"""Spaces whose transforms learn from labels."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from lookalike import Collection, cli
+from lookalike.engine import spaces
+from lookalike.engine.chain import Labelled, fit
+from lookalike.errors import InputError
+from lookalike.registry import create
+
+KINDS = ("fish", "house", "flower", "night", "stripes")
+
+
+@pytest.fixture(scope="module")
+def made(pictures, tmp_path_factory):
+    """Twenty pictures of five kinds, by texture, not labelled."""
+    path = tmp_path_factory.mktemp("made") / "collection"
+    with Collection(path, create=True) as collection:
+        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
+    return path
+
+
+@pytest.fixture
+def filled(made, tmp_path):
+    """A copy of it, to be changed."""
+    shutil.copytree(made, tmp_path / "copy")
+    with Collection(tmp_path / "copy") as collection:
+        yield collection
+
+
+def test_a_metric_is_fitted_on_the_pictures_with_one_label(filled, pictures):
+    assert filled.fit("fda(dim=3)", labels=pictures) == {"fda": 20}
+    ids, X = filled.vectors("plain")
+    labels = filled.labels(ids.tolist())
+    y = [labels[item][0] for item in ids.tolist()]
+    expected = create("transform", "fda(dim=3)").fit(X, y).transform(X)
+    there, found = filled.vectors("fda")
+    assert there.tolist() == ids.tolist()
+    np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)  # the feature is kept at half precision
+    assert filled.stats()["spaces"][1]["fitted_on"] == 20
+
+
+def test_pictures_with_several_labels_and_with_none_say_nothing_to_a_metric(filled, pictures):
+    filled.import_labels(pictures)
+    ids = filled.vectors("plain")[0].tolist()
+    filled._store.judgements.add_labels([(ids[0], "odd"), (ids[1], "odd")], author="anna", source="hand")
+    filled._store.judgements.remove_labels([(ids[2], filled.labels([ids[2]])[ids[2]][0])])
+    filled._store.judgements.add_labels([(7, "gone")], author="anna", source="hand")  # not a picture of the collection
+    assert filled.fit("fda(dim=3)") == {"fda": 17}
+    assert len(filled.vectors("fda")[0]) == 20
+
+
+def test_earlier_transforms_learn_from_all_and_labels_go_through_them():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 8)).astype(np.float32)
+    labelled = Labelled(np.arange(20), X[:20], np.arange(20) % 2)
+    chain = fit(["color()", "pca(dim=4)", "fda(dim=1)"], X, labelled=labelled)
+    pca = create("transform", "pca(dim=4)").fit(X)
+    fda = create("transform", "fda(dim=1)").fit(pca.transform(X[:20]), labelled.y)
+    np.testing.assert_allclose(chain.transform(X), fda.transform(pca.transform(X)), atol=1e-5)
+
+
+def test_too_few_labels_are_told_and_leave_no_space_behind(filled):
+    with pytest.raises(InputError, match=r"has 0 such pictures, of 0\. Label some first: lookalike label SOURCE"):
+        filled.fit("ncmml(dim=4)")
+    some = filled.vectors()[0].tolist()[:4]
+    filled._store.judgements.add_labels([(item, "one") for item in some], author="anna", source="hand")
+    with pytest.raises(InputError, match="has 4 such pictures, of 1"):
+        filled.fit("ncmml(dim=4)")
+    assert [space["name"] for space in filled.stats()["spaces"]] == ["plain"]
+    assert filled.fit() == {}
+
+
+def test_an_add_never_fits_what_learns_from_labels(filled, pictures, monkeypatch):
+    filled.import_labels(pictures)
+    monkeypatch.setattr(spaces, "FIT_MIN", 5)
+    own = ["metric = fourier() | fda(dim=3)", "small = fourier() | pca(dim=3)"]
+    filled.add(pictures / "balloons", recipes=own, workers=1)
+    states = {space["name"]: space["state"] for space in filled.stats()["spaces"]}
+    assert states == {"plain": "ready", "metric": "raw", "small": "fitted"}
+    assert filled.fit() == {"metric": 20, "small": 24}
+    filled.add(pictures / "sunset", workers=1)  # new pictures go the same way
+    assert len(filled.vectors("metric")[0]) == 28
+    assert filled.verify() == []
+
+
+def test_labels_must_be_of_use(filled, pictures):
+    with pytest.raises(InputError, match=r"'slem' has no use for labels: its chain is fourier\(\) \| slem\(\)"):
+        filled.fit("slem()", labels=True)
+    with pytest.raises(InputError, match="No file or folder"):
+        filled.fit("fda(dim=3)", labels=pictures / "nowhere.csv")
+
+
+def test_lambda_after_a_metric_is_chosen_too(filled, pictures):
+    report = filled.calibrate("both = fourier() | fda(dim=4) | slem()", labels=pictures)
+    assert (report.questions, report.fitted_on) == (10, 20)
+
+
+def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, pictures, tmp_path, capsys):
+    table = tmp_path / "labels.csv"
+    rows = [f"{path},{path.parent.name}" for kind in KINDS for path in sorted((pictures / kind).iterdir())[:3]]
+    table.write_text("\n".join(["path,label", *rows, "nowhere.jpg,fish"]))
+    where = ["-c", str(filled.path), "fit"]
+    assert cli.run([*where, "fda(dim=3)", "--labels", str(table)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "fda: fitted on 15 pictures.\n"
+    assert err == f"1 names in {table} are not in the collection.\n"
+    assert cli.run([*where, f"--labels={table}", "fda", "--json"]) == 0
+    assert capsys.readouterr().out == '{"fda": 15}\n'
+    assert cli.run([*where, "fda", "--labels"]) == 0
+    assert cli.run([*where, "fda", "--labels", "--json"]) == 0
+    assert capsys.readouterr().out == 'fda: fitted on 15 pictures.\n{"fda": 15}\n'
+    assert cli.run([*where, "slem()", "--calibrate", "--labels", "--workers", "1"]) == 0
+    assert "by 10 labelled pictures" in capsys.readouterr().out
+    assert cli.run([*where, "slem", "--labels"]) == 2
+    assert "no use for labels" in capsys.readouterr().err
