@@ -171,7 +171,8 @@ class LeafCodes:
         if plane.smooth:
             return f_of_leaves(self.shape, leaves, plane)
         blocks, where = np.unique(leaves // BLOCK, return_inverse=True)
-        return self.leaves.f(blocks, plane)[where * BLOCK + leaves % BLOCK]
+        f: Vectors = self.leaves.f(blocks, plane)[where * BLOCK + leaves % BLOCK]
+        return f
 
     def f(self, leaves: Ids, plane: Plane) -> tuple[Vectors, Vectors]:
         """F / ‖w‖ of the rows of these leaves, (m, size), and how far each may be off, beyond what bytes are."""
