@@ -24,6 +24,9 @@ SLOPES = {"frontier": 0.4, "maximum": 0.1}
 CLOSER, CLOSER_SHARE = 256, {"frontier": 0.5, "maximum": 0.2}
 """The most promising cells, whose leaves are looked at one by one: so many, or so large a share."""
 
+SWELL = {"frontier": 1.0, "maximum": 1.3}
+"""What spreads are multiplied by: where only the outermost rows count, they reach farther than those of a normal."""
+
 UPWARD = 2.5
 """Where the best rows of a leaf are, in spreads above its centre: by this the first leaves are chosen."""
 
@@ -68,8 +71,11 @@ class Visit:
             self._visit(leaves[goal : goal + FIRST])
             goal += FIRST
 
-    def until(self, missed: float) -> None:
-        """Visit leaves, the promising first, until no larger share of the answers is expected in the others."""
+    def until(self, missed: float, most: int) -> None:
+        """Visit leaves, the promising first, until no larger share of the answers is expected in the others.
+
+        Or until so many rows, at `most`, were visited and there are k answers.
+        """
         if np.count_nonzero(self.left) * self.codes.size <= ALL:
             self._visit(np.flatnonzero(self.left))
             return
@@ -91,7 +97,7 @@ class Visit:
             best = np.argsort(-hopes / self.counts[leaves[order]])
             order, rest = order[best], hopes.sum() - np.cumsum(hopes[best])
             more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hopes.sum() > missed * self.k else 0
-            goal = min(len(order), more, GROWTH * done)
+            goal = min(len(order), more, GROWTH * done, max(0, most // self.codes.size - done))
 
     def best(self) -> tuple[Ids, Vectors]:
         """Places and byte scores of whatever was visited and may be among the k best."""
@@ -122,6 +128,7 @@ class Visit:
         f, spread, closer = f[cell], spread[cell], np.flatnonzero(promising[cell])
         f[closer] = codes.f_centres(left[closer], self.plane)
         spread[closer] *= codes.narrow[left[closer]]
+        spread *= np.float32(SWELL[self.kind])
         self.scored += 2 * (cells + len(closer))
         return left, f, spread
 

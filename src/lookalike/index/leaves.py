@@ -18,8 +18,9 @@ from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
 from lookalike.index.leaf_visit import Visit, shorten
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 
-MISSED: dict[str, float] = {"fast": 0.1, "balanced": 0.03}
-"""What an effort means: the search ends when no larger share of the answers is expected where it has not been."""
+EFFORTS: dict[str, tuple[float, int]] = {"fast": (0.1, 250_000), "balanced": (0.03, 1_000_000)}
+"""What an effort means: the search ends when no larger share of the answers is expected where it has not been, or when
+it has been at so many rows. Of the frontier of a large collection some are as good as others."""
 
 FEW = 5_000
 """A search among fewer rows looks at each of them: exact, and as fast."""
@@ -92,7 +93,7 @@ class Leaves(Beside):
             return self.truth.search(query, k, among=among, exclude=exclude)
         visit = Visit(codes, query, k, keep, counts)
         if effort is None or isinstance(effort, str):
-            visit.until(MISSED[effort or "balanced"])
+            visit.until(*EFFORTS[effort or "balanced"])
         else:
             visit.share(min(1.0, effort))
         ids = codes.ids
