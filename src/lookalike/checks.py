@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from lookalike.codes.queries import CodeQuery
 from lookalike.errors import InputError
 from lookalike.images.demo import draw
 from lookalike.index.queries import PointQuery
@@ -163,14 +164,14 @@ def check_transform_degenerate(make: Make) -> None:
 
 def check_index_is_exact(make: Make) -> None:
     """With effort="exact", any index answers as a plain scan does."""
-    ids, X = _indexed()
     index = make()
     assert isinstance(index, Index)
+    ids, X, ask = _indexed(index)
     index.add(ids[:1_000], X[:1_000])
     _build(index)
     index.add(ids[1_000:], X[1_000:])
-    hits = index.search(PointQuery(X[:4]), 9, effort="exact")
-    expected = PointQuery(X[:4]).score(X)
+    hits = index.search(ask(X[:4]), 9, effort="exact")
+    expected = ask(X[:4]).score(X)
     for row in range(4):
         order = np.lexsort((ids, expected[row]))[:9]
         assert hits.ids[row].tolist() == ids[order].tolist()
@@ -179,43 +180,44 @@ def check_index_is_exact(make: Make) -> None:
 
 
 def check_index_edges(make: Make) -> None:
-    """Empty, k > n, k < 1, a wrong dimension, NaN, an id twice."""
-    ids, X = _indexed()
-    empty = make().search(PointQuery(X[:2]), 3)
+    """Empty, k > n, k < 1, a wrong dimension, NaN (where there can be one), an id twice."""
+    ids, X, ask = _indexed(make())
+    empty = make().search(ask(X[:2]), 3)
     assert empty.ids.tolist() == [[-1] * 3] * 2
     assert np.isinf(empty.scores).all()
     index = make()
     index.add(ids[:5], X[:5])
-    hits = index.search(PointQuery(X[:1]), 8)
+    hits = index.search(ask(X[:1]), 8)
     assert (hits.ids[0] >= 0).sum() == 5
     assert hits.ids[0, 5:].tolist() == [-1] * 3
-    _raises((InputError,), index.search, PointQuery(X[:1]), 0)
-    _raises((InputError,), index.search, PointQuery(X[:1, :3]), 1)
-    _raises((InputError,), PointQuery, np.full((1, 4), np.nan, np.float32))
+    _raises((InputError,), index.search, ask(X[:1]), 0)
+    _raises((InputError,), index.search, ask(X[:1, :3]), 1)
+    _raises((InputError,), ask, np.full((1, 4), np.nan, np.float32))
     _raises((InputError,), index.add, ids[:1], X[:1])
     _raises((InputError,), index.add, ids[9:10], np.full((1, 16), np.nan, np.float32))
 
 
 def check_index_filters(make: Make) -> None:
     """`among`, `exclude` and removal decide inside the search: k answers come back wherever k are left."""
-    ids, X = _indexed()
     index = make()
+    ids, X, ask = _indexed(index)
     index.add(ids, X)
     _build(index)
     assert index.remove(ids[:10]) == 10
     assert index.remove(ids[:10]) == 0
     among, exclude = np.sort(ids[:60]), np.sort(ids[10:20])
-    hits = index.search(PointQuery(X[:1]), 40, among=among, exclude=exclude, effort="exact")
+    hits = index.search(ask(X[:1]), 40, among=among, exclude=exclude, effort="exact")
     assert set(hits.ids[0].tolist()) == set(ids[20:60].tolist())
     index.add(ids[:1], X[:1])  # what was removed may come back
-    assert index.search(PointQuery(X[:1]), 1, effort="exact").ids[0, 0] == ids[0]
+    assert index.search(ask(X[:1]), 1, effort="exact").ids[0, 0] == ids[0]
 
 
 def check_index_ties(make: Make) -> None:
     """Equal scores are ordered by id."""
     index = make()
-    index.add(np.array([5, 3, 9, 1], np.int64), np.ones((4, 8), np.float32))
-    hits = index.search(PointQuery(np.ones((1, 8), np.float32)), 4, effort="exact")
+    _, X, ask = _indexed(index)
+    index.add(np.array([5, 3, 9, 1], np.int64), np.ones((4, 8), X.dtype))
+    hits = index.search(ask(np.ones((1, 8), X.dtype)), 4, effort="exact")
     assert hits.ids[0].tolist() == [1, 3, 5, 9]
     assert hits.scores[0].tolist() == [0, 0, 0, 0]
 
@@ -284,10 +286,13 @@ def _rows() -> Vectors:
     return np.random.default_rng(1).normal(size=(300, 20)).astype(np.float32)
 
 
-def _indexed() -> tuple[Ids, Vectors]:
+def _indexed(index: Any) -> tuple[Ids, Any, Callable[[Any], Any]]:
+    """Ids, rows as this index holds them, and the query of rows: points, or codes where it has `codes = True`."""
     random = np.random.default_rng(2)
     ids = random.permutation(5_000)[:1_100].astype(np.int64)
-    return ids, random.normal(size=(1_100, 16)).astype(np.float32)
+    if getattr(index, "codes", False):
+        return ids, random.integers(0, 256, (1_100, 16), np.uint8), CodeQuery
+    return ids, random.normal(size=(1_100, 16)).astype(np.float32), PointQuery
 
 
 def _build(index: Any) -> None:

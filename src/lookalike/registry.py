@@ -59,6 +59,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
     "index": {
         "ann": "lookalike.index.ann:Ann",
         "flat": "lookalike.index.flat:Flat",
+        "hamming": "lookalike.index.hamming:Hamming",
         "leaves": "lookalike.index.leaves:Leaves",
         "fsmtree": "lookalike.index.fsm_tree:FsmTree",
         "shortlisted": "lookalike.index.shortlisted:Shortlisted",
