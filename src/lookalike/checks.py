@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from lookalike.codes.queries import CodeQuery
@@ -15,7 +16,7 @@ from lookalike.errors import InputError
 from lookalike.images.demo import draw
 from lookalike.index.queries import PointQuery
 from lookalike.registry import create, kind_of, restore, spec_of, state_of
-from lookalike.types import Feature, Ids, Index, Local, Pixels, Transform, Vectors, needs_fit, needs_labels
+from lookalike.types import Coder, Feature, Ids, Index, Local, Pixels, Transform, Vectors, needs_fit, needs_labels
 
 Make: TypeAlias = Callable[[], Any]
 
@@ -162,6 +163,81 @@ def check_transform_degenerate(make: Make) -> None:
     assert np.isfinite(_learned(make(), X).transform(X)).all()
 
 
+def check_coder_shape(make: Make) -> None:
+    """`fit` returns the coder itself; codes are (n, bits / 8) uint8, also of no row, and a row's own in any batch."""
+    coder, X = make(), _rows()
+    assert isinstance(coder, Coder)
+    assert _learned(coder, X) is coder
+    codes = coder.encode(X)
+    assert codes.dtype == np.uint8
+    assert codes.shape == (len(X), coder.bits // 8)
+    assert coder.encode(X[:0]).shape == (0, coder.bits // 8)
+    assert np.concatenate([coder.encode(X[i : i + 1]) for i in range(20)]).tobytes() == codes[:20].tobytes()
+    assert len(np.unique(codes, axis=0)) > 1
+
+
+def check_coder_repeats(make: Make) -> None:
+    """The same data give the same bytes, also to a clone; `encode` takes float64 as it takes float32."""
+    X = _rows()
+    codes = _learned(make(), X).encode(X)
+    assert codes.tobytes() == _learned(make(), X).encode(X).tobytes()
+    assert codes.tobytes() == _learned(clone(make()), X).encode(X.astype(np.float64)).tobytes()
+
+
+def check_coder_saves(make: Make) -> None:
+    """Spec and learned arrays are all there is to a fitted coder, and the arrays are plain ones."""
+    X = _rows()
+    coder = _learned(make(), X)
+    state = state_of(coder)
+    assert not any(value.dtype.hasobject for value in state.values())
+    again = restore("coder", spec_of(coder), state)
+    assert again.encode(X).tobytes() == coder.encode(X).tobytes()
+    assert _queried(again, X).tobytes() == _queried(coder, X).tobytes()
+
+
+def check_coder_asks(make: Make) -> None:
+    """What `query` asks scores codes, and finds the rows themselves among the nearest: half of them, or more."""
+    X = _rows()
+    coder = _learned(make(), X)
+    scores = _queried(coder, X)
+    assert scores.shape == (len(X), len(X))
+    assert np.isfinite(scores).all()
+    own = np.diagonal(scores)
+    assert (own <= np.quantile(scores, 0.1, axis=1)).mean() >= 0.5
+
+
+def check_coder_refuses(make: Make) -> None:
+    """Bits that fill no bytes, NaN, columns that are not those of `fit`, `encode` before `fit`, missing labels."""
+    X = _rows()
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    coder = _learned(make(), X)
+    _raises((ValueError,), _learned, make(), bad)
+    _raises((ValueError,), coder.encode, bad)
+    _raises((ValueError,), coder.encode, X[:, :3])
+    _raises((NotFittedError,), make().encode, X)
+    for bits in (0, 12, -8):
+        _raises((InputError,), _learned, make().set_params(bits=bits), X)
+    if needs_labels(coder):
+        _raises((ValueError,), make().fit, X)
+
+
+def check_coder_degenerate(make: Make) -> None:
+    """Zero rows, equal rows and few columns: codes, or an error in words; equal rows have equal codes."""
+    X = _rows()
+    X[:5] = 0
+    X[5:10] = X[10]
+    X[:, 0] = 7
+    codes = _learned(make(), X).encode(X)
+    assert len(np.unique(codes[:5], axis=0)) == len(np.unique(codes[5:11], axis=0)) == 1
+    for rows in (X[:, :2], np.zeros_like(X)):
+        try:
+            coder = _learned(make(), rows)
+        except InputError:
+            continue
+        assert coder.encode(rows).shape == (len(rows), coder.bits // 8)
+
+
 def check_index_is_exact(make: Make) -> None:
     """With effort="exact", any index answers as a plain scan does."""
     index = make()
@@ -245,6 +321,15 @@ CHECKS: dict[str, list[Callable[[Make], None]]] = {
         check_transform_refuses,
         check_transform_degenerate,
     ],
+    "coder": [
+        check_spec_round_trip,
+        check_coder_shape,
+        check_coder_repeats,
+        check_coder_saves,
+        check_coder_asks,
+        check_coder_refuses,
+        check_coder_degenerate,
+    ],
     "index": [
         check_spec_round_trip,
         check_index_is_exact,
@@ -280,6 +365,14 @@ def _fitted(feature: Any) -> Any:
 def _learned(transform: Any, X: Vectors) -> Any:
     """The transform, after it learned from rows, and from three classes of them where it needs labels."""
     return transform.fit(X, np.arange(len(X)) % 3) if needs_labels(transform) else transform.fit(X)
+
+
+def _queried(coder: Any, X: Vectors) -> Vectors:
+    """Scores of all codes for all rows, by the coder's own query; plain Hamming where it has none."""
+    codes = coder.encode(X)
+    query = coder.query(X) if hasattr(coder, "query") else CodeQuery(codes)
+    scores: Vectors = query.score(codes)
+    return scores
 
 
 def _rows() -> Vectors:

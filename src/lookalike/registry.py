@@ -56,6 +56,15 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "slem": "lookalike.encode.slem:Slem",
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },
+    "coder": {
+        "itq": "lookalike.codes.itq:Itq",
+        "lsh": "lookalike.codes.lsh:Lsh",
+        "pcarr": "lookalike.codes.pca_rr:PcaRR",
+        "pq": "lookalike.codes.pq:Pq",
+        "sklsh": "lookalike.codes.sklsh:Sklsh",
+        "spectral": "lookalike.codes.spectral:Spectral",
+        "spherical": "lookalike.codes.spherical:Spherical",
+    },
     "index": {
         "ann": "lookalike.index.ann:Ann",
         "flat": "lookalike.index.flat:Flat",
