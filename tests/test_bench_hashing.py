@@ -85,7 +85,7 @@ def test_cells_are_filled_for_every_row_that_is_there(digits):
         assert cell.scored == 12 * 700
         assert 0 <= spread.value <= 1
         assert spread.paper is None
-        assert (row == "euclidean") == (spread.value == 0)
+        assert (row in ("pq", "euclidean")) == (spread.value == 0)  # real numbers hardly ever tie
 
 
 def test_coders_never_see_the_queries(monkeypatch):
@@ -105,9 +105,8 @@ def test_coders_never_see_the_queries(monkeypatch):
             return np.zeros((len(X), 4), np.uint8)
 
     monkeypatch.setattr(hashing.registry, "create", lambda kind, spec: Spy(**spec.params))
-    split = Split(
-        np.zeros((9, 3), np.float32), np.array(list("abcabcabc")), np.ones((2, 3), np.float32), np.array(["a", "b"])
-    )
+    X, queries = np.zeros((9, 3), np.float32), np.ones((2, 3), np.float32)
+    split = Split(X, np.array(list("abcabcabc")), queries, np.array(["a", "b"]))
     codes, ask = hashing._ready("lsh", 32, 0, split)
     assert seen == [(9, 9)]
     assert codes.shape == (9, 4)

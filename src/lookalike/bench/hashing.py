@@ -15,9 +15,10 @@ much the order of ties could move it: the relevant ones of each tie first, less 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from lookalike import registry
@@ -26,8 +27,10 @@ from lookalike.bench import datasets
 from lookalike.bench.measures import bootstrap, mean, tied_average_precision
 from lookalike.bench.retrieval import describe
 from lookalike.bench.tables import Bench, Score
+from lookalike.codes.bits import to_words
 from lookalike.codes.queries import CodeQuery
 from lookalike.errors import UnknownNameError
+from lookalike.index.hamming_scan import count_ones
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
 from lookalike.types import Coder, Progress, Query, Vectors, needs_labels
@@ -141,7 +144,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     return Score(measure, mean(values), low, high, scored=len(split.queries) * len(split.X), paper=paper)
 
 
-def _ready(row: str, bits: int, seed: int, split: Split) -> tuple[NDArray[np.generic], Callable[[slice], Query]]:
+def _ready(row: str, bits: int, seed: int, split: Split) -> tuple[NDArray[Any], Callable[[slice], Query]]:
     """What a row searches among, (n, …), and the query of a slice of the queries."""
     if row == EUCLIDEAN:
         return split.X, lambda part: PointQuery(split.queries[part])
@@ -152,23 +155,43 @@ def _ready(row: str, bits: int, seed: int, split: Split) -> tuple[NDArray[np.gen
 
 
 def rank(
-    rows: NDArray[np.generic],
+    rows: NDArray[Any],
     ask: Callable[[slice], Query],
     y: NDArray[np.str_],
     wanted: NDArray[np.str_],
     progress: Progress,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first K of every query as groups of equal scores: their sizes (q, g), and how many are relevant."""
-    groups = []
+    _, numbers = np.unique(np.concatenate([y, wanted]), return_inverse=True)  # quicker to compare than text
+    kinds, asked = numbers[: len(y)].astype(np.int32), numbers[len(y) :].astype(np.int32)
+    groups: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for part in chunks(len(wanted), row_bytes=8 * len(y), max_bytes=SCORES_BYTES):
-        scores = ask(part).score(rows)  # type: ignore[arg-type]
-        groups += list(_tied(scores, y == wanted[part, None]))
+        query: Any = ask(part)
+        relevant = kinds == asked[part, None]  # (m, n)
+        if isinstance(query, CodeQuery) and query.weights is None:
+            counts = np.zeros((2, len(relevant), 8 * query.dim + 1), np.int64)
+            _count(to_words(query.codes), to_words(rows), relevant, counts)
+            groups += zip(*counts, strict=True)
+        else:
+            groups += _tied(query.score(rows), relevant)
         progress("ranking", part.stop, len(wanted))
     most = max((len(sizes) for sizes, _ in groups), default=0)
     filled = np.zeros((2, len(groups), most), np.int64)
     for place, (sizes, relevant) in enumerate(groups):
         filled[0, place, : len(sizes)], filled[1, place, : len(sizes)] = sizes, relevant
     return filled[0], filled[1]
+
+
+@njit(cache=True, nogil=True)
+def _count(queries: Any, rows: Any, relevant: Any, counts: Any) -> None:
+    """How many rows are at each Hamming distance from each query, and how many are relevant: (2, q, bits + 1)."""
+    for j in range(len(queries)):
+        for i in range(len(rows)):
+            distance = np.uint64(0)
+            for w in range(rows.shape[1]):
+                distance += count_ones(queries[j, w] ^ rows[i, w])
+            counts[0, j, distance] += 1
+            counts[1, j, distance] += relevant[j, i]
 
 
 def _tied(scores: Vectors, relevant: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -6,8 +6,7 @@ query has nothing to find. `junk` (q, n) bool marks what does not count at all, 
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
-from scipy.stats import hypergeom
+from scipy.special import digamma, gammaln
 
 from lookalike.errors import InputError
 
@@ -81,10 +80,12 @@ def tied_average_precision(sizes: ArrayLike, relevant: ArrayLike, k: int, *, ord
     sums = np.where(whole, _expected(n, r, before, found), 0.0).sum(axis=1)  # (q,)
     R = np.where(whole, r, 0).sum(axis=1)
     values = np.divide(sums, R, out=np.zeros(len(n)), where=R > 0)
+    factorials = gammaln(np.arange(n.max(initial=0) + 1) + 1.0)  # their logarithms
     for row, group in zip(*np.nonzero(~whole & (before < k)), strict=True):
         size, hits, ahead = n[row, group], r[row, group], before[row, group]
-        inside = np.arange(min(k - ahead, hits) + 1)  # how many relevant ones of the group may be among the first k
-        chance = hypergeom.pmf(inside, size, hits, k - ahead)
+        least, most = max(0, k - ahead - (size - hits)), min(k - ahead, hits)
+        inside = np.arange(least, most + 1)  # how many relevant ones of the group may be among the first k
+        chance = _hypergeometric(inside, size, hits, k - ahead, factorials)
         total = sums[row] + _expected(np.full(len(inside), k - ahead), inside, ahead, R[row])
         share = np.divide(total, R[row] + inside, out=np.zeros(len(inside)), where=R[row] + inside > 0)
         values[row] = float(chance @ share)
@@ -161,6 +162,17 @@ def _expected(n: NDArray[np.int64], r: NDArray[np.int64], before: ArrayLike, fou
     others = np.where(n > 1, (r - 1) / np.maximum(n - 1, 1), 0.0)
     sums: Values = ((np.asarray(found) + 1) * harmonic + others * (n - (start + 1) * harmonic)) * (r / np.maximum(n, 1))
     return sums
+
+
+def _hypergeometric(h: NDArray[np.int64], size: int, hits: int, drawn: int, factorials: Values) -> Values:
+    """The chance that h of the hits are among so many drawn out of `size`; `factorials` has the logarithm of each."""
+
+    def choose(a: NDArray[np.int64] | int, b: NDArray[np.int64] | int) -> Values:
+        logs: Values = factorials[a] - factorials[b] - factorials[np.subtract(a, b)]
+        return logs
+
+    chances: Values = np.exp(choose(hits, h) + choose(size - hits, drawn - h) - choose(size, drawn))
+    return chances
 
 
 def _laid_out(n: NDArray[np.int64], r: NDArray[np.int64], k: int, best: bool) -> NDArray[np.bool_]:
