@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from lookalike.codes.queries import CodeQuery, SphericalQuery
 from lookalike.errors import InputError
-from lookalike.index import threads
+from lookalike.index import multi_hash, threads
 from lookalike.index.hamming import Hamming
 from lookalike.index.hamming_scan import LEAST_BLOCKS, push
+from lookalike.index.multi_hash import MultiHash
 from lookalike.index.queries import PointQuery
 from reference import codes as slow
 
@@ -42,12 +43,26 @@ def histories(draw):
     return width, steps, np.array(queries, np.uint8), draw(st.integers(1, 20)), draw(some), draw(some)
 
 
-@given(histories(), st.sampled_from(["plain", "weighted"]))
-@settings(max_examples=120)
-def test_equals_the_slow_twin_after_any_history_with_any_filter(history, kind):
-    width, steps, queries, k, among, exclude = history
-    index, truth = Hamming(), {}
+def without_limits(patch):
+    """Tables for the fewest rows, and queries that never give up."""
+    patch.setattr(multi_hash, "MIN_ROWS", 1)
+    patch.setattr(multi_hash, "PAYS", 1e-9)
+
+
+@given(histories(), st.sampled_from(["plain", "weighted"]), st.sampled_from(["hamming", "multihash", "gives up"]))
+@settings(max_examples=90)
+def test_equals_the_slow_twin_after_any_history_with_any_filter(history, kind, name):
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "multihash":
+            without_limits(patch)
+        check_history(Hamming() if name == "hamming" else MultiHash(), kind, *history)
+
+
+def check_history(index, kind, width, steps, queries, k, among, exclude):
+    truth = {}
     for verb, what in steps:
+        if hasattr(index, "build") and len(truth) % 2:  # now and then
+            index.build()
         if verb == "add":
             new = {id_: row for id_, row in what.items() if id_ not in truth}
             index.add(np.array(list(new), np.int64), np.array(list(new.values()), np.uint8).reshape(-1, width))
@@ -164,3 +179,54 @@ def test_what_cannot_be_right_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call(index)
     assert len(index) == 1
+
+
+@pytest.mark.parametrize("flips", [3, 30, 64])
+@pytest.mark.parametrize("width", [8, 15, 32])
+def test_tables_find_what_the_scan_finds_near_and_far(width, flips, monkeypatch):
+    monkeypatch.setattr(multi_hash, "PAYS", 1e-9)
+    random = np.random.default_rng(width)
+    centres = random.integers(0, 256, (40, width), np.uint8)
+    noise = np.packbits(random.random((12_000, 8 * width)) < flips / (8 * width) / 2, axis=1)
+    codes = centres[random.integers(0, 40, 12_000)] ^ noise
+    ids = random.permutation(50_000)[:12_000]
+    index = MultiHash()
+    index.add(ids[:11_000], codes[:11_000])
+    index.build()
+    assert index.stale == 0
+    index.add(ids[11_000:], codes[11_000:])
+    assert index.stale == pytest.approx(1 / 12)
+    index.remove(ids[:500])
+    queries = codes[1_000:1_004]
+    for k in (1, 20):
+        hits = index.search(CodeQuery(queries), k, exclude=ids[1_000:1_002])
+        kept = np.r_[500:1_000, 1_002:12_000]
+        assert_same(hits, fast_twin(codes[kept], ids[kept], queries, k))
+
+
+def test_near_answers_cost_few_comparisons_and_far_ones_a_scan():
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 256, (50_000, 16), np.uint8)
+    codes[:20] = codes[0]
+    index = MultiHash()
+    index.add(np.arange(50_000), codes)
+    index.build()
+    near, far = index.search(CodeQuery(codes[:1]), 20), index.search(CodeQuery(codes[100:101]), 20)
+    assert near.ids[0].tolist() == list(range(20))
+    assert near.scored < 1_000
+    assert far.scored == 50_000
+    both = index.search(CodeQuery(codes[[0, 100]]), 20)
+    np.testing.assert_array_equal(both.ids, np.concatenate([near.ids, far.ids]))
+
+
+def test_tables_over_another_truth_are_built_anew():
+    codes = np.random.default_rng(0).integers(0, 256, (multi_hash.MIN_ROWS, 16), np.uint8)
+    truth = Hamming()
+    truth.add(np.arange(len(codes)), codes)
+    index = MultiHash()
+    assert index.build().search(CodeQuery(codes[:1]), 1).ids[0, 0] == -1
+    assert index.build(truth).search(CodeQuery(codes[5:6]), 1).ids[0, 0] == 5
+    assert len(index) == len(codes)
+    assert 5 in index
+    assert index.ids.tolist() == list(range(len(codes)))
+    np.testing.assert_array_equal(index.vectors(np.array([5])), codes[5:6])

@@ -70,6 +70,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "flat": "lookalike.index.flat:Flat",
         "hamming": "lookalike.index.hamming:Hamming",
         "leaves": "lookalike.index.leaves:Leaves",
+        "multihash": "lookalike.index.multi_hash:MultiHash",
         "fsmtree": "lookalike.index.fsm_tree:FsmTree",
         "shortlisted": "lookalike.index.shortlisted:Shortlisted",
     },

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.codes.bits import Codes, to_words
@@ -42,39 +43,39 @@ class Hamming:
     codes = True  # rows are packed bits
 
     def __init__(self) -> None:
-        self._blocks = CodeBlocks()
+        self.blocks = CodeBlocks()
 
     def __len__(self) -> int:
-        return self._blocks.n - self._blocks.removed
+        return self.blocks.n - self.blocks.removed
 
     def __contains__(self, item: int) -> bool:
-        return bool(self._blocks.table.rows(np.array([item], np.int64))[0] >= 0)
+        return bool(self.blocks.table.rows(np.array([item], np.int64))[0] >= 0)
 
     @property
     def dim(self) -> int | None:
         """Bytes of a code, once something was added."""
-        return self._blocks.dim
+        return self.blocks.dim
 
     @property
     def ids(self) -> Ids:
         """The ids of all codes, ascending."""
-        return self._blocks.table.ids()
+        return self.blocks.table.ids()
 
     def add(self, ids: Ids, X: Array) -> None:
         """Add codes X (n, bytes) under new ids (n,)."""
-        self._blocks.add(ids, X)
+        self.blocks.add(ids, X)
 
     def remove(self, ids: Ids) -> int:
         """Forget these ids; returns how many of them were there. Their codes stay in memory as long as the index."""
-        return self._blocks.remove(ids)
+        return self.blocks.remove(ids)
 
     def vectors(self, ids: Ids) -> Codes:
         """The codes of these ids, (m, bytes)."""
         ids = check_ids(ids)
-        rows = self._blocks.table.rows(ids)
+        rows = self.blocks.table.rows(ids)
         if rows.min(initial=0) < 0:
             raise InputError(f"ids must be in the index. Got {ids[rows < 0][0]}, which is not.")
-        return self._blocks.gather(rows)
+        return self.blocks.gather(rows)
 
     def search(
         self,
@@ -93,27 +94,33 @@ class Hamming:
 
     def search_sorted(self, query: Query, k: int, among: Ids | None, exclude: Ids | None) -> Hits:
         """`search` with arguments that were checked, filters ascending: few rows are picked, many are scanned."""
-        blocks = self._blocks
-        keep = blocks.alive if blocks.removed else np.empty(0, np.bool_)
+        blocks = self.blocks
+        filtered = blocks.removed > 0 or among is not None or exclude is not None
+        keep = self.kept(exclude)
         if among is not None:
             rows = blocks.table.rows(among if exclude is None else without(among, exclude))
             rows = rows[rows >= 0]
             if len(rows) * GATHER < blocks.n:
-                return self._pick(query, k, rows)
+                return self.pick(query, k, rows)
             keep = np.zeros(blocks.n, np.bool_)
             keep[rows] = True
-        elif exclude is not None:
-            rows = blocks.table.rows(exclude)
-            keep = blocks.alive.copy()
-            keep[rows[rows >= 0]] = False
         if isinstance(query, CodeQuery) and query.weights is None:
-            found = Scan(blocks, to_words(query.codes), k, keep).run()
+            found = Scan(blocks, to_words(query.codes), k, keep if filtered else keep[:0]).run()
             return Hits(*found, len(query.codes) * blocks.n)
-        return self._pick(query, k, np.flatnonzero(keep) if len(keep) else np.arange(blocks.n))
+        return self.pick(query, k, np.flatnonzero(keep))
 
-    def _pick(self, query: Query, k: int, rows: Ids) -> Hits:
+    def kept(self, exclude: Ids | None) -> NDArray[np.bool_]:
+        """Which rows may be answers, (rows,): those that were not removed, less these ids."""
+        if exclude is None:
+            return self.blocks.alive
+        rows = self.blocks.table.rows(exclude)
+        keep = self.blocks.alive.copy()
+        keep[rows[rows >= 0]] = False
+        return keep
+
+    def pick(self, query: Query, k: int, rows: Ids) -> Hits:
         """The k best of these rows, by the query's own score."""
-        blocks = self._blocks
+        blocks = self.blocks
         score: Callable[[Any], Vectors] = query.score  # of codes, where other indexes have vectors
         width: int = getattr(query, "dim", 1) if self.dim is None else self.dim
         q = len(score(np.empty((0, width), np.uint8)))
