@@ -157,7 +157,7 @@ class MultiHash:
         blocks, q = self.truth.blocks, len(query.codes)
         keep = self.truth.kept(exclude)
         words = to_words(query.codes)
-        budget = tables.n * words.shape[1] // PAYS
+        budget = int(tables.n * words.shape[1] / PAYS)
         ids, distances = np.full((q, k), -1, np.int64), np.full((q, k), np.inf, np.float32)
         scored = np.empty(q, np.int64)
 

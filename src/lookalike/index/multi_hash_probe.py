@@ -39,7 +39,7 @@ def probe(
     farther away differs in r + 1 bits in each of the former and in r in each of the latter, at least (§3.2).
     """
     parts = len(order)
-    size = scored = 0
+    size = scored = met = 0
     for r in range(CHUNK + 1):
         first, last = flip_starts[r], flip_starts[r + 1]
         for c in range(parts):
@@ -58,12 +58,13 @@ def probe(
                 for place in range(starts[c, entry], starts[c, entry + 1]):
                     row = order[c, place]
                     scored += 1
-                    if len(keep) and not keep[row]:
-                        continue
                     distance = _distance(words[row // LANES], row % LANES, query, c, r, parts)
-                    if distance >= 0:
+                    if distance < 0:
+                        continue
+                    met += 1
+                    if keep[row]:
                         size = push(distances, ids, size, np.int32(distance), row_ids[row])
-            if size == len(ids) and distances[0] <= parts * r + c:
+            if met == order.shape[1] or (size == len(ids) and distances[0] <= parts * r + c):
                 return size, scored
     return size, scored
 
