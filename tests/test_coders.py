@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from lookalike import registry
+from lookalike import load, registry, save
 from lookalike.arrays import principal
 from lookalike.codes import signs, spherical
 from lookalike.codes.bits import hamming, unpack
@@ -200,3 +200,19 @@ def test_a_fit_on_a_sample_is_a_fit(monkeypatch):
 
 def test_every_coder_is_registered():
     assert {registry.component("coder", name) for name in registry.names("coder")} >= set(CODERS)
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_a_saved_coder_gives_the_same_codes(coder, tmp_path):
+    fitted = coder(bits=16, random_state=5).fit(X)
+    save(tmp_path / "coder.npz", fitted)
+    (again,) = load(tmp_path / "coder.npz")
+    assert again.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(again.encode(X), fitted.encode(X))
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_rows_all_alike_have_one_code(coder):
+    rows = np.full((50, 6), 3.0, np.float32)
+    codes = coder(bits=16).fit(rows).encode(rows)
+    assert len(np.unique(codes, axis=0)) == 1
