@@ -9,6 +9,7 @@ from sklearn.metrics import average_precision_score
 
 from lookalike.bench import measures
 from lookalike.errors import InputError
+from reference import ties
 
 RANKED = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
 
@@ -103,3 +104,45 @@ def test_bootstrap_ignores_queries_with_nothing_to_find() -> None:
 def test_input_that_cannot_be_right_is_refused_with_what_is_allowed(call: object, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         call()  # type: ignore[operator]
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=4), min_size=1, max_size=3), st.integers(1, 10))
+@settings(max_examples=150)
+def test_tied_precision_is_the_mean_over_every_order(groups, k):
+    sizes, relevant = [[len(group) for group in groups]], [[sum(group) for group in groups]]
+    for order, expected in (
+        ("mean", ties.mean_over_orders(groups, k)),
+        ("best", ties.laid_out(groups, k, best=True)),
+        ("worst", ties.laid_out(groups, k, best=False)),
+    ):
+        assert measures.tied_average_precision(sizes, relevant, k, order=order) == pytest.approx([expected], abs=1e-12)
+
+
+def test_tied_precision_without_ties_is_average_precision():
+    ranked = np.random.default_rng(0).random((20, 30)) < 0.4
+    found = measures.tied_average_precision(np.ones_like(ranked, int), ranked, 12)
+    np.testing.assert_allclose(found, np.nan_to_num(measures.average_precision(ranked[:, :12])), atol=1e-12)
+
+
+def test_tied_precision_of_large_groups_is_the_mean_of_drawn_orders():
+    random = np.random.default_rng(0)
+    sizes, relevant = np.array([[3, 400, 900]]), np.array([[2, 130, 20]])
+    groups = [np.arange(n) < r for n, r in zip(sizes[0], relevant[0], strict=True)]
+    drawn = np.array([np.concatenate([random.permutation(group) for group in groups]) for _ in range(2_000)])[:, :500]
+    expected = measures.average_precision(drawn)
+    found = measures.tied_average_precision(sizes, relevant, 500)
+    assert abs(found[0] - expected.mean()) < 4 * expected.std() / 2_000**0.5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "relevant", "k", "order", "message"),
+    [
+        ([[1]], [[2]], 1, "mean", "at most sizes"),
+        ([1], [1], 1, "mean", "groups"),
+        ([[1]], [[1]], 0, "mean", "at least 1"),
+        ([[1]], [[1]], 1, "any", "mean, best or worst"),
+    ],
+)
+def test_groups_that_cannot_be_right_are_refused(sizes, relevant, k, order, message):
+    with pytest.raises(InputError, match=message):
+        measures.tied_average_precision(sizes, relevant, k, order=order)

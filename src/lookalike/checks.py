@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from lookalike.codes.queries import CodeQuery
 from lookalike.errors import InputError
 from lookalike.images.demo import draw
 from lookalike.index.queries import PointQuery
 from lookalike.registry import create, kind_of, restore, spec_of, state_of
-from lookalike.types import Feature, Ids, Index, Local, Pixels, Transform, Vectors, needs_fit, needs_labels
+from lookalike.types import Coder, Feature, Ids, Index, Local, Pixels, Transform, Vectors, needs_fit, needs_labels
 
 Make: TypeAlias = Callable[[], Any]
 
@@ -161,16 +163,91 @@ def check_transform_degenerate(make: Make) -> None:
     assert np.isfinite(_learned(make(), X).transform(X)).all()
 
 
+def check_coder_shape(make: Make) -> None:
+    """`fit` returns the coder itself; codes are (n, bits / 8) uint8, also of no row, and a row's own in any batch."""
+    coder, X = make(), _rows()
+    assert isinstance(coder, Coder)
+    assert _learned(coder, X) is coder
+    codes = coder.encode(X)
+    assert codes.dtype == np.uint8
+    assert codes.shape == (len(X), coder.bits // 8)
+    assert coder.encode(X[:0]).shape == (0, coder.bits // 8)
+    assert np.concatenate([coder.encode(X[i : i + 1]) for i in range(20)]).tobytes() == codes[:20].tobytes()
+    assert len(np.unique(codes, axis=0)) > 1
+
+
+def check_coder_repeats(make: Make) -> None:
+    """The same data give the same bytes, also to a clone; `encode` takes float64 as it takes float32."""
+    X = _rows()
+    codes = _learned(make(), X).encode(X)
+    assert codes.tobytes() == _learned(make(), X).encode(X).tobytes()
+    assert codes.tobytes() == _learned(clone(make()), X).encode(X.astype(np.float64)).tobytes()
+
+
+def check_coder_saves(make: Make) -> None:
+    """Spec and learned arrays are all there is to a fitted coder, and the arrays are plain ones."""
+    X = _rows()
+    coder = _learned(make(), X)
+    state = state_of(coder)
+    assert not any(value.dtype.hasobject for value in state.values())
+    again = restore("coder", spec_of(coder), state)
+    assert again.encode(X).tobytes() == coder.encode(X).tobytes()
+    assert _queried(again, X).tobytes() == _queried(coder, X).tobytes()
+
+
+def check_coder_asks(make: Make) -> None:
+    """What `query` asks scores codes, and finds the rows themselves among the nearest: half of them, or more."""
+    X = _rows()
+    coder = _learned(make(), X)
+    scores = _queried(coder, X)
+    assert scores.shape == (len(X), len(X))
+    assert np.isfinite(scores).all()
+    own = np.diagonal(scores)
+    assert (own <= np.quantile(scores, 0.1, axis=1)).mean() >= 0.5
+
+
+def check_coder_refuses(make: Make) -> None:
+    """Bits that fill no bytes, NaN, columns that are not those of `fit`, `encode` before `fit`, missing labels."""
+    X = _rows()
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    coder = _learned(make(), X)
+    _raises((ValueError,), _learned, make(), bad)
+    _raises((ValueError,), coder.encode, bad)
+    _raises((ValueError,), coder.encode, X[:, :3])
+    _raises((NotFittedError,), make().encode, X)
+    for bits in (0, 12, -8):
+        _raises((InputError,), _learned, make().set_params(bits=bits), X)
+    if needs_labels(coder):
+        _raises((ValueError,), make().fit, X)
+
+
+def check_coder_degenerate(make: Make) -> None:
+    """Zero rows, equal rows and few columns: codes, or an error in words; equal rows have equal codes."""
+    X = _rows()
+    X[:5] = 0
+    X[5:10] = X[10]
+    X[:, 0] = 7
+    codes = _learned(make(), X).encode(X)
+    assert len(np.unique(codes[:5], axis=0)) == len(np.unique(codes[5:11], axis=0)) == 1
+    for rows in (X[:, :2], np.zeros_like(X)):
+        try:
+            coder = _learned(make(), rows)
+        except InputError:
+            continue
+        assert coder.encode(rows).shape == (len(rows), coder.bits // 8)
+
+
 def check_index_is_exact(make: Make) -> None:
     """With effort="exact", any index answers as a plain scan does."""
-    ids, X = _indexed()
     index = make()
     assert isinstance(index, Index)
+    ids, X, ask = _indexed(index)
     index.add(ids[:1_000], X[:1_000])
     _build(index)
     index.add(ids[1_000:], X[1_000:])
-    hits = index.search(PointQuery(X[:4]), 9, effort="exact")
-    expected = PointQuery(X[:4]).score(X)
+    hits = index.search(ask(X[:4]), 9, effort="exact")
+    expected = ask(X[:4]).score(X)
     for row in range(4):
         order = np.lexsort((ids, expected[row]))[:9]
         assert hits.ids[row].tolist() == ids[order].tolist()
@@ -179,43 +256,44 @@ def check_index_is_exact(make: Make) -> None:
 
 
 def check_index_edges(make: Make) -> None:
-    """Empty, k > n, k < 1, a wrong dimension, NaN, an id twice."""
-    ids, X = _indexed()
-    empty = make().search(PointQuery(X[:2]), 3)
+    """Empty, k > n, k < 1, a wrong dimension, NaN (where there can be one), an id twice."""
+    ids, X, ask = _indexed(make())
+    empty = make().search(ask(X[:2]), 3)
     assert empty.ids.tolist() == [[-1] * 3] * 2
     assert np.isinf(empty.scores).all()
     index = make()
     index.add(ids[:5], X[:5])
-    hits = index.search(PointQuery(X[:1]), 8)
+    hits = index.search(ask(X[:1]), 8)
     assert (hits.ids[0] >= 0).sum() == 5
     assert hits.ids[0, 5:].tolist() == [-1] * 3
-    _raises((InputError,), index.search, PointQuery(X[:1]), 0)
-    _raises((InputError,), index.search, PointQuery(X[:1, :3]), 1)
-    _raises((InputError,), PointQuery, np.full((1, 4), np.nan, np.float32))
+    _raises((InputError,), index.search, ask(X[:1]), 0)
+    _raises((InputError,), index.search, ask(X[:1, :3]), 1)
+    _raises((InputError,), ask, np.full((1, 4), np.nan, np.float32))
     _raises((InputError,), index.add, ids[:1], X[:1])
     _raises((InputError,), index.add, ids[9:10], np.full((1, 16), np.nan, np.float32))
 
 
 def check_index_filters(make: Make) -> None:
     """`among`, `exclude` and removal decide inside the search: k answers come back wherever k are left."""
-    ids, X = _indexed()
     index = make()
+    ids, X, ask = _indexed(index)
     index.add(ids, X)
     _build(index)
     assert index.remove(ids[:10]) == 10
     assert index.remove(ids[:10]) == 0
     among, exclude = np.sort(ids[:60]), np.sort(ids[10:20])
-    hits = index.search(PointQuery(X[:1]), 40, among=among, exclude=exclude, effort="exact")
+    hits = index.search(ask(X[:1]), 40, among=among, exclude=exclude, effort="exact")
     assert set(hits.ids[0].tolist()) == set(ids[20:60].tolist())
     index.add(ids[:1], X[:1])  # what was removed may come back
-    assert index.search(PointQuery(X[:1]), 1, effort="exact").ids[0, 0] == ids[0]
+    assert index.search(ask(X[:1]), 1, effort="exact").ids[0, 0] == ids[0]
 
 
 def check_index_ties(make: Make) -> None:
     """Equal scores are ordered by id."""
     index = make()
-    index.add(np.array([5, 3, 9, 1], np.int64), np.ones((4, 8), np.float32))
-    hits = index.search(PointQuery(np.ones((1, 8), np.float32)), 4, effort="exact")
+    _, X, ask = _indexed(index)
+    index.add(np.array([5, 3, 9, 1], np.int64), np.ones((4, 8), X.dtype))
+    hits = index.search(ask(np.ones((1, 8), X.dtype)), 4, effort="exact")
     assert hits.ids[0].tolist() == [1, 3, 5, 9]
     assert hits.scores[0].tolist() == [0, 0, 0, 0]
 
@@ -242,6 +320,15 @@ CHECKS: dict[str, list[Callable[[Make], None]]] = {
         check_transform_saves,
         check_transform_refuses,
         check_transform_degenerate,
+    ],
+    "coder": [
+        check_spec_round_trip,
+        check_coder_shape,
+        check_coder_repeats,
+        check_coder_saves,
+        check_coder_asks,
+        check_coder_refuses,
+        check_coder_degenerate,
     ],
     "index": [
         check_spec_round_trip,
@@ -280,14 +367,25 @@ def _learned(transform: Any, X: Vectors) -> Any:
     return transform.fit(X, np.arange(len(X)) % 3) if needs_labels(transform) else transform.fit(X)
 
 
+def _queried(coder: Any, X: Vectors) -> Vectors:
+    """Scores of all codes for all rows, by the coder's own query; plain Hamming where it has none."""
+    codes = coder.encode(X)
+    query = coder.query(X) if hasattr(coder, "query") else CodeQuery(codes)
+    scores: Vectors = query.score(codes)
+    return scores
+
+
 def _rows() -> Vectors:
     return np.random.default_rng(1).normal(size=(300, 20)).astype(np.float32)
 
 
-def _indexed() -> tuple[Ids, Vectors]:
+def _indexed(index: Any) -> tuple[Ids, Any, Callable[[Any], Any]]:
+    """Ids, rows as this index holds them, and the query of rows: points, or codes where it has `codes = True`."""
     random = np.random.default_rng(2)
     ids = random.permutation(5_000)[:1_100].astype(np.int64)
-    return ids, random.normal(size=(1_100, 16)).astype(np.float32)
+    if getattr(index, "codes", False):
+        return ids, random.integers(0, 256, (1_100, 16), np.uint8), CodeQuery
+    return ids, random.normal(size=(1_100, 16)).astype(np.float32), PointQuery
 
 
 def _build(index: Any) -> None:

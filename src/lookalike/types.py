@@ -186,9 +186,9 @@ class Transform(Protocol):
         ...
 
 
-def needs_labels(transform: Transform | type[Transform]) -> bool:
-    """Whether a transform learns from labels: such a class has `labels = True`."""
-    return bool(getattr(transform, "labels", False))
+def needs_labels(part: "Transform | Coder | type[Transform] | type[Coder]") -> bool:
+    """Whether a transform or a coder learns from labels: such a class has `labels = True`."""
+    return bool(getattr(part, "labels", False))
 
 
 @runtime_checkable

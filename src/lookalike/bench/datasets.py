@@ -9,7 +9,7 @@ import gzip
 import io
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -62,8 +62,10 @@ LAYOUTS = {
 }
 
 FILES = {
+    "cifar10": ("cifar10/cifar10_12k.npz",),
     "coil100": ("coil100/coil100_32_all7200.npz",),
     "mnist": ("mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
+    "mnist-test": ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
 }
 """The sets that are arrays, and so have a loader of their own below."""
 HARDEST = 52
@@ -104,22 +106,39 @@ def check(name: str, folder: str | Path) -> None:
 def coil100(folder: str | Path, archive: Path) -> Dataset:
     """COIL-100: 7,200 pictures of 32 × 32 pixels, 100 objects of 72; they are written to a new tar, `archive`."""
     check("coil100", folder)
-    labels = {}
     with np.load(Path(folder) / FILES["coil100"][0]) as file, tarfile.open(archive, "w") as tar:
-        for i, (image, label) in enumerate(zip(file["x"], file["y"], strict=True)):
-            member = tarfile.TarInfo(f"{i:04d}.png")
-            Image.fromarray(image).save(png := io.BytesIO(), "png")
-            member.size = png.tell()
-            png.seek(0)
-            tar.addfile(member, png)
-            labels[member.name] = str(int(label))
+        named = ((f"{i:04d}.png", image) for i, image in enumerate(file["x"]))
+        labels = dict(zip(_write(tar, named), map(str, file["y"].astype(int).tolist()), strict=True))
     return Dataset("coil100", archive, labels)
 
 
-def mnist(folder: str | Path) -> Described:
-    """MNIST: the 60,000 training digits, pixels (n, 784) from 0 to 1, and which digit each is."""
-    check("mnist", folder)
-    pixels, digits = (gzip.decompress((Path(folder) / file).read_bytes()) for file in FILES["mnist"])
+def _write(tar: tarfile.TarFile, named: Iterable[tuple[str, NDArray[np.uint8]]]) -> Iterator[str]:
+    """Pictures into a tar as PNG files; gives the name of each once it is there."""
+    for name, image in named:
+        member = tarfile.TarInfo(name)
+        Image.fromarray(image).save(png := io.BytesIO(), "png")
+        member.size = png.tell()
+        png.seek(0)
+        tar.addfile(member, png)
+        yield name
+
+
+def cifar10(folder: str | Path, archive: Path) -> Dataset:
+    """CIFAR-10 in part: 10,000 training and 2,000 test pictures of 32 × 32 pixels, written to a new tar, `archive`."""
+    check("cifar10", folder)
+    labels: dict[str, str] = {}
+    with np.load(Path(folder) / FILES["cifar10"][0]) as file, tarfile.open(archive, "w") as tar:
+        for part in ("train", "test"):
+            named = ((f"{part}/{i:05d}.png", image) for i, image in enumerate(file[f"x_{part}"]))
+            labels |= dict(zip(_write(tar, named), map(str, file[f"y_{part}"].tolist()), strict=True))
+    return Dataset("cifar10", archive, labels)
+
+
+def mnist(folder: str | Path, *, test: bool = False) -> Described:
+    """MNIST: the 60,000 training (or 10,000 test) digits, pixels (n, 784) from 0 to 1, and which digit each is."""
+    name = "mnist-test" if test else "mnist"
+    check(name, folder)
+    pixels, digits = (gzip.decompress((Path(folder) / file).read_bytes()) for file in FILES[name])
     X = np.frombuffer(pixels, np.uint8)[16:].reshape(-1, 784).astype(np.float32)
     X /= 255
     return Described(X, np.frombuffer(digits, np.uint8)[8:].astype(str))

@@ -6,6 +6,7 @@ query has nothing to find. `junk` (q, n) bool marks what does not count at all, 
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln
 
 from lookalike.errors import InputError
 
@@ -55,6 +56,42 @@ def four_recall_at_4(relevant: ArrayLike) -> Values:
     return 4 * recall_at(relevant, 4, total=np.full(len(np.asarray(relevant)), 4))
 
 
+def tied_average_precision(sizes: ArrayLike, relevant: ArrayLike, k: int, *, order: str = "mean") -> Values:
+    """Average precision of the first k where scores tie: the exact mean over every order of what is tied.
+
+    A ranking is given by its groups of equal scores, best first: `sizes` (q, g) items in each, of which `relevant`
+    (q, g); a group may be empty. The sum over hits is divided by the relevant ones among the first k; a query without
+    any has 0. McSherry & Najork, "Computing information retrieval performance measures efficiently in the presence of
+    tied scores", ECIR 2008, Eq. 6; the group that k cuts through is averaged over how many relevant ones are inside.
+    `order` "best" puts the relevant ones of each group first, "worst" last: what ties could make of it.
+
+    >>> tied_average_precision([[1, 2]], [[1, 1]], 3)  # 1, then ½ · (1 + 2/2) + ½ · (1 + 2/3), of 2
+    array([0.91666667])
+    """
+    n, r = _groups(sizes, relevant, k)
+    if order in ("best", "worst"):
+        hits = np.array([_laid_out(*row, k, order == "best") for row in zip(n, r, strict=True)]).reshape(len(n), -1)
+        values: Values = np.nan_to_num(average_precision(hits))
+        return values
+    if order != "mean":
+        raise InputError(f"order must be mean, best or worst. Got {order!r}.")
+    before, found = np.cumsum(n, axis=1) - n, np.cumsum(r, axis=1) - r  # (q, g) ahead of each group
+    whole = before + n <= k
+    sums = np.where(whole, _expected(n, r, before, found), 0.0).sum(axis=1)  # (q,)
+    R = np.where(whole, r, 0).sum(axis=1)
+    values = np.divide(sums, R, out=np.zeros(len(n)), where=R > 0)
+    factorials = gammaln(np.arange(n.max(initial=0) + 1) + 1.0)  # their logarithms
+    for row, group in zip(*np.nonzero(~whole & (before < k)), strict=True):
+        size, hits, ahead = n[row, group], r[row, group], before[row, group]
+        least, most = max(0, k - ahead - (size - hits)), min(k - ahead, hits)
+        inside = np.arange(least, most + 1)  # how many relevant ones of the group may be among the first k
+        chance = _hypergeometric(inside, size, hits, k - ahead, factorials)
+        total = sums[row] + _expected(np.full(len(inside), k - ahead), inside, ahead, R[row])
+        share = np.divide(total, R[row] + inside, out=np.zeros(len(inside)), where=R[row] + inside > 0)
+        values[row] = float(chance @ share)
+    return values
+
+
 def mean(values: ArrayLike) -> float:
     """The mean over the queries that have something to find; NaN where none has."""
     found = np.asarray(values, np.float64)
@@ -101,3 +138,46 @@ def _share(found: Values, total: Values) -> Values:
     share = np.full(len(found), np.nan)
     np.divide(found, total, out=share, where=total > 0)
     return share
+
+
+def _groups(sizes: ArrayLike, relevant: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    n, r = np.asarray(sizes), np.asarray(relevant)
+    if k < 1:
+        raise InputError(f"k must be at least 1. Got {k}.")
+    if n.ndim != 2 or n.shape != r.shape or (r < 0).any() or (r > n).any():
+        raise InputError(
+            f"sizes and relevant must be (q, groups), relevant at most sizes. Got shapes {n.shape} and {r.shape}."
+        )
+    return n.astype(np.int64), r.astype(np.int64)
+
+
+def _expected(n: NDArray[np.int64], r: NDArray[np.int64], before: ArrayLike, found: ArrayLike) -> Values:
+    """What a group of n, r of them relevant, adds to the sum of precisions at hits, in the mean over its orders.
+
+    At place j of the group: r/n · (found + 1 + (j − 1)(r − 1)/(n − 1)) / (before + j). Σ 1/(before + j) is a difference
+    of digamma functions, Σ (j − 1)/(before + j) is n less (before + 1) times that.
+    """
+    start = np.asarray(before, np.float64)
+    harmonic = digamma(start + n + 1) - digamma(start + 1)
+    others = np.where(n > 1, (r - 1) / np.maximum(n - 1, 1), 0.0)
+    sums: Values = ((np.asarray(found) + 1) * harmonic + others * (n - (start + 1) * harmonic)) * (r / np.maximum(n, 1))
+    return sums
+
+
+def _hypergeometric(h: NDArray[np.int64], size: int, hits: int, drawn: int, factorials: Values) -> Values:
+    """The chance that h of the hits are among so many drawn out of `size`; `factorials` has the logarithm of each."""
+
+    def choose(a: NDArray[np.int64] | int, b: NDArray[np.int64] | int) -> Values:
+        logs: Values = factorials[a] - factorials[b] - factorials[np.subtract(a, b)]
+        return logs
+
+    chances: Values = np.exp(choose(hits, h) + choose(size - hits, drawn - h) - choose(size, drawn))
+    return chances
+
+
+def _laid_out(n: NDArray[np.int64], r: NDArray[np.int64], k: int, best: bool) -> NDArray[np.bool_]:
+    """The first k places, (k,), with the relevant ones of each group first or last; misses where there are fewer."""
+    runs = np.stack([r, n - r] if best else [n - r, r], axis=1).ravel()
+    flags = np.tile([best, not best], len(n))
+    places = np.repeat(flags, runs)[:k]
+    return np.pad(places, (0, k - len(places)))

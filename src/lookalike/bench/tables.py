@@ -18,6 +18,7 @@ from lookalike.types import Progress, silent
 
 BENCHES = {
     "feedback": "lookalike.bench.feedback:BENCH",
+    "hashing": "lookalike.bench.hashing:BENCH",
     "hyperplane": "lookalike.bench.hyperplane:BENCH",
     "retrieval": "lookalike.bench.retrieval:BENCH",
     "slem": "lookalike.bench.slem:BENCH",

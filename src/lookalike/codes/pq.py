@@ -1,0 +1,101 @@
+"""Product quantisation: a row is cut into parts, each part replaced by the nearest of 256 centroids, a byte each.
+
+In: rows (n, d). Out: codes (n, bits / 8) uint8, a byte a part, compared with a vector that is not quantised itself
+(asymmetric distance: `query`). Jégou, Douze & Schmid, "Product quantization for nearest neighbor search", IEEE TPAMI
+2011, Eq. 13. faiss finds the centroids.
+"""
+
+from typing import Any, Self
+
+import faiss as _faiss
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from lookalike.arrays import check_rows, chunks, to_numpy
+from lookalike.codes.bits import Codes, check_bits
+from lookalike.codes.signs import SAMPLE, draw_rows, summarise
+from lookalike.codes.tables import VALUES, TableQuery
+from lookalike.encode.check import check_matrix
+from lookalike.types import Array, Query, Vectors
+
+faiss: Any = _faiss  # its stubs know only a part of it
+
+
+class Pq(BaseEstimator):
+    """A byte for each of bits / 8 parts of a row. The bits of a byte mean nothing one by one: ask by `query`.
+
+    Parts are columns in their order, as even as they can be: a row is filled up with zeros at its end. More parts than
+    columns: each column is a part, and the bytes behind them are always 0. Not nested.
+
+    Parameters
+    ----------
+    bits : length of the codes, a multiple of 8.
+    random_state : seed of the centroids and of the 100,000 rows they are found from, at most.
+
+    Attributes
+    ----------
+    centroids_ : (bits / 8, 256, ⌈d / (bits / 8)⌉) float32.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 16)).astype(np.float32)
+    >>> coder = Pq(bits=64).fit(X)
+    >>> codes = coder.encode(X)
+    >>> codes.shape, coder.query(X[7:8]).score(codes).argmin()
+    ((500, 8), np.int64(7))
+
+    """
+
+    n_features_in_: int
+    centroids_: Vectors
+
+    def __init__(self, bits: int = 64, random_state: int = 0):
+        self.bits = bits
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
+        """Learn from rows X (n, d); fewer than 256 are used several times over. Labels are not used."""
+        parts = check_bits(self.bits) // 8
+        X = check_matrix(self, X, reset=True, min_rows=2)
+        summarise(X)  # refuses NaN
+        random = np.random.default_rng(self.random_state)
+        rows = draw_rows(X, random, SAMPLE)
+        rows = rows[np.arange(max(len(rows), VALUES)) % len(rows)]
+        width = -(-X.shape[1] // parts)
+        quantiser = faiss.ProductQuantizer(parts * width, parts, 8)
+        quantiser.cp.min_points_per_centroid = 1  # it would print a warning
+        quantiser.cp.seed = int(random.integers(2**31))
+        quantiser.train(self._padded(rows, parts * width))
+        self.centroids_ = faiss.vector_to_array(quantiser.centroids).reshape(parts, VALUES, width)
+        return self
+
+    def encode(self, X: Array) -> Codes:
+        """(n, d) to (n, bits / 8) uint8: the number of the nearest centroid of each part."""
+        check_is_fitted(self)
+        X = check_matrix(self, X, reset=False, min_rows=0)
+        parts, _, width = self.centroids_.shape
+        quantiser = faiss.ProductQuantizer(parts * width, parts, 8)
+        faiss.copy_array_to_vector(np.ascontiguousarray(self.centroids_).ravel(), quantiser.centroids)
+        codes = np.empty((X.shape[0], parts), np.uint8)
+        for part in chunks(X.shape[0], row_bytes=8 * parts * width):
+            codes[part] = quantiser.compute_codes(self._padded(to_numpy(check_rows(X[part])), parts * width))
+        return codes
+
+    def query(self, X: Array) -> Query:
+        """What to ask an index of these codes for the neighbours of rows X (q, d): squared distances, asymmetric."""
+        check_is_fitted(self)
+        X = check_matrix(self, X, reset=False, min_rows=0)
+        parts, _, width = self.centroids_.shape
+        rows = self._padded(to_numpy(check_rows(X)), parts * width).reshape(len(X), parts, width)
+        tables = np.empty((len(rows), parts, VALUES), np.float32)
+        for part, centroids in enumerate(self.centroids_):  # (256, width)
+            squares = np.square(centroids).sum(axis=1) - 2 * rows[:, part] @ centroids.T  # (q, 256)
+            tables[:, part] = np.maximum(squares + np.square(rows[:, part]).sum(axis=1, keepdims=True), 0)
+        return TableQuery(tables)
+
+    @staticmethod
+    def _padded(rows: Vectors, width: int) -> Vectors:
+        """Rows with columns of zeros to this width."""
+        missing = width - rows.shape[1]
+        return np.pad(rows, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(rows)

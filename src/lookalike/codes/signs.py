@@ -1,0 +1,174 @@
+"""Coders whose bits are the signs of numbers: what all of them do alike.
+
+In: rows (n, d), NumPy, torch or a memory map, read in chunks. Out: `project`, (n, bits) float32, and its signs as
+codes, (n, bits / 8) uint8. A row has the same code alone and in a batch: where the rounding of a matrix product could
+decide a sign, it is worked out again, row by row, in float64.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from lookalike.arrays import check_rows, chunks, to_numpy
+from lookalike.codes.bits import Codes, check_bits
+from lookalike.codes.queries import CodeQuery
+from lookalike.encode.check import check_matrix
+from lookalike.types import Array, Query, Vectors
+
+SAMPLE = 100_000
+"""Rows, drawn by lot, that a coder with several passes to make learns from, at most."""
+
+PART_BYTES = 2**19
+"""Projections that are worked on at a time: they stay in the cache."""
+
+EPS, MOST = np.finfo(np.float32).eps, np.finfo(np.float32).max
+
+
+class Summary(NamedTuple):
+    """What one pass over the rows tells."""
+
+    mean: NDArray[np.float64]  # (d,)
+    longest: float  # the length of the longest row
+
+
+class SignCoder(BaseEstimator, ABC):
+    """Bits are the signs of `_bend(XWᵀ + b)`: 1 where it is above 0.
+
+    Subclasses learn `W_` and `b_` in `_learn`, and may bend the product, as by a cosine.
+    """
+
+    bits: int
+    random_state: int
+    n_features_in_: int
+    W_: Vectors  # (bits, d)
+    b_: Vectors  # (bits,)
+    noise_: Vectors  # (bits,) below this, the rounding of the product could decide a sign
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
+        """Learn from rows X (n, d), n ≥ 2; labels are not used."""
+        check_bits(self.bits)
+        X = check_matrix(self, X, reset=True, min_rows=2)
+        summary = summarise(X)
+        W, b = self._learn(X, summary, np.random.default_rng(self.random_state))
+        self.W_, self.b_ = np.ascontiguousarray(W, np.float32), np.asarray(b, np.float32)
+        # Roundings of a sum of d products add up as a random walk does (Higham & Mary, 2019): 4 √d are plenty.
+        self.noise_ = (2 * (X.shape[1] + 8) ** 0.5 * EPS * self._sizes(summary.longest)).astype(np.float32)
+        return self
+
+    def project(self, X: Array) -> Vectors:
+        """(n, d) to (n, bits) float32: the numbers whose signs are the bits."""
+        check_is_fitted(self)
+        X = check_matrix(self, X, reset=False, min_rows=0)
+        found = np.empty((X.shape[0], self.bits), np.float32)
+        for part, Y in self._parts(X):
+            found[part] = Y
+        return found
+
+    def encode(self, X: Array) -> Codes:
+        """(n, d) to (n, bits / 8) uint8."""
+        check_is_fitted(self)
+        X = check_matrix(self, X, reset=False, min_rows=0)
+        codes = np.empty((X.shape[0], self.bits // 8), np.uint8)
+        for part, Y in self._parts(X):
+            codes[part] = np.packbits(Y > 0, axis=1)
+        return codes
+
+    def query(self, X: Array, *, weighted: bool = False) -> Query:
+        """What to ask an index of this coder's codes for the neighbours of rows X; weighted: bits by their margins."""
+        return CodeQuery(self.encode(X), np.abs(self.project(X)) if weighted else None)
+
+    @abstractmethod
+    def _learn(self, X: Array, summary: Summary, random: np.random.Generator) -> tuple[Array, Array]:
+        """W (bits, d) and b (bits,)."""
+
+    def _sizes(self, longest: float) -> NDArray[Any]:
+        """How large the terms that are added up for a bit can be, (bits,)."""
+        sizes: NDArray[Any] = np.linalg.norm(self.W_, axis=1) * longest + np.abs(self.b_)
+        return sizes
+
+    def _bend(self, Y: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002 (rows: for those who need them)
+        """From XWᵀ + b, (n, bits), to the numbers whose signs are the bits; Y may be overwritten."""
+        return Y
+
+    def _parts(self, X: Array) -> Any:
+        """Slices of the rows and what `project` gives for them."""
+        places = np.empty(max(PART_BYTES // 4, self.bits), np.int64)
+        for part in chunks(X.shape[0], row_bytes=4 * self.bits, max_bytes=PART_BYTES):
+            with np.errstate(over="ignore", invalid="ignore"):  # looked at below
+                rows = to_numpy(X[part])
+                Y = rows @ self.W_.T  # (m, bits)
+                Y += self.b_
+                Y = self._bend(Y, rows)
+            count = _find_unclear(Y, self.noise_, places)
+            if count:
+                row, bit = np.divmod(places[:count], self.bits)
+                if not np.isfinite(Y[row, bit]).all():
+                    check_rows(rows)  # only now: NaN in a row comes through to Y, which is quicker to look at
+                Y[row, bit] = self._exact(rows, row, bit)
+            yield part, Y
+
+    def _exact(self, rows: Vectors, row: NDArray[np.intp], bit: NDArray[np.intp]) -> NDArray[np.float64]:
+        """What `project` gives for pairs of a row and a bit, (m,), in float64 and in the same order for any batch."""
+        found = np.empty(len(row))
+        for part in chunks(len(row), row_bytes=32 * rows.shape[1]):
+            X, W = rows[row[part]].astype(np.float64), self.W_[bit[part]].astype(np.float64)
+            Y = np.vecdot(X, W) + self.b_[bit[part]]  # (m,)
+            found[part] = self._bend_one(Y, X, bit[part])
+        return found.clip(-MOST, MOST)
+
+    def _bend_one(
+        self, Y: NDArray[np.float64], X: NDArray[np.float64], bit: NDArray[np.intp]  # noqa: ARG002
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """`_bend` for numbers (m,) that belong to rows X (m, d) and bits (m,)."""
+        return Y
+
+
+@njit(cache=True, nogil=True)
+def _find_unclear(Y: Any, noise: Any, places: Any) -> Any:
+    """Where Y (n, bits) is not finite, or nearer to 0 than the noise of its bit: flat places, and how many."""
+    n, bits = Y.shape
+    count = 0
+    for i in range(n):
+        unclear = np.int32(0)
+        for bit in range(bits):  # no branches: so it is done many bits at a time
+            size = abs(Y[i, bit])
+            unclear |= np.int32(size <= noise[bit]) | np.int32(size > MOST) | np.int32(size != size)
+        if unclear:
+            for bit in range(bits):
+                size = abs(Y[i, bit])
+                if not (noise[bit] < size <= MOST):
+                    places[count] = i * bits + bit
+                    count += 1
+    return count
+
+
+def summarise(X: Array) -> Summary:
+    """The mean of the rows and the length of the longest; refuses NaN."""
+    total, longest = np.zeros(X.shape[1]), 0.0
+    for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
+        rows = to_numpy(check_rows(X[part])).astype(np.float64)
+        total += rows.sum(axis=0)
+        longest = max(longest, float(np.vecdot(rows, rows).max()) ** 0.5)
+    return Summary(total / X.shape[0], longest)
+
+
+def draw_rows(X: Array, random: np.random.Generator, most: int = SAMPLE) -> Vectors:
+    """Some rows by lot, in their order, (m, d) float32; all where there are no more."""
+    n = X.shape[0]
+    if n <= most:
+        return to_numpy(X[:])
+    return to_numpy(X[np.sort(random.choice(n, most, replace=False))])
+
+
+def principal_frame(D: int, bits: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """A random R (D, bits), bits ≥ D, to turn D principal components by: RRᵀ = I.
+
+    Where bits = D that is a rotation. Where rows have fewer directions than bits, it is a frame: as many directions as
+    bits, spread evenly over the D there are.
+    """
+    return np.linalg.qr(random.normal(size=(bits, D)))[0].T
