@@ -56,6 +56,9 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "slem": "lookalike.encode.slem:Slem",
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },
+    "coder": {
+        "tsvm": "lookalike.codes.tsvmh:Tsvmh",
+    },
     "index": {
         "ann": "lookalike.index.ann:Ann",
         "flat": "lookalike.index.flat:Flat",
