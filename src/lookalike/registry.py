@@ -57,6 +57,8 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },
     "coder": {
+        "fasthash": "lookalike.codes.fasthash:FastHash",
+        "sdh": "lookalike.codes.sdh:Sdh",
         "tsvm": "lookalike.codes.tsvmh:Tsvmh",
     },
     "index": {

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 from lookalike.errors import InputError
 
-HULL_ROWS = 100
+HULL_ROWS = 30
 """Rows of a class that its hull is made of, at most: each pair of classes costs a machine on twice as many."""
 HARD = 1e3
 """C of these machines, for rows of mean squared length one: large, for the margin between hulls is a hard one."""
@@ -67,7 +67,7 @@ def similarities(distances: NDArray[np.float64], shared: NDArray[np.bool_] | Non
 def hull_distances(X: NDArray[Any], codes: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float64]:
     """Distances (C, C) between the convex hulls of classes: 2/‖w‖ of the linear machine between each two.
 
-    From up to 100 rows of each class by lot. Hulls that overlap, where the machine errs, have distance 0.
+    From up to 30 rows of each class by lot. Hulls that overlap, where the machine errs, have distance 0.
 
     >>> hull_distances(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1]), np.random.default_rng(0)).round(3)
     array([[0., 3.],

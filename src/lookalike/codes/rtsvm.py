@@ -24,7 +24,7 @@ S = -0.2
 """s of Eq. 3: a labelled row that is this far on the wrong side counts as noise."""
 STEPS = (0.1, 0.01, 0.001)
 """By so much may the first step move the score of its own row; the one that lowers the objective most is taken."""
-START_ROWS = 2_000
+START_ROWS = 1_000
 """Rows that the supervised machine is fitted on which the search starts from."""
 FLAT = 1e-3
 """A pass, or a round of Algorithm 1, that lowers the objective by less than this share is the last."""
@@ -239,7 +239,7 @@ def _start(X: NDArray[Any], signs: NDArray[np.float64], C: float, random: Any) -
     share = min(1.0, START_ROWS / len(signs))
     sides = [np.flatnonzero(signs == side) for side in (-1, 1)]
     some = np.concatenate([random.permutation(side)[: max(50, round(share * len(side)))] for side in sides])
-    machine = LinearSVC(C=C, dual=True, max_iter=200, random_state=random.randint(2**31 - 1))
+    machine = LinearSVC(C=C, dual=True, max_iter=50, random_state=random.randint(2**31 - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be the end
         machine.fit(X[some], signs[some])

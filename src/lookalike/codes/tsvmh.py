@@ -17,10 +17,9 @@ from threadpoolctl import threadpool_limits
 
 from lookalike.arrays import chunks
 from lookalike.codes.class_tree import class_tree, hull_distances, sharing, similarities
-from lookalike.codes.labels import read_labels
+from lookalike.codes.labels import check_bits, read_labels
 from lookalike.codes.rtsvm import RobustTsvm
 from lookalike.encode.check import check_number, float32_out
-from lookalike.errors import InputError
 from lookalike.types import Vectors
 
 ENCODE_BYTES = 8 * 2**20
@@ -142,9 +141,7 @@ class Tsvmh(TransformerMixin, BaseEstimator):
         return np.asarray(validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0))
 
     def _check(self) -> None:
-        check_number("bits", self.bits, Integral, "a multiple of 8, at least 8", 8, np.inf)
-        if self.bits % 8:
-            raise InputError(f"bits must be a multiple of 8. Got {self.bits}.")
+        check_bits(self.bits)
         check_number("C", self.C, Real, "a number above 0", np.finfo(np.float64).tiny, 1e30)
         check_number("C_unlabelled", self.C_unlabelled, Real, "a number of at least 0", 0, 1e30)
         check_number("sample", self.sample, Integral, "a whole number of at least 1", 1, np.inf)
