@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from lookalike.codes import rtsvm as module
 from lookalike.codes.rtsvm import BALANCES, LOSSES, RobustTsvm
 from lookalike.codes.rtsvm_steps import steps
 from lookalike.errors import InputError
@@ -85,11 +86,15 @@ def test_the_fitted_plane_holds_the_balance_constraint(balance, n, gap, seed):
     y[2] = 0
     machine = RobustTsvm(balance=balance).fit(X, y)
     assert machine.decision_function(X[y == 0]).mean() == pytest.approx(machine.level_, abs=1e-6)
-    if balance == "labels":
-        assert machine.level_ == y[y != 0].mean()
-    else:
-        start = LinearSVC(C=10.0).fit(X[y != 0], y[y != 0]).decision_function(X[y != 0])
-        assert machine.level_ == pytest.approx(start.mean(), abs=0.1)
+
+
+def test_the_level_is_the_mean_label_or_the_mean_score_of_the_start(monkeypatch):
+    X, y, _ = two_clouds(50, 3, 1.0, 0)
+    monkeypatch.setattr(module, "_start", lambda *_: (np.array([1.0, 2.0, 3.0]), 0.5))
+    assert RobustTsvm().fit(X, y).level_ == y[y != 0].mean()
+    expected = (X[y != 0] @ [1.0, 2.0, 3.0] + 0.5).mean()
+    assert RobustTsvm(balance="scores").fit(X, y).level_ == pytest.approx(expected)
+    assert np.isnan(RobustTsvm().fit(X[y != 0], y[y != 0]).level_)
 
 
 def test_the_minimum_is_that_of_scikit_learns_machine_where_all_rows_have_labels():

@@ -6,7 +6,7 @@ In: rows (n, d), NumPy, with labels −1 and +1, and 0 for no label. Out: (n,) s
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from lookalike.encode.check import check_number
 from lookalike.errors import InputError
 
-S = -0.2
-"""s of Eq. 3: a labelled row that is this far on the wrong side counts as noise."""
-STEPS = (0.1, 0.01, 0.001)
-"""By so much may the first step move the score of its own row; the one that lowers the objective most is taken."""
 START_ROWS = 1_000
 """Rows that the supervised machine is fitted on which the search starts from."""
-FLAT = 1e-3
-"""A pass, or a round of Algorithm 1, that lowers the objective by less than this share is the last."""
 ROUNDS = 20
 """Of Algorithm 1, at most; the objective is flat long before."""
 LOSSES = ("ramp", "hinge")
@@ -96,23 +90,25 @@ class RobustTsvm(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows (n, d) and labels (n,) of two classes."""
+        from lookalike.codes.rtsvm_rounds import FLAT, Problem, enter, hold, solve  # numba takes a second to load
+
         self._check()
         X, y = validate_data(self, X, y, dtype=(np.float32, np.float64), order="C", y_numeric=False)
         self.classes_, signs = _signs(column_or_1d(y))
         random = check_random_state(self.random_state)
         labelled = np.flatnonzero(signs)
-        terms = _terms(signs, self.C, self.C_unlabelled)
+        terms = enter(signs, self.C, self.C_unlabelled)
         ramp = np.ones(len(terms.rows))
         ramp[: len(labelled)] = self.loss == "ramp"  # an unlabelled row is always the sum of two ramps
         w, b = _start(X[labelled], signs[labelled], self.C, random)
         level = signs[labelled] if self.balance == "labels" else X[labelled] @ w + b
-        problem = _Problem(X, terms, ramp, _balance(X, signs, float(level.mean())))
+        problem = Problem(X, terms, ramp, hold(X, signs, float(level.mean())))
         w, b = problem.project(w, b)
         objectives = [problem.objective(w, b)]
         step = None
         for _ in range(ROUNDS):
             betas = problem.betas(w, b)
-            w_new, b_new, step = _solve(problem, betas, w, b, self.passes, step, random)
+            w_new, b_new, step = solve(problem, betas, w, b, self.passes, step, random)
             after = problem.objective(w_new, b_new)
             if not after < objectives[-1]:
                 break
@@ -150,59 +146,6 @@ class RobustTsvm(ClassifierMixin, BaseEstimator):
                 raise InputError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)!r}.")
 
 
-class _Terms(NamedTuple):
-    """The L + 2U terms of Eq. 6, labelled rows first."""
-
-    rows: NDArray[np.int64]  # (N,)
-    signs: NDArray[np.float64]  # (N,)
-    weights: NDArray[np.float64]  # (N,) C or C*
-
-
-class _Balance(NamedTuple):
-    """The constraint meanᵀw + b = level; none where the level is NaN."""
-
-    mean: NDArray[np.float64]  # (d,) of the unlabelled rows
-    products: NDArray[np.float64]  # (n,) its products with the rows
-    level: float
-
-
-class _Problem(NamedTuple):
-    """Eq. 4."""
-
-    X: NDArray[Any]  # (n, d)
-    terms: _Terms
-    ramp: NDArray[np.float64]  # (N,) 1 where the loss is a ramp, 0 where it is a hinge
-    balance: _Balance
-
-    def project(self, w: NDArray[np.float64], b: float) -> tuple[NDArray[np.float64], float]:
-        """The nearest plane that holds the balance constraint."""
-        mean, _, level = self.balance
-        if np.isnan(level):
-            return w, b
-        excess = (mean @ w + b - level) / (mean @ mean + 1)
-        return w - excess * mean, float(b - excess)
-
-    def margins(self, w: NDArray[np.float64], b: float) -> NDArray[np.float64]:
-        """y f(x) of each term, (N,)."""
-        scores = (self.X @ w.astype(self.X.dtype, copy=False)).astype(np.float64) + b  # (n,)
-        return np.asarray(self.terms.signs * scores[self.terms.rows])
-
-    def betas(self, w: NDArray[np.float64], b: float) -> NDArray[np.float64]:
-        """β of Algorithm 1, (N,): the weights of terms on the flat part of their ramp."""
-        return np.asarray(self.terms.weights * self.ramp * (self.margins(w, b) < S))
-
-    def objective(self, w: NDArray[np.float64], b: float) -> float:
-        """Eq. 4 (Eq. 2 for hinges), with the constant of the symmetric ramp."""
-        margins = self.margins(w, b)
-        losses = np.maximum(0, 1 - margins) - self.ramp * np.maximum(0, S - margins)  # R = H_1 − H_s
-        return float(w @ w / 2 + self.terms.weights @ losses)
-
-    def convex(self, w: NDArray[np.float64], b: float, betas: NDArray[np.float64]) -> float:
-        """What a round minimises: Eq. 4 with its concave part replaced by the tangent that β is the slope of."""
-        margins = self.margins(w, b)
-        return float(w @ w / 2 + self.terms.weights @ np.maximum(0, 1 - margins) + betas @ margins)
-
-
 def _signs(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """The two classes, and −1, +1 or 0 for each row."""
     check_classification_targets(y)
@@ -219,69 +162,13 @@ def _signs(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
     return found, np.where(y == found[1], 1.0, -1.0)
 
 
-def _terms(signs: NDArray[np.float64], C: float, C_unlabelled: float) -> _Terms:
-    labelled, unlabelled = np.flatnonzero(signs), np.flatnonzero(signs == 0)
-    rows = np.concatenate([labelled, unlabelled, unlabelled])
-    both = np.concatenate([signs[labelled], np.ones(len(unlabelled)), -np.ones(len(unlabelled))])
-    return _Terms(rows, both, np.where(np.arange(len(rows)) < len(labelled), float(C), float(C_unlabelled)))
-
-
-def _balance(X: NDArray[Any], signs: NDArray[np.float64], level: float) -> _Balance:
-    free = signs == 0
-    if not free.any():
-        return _Balance(np.zeros(X.shape[1]), np.zeros(len(X)), np.nan)
-    mean = X[free].mean(axis=0, dtype=np.float64)
-    return _Balance(mean, X @ mean, level)
-
-
 def _start(X: NDArray[Any], signs: NDArray[np.float64], C: float, random: Any) -> tuple[NDArray[np.float64], float]:
     """A supervised linear machine, on a part of the rows of each side where there are many."""
     share = min(1.0, START_ROWS / len(signs))
     sides = [np.flatnonzero(signs == side) for side in (-1, 1)]
     some = np.concatenate([random.permutation(side)[: max(50, round(share * len(side)))] for side in sides])
-    machine = LinearSVC(C=C, dual=True, max_iter=50, random_state=random.randint(2**31 - 1))
+    machine = LinearSVC(C=C, dual=True, max_iter=200, random_state=random.randint(2**31 - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be the end
         machine.fit(X[some], signs[some])
     return machine.coef_[0].astype(np.float64), float(machine.intercept_[0])
-
-
-def _solve(
-    problem: _Problem,
-    betas: NDArray[np.float64],
-    w: NDArray[np.float64],
-    b: float,
-    passes: int,
-    step: float | None,
-    random: Any,
-) -> tuple[NDArray[np.float64], float, float]:
-    """Algorithm 2: the best plane met at the end of a pass, or as the mean over one; and the size of step."""
-    N = len(problem.terms.rows)
-    lengths = np.einsum("ij,ij->i", problem.X, problem.X, dtype=np.float64)
-    reach = float(problem.terms.weights @ (lengths[problem.terms.rows] + 1))  # a step 1 / t moves its row by this / t
-    best = w, b, problem.convex(w, b, betas)
-    if step is None:
-        trials = [(_pass(problem, betas, best, max(2.0, reach / size), random)[1], size) for size in STEPS]
-        step = min(trials, key=lambda trial: trial[0][2])[1]
-    last, t = best, max(2.0, reach / step)
-    for _ in range(passes):
-        last, mean = _pass(problem, betas, last, t, random)
-        t += N
-        before = best[2]
-        best = min(best, last, mean, key=lambda plane: plane[2])
-        if best[2] < before and before - best[2] < FLAT * abs(before):
-            break
-    return best[0], best[1], step
-
-
-_Plane = tuple[NDArray[np.float64], float, float]  # w, b, what the round minimises
-
-
-def _pass(problem: _Problem, betas: NDArray[np.float64], at: _Plane, t: float, random: Any) -> tuple[_Plane, _Plane]:
-    """The last plane of one pass over all terms, and the mean of its planes."""
-    from lookalike.codes.rtsvm_steps import steps  # numba takes a second to load, and only a fit needs it
-
-    w, mean_w = at[0].copy(), np.empty_like(at[0])
-    order = random.permutation(len(betas))
-    b, mean_b = steps(problem.X, (*problem.terms, betas), order, w, at[1], problem.balance, t, mean_w)
-    return (w, b, problem.convex(w, b, betas)), (mean_w, mean_b, problem.convex(mean_w, mean_b, betas))
