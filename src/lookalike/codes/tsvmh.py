@@ -32,7 +32,7 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     A tree over C classes has C − 1 nodes; the plane that tells a node's two groups apart is one bit. Where more bits
     are wanted, more trees are made, each on its own part of the labelled rows, so that they differ. Trees are numbered
     and each has its own seed: the first 64 of 256 bits are the 64-bit code. Unlabelled rows go down a tree on the side
-    of the planes that they fall on.
+    of the planes that they fall on; at nodes with fewer than 20 of them they are left out.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Tsvmh(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    coef_ : (bits, d) float32, intercept_ : (bits,) float32: the planes.
+    W_ : (bits, d) float32, b_ : (bits,) float32: the planes.
     weights_ : (bits,) float32, the planes' margins against their mean: weights for a weighted Hamming distance.
     sides_ : (bits, C) int8, the classes each bit tells apart: −1, +1, and 0 for those it does not.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
@@ -64,8 +64,8 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     labels = True  # fit needs y
     loss = "ramp"
 
-    coef_: Vectors
-    intercept_: Vectors
+    W_: Vectors
+    b_: Vectors
     weights_: Vectors
     sides_: NDArray[np.int8]
     classes_: NDArray[Any]
@@ -73,9 +73,9 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     def __init__(
         self,
         bits: int = 64,
-        C: float = 1.0,
-        C_unlabelled: float = 0.2,
-        sample: int = 1_000,
+        C: float = 10.0,
+        C_unlabelled: float = 2.0,
+        sample: int = 5_000,
         random_state: int = 0,
         n_jobs: int | None = None,
     ):
@@ -109,27 +109,27 @@ class Tsvmh(TransformerMixin, BaseEstimator):
         normals = np.array([plane.w for plane in planes])  # (bits, d)
         margins = 1 / np.maximum(np.linalg.norm(normals, axis=1), 1e-12)  # (bits,)
         self.weights_ = (margins / margins.mean()).astype(np.float32)
-        self.coef_ = (normals / length).astype(np.float32)
-        self.intercept_ = (np.array([plane.b for plane in planes]) - normals / length @ mean).astype(np.float32)
+        self.W_ = (normals / length).astype(np.float32)
+        self.b_ = (np.array([plane.b for plane in planes]) - normals / length @ mean).astype(np.float32)
         self.sides_ = np.array([plane.sides for plane in planes], np.int8)
         return self
 
     def project(self, X: Any) -> Vectors:
         """Scores (n, bits) float32: bit j is 1 where score j is at least 0 (Eq. 12)."""
         X = self._rows(X)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        return np.asarray(X @ self.W_.T + self.b_)
 
     def encode(self, X: Any) -> NDArray[np.uint8]:
         """Codes (n, bits/8) uint8; bit j is bit j mod 8, counted from the lowest, of byte j // 8."""
         X = self._rows(X)
         out = np.empty((len(X), self.bits // 8), np.uint8)
         for part in chunks(len(X), 4 * self.bits, ENCODE_BYTES):
-            out[part] = np.packbits(X[part] @ self.coef_.T >= -self.intercept_, axis=1, bitorder="little")
+            out[part] = np.packbits(X[part] @ self.W_.T >= -self.b_, axis=1, bitorder="little")
         return out
 
     def transform(self, X: Any) -> Vectors:
         """Distances from the planes, with sign, (n, bits) float32: for many classes, rows for another coder."""
-        return np.asarray(self.project(X) / np.maximum(np.linalg.norm(self.coef_, axis=1), np.float32(1e-12)))
+        return np.asarray(self.project(X) / np.maximum(np.linalg.norm(self.W_, axis=1), np.float32(1e-12)))
 
     def __sklearn_tags__(self) -> Tags:
         tags = float32_out(super().__sklearn_tags__())
@@ -156,6 +156,8 @@ class HingeTsvmh(Tsvmh):
 
 PASSES = 10
 """Of stochastic gradients over a node's rows, in each round."""
+FEWEST = 20
+"""Unlabelled rows at a node that its plane heeds: the mean score of fewer would be held at what it cannot be."""
 
 
 class _Plane(NamedTuple):
@@ -196,6 +198,8 @@ def _tree(
                 fallen = np.where(X[above] @ up.w + up.b >= 0, 1, -1) == side
                 inside = above[np.where(free, fallen, sides[codes[above]] != 0)]
             here.append(inside)
+            if (codes[inside] < 0).sum() < FEWEST:
+                inside = inside[codes[inside] >= 0]
             machine.set_params(random_state=int(random.integers(2**31)))
             machine.fit(X[inside], sides[codes[inside]])
             planes.append(_Plane(machine.coef_, machine.intercept_, sides[:C]))
