@@ -4,6 +4,7 @@ In: rows (n, d), NumPy, with labels for some of them. Out: (n, bits/8) uint8 cod
 signs they are. Cevikalp et al. 2017 (tsvm-hashing), §2.3, TSVMH-BHT.
 """
 
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
@@ -22,8 +23,8 @@ from lookalike.codes.rtsvm import RobustTsvm
 from lookalike.encode.check import check_number, float32_out
 from lookalike.types import Vectors
 
-ENCODE_BYTES = 8 * 2**20
-"""What `encode` holds of scores at a time."""
+PART_BYTES = 2**19
+"""Scores that are worked on at a time: they stay in the cache."""
 
 
 class Tsvmh(TransformerMixin, BaseEstimator):
@@ -117,14 +118,17 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     def project(self, X: Any) -> Vectors:
         """Scores (n, bits) float32: bit j is 1 where score j is at least 0 (Eq. 12)."""
         X = self._rows(X)
-        return np.asarray(X @ self.W_.T + self.b_)
+        out = np.empty((len(X), self.bits), np.float32)
+        for part, scores in self._parts(X):
+            out[part] = scores
+        return out
 
     def encode(self, X: Any) -> NDArray[np.uint8]:
         """Codes (n, bits/8) uint8; bit j is bit j mod 8, counted from the lowest, of byte j // 8."""
         X = self._rows(X)
         out = np.empty((len(X), self.bits // 8), np.uint8)
-        for part in chunks(len(X), 4 * self.bits, ENCODE_BYTES):
-            out[part] = np.packbits(X[part] @ self.W_.T >= -self.b_, axis=1, bitorder="little")
+        for part, scores in self._parts(X):
+            out[part] = np.packbits(scores >= 0, axis=1, bitorder="little")
         return out
 
     def transform(self, X: Any) -> Vectors:
@@ -139,6 +143,14 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     def _rows(self, X: Any) -> Vectors:
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0))
+
+    def _parts(self, X: Vectors) -> Iterator[tuple[slice, Vectors]]:
+        """Slices of the rows and their scores: the same for `project` and `encode`, to the last digit."""
+        W = np.ascontiguousarray(self.W_.T)  # (d, bits)
+        for part in chunks(len(X), 4 * self.bits, PART_BYTES):
+            scores = X[part] @ W
+            scores += self.b_
+            yield part, scores
 
     def _check(self) -> None:
         check_bits(self.bits)
