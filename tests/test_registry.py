@@ -62,7 +62,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_one():
 
 
 def test_an_unknown_kind_is_answered_with_the_kinds_there_are():
-    with pytest.raises(UnknownNameError, match="Known: feature, index, local, transform"):
+    with pytest.raises(UnknownNameError, match="Known: coder, feature, index, local, transform"):
         names("indx")
 
 
