@@ -7,6 +7,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike import registry
+from lookalike.codes import tsvmh as module
+from lookalike.codes.rtsvm import RobustTsvm
 from lookalike.codes.tsvmh import HingeTsvmh, Tsvmh
 from lookalike.errors import InputError
 
@@ -113,6 +115,24 @@ def test_unlabelled_rows_are_coded_like_their_kind(unlabelled):
     same = truth[y < 0][:, None] == truth[y >= 0]
     assert away[same].mean() < 0.5
     assert away[~same].mean() > 4
+
+
+def test_a_tree_takes_no_more_unlabelled_rows_than_labelled_ones_could_be():
+    X, y, truth = clouds(600, 3, spread=0.7, unlabelled=0.8)
+    seen = []
+
+    class Watched(RobustTsvm):
+        def fit(self, X, y):
+            seen.append((y == 0).sum())
+            return super().fit(X, y)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "RobustTsvm", Watched)
+        coder = Tsvmh(bits=8, sample=20).fit(X, y)
+    assert seen[0] == 60
+    assert max(seen) == 60
+    bits = np.where(coder.project(X) >= 0, 1, -1)
+    assert (bits[:, 0] == coder.sides_[0, truth]).mean() > 0.95
 
 
 def test_a_handful_of_unlabelled_rows_does_not_hold_a_plane():

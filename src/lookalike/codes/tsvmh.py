@@ -23,6 +23,10 @@ from lookalike.codes.rtsvm import RobustTsvm
 from lookalike.encode.check import check_number, float32_out
 from lookalike.types import Vectors
 
+PASSES = 10
+"""Of stochastic gradients over a node's rows, in each round."""
+FEWEST = 20
+"""Unlabelled rows at a node that its plane heeds: the mean score of fewer would be held at what it cannot be."""
 PART_BYTES = 2**19
 """Scores that are worked on at a time: they stay in the cache."""
 
@@ -40,8 +44,8 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     bits : length of the codes, a multiple of 8.
     C, C_unlabelled : weights of labelled and unlabelled rows at a node, as in `RobustTsvm`, for rows that are centred
         and scaled to a mean squared length of one: the scale of X does not matter.
-    sample : labelled rows of each class that a tree learns from, by lot. Fewer make trees differ more: worse
-        short codes, better long ones.
+    sample : labelled rows of each class that a tree learns from, by lot, and C times as many unlabelled ones, at most.
+        Fewer make trees differ more: worse short codes, better long ones.
     random_state : seed, a whole number.
     n_jobs : processes that make trees, as in joblib. The codes do not depend on it.
 
@@ -166,12 +170,6 @@ class HingeTsvmh(Tsvmh):
     loss = "hinge"
 
 
-PASSES = 10
-"""Of stochastic gradients over a node's rows, in each round."""
-FEWEST = 20
-"""Unlabelled rows at a node that its plane heeds: the mean score of fewer would be held at what it cannot be."""
-
-
 class _Plane(NamedTuple):
     w: NDArray[np.float64]  # (d,)
     b: float
@@ -192,6 +190,8 @@ def _tree(
     C = int(codes.max()) + 1
     labelled = np.sort(np.concatenate([random.permutation(np.flatnonzero(codes == c))[:sample] for c in range(C)]))
     unlabelled = np.flatnonzero(codes < 0)
+    if len(unlabelled) > C * sample:
+        unlabelled = np.sort(random.choice(unlabelled, C * sample, replace=False))
     rows = np.concatenate([labelled, unlabelled])
     X, codes = X[rows], codes[rows]
     with threadpool_limits(1):  # so that sums come out the same in any number of processes
