@@ -142,10 +142,13 @@ def test_a_handful_of_unlabelled_rows_does_not_hold_a_plane():
     assert distances(codes[6:], codes)[0].tolist()[2:4] == [0, 0]
 
 
-def test_margins_are_the_weights_of_bits():
-    coder = Tsvmh(bits=16).fit(X, Y)
-    margins = 1 / np.linalg.norm(coder.W_, axis=1)
-    np.testing.assert_allclose(coder.weights_, margins / margins.mean(), rtol=1e-4)
+def test_scores_are_in_units_of_the_margin():
+    X, _, truth = clouds(spread=0.3)
+    coder = Tsvmh(bits=8, C=1e4).fit(X, truth)
+    scores = np.abs(coder.project(X))
+    inside = coder.sides_[:, truth].T != 0
+    nearest = np.where(inside, scores, np.inf).min(axis=0)  # of the rows that a plane tells apart
+    np.testing.assert_allclose(nearest, 1, atol=0.2)
 
 
 def test_an_embedding_is_the_distance_from_each_plane():

@@ -52,7 +52,6 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     W_ : (bits, d) float32, b_ : (bits,) float32: the planes.
-    weights_ : (bits,) float32, the planes' margins against their mean: weights for a weighted Hamming distance.
     sides_ : (bits, C) int8, the classes each bit tells apart: −1, +1, and 0 for those it does not.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
 
@@ -71,7 +70,6 @@ class Tsvmh(TransformerMixin, BaseEstimator):
 
     W_: Vectors
     b_: Vectors
-    weights_: Vectors
     sides_: NDArray[np.int8]
     classes_: NDArray[Any]
 
@@ -112,15 +110,16 @@ class Tsvmh(TransformerMixin, BaseEstimator):
         )
         planes = [plane for tree in found for plane in tree]
         normals = np.array([plane.w for plane in planes])  # (bits, d)
-        margins = 1 / np.maximum(np.linalg.norm(normals, axis=1), 1e-12)  # (bits,)
-        self.weights_ = (margins / margins.mean()).astype(np.float32)
         self.W_ = (normals / length).astype(np.float32)
         self.b_ = (np.array([plane.b for plane in planes]) - normals / length @ mean).astype(np.float32)
         self.sides_ = np.array([plane.sides for plane in planes], np.int8)
         return self
 
     def project(self, X: Any) -> Vectors:
-        """Scores (n, bits) float32: bit j is 1 where score j is at least 0 (Eq. 12)."""
+        """Scores (n, bits) float32: bit j is 1 where score j is at least 0 (Eq. 12).
+
+        Scores are in units of the margin: those of a query, without sign, are weights for a weighted Hamming distance.
+        """
         X = self._rows(X)
         out = np.empty((len(X), self.bits), np.float32)
         for part, scores in self._parts(X):
