@@ -57,13 +57,16 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },
     "coder": {
+        "fasthash": "lookalike.codes.fasthash:FastHash",
         "itq": "lookalike.codes.itq:Itq",
         "lsh": "lookalike.codes.lsh:Lsh",
         "pcarr": "lookalike.codes.pca_rr:PcaRR",
         "pq": "lookalike.codes.pq:Pq",
+        "sdh": "lookalike.codes.sdh:Sdh",
         "sklsh": "lookalike.codes.sklsh:Sklsh",
         "spectral": "lookalike.codes.spectral:Spectral",
         "spherical": "lookalike.codes.spherical:Spherical",
+        "tsvm": "lookalike.codes.tsvmh:Tsvmh",
     },
     "index": {
         "ann": "lookalike.index.ann:Ann",

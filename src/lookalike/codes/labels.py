@@ -1,0 +1,70 @@
+"""Labels for coders that learn from some: which rows have one, and which.
+
+In: labels (n,) of any kind, or (n, L) bool, several labels a row. Out: the classes, and each row's number among them,
+−1 where it has none.
+"""
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+
+from lookalike.arrays import as_numpy
+from lookalike.codes.class_tree import categories
+from lookalike.encode.check import check_number
+from lookalike.errors import InputError
+
+
+def check_bits(bits: Any) -> None:
+    """Refuse a length of codes that does not fill bytes."""
+    check_number("bits", bits, Integral, "a multiple of 8, at least 8", 8, np.inf)
+    if bits % 8:
+        raise InputError(f"bits must be a multiple of 8. Got {bits}.")
+
+
+def read_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes, sorted, at least 2, and the number of each of n rows' class, (n,), −1 for no label.
+
+    No label is −1 (as in scikit-learn) or NaN among numbers, None, NaN or "" among others, an empty row of a
+    matrix. A matrix gives label combinations as classes, (C, L) bool.
+
+    >>> read_labels(["owl", None, "cat"], 3)
+    (array(['cat', 'owl'], dtype='<U3'), array([ 1, -1,  0]))
+    """
+    if y is None:
+        raise InputError("This coder requires y to be passed, but the target y is None: it learns from labels.")
+    values = as_numpy(y)
+    if len(values) != n:
+        raise InputError(f"y must hold the labels of each of {n} rows. Got shape {values.shape}.")
+    several = values.ndim == 2 and values.shape[1] > 1
+    missing = ~values.astype(bool).any(axis=1) if several else _missing(values := column_or_1d(values, warn=True))
+    if missing.all():
+        raise InputError(
+            "y must hold some labels. Got none; a coder that needs no labels, such as itq, is for rows without."
+        )
+    known = values[~missing]
+    if several:
+        classes, found = categories(known.astype(bool))
+    else:
+        if known.dtype.kind == "f" and (known % 1).any():
+            raise InputError(
+                f"y must hold labels of classes. Got continuous numbers, such as {known[known % 1 != 0][0]:g}."
+            )
+        classes, found = np.unique(known.astype(str) if known.dtype.kind == "O" else known, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(
+            f"y must name at least 2 classes to tell apart, besides -1 for no label. Got 1 class, {classes[0]!r}."
+        )
+    codes = np.full(n, -1, np.int64)
+    codes[~missing] = found
+    return classes, codes
+
+
+def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    if labels.dtype.kind == "O":
+        return np.array([one is None or one == "" or one != one or one == -1 for one in labels], bool)
+    if labels.dtype.kind == "U":
+        return np.asarray(labels == "")
+    return np.asarray(np.isnan(labels) | (labels == -1)) if labels.dtype.kind == "f" else np.asarray(labels == -1)
