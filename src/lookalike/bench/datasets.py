@@ -62,8 +62,10 @@ LAYOUTS = {
 }
 
 FILES = {
+    "cifar10": ("cifar10/cifar10_12k.npz",),
     "coil100": ("coil100/coil100_32_all7200.npz",),
     "mnist": ("mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
+    "mnist-test": ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
 }
 """The sets that are arrays, and so have a loader of their own below."""
 HARDEST = 52
@@ -104,22 +106,37 @@ def check(name: str, folder: str | Path) -> None:
 def coil100(folder: str | Path, archive: Path) -> Dataset:
     """COIL-100: 7,200 pictures of 32 × 32 pixels, 100 objects of 72; they are written to a new tar, `archive`."""
     check("coil100", folder)
-    labels = {}
-    with np.load(Path(folder) / FILES["coil100"][0]) as file, tarfile.open(archive, "w") as tar:
-        for i, (image, label) in enumerate(zip(file["x"], file["y"], strict=True)):
-            member = tarfile.TarInfo(f"{i:04d}.png")
+    with np.load(Path(folder) / FILES["coil100"][0]) as file:
+        return _write("coil100", file["x"], file["y"], archive)
+
+
+def cifar10(folder: str | Path, archive: Path) -> Dataset:
+    """CIFAR-10, 12,000 pictures of 32 × 32 pixels, written to a new tar, `archive`: 10,000 train/…, 2,000 test/…."""
+    check("cifar10", folder)
+    with np.load(Path(folder) / FILES["cifar10"][0]) as file:
+        images, labels = (np.concatenate([file[f"{part}_train"], file[f"{part}_test"]]) for part in "xy")
+        return _write("cifar10", images, labels.ravel(), archive, n_train=len(file["x_train"]))
+
+
+def _write(name: str, images: NDArray[np.uint8], labels: NDArray[np.int64], archive: Path, n_train: int = 0) -> Dataset:
+    """A set of pictures (n, h, w, 3) as a tar; where `n_train` of them are for training, names say which."""
+    found = {}
+    with tarfile.open(archive, "w") as tar:
+        for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+            folder = ("train/" if i < n_train else "test/") if n_train else ""
+            member = tarfile.TarInfo(f"{folder}{i:0{len(str(len(images) - 1))}d}.png")
             Image.fromarray(image).save(png := io.BytesIO(), "png")
             member.size = png.tell()
             png.seek(0)
             tar.addfile(member, png)
-            labels[member.name] = str(int(label))
-    return Dataset("coil100", archive, labels)
+            found[member.name] = str(int(label))
+    return Dataset(name, archive, found)
 
 
-def mnist(folder: str | Path) -> Described:
-    """MNIST: the 60,000 training digits, pixels (n, 784) from 0 to 1, and which digit each is."""
-    check("mnist", folder)
-    pixels, digits = (gzip.decompress((Path(folder) / file).read_bytes()) for file in FILES["mnist"])
+def mnist(folder: str | Path, part: str = "mnist") -> Described:
+    """MNIST: pixels (n, 784) from 0 to 1, and which digit each is; 60,000 for training, or "mnist-test"."""
+    check(part, folder)
+    pixels, digits = (gzip.decompress((Path(folder) / file).read_bytes()) for file in FILES[part])
     X = np.frombuffer(pixels, np.uint8)[16:].reshape(-1, 784).astype(np.float32)
     X /= 255
     return Described(X, np.frombuffer(digits, np.uint8)[8:].astype(str))
