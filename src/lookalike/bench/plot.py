@@ -44,7 +44,8 @@ def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
     figure.suptitle(title)
     for axes, column in zip(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True):
         shown = [cell for cell in cells if cell.column == column]
-        best = max(cell.value for cell in shown)
+        least = "error" in shown[0].measure
+        best = (min if least else max)(cell.value for cell in shown)
         errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
         axes.barh(
             [rows.index(cell.row) for cell in shown],

@@ -19,6 +19,7 @@ from lookalike.types import Progress, silent
 BENCHES = {
     "feedback": "lookalike.bench.feedback:BENCH",
     "hyperplane": "lookalike.bench.hyperplane:BENCH",
+    "ncm": "lookalike.bench.ncm:BENCH",
     "retrieval": "lookalike.bench.retrieval:BENCH",
     "slem": "lookalike.bench.slem:BENCH",
 }
