@@ -124,7 +124,7 @@ def _write(name: str, images: NDArray[np.uint8], labels: NDArray[np.int64], arch
     with tarfile.open(archive, "w") as tar:
         for i, (image, label) in enumerate(zip(images, labels, strict=True)):
             folder = ("train/" if i < n_train else "test/") if n_train else ""
-            member = tarfile.TarInfo(f"{folder}{i:0{len(str(len(images) - 1))}d}.png")
+            member = tarfile.TarInfo(f"{folder}{i:04d}.png")
             Image.fromarray(image).save(png := io.BytesIO(), "png")
             member.size = png.tell()
             png.seek(0)
