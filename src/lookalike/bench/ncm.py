@@ -136,10 +136,8 @@ def held_out(row: str, given: Parts, dim: int, seed: int, *, seen_all: bool) -> 
     X, codes = given.X[learned], np.unique(y[learned], return_inverse=True)[1]
     params = choose(method, X, codes, dim, seed)
     project = method.learn(X, codes, dim, seed, **params)
-    rest = {name: value for name, value in params.items() if name != "lam"}
-    score = method.classify(project(given.X), y, **rest)
     asked = np.isin(y_test, np.unique(y)[4::5])
-    return ranks(score(project(given.X_test[asked])), y_test[asked])
+    return ranks(method.after(project, given.X, y, **params)(given.X_test[asked]), y_test[asked])
 
 
 def new(row: str, given: Parts, pictures: int, seed: int, key: tuple[Any, ...]) -> Values:

@@ -64,6 +64,10 @@ class Method:
         if isinstance(self.classify, Whole):
             return self.classify(X, y, dim, seed)
         project = self.learn(X, y, dim, seed, **params)
+        return self.after(project, X, y, **params)
+
+    def after(self, project: Callable[[Vectors], Vectors], X: Vectors, y: Codes, **params: Any) -> Scorer:
+        """What names rows after a projection, of any classes y."""
         score = self.classify(project(X), y, **_of(params, metric=False))
         return lambda rows: score(project(rows))
 
