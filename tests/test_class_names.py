@@ -97,7 +97,7 @@ def test_a_class_is_split(said):
     label(said, (1, "cat"), (2, "cat"), (3, "cat"))
     with pytest.raises(InputError, match="1 of the 2 pictures are not in 'cat'"):
         said.classes.split("cat", "lion", [3, 4], author="anna")
-    with pytest.raises(InputError, match="are not in 'cat'"):
+    with pytest.raises(InputError, match="which pictures of 'cat' are to be 'lion'. Got none"):
         said.classes.split("cat", "lion", [], author="anna")
     assert said.classes.split("cat", "lion", [3], author="ben") == 1
     assert said.classes.counts() == {"cat": 2, "lion": 1}

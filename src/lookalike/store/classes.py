@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.database import Database
-from lookalike.store.labels import check_label
+from lookalike.store.database import Database, write_ids
+from lookalike.store.labels import check_label, check_text
 from lookalike.store.schema import text
 
 
@@ -67,10 +67,10 @@ class ClassNames:
 
     def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> int:
         """Put items into a class, which may be new; returns how many were not in it."""
-        label, now = check_label(name, "The name of a class"), time.time()
-        rows = [(int(item), label, text(author), text(source), now) for item in items]
+        label, who, now = check_label(name, "The name of a class"), check_text(author), time.time()
+        rows = [(int(item), label, who, text(source), now) for item in items]
         with self._db.transaction() as db:
-            db.execute(f"INSERT OR IGNORE INTO classes VALUES ({_TEXT}, {_TEXT}, ?)", [label, text(author), now])
+            db.execute(f"INSERT OR IGNORE INTO classes VALUES ({_TEXT}, {_TEXT}, ?)", [label, who, now])
             _touch(db)
             return max(0, db.executemany(_INSERT, rows).rowcount)
 
@@ -127,15 +127,18 @@ class ClassNames:
         """Make some pictures of a class a class of their own; returns how many they are."""
         before, after = check_label(name), check_label(new, "The name of a class")
         inside = f"label = {_TEXT} AND item IN (SELECT value FROM json_each(?))"
-        wanted = json.dumps(sorted(set(map(int, items))))
+        who, given = check_text(author), sorted(set(map(int, items)))
+        if not given:
+            raise InputError(f"Say which pictures of {name!r} are to be {new!r}. Got none.")
+        wanted = write_ids(given)
         with self._db.transaction() as db:
             self.check(name)
             if _exists(db, new):
                 raise InputError(f"There is a class named {new!r} already. Choose another name for what is split off.")
             found = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [before, wanted]).fetchone()[0])
-            if found < len(set(items)) or not found:
-                raise InputError(f"{len(set(items)) - found} of the {len(set(items))} pictures are not in {name!r}.")
-            db.execute(f"INSERT INTO classes VALUES ({_TEXT}, {_TEXT}, ?)", [after, text(author), time.time()])
+            if found < len(given):
+                raise InputError(f"{len(given) - found} of the {len(given)} pictures are not in {name!r}.")
+            db.execute(f"INSERT INTO classes VALUES ({_TEXT}, {_TEXT}, ?)", [after, who, time.time()])
             copy = f"INSERT OR IGNORE INTO labels SELECT item, {_TEXT}, author, source, at FROM labels WHERE {inside}"
             db.execute(copy, [after, before, wanted])
             db.execute(f"DELETE FROM labels WHERE {inside}", [before, wanted])
@@ -148,9 +151,9 @@ class ClassNames:
         with self._db.transaction() as db:
             self.check(name)
             n = _count(db, label)
-            for table, column in (("classes", "name"), ("labels", "label"), ("predictions", "label")):
-                db.execute(f"DELETE FROM {table} WHERE {column} = {_TEXT}", [label])
-            db.execute(f"DELETE FROM rejections WHERE label = {_TEXT}", [label])
+            db.execute(f"DELETE FROM classes WHERE name = {_TEXT}", [label])
+            for table in ("labels", "predictions", "rejections"):
+                db.execute(f"DELETE FROM {table} WHERE label = {_TEXT}", [label])
             _touch(db)
         return n
 
@@ -173,7 +176,7 @@ class ClassNames:
             return {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM settings")}
 
     def set(self, **values: Any) -> None:
-        """Set some."""
+        """Set some of them."""
         with self._db.transaction() as db:
             rows = [(name, json.dumps(value)) for name, value in values.items()]
             db.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows)
