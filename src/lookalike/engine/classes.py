@@ -173,7 +173,7 @@ class Classes:
 
     def can_refuse(self) -> bool:
         """Whether there is enough to tell what is none of these: a class with two pictures."""
-        return at_one_moment(self._store, self._model.describe)[2]
+        return at_one_moment(self._store, self._model.state).can_refuse
 
     def predict(self, progress: Progress | None = None) -> Predicted:
         """Classify every picture that nobody labelled, and keep that instead of what was predicted before."""
@@ -243,14 +243,14 @@ class Classes:
         ids = ids[~np.isin(ids, self._store.judgements.labelled())]
         if not instead and not len(ids):
             return Predicted({}, 0)
-        space, model, can_refuse = at_one_moment(self._store, self._model.describe)
-        if not can_refuse:
+        state = at_one_moment(self._store, self._model.state)
+        if not state.can_refuse:
             raise InputError(
                 "No class has two pictures yet: what is none of these cannot be told. Add some: lookalike classes add"
             )
         rows: list[tuple[int, str, float]] = []
         seen = 0
-        d = self._spaces.index(self._spaces.taught(space)).dim or 1
+        d = self._spaces.index(self._spaces.taught(state.space)).dim or 1
         for part in chunks(len(ids), row_bytes=4 * d, max_bytes=PREDICTED_BYTES):
             progress("classifying", part.start, len(ids))
 
@@ -265,7 +265,7 @@ class Classes:
                 if guess.label is not None:
                     rows.append((item, guess.label, guess.probability))
         progress("classifying", len(ids), len(ids))
-        found = self._predictions.put(rows, space=space, model=model, instead=instead)
+        found = self._predictions.add(rows, space=state.space, model=state.model, instead=instead)
         return Predicted(found, seen - sum(found.values()))
 
     def _parents(self) -> dict[str, list[str]]:
