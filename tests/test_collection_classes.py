@@ -364,6 +364,15 @@ def test_evaluation_in_a_space_that_learned_from_the_labels_is_no_better_than_ch
     assert filled.classes.evaluate().accuracy < 0.75
 
 
+def test_one_class_cannot_be_judged_in_a_space_that_learned_from_labels(sorted_):
+    sorted_.fit("fda(dim=2)")
+    for kind in KINDS[1:3]:
+        sorted_.classes.delete(kind)
+    assert sorted_.classes.evaluate(space="plain").classes == 1
+    with pytest.raises(InputError, match=r"two classes must be left .* There are 3 pictures, of 1 classes"):
+        sorted_.classes.evaluate(space="fda")
+
+
 def test_pictures_of_several_classes_and_classes_of_one_picture_are_judged_as_they_can_be(sorted_, pictures):
     fish = files(pictures, "fish")
     sorted_.classes.add("animal", fish[:3])

@@ -105,6 +105,12 @@ def evaluate(spaces: Spaces, name: str, settings: Settings, progress: Progress) 
     for part in range(rounds):
         progress("evaluating", part, rounds + GROUPS)
         said |= judge(parts != part, parts == part)
+    if not said:  # where a space learns from labels, it was left with one class each time
+        raise InputError(
+            f"Space '{name}' learns from labels: two classes must be left when pictures are taken out to be judged."
+            f" There are {len(examples.ids)} pictures, of {len(examples.counts)} classes. Add some: lookalike classes"
+            " add NAME IMAGE"
+        )
     strangers: list[str | None] = []
     for group in range(GROUPS if len(examples.counts) > 1 else 0):
         progress("evaluating", rounds + group, rounds + GROUPS)
