@@ -42,7 +42,6 @@ HOPELESS = 0.1
 WRONG = 4.0
 """What is expected is corrected by no larger factor."""
 
-
 SHORT = 4
 """The first shortlist is so many times k: its errors say how long the second must be."""
 
