@@ -1,4 +1,5 @@
 import signal
+import sys
 
 import numpy as np
 import onnx
@@ -13,6 +14,15 @@ from lookalike.images.demo import draw_folder
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, tests send it
 settings.register_profile("any machine", deadline=None)  # a busy machine is slow, not wrong
 settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def no_processes_left():
+    """Processes that joblib keeps for later would be counted by tests that look for processes of ours."""
+    yield
+    pool = sys.modules.get("joblib.externals.loky.reusable_executor")
+    if pool is not None and pool._executor is not None:
+        pool._executor.shutdown(wait=True, kill_workers=True)
 
 
 @pytest.fixture(scope="session")

@@ -314,4 +314,4 @@ def test_what_simulate_cannot_heed_is_refused(call, fish):
 def test_a_name_is_needed_to_finish(call, fish):
     code, out, err = call("feedback", fish, "--rounds", 1, "--finish", answers="y\nn\nn\nn\nn\nn\nn\nn\nn\n")
     assert code == 2
-    assert f"--resume {session_in(out + err)} --finish --name NAME" in err
+    assert f"--resume {session_in(out + err)} --rounds 0 --finish --name NAME" in err

@@ -262,10 +262,16 @@ def test_a_refitted_space_makes_classes_anew(sorted_, pictures):
     assert again.probability == pytest.approx(fresh.probability, abs=1e-4)
     assert again.nearest == first.nearest == "house"
     sorted_.remove_space("metric")
-    with pytest.raises(UnknownNameError, match="No space named 'metric'"):
+    with pytest.raises(InputError, match=r"'metric', which was removed.*lookalike classes use --space plain"):
         sorted_.classify(query)
     report = sorted_.add(pictures / "sunset", workers=1)
-    assert report.notes == ["New pictures were not classified: No space named 'metric'. Known: plain."]
+    assert "New pictures were not classified: Classes are told apart in the space 'metric'" in report.notes[0]
+    assert sorted_.classes.use(on_add=False).space == "metric"  # other settings can be set
+    sorted_.classes.use(space="plain")
+    assert sorted_.classify(query)[0].guess.nearest == "house"
+    sorted_.remove_space("plain")
+    with pytest.raises(InputError, match="All spaces were removed"):
+        sorted_.search(query)
 
 
 def test_a_finished_session_is_a_class(filled, pictures):
@@ -283,6 +289,30 @@ def test_a_finished_session_is_a_class(filled, pictures):
     assert filled.classify(fish[3])[0].guess.label is None
     with pytest.raises(InputError, match="No session"):
         filled.classes.add_session("00000000", "fish")
+
+
+def test_what_a_session_calls_irrelevant_is_no_longer_predicted(filled, pictures):
+    fish = ids(filled, pictures, "fish")
+    filled.classes.add("fish", fish[:2])
+    filled._store.judgements.predictions.add([(fish[2], "fish", 0.9), (fish[3], "fish", 0.8)], space="plain", model="")
+    assert filled.stats()["predictions"] == 2
+    filled.remove(fish[3])
+    assert filled.stats()["predictions"] == 1  # of pictures that are there
+    session = filled.session(fish[0])
+    session.mark(irrelevant=fish[2])
+    session.finish("fish")
+    assert filled.classes.show("fish").predicted == []
+
+
+def test_a_name_with_old_rejections_can_be_taken(filled, pictures):
+    fish, house = ids(filled, pictures, "fish"), ids(filled, pictures, "house")
+    filled._store.judgements.add_labels([(fish[0], "a")], author="anna", source="csv")
+    filled.classes.add("b", fish[1:3])
+    for name in "ab":
+        filled.classes.reject(name, house[0])
+    filled.classes.remove("a", fish[0])  # nothing is left of it but what it was rejected for
+    assert filled.classes.rename("b", "a") == 2
+    assert filled._store.judgements.predictions.rejected([house[0]]) == {house[0]: {"a"}}
 
 
 def test_a_hierarchy_comes_from_a_file_or_from_folders(sorted_, tmp_path):

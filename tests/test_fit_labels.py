@@ -117,3 +117,22 @@ def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, picture
     assert "by 10 labelled pictures" in capsys.readouterr().out
     assert cli.run([*where, "slem", "--labels"]) == 2
     assert "no use for labels" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bad", ['"fish-001.jpg,fish\nfish-002.jpg,fish\n', 'fish-001.jpg,"fish\nfish-002.jpg,"fish\n'])
+def test_a_stray_quote_is_refused_and_nothing_is_labelled(collection, pictures, tmp_path, bad):
+    collection.add(pictures / "fish", recipes=["plain = fourier()"], workers=1)
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\n" + bad)
+    with pytest.raises(InputError, match="Cannot read labels"):
+        collection.import_labels(file)
+    assert collection.label_counts() == {}
+
+
+def test_blanks_around_a_label_are_not_part_of_it(collection, pictures, tmp_path):
+    collection.add(pictures / "fish", recipes=["plain = fourier()"], workers=1)
+    file = tmp_path / "labels.csv"
+    first, second = sorted((pictures / "fish").iterdir())[:2]
+    file.write_text(f"path,label\n{first}, fish \n{second},fish\n")
+    assert collection.import_labels(file).labelled == 2
+    assert collection.label_counts() == {"fish": 2}

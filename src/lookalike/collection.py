@@ -445,7 +445,7 @@ class Collection:
             "skipped": len(self._store.items.skipped()),
             "labels": len(self._store.judgements),
             "classes": len(self._store.judgements.classes.counts()),
-            "predictions": len(self._store.judgements.predictions),
+            "predictions": sum(one.predicted for one in self.classes.all()),
             "bytes": self._store.bytes(),
             "spaces": rows,
             "index": {row["name"]: row["index"] for row in rows},

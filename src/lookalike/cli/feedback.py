@@ -90,6 +90,8 @@ def feedback(
         raise InputError(f"--box is a part of one picture. Got {len(images or ())} pictures: give one.")
     examples: list[Any] = list(images or ()) if part is None else [lookalike.Crop((images or [""])[0], part)]
     if simulate is not None:
+        if not simulate:
+            raise InputError(f"--simulate needs labels: a CSV file, a folder of classes, or the word {OWN}. Got none.")
         if resume or finish or name or author or sheet or k != SHOWN:
             raise InputError(
                 "With --simulate nothing is asked or kept: leave out --resume, --finish, --name, and the like."
@@ -118,7 +120,8 @@ def feedback(
             session = collection.session(
                 examples, without=unwanted or (), label=label, space=space, name=name, author=author
             )
-        how = f"lookalike {'' if where == COLLECTION else f'-c {shlex.quote(where)} '}feedback --resume {session.id}"
+        command = f"lookalike {'' if where == COLLECTION else f'-c {shlex.quote(where)} '}"
+        how = f"{command}feedback --resume {session.id}"
         if not json:
             kept = f"It is kept as you go; to go on later: {how}"
             over = "It is finished: this is its ranking now."
@@ -126,10 +129,10 @@ def feedback(
         table = Table(collection, session, k, window, filter, sheet, json)
         try:
             said = table.play(rounds)
-            done = _finish(session, name, json) if finish or said == "finish" else None
+            done = _finish(session, name, how, json) if finish or said == "finish" else None
         except KeyboardInterrupt:
             raise Left(f"Left. Every answer is kept; to go on: {how}") from None
-        _print_end(session, done, how, json)
+        _print_end(session, done, command, json)
     return 0
 
 
@@ -156,18 +159,18 @@ def sessions(where: Where, json: Json = False) -> int:
     return 0
 
 
-def _finish(session: "Session", name: str | None, json: bool) -> "Finished":
+def _finish(session: "Session", name: str | None, how: str, json: bool) -> "Finished":
     name = name or session.summary.name
     if name is None:
         if not json:
             print_line("What shall it be called?")
         name = (read_line() or "").strip() or None
     if name is None:
-        raise InputError(f"A name is needed to finish: lookalike feedback --resume {session.id} --finish --name NAME")
+        raise InputError(f"A name is needed to finish: {how} --rounds 0 --finish --name NAME")
     return session.finish(name)
 
 
-def _print_end(session: "Session", done: "Finished | None", how: str, json: bool) -> None:
+def _print_end(session: "Session", done: "Finished | None", command: str, json: bool) -> None:
     summary = session.summary
     if json:
         contradicted = [types.format_id(item) for item in done.contradicted] if done else []
@@ -177,14 +180,14 @@ def _print_end(session: "Session", done: "Finished | None", how: str, json: bool
     print_line(f"{summary.relevant} relevant, {summary.irrelevant} irrelevant, {summary.skipped} skipped.")
     if done is not None:
         print_line(f"{done.labelled} pictures have the new label {done.name}.")
-        print_note(f"See: {how.partition('feedback')[0]}items --label {shlex.quote(done.name)}")
-        print_note(f"It is a class: {how.partition('feedback')[0]}classify --all finds more of it.")
+        print_note(f"See: {command}items --label {shlex.quote(done.name)}")
+        print_note(f"It is a class: {command}classify --all finds more of it.")
         if done.contradicted:
             print_note(
                 f"{len(done.contradicted)} that you called irrelevant have that label already; it is left to them."
             )
     elif summary.state == "open":
-        print_note(f"To go on: {how}")
+        print_note(f"To go on: {command}feedback --resume {session.id}")
 
 
 def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:

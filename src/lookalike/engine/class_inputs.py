@@ -106,9 +106,14 @@ def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple
     if path.is_dir():
         return Hierarchy(_nested(path)).pairs
     try:
-        return Hierarchy.from_csv(path).pairs
+        pairs = Hierarchy.from_csv(path).pairs
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read a hierarchy from {source}: {error}.") from None
+    if not pairs:
+        raise InputError(
+            f"{source} has no line of child,parent. To forget a hierarchy: lookalike classes hierarchy --clear"
+        )
+    return pairs
 
 
 def _nested(folder: Path) -> list[tuple[str, str]]:

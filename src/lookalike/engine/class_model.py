@@ -109,13 +109,21 @@ class ClassModel:
     @property
     def name(self) -> str:
         """The space that classes are told apart in."""
-        return self._spaces.find(self.settings.space)
+        return self._find(self.settings)
 
     def rows(self, ids: Ids) -> tuple[Ids, Vectors]:
         """Those of the ids that have a row in the space that classes are of, and it (m, d)."""
         index = self._spaces.index(self._spaces.taught(self.name))
         there = ids[np.isin(ids, index.ids)]
         return there, index.vectors(there)
+
+    def _find(self, settings: Settings) -> str:
+        if settings.space is not None and settings.space not in self._spaces.all():
+            raise InputError(
+                f"Classes are told apart in the space '{settings.space}', which was removed. Choose another: lookalike"
+                f" classes use --space {self._spaces.find(None)}"
+            )
+        return self._spaces.find(settings.space)
 
     def _forget(self) -> None:
         self._made_of: Any = None
@@ -148,7 +156,7 @@ class ClassModel:
         seen, changes = book.changes(self._seen) if self._seen >= 0 else (-1, None)
         if changes is None or any(item is None for item, _, _ in changes):
             self._look_at_settings()
-        name = self._spaces.find(self._given.space)
+        name = self._find(self._given)
         taught = self._spaces.taught(name)
         spaces, index = self._spaces.all(), self._spaces.index(taught)
         made_of = taught, spaces[taught].model, spaces[spaces[name].chain[0]].model, self._given, self._parents

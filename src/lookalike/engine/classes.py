@@ -211,7 +211,7 @@ class Classes:
             if name not in names:
                 raise UnknownNameError("setting of classes", name, names)
         known = _checked(replace(self._model.settings, **settings))
-        if known.space is not None:
+        if settings.get("space") is not None:
             self._spaces.find(known.space)
         self._book.set(**{name: getattr(known, name) for name in settings})
         return known

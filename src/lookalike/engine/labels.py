@@ -23,13 +23,20 @@ def read_csv(items: Items, file: Path) -> tuple[list[tuple[int, str]], list[str]
     """Rows of `path,label` or `id,label` (with that header); paths may be relative to the file's folder."""
     try:
         with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
-            reader = csv.DictReader(stream, skipinitialspace=True)
+            reader = csv.DictReader(stream, skipinitialspace=True, strict=True)
             columns = reader.fieldnames or []
             if "label" not in columns or not {"id", "path"} & set(columns):
                 raise InputError(
                     f"{file} must begin with a header that has path,label or id,label. Got {str(columns)[:80]}."
                 )
-            rows = [row for row in reader if (row.get("label") or "").strip()]
+            rows = []
+            for row in reader:
+                if any("\n" in (row.get(column) or "") for column in ("id", "path", "label")):
+                    raise csv.Error(
+                        f"a value goes on over several lines up to line {reader.line_num}: is a quote amiss"
+                    )
+                if (row.get("label") or "").strip():
+                    rows.append(row)
     except (OSError, csv.Error) as error:
         raise InputError(f"Cannot read labels from {file}: {error}.") from None
     if "id" in columns:
@@ -42,7 +49,7 @@ def read_csv(items: Items, file: Path) -> tuple[list[tuple[int, str]], list[str]
         paths = [str(Path(os.path.abspath(file.parent / name))) for name in names]
         seen = items.seen(paths)
         found = [seen[path].item if path in seen else None for path in paths]
-    pairs = [(item, row["label"]) for item, row in zip(found, rows, strict=True) if item is not None]
+    pairs = [(item, row["label"].strip()) for item, row in zip(found, rows, strict=True) if item is not None]
     return pairs, [name for name, item in zip(names, found, strict=True) if item is None]
 
 

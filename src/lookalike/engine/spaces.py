@@ -139,6 +139,10 @@ class Spaces:
     def find(self, name: str | None) -> str:
         """The space a person means: by name, or the first recipe."""
         recipes = self.recipes()
+        if not recipes and len(self.store.items):
+            raise InputError(
+                "All spaces were removed. Make one: lookalike refresh, or lookalike add FOLDER --recipe deep"
+            )
         if not recipes:
             raise InputError("The collection is empty. Add pictures first: lookalike add FOLDER")
         if name is None:

@@ -94,7 +94,7 @@ class ClassNames:
                 ("parents", "child"),
                 ("parents", "parent"),
             ):
-                db.execute(f"UPDATE {table} SET {column} = {TEXT} WHERE {column} = {TEXT}", [after, before])
+                db.execute(f"UPDATE OR REPLACE {table} SET {column} = {TEXT} WHERE {column} = {TEXT}", [after, before])
             _touch(db)
         return n
 

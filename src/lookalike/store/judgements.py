@@ -81,11 +81,16 @@ class Judgements:
     def finish(self, session: str, name: str) -> int:
         """End a session: what it has as relevant gets the label `name`; returns how many had it not.
 
-        Who and when are those of the click. What was called irrelevant stays in the session, under its name.
+        Who and when are those of the click. What was called irrelevant stays in the session, under its name, and is no
+        longer predicted to be of it.
         """
         insert = (
             "INSERT OR IGNORE INTO labels SELECT item, CAST(? AS TEXT), author, 'session', at FROM marks"
             " WHERE session = ? AND kind = 'relevant'"
+        )
+        delete = (
+            "DELETE FROM predictions WHERE label = CAST(? AS TEXT)"
+            " AND item IN (SELECT item FROM marks WHERE session = ? AND kind = 'irrelevant')"
         )
         update = "UPDATE sessions SET name = CAST(? AS TEXT), finished_at = coalesce(finished_at, ?) WHERE id = ?"
         with self._db.transaction() as db:
@@ -96,6 +101,7 @@ class Judgements:
                     f" its examples can be those with the label {found.name!r}."
                 )
             new = max(0, db.execute(insert, [check_label(name), session]).rowcount)
+            db.execute(delete, [check_label(name), session])
             db.execute(update, [check_label(name), time.time(), session])
         return new
 

@@ -34,10 +34,6 @@ class Predictions:
     def __init__(self, database: Database):
         self._db = database
 
-    def __len__(self) -> int:
-        with self._db.reading() as db:
-            return int(db.execute("SELECT count(*) FROM predictions").fetchone()[0])
-
     def add(
         self, rows: Iterable[tuple[int, str, float]], *, space: str, model: str, instead: bool = False
     ) -> dict[str, int]:
