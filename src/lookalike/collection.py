@@ -6,11 +6,10 @@ call this class and nothing below it.
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
@@ -23,19 +22,21 @@ from lookalike.engine.chain import Chain, takes_negatives
 from lookalike.engine.class_model import Guess, Settings
 from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted, Verdict
 from lookalike.engine.evaluation import Evaluation
-from lookalike.engine.examples import Crop, Example, combine, identity, listed, pixels, vectors
+from lookalike.engine.examples import Crop, Example, combine, listed, vectors
 from lookalike.engine.explain import Push, explain, pooled
 from lookalike.engine.feedback import Finished, Round, Session, start_session
+from lookalike.engine.gone import forget_gone, problem
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.looks import Result, at_one_moment, select
 from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
-from lookalike.engine.presence import exists, has_company, has_files, ignore, is_gone, is_under, root_of
-from lookalike.engine.simulate import SimulatedRound, simulate
+from lookalike.engine.presence import has_files, ignore
+from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
-from lookalike.engine.where import where as where_is
-from lookalike.errors import ImageError, InputError, MissingError, SourceError, UnknownNameError
-from lookalike.images.sources import Entry, split_member, walk
+from lookalike.engine.stats import stats
+from lookalike.engine.where import with_boxes
+from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
+from lookalike.images.sources import Entry, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
@@ -136,7 +137,7 @@ class Collection:
             if root not in known and next(self._store.items.paths_under(root), None) is None:
                 raise SourceError(f"{root} was never added. Run: lookalike add {root}")
         with self._store.writer(self.wait_s):
-            absent = {source: problem for source in {*sources, *known} if (problem := self._problem(source))}
+            absent = {source: why for source in {*sources, *known} if (why := problem(self._store, source))}
             report.notes += [absent[source] for source in sources if source in absent]
             if roots and report.notes:
                 raise SourceError(report.notes[0])
@@ -146,7 +147,7 @@ class Collection:
             if listed:
                 with self._classified(report, progress or silent):
                     again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
-            self._forget_gone(present, list(absent), again, report)
+            forget_gone(self._store, present, list(absent), again, report)
         report.seconds = time.monotonic() - started
         return report
 
@@ -294,7 +295,9 @@ class Collection:
             return [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items], query, chain
 
         results, query, chain = at_one_moment(self._store, look)
-        return self._with_boxes(results, query, chain, progress or silent) if where else results
+        if not where:
+            return results
+        return with_boxes(self._store, self._spaces.side(), results, query, chain, progress or silent)
 
     def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
         """The k negatives that push a picture away most, in a space that tells pictures from a pool; hardest first.
@@ -364,10 +367,10 @@ class Collection:
         The label is by default the first example's; without examples, the label's first picture is the example. The
         labels are the collection's, or those of a CSV file or folder as `import_labels` reads them.
         """
-        wanted = listed(examples)
+        wanted, source = listed(examples), None if labels_from is None else Path(_absolute(labels_from))
 
         def look() -> list[SimulatedRound]:
-            relevant = self._class(wanted, label, labels_from)
+            relevant = find_wanted(self._store, wanted, label, source)
             begun = begin(self._store, self._spaces, wanted or relevant[:1].tolist(), listed(without), None, space)
             among = None if filter is None else select(self._store, filter)
             return simulate(self._spaces, begun, relevant, rounds=rounds, window=window, among=among)
@@ -415,41 +418,7 @@ class Collection:
 
     def stats(self) -> dict[str, Any]:
         """The collection at a glance."""
-        return at_one_moment(self._store, self._stats)
-
-    def _stats(self) -> dict[str, Any]:
-        vectors, spaces = self._store.vectors, self._spaces.all()
-        rows = []
-        for name in self._spaces.recipes():
-            space, searched = spaces[name], self._spaces.searched(name)
-            structure = vectors.structure(searched, "points")
-            state = "ready" if len(space.chain) == 1 else "fitted" if space.model is not None else "raw"
-            rows.append(
-                {
-                    "name": name,
-                    "chain": space.chain,
-                    "dim": spaces[searched].dim,
-                    "rows": vectors.rows(searched),
-                    "state": state,
-                    "fitted_on": space.fitted_on,
-                    "feature_fitted_on": spaces[space.chain[0]].fitted_on,
-                    "bytes": vectors.bytes(searched),
-                    "index": getattr(self._spaces.index(searched), "kind", "flat"),
-                    "index_recall": None if structure is None else structure.recall,
-                }
-            )
-        return {
-            "path": str(self.path),
-            "items": len(self._store.items),
-            "paths": self._store.items.n_paths(),
-            "skipped": len(self._store.items.skipped()),
-            "labels": len(self._store.judgements),
-            "classes": len(self._store.judgements.classes.counts()),
-            "predictions": sum(one.predicted for one in self.classes.all()),
-            "bytes": self._store.bytes(),
-            "spaces": rows,
-            "index": {row["name"]: row["index"] for row in rows},
-        }
+        return at_one_moment(self._store, lambda: stats(self._store, self._spaces, self.classes.all()))
 
     def verify(self, progress: Progress | None = None) -> list[str]:
         """Read everything back and compare; a sentence for each fault, none where all is well."""
@@ -507,42 +476,6 @@ class Collection:
         if not len(index) and len(self._store.items):
             raise InputError(f"Space '{name}' has no vectors yet. Run: lookalike refresh")
         return combine(self._store, self._spaces, name, wanted, unwanted), index, self._spaces.chain(name)
-
-    def _class(self, examples: list[Example], label: str | None, source: str | Path | None) -> Ids:
-        """The items of a label, ascending: the label that is named, or the one of the first example."""
-        first = None if label is not None or not examples else identity(self._store, examples[0])
-        if source is None:
-            known = self._store.judgements.label_counts()
-            names = [] if first is None else self._store.judgements.labels([first])[first]
-        else:
-            pairs, _ = labels.read(self._store.items, Path(_absolute(source)))
-            known = dict(Counter(name for _, name in pairs))
-            names = [name for item, name in pairs if item == first]
-        if label is None and len(names) != 1:
-            said = f"The first example has {', '.join(names) or 'none'}" if examples else "There is no example"
-            raise InputError(
-                f"Say which label is wanted, with label (--label), or give an example that has one. {said}."
-            )
-        name = names[0] if label is None else label
-        if name not in known:
-            raise UnknownNameError("label", name, known)
-        if source is None:
-            return self._store.judgements.items_with(name)
-        return np.unique(np.array([item for item, other in pairs if other == name], np.int64))
-
-    def _with_boxes(self, results: list[Result], query: Query, chain: Chain, progress: Progress) -> list[Result]:
-        """The results with the place of the match; without it where a picture cannot be read any more."""
-        side = 2 * self._spaces.side()  # parts are compared: they are looked at more closely
-        located = []
-        for done, result in enumerate(results):
-            progress("locating", done, len(results))
-            try:
-                box = where_is(pixels(self._store, result.id, side), query, chain)
-            except (ImageError, InputError):  # gone meanwhile, as a file or as an item
-                box = None
-            located.append(replace(result, box=box))
-        progress("locating", len(results), len(results))
-        return located
 
     def _labelled(self, filter: Filter | None) -> Iterator[tuple[Item, list[str]]]:
         items = self.items(filter)
@@ -607,7 +540,7 @@ class Collection:
         """
         sources = self._store.items.sources()
         for source in sources:
-            if not has_files(source) or self._problem(source):
+            if not has_files(source) or problem(self._store, source):
                 raise SourceError(f"{source} is not there: its pictures would lose their vectors. Is its disk mounted?")
         entries = walk(sources, on_skip=ignore)
         fitted, failed = self._spaces.fit_features(names, entries, progress, workers, anew=True)
@@ -652,47 +585,6 @@ class Collection:
                 raise InputError(f"Nothing in the collection is named {str(word)!r}.")
             paths += under
         return ids, paths
-
-    def _problem(self, source: str) -> str | None:
-        """Why a source cannot be looked at again: one that lost every file at once is taken for a missing disk."""
-        root = root_of(source)
-        known = self._store.items.paths_under(root)
-        first = next(known, None)
-        if not exists(root):
-            problem = f"{source} is not there."
-        elif first is not None and not any(exists(path) for path, _ in chain([first], known)):
-            problem = f"Every known file of {source} is gone: is its disk mounted?"
-        else:
-            return None
-        return f"{problem} Left as it is; if that is right, run: lookalike remove {source}"
-
-    def _forget_gone(self, sources: Sequence[str], absent: Sequence[str], again: set[int], report: Report) -> None:
-        """Forget paths of these sources whose file is no more; items without any path left go with them.
-
-        What cannot be told is kept: files of an absent source inside this one, members of an archive that is being
-        written, files of a list whose folder is gone or empty.
-        """
-        listed = self._store.items.seen(list(report.skipped))
-        known = {path: seen for path, seen in listed.items() if has_company(path)}
-        for source in sources:
-            known.update(self._store.items.paths_under(root_of(source)))
-        away = [root_of(source) for source in absent]
-        gone = []
-        for path, seen in known.items():
-            archive, member = split_member(path)
-            kept = (member and archive in report.skipped) or any(is_under(path, root) for root in away)
-            if not kept and is_gone(path, seen.mtime_ns):
-                gone.append(path)
-        with self._store.transaction():
-            self._store.remove(self._store.items.unlink(gone))
-        for path in gone:
-            report.skipped.pop(path, None)
-            if known[path].item in again:  # it has only moved
-                again.discard(known[path].item or 0)
-                report.copied -= 1
-                report.moved += 1
-            else:
-                report.gone += 1
 
 
 def _absolute(source: str | Path) -> str:

@@ -3,15 +3,21 @@
 In: a beginning, and the items of a class. Out: round by round, how good the ranking was. §4.A, fsm-tree.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lookalike.arrays import check_count
+from lookalike.engine import labels
+from lookalike.engine.examples import Example, identity
 from lookalike.engine.marks import Beginning, gather
 from lookalike.engine.spaces import Spaces
-from lookalike.errors import InputError
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.directory import Store
 from lookalike.types import Ids
 
 if TYPE_CHECKING:  # learning loads scikit-learn: when it is first asked for
@@ -66,3 +72,27 @@ def simulate(
         )
         for number, (marks, played) in enumerate(session)
     ]
+
+
+def find_wanted(store: Store, examples: Sequence[Example], label: str | None, source: Path | None) -> Ids:
+    """The items of a label, ascending: the label that is named, or the one of the first example.
+
+    Labels are the collection's, or those of a source as `labels.read` takes it.
+    """
+    first = None if label is not None or not examples else identity(store, examples[0])
+    if source is None:
+        known = store.judgements.label_counts()
+        names = [] if first is None else store.judgements.labels([first])[first]
+    else:
+        pairs, _ = labels.read(store.items, source)
+        known = dict(Counter(name for _, name in pairs))
+        names = [name for item, name in pairs if item == first]
+    if label is None and len(names) != 1:
+        said = f"The first example has {', '.join(names) or 'none'}" if examples else "There is no example"
+        raise InputError(f"Say which label is wanted, with label (--label), or give an example that has one. {said}.")
+    name = names[0] if label is None else label
+    if name not in known:
+        raise UnknownNameError("label", name, known)
+    if source is None:
+        return store.judgements.items_with(name)
+    return np.unique(np.array([item for item, other in pairs if other == name], np.int64))

@@ -4,8 +4,15 @@ In: a picture, a query and the chain that made it. Out: the box that is nearest 
 whole picture.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from lookalike.engine.chain import Chain
-from lookalike.types import Box, Pixels, Query
+from lookalike.engine.examples import pixels
+from lookalike.engine.looks import Result
+from lookalike.errors import ImageError, InputError
+from lookalike.store.directory import Store
+from lookalike.types import Box, Pixels, Progress, Query
 
 SIZES = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
 """Shares of width and height that a window has, and windows a side: neighbours overlap by half or so."""
@@ -29,3 +36,22 @@ def where(image: Pixels, query: Query, chain: Chain) -> Box:
     tried = boxes()
     scores = query.score(chain.regions(image, tried))  # (1, boxes)
     return tried[int(scores[0].argmin())]
+
+
+def with_boxes(
+    store: Store, side: int, results: Sequence[Result], query: Query, chain: Chain, progress: Progress
+) -> list[Result]:
+    """The results with the place of the match; without it where a picture cannot be read any more.
+
+    Parts are compared, so pictures are read at twice the `side` that whole ones are.
+    """
+    located = []
+    for done, result in enumerate(results):
+        progress("locating", done, len(results))
+        try:
+            box = where(pixels(store, result.id, 2 * side), query, chain)
+        except (ImageError, InputError):  # gone meanwhile, as a file or as an item
+            box = None
+        located.append(replace(result, box=box))
+    progress("locating", len(results), len(results))
+    return located
