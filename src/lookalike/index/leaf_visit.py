@@ -69,7 +69,7 @@ class Visit:
             leaves, f, spread = self._centres()
             leaves = leaves[np.argsort(self._merit(f, spread))]
         self._visit(leaves[:goal])
-        while self._kth == inf:
+        while self._kth == inf and goal < len(leaves):
             self._visit(leaves[goal : goal + FIRST])
             goal += FIRST
 
