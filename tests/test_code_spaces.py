@@ -130,6 +130,28 @@ def test_what_comes_and_goes_is_kept_in_step(filled):
     assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
 
 
+def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
+    """Somebody removes a picture after the codes were looked at, and before the vectors are."""
+    filled.fit("itq(bits=32)")
+    vectors, waiting = filled._store.vectors, [3]
+    blocks = vectors.blocks
+
+    def meanwhile(space):
+        found = blocks(space)
+        if space == "itq" and waiting:
+            with Collection(filled.path) as other:
+                other.remove(waiting.pop())
+        return found
+
+    monkeypatch.setattr(vectors, "blocks", meanwhile)
+    monkeypatch.setattr(coded, "PLUS", 200)  # those of its kind, and others
+    filled._spaces._indexes.clear()
+    found = [result.id for result in filled.search(7, space="itq", k=100, effort=1)]
+    assert not waiting
+    assert sum(item % KINDS == 3 for item in found) > 80
+    assert 3 not in found
+
+
 def test_codes_of_pictures_are_made_as_they_are_added(collection, pictures):
     recipes = ["plain = fourier()", "short = fourier() | itq(bits=16)"]
     collection.add(pictures / "fish", pictures / "house", recipes=recipes, workers=1)

@@ -29,6 +29,7 @@ from lookalike.engine.chain import (
     takes_labels,
     takes_negatives,
 )
+from lookalike.engine.looks import at_one_moment
 from lookalike.engine.vocabulary import draw, fit_feature
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
@@ -233,6 +234,11 @@ class Spaces:
 
     def index(self, name: str) -> "Flat | Ann | Coded":
         """The index over a space's vectors, in step with the store; codes have those of their base beside them."""
+        if self.is_coded(name):  # two spaces are looked at
+            return at_one_moment(self.store, partial(self._index, name))
+        return self._index(name)
+
+    def _index(self, name: str) -> "Flat | Ann | Coded":
         with self._lock:
             blocks = self.store.vectors.blocks(name)
             structure = self.store.vectors.structure(name, "points")
