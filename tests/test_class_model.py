@@ -229,4 +229,4 @@ def test_other_settings_and_another_hierarchy_count_at_once(store):
     classes.set_hierarchy([])
     assert classes.classify(middle)[0].guess.nearest != "empty"
     classes.use(kind="second", reject=0.9)
-    assert classes._model.describe()[1].startswith("second")
+    assert classes._model.state().model.startswith("second")

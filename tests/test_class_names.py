@@ -28,7 +28,7 @@ def label(said, *pairs):
 
 
 def predict(said, *rows):
-    return said.predictions.put(rows, space="deep", model="ncm 1")
+    return said.predictions.add(rows, space="deep", model="ncm 1")
 
 
 def sources(said, name):
@@ -97,7 +97,7 @@ def test_a_class_is_split(said):
     label(said, (1, "cat"), (2, "cat"), (3, "cat"))
     with pytest.raises(InputError, match="1 of the 2 pictures are not in 'cat'"):
         said.classes.split("cat", "lion", [3, 4], author="anna")
-    with pytest.raises(InputError, match="are not in 'cat'"):
+    with pytest.raises(InputError, match="which pictures of 'cat' are to be 'lion'"):
         said.classes.split("cat", "lion", [], author="anna")
     assert said.classes.split("cat", "lion", [3], author="ben") == 1
     assert said.classes.counts() == {"cat": 2, "lion": 1}
@@ -156,7 +156,7 @@ def test_what_a_finished_session_called_irrelevant_is_rejected_unless_somebody_l
 def test_every_prediction_can_be_replaced_at_once(said):
     label(said, (1, "cat"))
     predict(said, (3, "cat", 0.6), (4, "cat", 0.7))
-    assert said.predictions.put([(5, "cat", 0.5)], space="deep", model="ncm 2", instead=True) == {"cat": 1}
+    assert said.predictions.add([(5, "cat", 0.5)], space="deep", model="ncm 2", instead=True) == {"cat": 1}
     assert said.predictions.items() == {"cat": [5]}
     (kept,) = said.predictions.of("cat")
     assert (kept.probability, kept.space, kept.model, kept.at > 1e9) == (0.5, "deep", "ncm 2", True)
@@ -188,7 +188,7 @@ def _write(path, start):
     judgements = Judgements(path)
     for item in range(start, start + 60):
         judgements.add_labels([(item, f"class {item % 7}")], author=str(start), source="hand")
-        judgements.predictions.put([(item + 1_000, "class 0", 0.5)], space="deep", model="ncm 1")
+        judgements.predictions.add([(item + 1_000, "class 0", 0.5)], space="deep", model="ncm 1")
     judgements.close()
 
 

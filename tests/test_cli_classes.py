@@ -103,7 +103,7 @@ def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
     assert call("classes", "show", name, "-k", 0)[1].count("\n") == 1
     assert call("classes", "confirm", name, format_id(one.item))[1] == f"1 confirmed as {name}.\n"
     code, out, _ = call("classes", "reject", other, format_id(two.item))
-    assert out == f"1 rejected as {other}; 1 predictions gone.\n"
+    assert out == f"1 predictions gone; {other} is never predicted for these again.\n"
     code, _, err = call("classes", "confirm", other, format_id(two.item))
     assert (code, "not predicted" in err) == (2, True)
     assert call("classify", "--all")[1].startswith(f"{sum(kept['predicted'].values()) - 2}")
@@ -151,6 +151,8 @@ def test_a_session_becomes_a_class(call, own, files):
         session.mark(relevant=files["fish"][1:], irrelevant=files["house"][0])
     assert call("classes", "add", "fish", "--session", session.id)[1] == "4 added to fish, which has 4 now.\n"
     assert call("classes", "add", "fish", files["fish"][0], "--session", session.id)[0] == 2
+    code, _, err = call("classes", "add", "fish", "--session", session.id, "--author", "anna")
+    assert (code, "whoever clicked is their author" in err) == (2, True)
 
 
 def test_new_pictures_are_reported_by_class(call, files, pictures):

@@ -364,6 +364,15 @@ def test_evaluation_in_a_space_that_learned_from_the_labels_is_no_better_than_ch
     assert filled.classes.evaluate().accuracy < 0.75
 
 
+def test_one_class_cannot_be_judged_in_a_space_that_learned_from_labels(sorted_):
+    sorted_.fit("fda(dim=2)")
+    for kind in KINDS[1:3]:
+        sorted_.classes.delete(kind)
+    assert sorted_.classes.evaluate(space="plain").classes == 1
+    with pytest.raises(InputError, match=r"two classes must be left .* There are 3 pictures, of 1 classes"):
+        sorted_.classes.evaluate(space="fda")
+
+
 def test_pictures_of_several_classes_and_classes_of_one_picture_are_judged_as_they_can_be(sorted_, pictures):
     fish = files(pictures, "fish")
     sorted_.classes.add("animal", fish[:3])
@@ -393,3 +402,47 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
     filled.classes._model._follow()
     assert looked == [1]
     assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda made: made.session(id=5), "No session with the id 5"),
+        (lambda made: made.session(label=5), "must be text .* Got 5"),
+        (lambda made: made.session(label="fish", author=5), "An author must be text. Got 5"),
+        (lambda made: made.session(label="fish").finish(5), "must be text .* Got 5"),
+        (lambda made: made.session(label="fish").round("x"), "k must be a whole number of at least 1. Got 'x'"),
+        (lambda made: made.session(label="fish").round(filter=5), "filter must be a Filter.* Got 5"),
+        (lambda made: made.simulate(label="fish", rounds="x"), "rounds must be a whole number of at least 0"),
+        (lambda made: made.simulate(label="fish", window=0), "window must be a whole number of at least 1"),
+        (lambda made: made.simulate(label=5), "No label named '5'. Known: fish"),
+        (lambda made: made.classes.add(5, []), "must be text .* Got 5"),
+        (lambda made: made.classes.add("fish", [], author=5), "An author must be text. Got 5"),
+        (lambda made: made.classes.add("fish", [], author="\ud800"), "An author must be text. Got"),
+        (lambda made: made.classes.add_session(5), "No session with the id 5"),
+        (lambda made: made.classes.split("fish", "eels", []), "which pictures of 'fish' are to be 'eels'. Got none"),
+        (lambda made: made.classes.use(space=5), "space must be the name of a space"),
+        (lambda made: made.classes.use(on_add="no"), "on_add must be True or False. Got 'no'"),
+        (lambda made: made.classes.use(prior=True), "prior must be a number of pictures above 0. Got True"),
+        (lambda made: made.classes.evaluate(space=5), "space must be the name of a space"),
+        (lambda made: made.classes.set_hierarchy(5), r"pairs of names, \(child, parent\). Got 5"),
+        (lambda made: made.classes.set_hierarchy([("cat",)]), "pairs of names"),
+        (lambda made: made.search(made.vectors()[1][0], k=2.5), "k must be a whole number of at least 1. Got 2.5"),
+        (lambda made: made.search(made.vectors()[1][0], effort=[]), r"effort must be a number above 0.* Got \[\]"),
+        (lambda made: made.search(made.vectors()[1][0], space=5), "No space named '5'. Known: plain"),
+        (lambda made: made.get(["a"]), r"Ids must be whole numbers, in a list. Got \['a'\]"),
+        (lambda made: made.labels(5), "Ids must be whole numbers, in a list. Got 5"),
+        (lambda made: made.add(5), "A path must be text or a Path. Got 5"),
+        (lambda made: made.import_labels(None), "A path must be text or a Path. Got None"),
+        (lambda made: made.export(5), "Items are written to a path, or to a text file that is open. Got 5"),
+        (lambda made: made.export("x", format=5), "No format named '5'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_in_a_sentence(sorted_, wrong, message):
+    with pytest.raises(InputError, match=message):
+        wrong(sorted_)
+
+
+def test_settings_of_numpy_are_kept_as_plain_numbers(sorted_):
+    assert sorted_.classes.use(reject=np.float32(0.25)).reject == 0.25
+    assert sorted_.classes.settings.reject == 0.25

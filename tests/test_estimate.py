@@ -62,3 +62,23 @@ def test_a_crowd_of_nobody_leaves_what_was_found():
     y = np.array([1, 1, 1, -1, -1, -1], np.int8)
     known = estimate(np.array([1.0, 2, 1, -1, -2, -1]), y, Crowd(np.empty(0), np.empty(0), 0), 3)
     assert (known.low, known.likely, known.high) == (3, 3, 3)
+
+
+def test_a_large_rest_is_unwanted_where_the_end_of_the_head_is(monkeypatch):
+    random = np.random.default_rng(0)
+    y = np.repeat([1, -1], 15).astype(np.int8)
+    marks = np.where(y > 0, 1, -1) + 0.7 * random.normal(size=30)
+
+    def likely(head):
+        crowd = Crowd(head, random.normal(-2.5, 1, 500), 1_000_000)
+        told = []
+        for usual in (module.USUAL, np.inf):
+            monkeypatch.setattr(module, "USUAL", usual)
+            told.append(estimate(marks, y, crowd, 15).likely)
+            monkeypatch.undo()
+        return told
+
+    less, more = likely(np.linspace(2, -3, 500))
+    assert less < 0.8 * more
+    same, before = likely(np.linspace(4, 3, 500))
+    assert same == pytest.approx(before, rel=0.1)

@@ -94,7 +94,7 @@ def test_what_cannot_be_explained_says_why(filled, other, pictures):
     with pytest.raises(InputError, match="tells pictures from no negatives"):
         filled.explain(item, space="plain")
     filled.fit("slem(lam=0.01)", negatives=other.path)
-    with pytest.raises(InputError, match="k must be at least 1"):
+    with pytest.raises(InputError, match="k must be a whole number of at least 1"):
         filled.explain(item, k=0)
     shutil.rmtree(other.path)
     with pytest.raises(InputError, match="is no collection"):

@@ -228,7 +228,7 @@ def test_a_memory_map_of_another_width_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"k": 0}, "k must be at least 1. Got 0"),
+        ({"k": 0}, "k must be a whole number of at least 1. Got 0"),
         ({"effort": "exat"}, "Did you mean 'exact'"),
         ({"effort": 0}, "effort must be a number above 0"),
         ({"effort": float("nan")}, "effort must be a number above 0"),

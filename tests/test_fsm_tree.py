@@ -334,7 +334,7 @@ def test_what_cannot_be_is_refused():
     ):
         with pytest.raises(InputError, match=words):
             tree.search(query, 2, **options)
-    with pytest.raises(InputError, match="k must be at least 1"):
+    with pytest.raises(InputError, match="k must be a whole number of at least 1"):
         tree.search(query, 0)
     with pytest.raises(InputError, match="2 dimensions, the index 3"):
         tree.search(HyperplaneQuery(X[:2, :2], [1.0, -1.0], 0.0), 1)

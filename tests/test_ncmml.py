@@ -6,9 +6,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels, hold_out
+from lookalike.learn.linear import Fda
 from lookalike.learn.measures import mean_average_precision, ranks, top
-from lookalike.learn.ncmml import START_SPREAD, Ncmml, NcmmlDot
+from lookalike.learn.ncmml import SPREADS, Ncmml, NcmmlDot
 from lookalike.learn.pq_rows import PqRows
+from lookalike.learn.start import LAM
 from lookalike.registry import restore, spec_of, state_of
 
 
@@ -59,7 +61,7 @@ def test_what_is_learned_is_what_is_said():
     assert model.classes_.tolist() == list("abcdef")
     np.testing.assert_allclose(model.means_, [X[c == Y].mean(axis=0) for c in range(6)], atol=1e-5)
     np.testing.assert_allclose(model.transform(X), X @ model.W_.T, atol=1e-4)
-    assert model.curve_[:, 0].tolist() == [0, 50, 100]
+    assert model.curve_[:, 0].tolist() == list(range(0, 101, 10))
     assert model.curve_[-1, 1] < model.curve_[1, 1]
 
 
@@ -72,13 +74,32 @@ def test_the_iterate_kept_is_the_best_one():
     np.testing.assert_allclose(hits.mean(), best, atol=2 / 200)
 
 
-def test_no_steps_is_pca_at_the_length_that_gives_classes_the_spread_to_start_from():
-    model = Ncmml(dim=3, max_iterations=0, validation=0).fit(X, Y)
-    Z = model.transform(X)
-    within = Z - np.stack([Z[c == Y].mean(axis=0) for c in range(6)])[Y]
-    np.testing.assert_allclose((within**2).mean(), START_SPREAD**2, rtol=1e-4)
-    directions = np.linalg.svd(X - X.mean(axis=0))[2][:3]
-    np.testing.assert_allclose(np.abs(model.W_ @ directions.T), np.eye(3) * np.linalg.norm(model.W_[0]), atol=1e-3)
+def test_no_steps_is_fishers_discriminants_at_the_most_likely_of_some_lengths():
+    held = TEST[:200], TRUTH[:200]
+    model = Ncmml(dim=3, max_iterations=0).fit(X, Y, held=held)
+    within = (X - model.means_[Y]).var(axis=0).sum() / X.var(axis=0).sum()
+    other = Fda(dim=3, lam=LAM * within).fit(X, Y)
+    angles = np.linalg.svd(np.linalg.qr(model.W_.T)[0].T @ np.linalg.qr(other.W_.T)[0])[1]
+    assert angles.min() > 0.999
+
+    def likelihood(W):
+        P, M = held[0] @ W.T, model.means_ @ W.T
+        scores = -((P[:, None] - M) ** 2).sum(axis=2) / 2
+        return np.mean(scores[np.arange(200), held[1]] - np.logaddexp.reduce(scores, axis=1))
+
+    here = likelihood(model.W_)
+    assert here > max(likelihood(model.W_ * 2), likelihood(model.W_ / 2))
+    assert (np.diff(SPREADS) > 0).all()
+
+
+def test_where_nothing_is_held_out_by_lot_all_rows_are_trained_on_in_the_end():
+    model = Ncmml(dim=4, max_iterations=60, batch=100).fit(X, Y)
+    best = int(model.curve_[np.argmax(model.curve_[:, 2]), 0])
+    kept, out = hold_out(Y, 0.2, np.random.default_rng(0))
+    part = Ncmml(dim=4, max_iterations=60, batch=100).fit(X[kept], Y[kept], held=(X[out], Y[out]))
+    np.testing.assert_allclose(part.curve_, model.curve_, equal_nan=True, rtol=1e-4)
+    assert best == part.curve_[np.argmax(part.curve_[:, 2]), 0]
+    assert np.abs(part.W_ - model.W_).max() > 1e-3 * np.abs(model.W_).max()  # the same choice, then more rows
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 255.0])

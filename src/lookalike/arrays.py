@@ -5,6 +5,7 @@ maths comes to need (top-k, triangular solves) belongs here, in a short closed l
 """
 
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 import array_api_compat
@@ -32,6 +33,17 @@ def namespace(*arrays: Array) -> Any:
     """
     known = [a for a in arrays if array_api_compat.is_array_api_obj(a)]
     return array_api_compat.array_namespace(*known) if known else array_api_compat.array_namespace(np.empty(0))
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least `least`.
+
+    >>> check_count("k", 2.5)
+    Traceback (most recent call last):
+    lookalike.errors.InputError: k must be a whole number of at least 1. Got 2.5.
+    """
+    if not isinstance(value, Integral) or int(value) < least:
+        raise InputError(f"{name} must be a whole number of at least {least}. Got {value!r}.")
 
 
 def check_rows(X: Array, *, dim: int | None = None, name: str = "X") -> Array:

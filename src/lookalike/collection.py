@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, TextIO
 
 import numpy as np
 
+from lookalike.arrays import check_count
 from lookalike.engine import calibration, export, labels
 from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
@@ -98,7 +99,7 @@ class Collection:
     def add(
         self,
         *sources: str | Path,
-        recipes: Sequence[str] | None = None,
+        recipes: str | Sequence[str] | None = None,
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> Report:
@@ -286,6 +287,7 @@ class Collection:
         """
 
         def look() -> tuple[list[Result], Query, Chain]:
+            check_count("k", k)
             query, index, chain = self._query(space, listed(examples), listed(without))
             among = None if filter is None else select(self._store, filter)
             hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
@@ -499,6 +501,8 @@ class Collection:
                 Path(target), ids[keep], X[keep], self._store.items.first_paths(ids[keep].tolist())
             )
         if not isinstance(target, str | Path):
+            if not hasattr(target, "write"):
+                raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
             return export.write_items(target, self._labelled(filter), format)
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             return export.write_items(stream, self._labelled(filter), format)
@@ -552,11 +556,11 @@ class Collection:
             found = self.labels([item.id for item in batch])
             yield from ((item, found.get(item.id, [])) for item in batch)
 
-    def _recipes(self, recipes: Sequence[str] | None, report: Report) -> list[str]:
+    def _recipes(self, recipes: str | Sequence[str] | None, report: Report) -> list[str]:
         """The spaces that new pictures go into: those asked for, and all that the collection has."""
         own = self._spaces.recipes()
         if recipes is not None or own:
-            asked = self._spaces.ensure(recipes or [])
+            asked = self._spaces.ensure([recipes] if isinstance(recipes, str) else recipes or [])
         else:
             try:
                 asked = self._spaces.ensure(DEFAULT)
@@ -698,4 +702,6 @@ class Collection:
 
 
 def _absolute(source: str | Path) -> str:
+    if not isinstance(source, str | Path):
+        raise InputError(f"A path must be text or a Path. Got {source!r:.80}.")
     return os.path.abspath(os.path.expanduser(source))

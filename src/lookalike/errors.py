@@ -50,10 +50,10 @@ class UnknownNameError(InputError):
     lookalike.errors.UnknownNameError: No coder named 'iq'. Known: itq, lsh. Did you mean 'itq'?
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]):
+    def __init__(self, kind: str, name: object, known: Iterable[str]):
         names = sorted(known)
         some = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else "")
-        near = difflib.get_close_matches(name, names, n=1)
+        near = difflib.get_close_matches(str(name), names, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         super().__init__(f"No {kind} named '{name}'. Known: {some or 'none'}.{hint}")
 

@@ -12,7 +12,7 @@ from lookalike.errors import InputError, MissingError
 
 SUFFIXES = (".png", ".svg", ".pdf")
 BAR, BEST = "#9fb7d9", "#2f6fde"
-SMALLER = ("bytes an item", "error", "marks", "ms", "scored", "width")
+SMALLER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
 """The measures that are better the smaller they are."""
 
 

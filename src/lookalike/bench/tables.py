@@ -20,6 +20,7 @@ BENCHES = {
     "feedback": "lookalike.bench.feedback:BENCH",
     "hashing": "lookalike.bench.hashing:BENCH",
     "hyperplane": "lookalike.bench.hyperplane:BENCH",
+    "ncm": "lookalike.bench.ncm:BENCH",
     "retrieval": "lookalike.bench.retrieval:BENCH",
     "slem": "lookalike.bench.slem:BENCH",
 }

@@ -41,10 +41,14 @@ class Hierarchy:
 
     def __init__(self, pairs: Iterable[tuple[str, str]]):
         self.parents: dict[str, list[str]] = {}
-        for child, parent in pairs:
-            known = self.parents.setdefault(str(child), [])
-            if str(parent) not in known:
-                known.append(str(parent))
+        try:
+            named = [(str(child), str(parent)) for child, parent in pairs]
+        except (TypeError, ValueError):
+            raise InputError(f"A hierarchy must be pairs of names, (child, parent). Got {pairs!r:.80}.") from None
+        for child, parent in named:
+            known = self.parents.setdefault(child, [])
+            if parent not in known:
+                known.append(parent)
         self._check_circles()
 
     @classmethod

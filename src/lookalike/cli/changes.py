@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from lookalike.cli.class_tables import NONE
 from lookalike.cli.options import OWN, Json, Wait, Where, Workers, filtered, opened
-from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note
+from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note, say
 from lookalike.errors import InputError
-
-SHOWN = 12
-"""Classes that the line about new pictures names, at most."""
 
 if TYPE_CHECKING:
     from lookalike import Filter
     from lookalike.collection import CalibrationReport, Report
+
+SHOWN = 12
+"""Classes that the line about new pictures names, at most."""
 
 
 def add(
@@ -94,13 +95,10 @@ def remove(
             if which or filter is not None:
                 raise InputError("--space stands alone: remove a space, or pictures.")
             collection.remove_space(space)
-            print_json({"removed": space}) if json else print_line(f"Space {space} removed.")
+            say(json, f"Space {space} removed.", removed=space)
             return 0
         removed = collection.remove(*which or (), filter=filter)
-    if json:
-        print_json({"removed": removed})
-    else:
-        print_line(f"{removed:,} removed.")
+    say(json, f"{removed:,} removed.", removed=removed)
     return 0
 
 
@@ -177,7 +175,7 @@ def fit(
             return _print_calibration(report, by_labels, json)
         if more_negatives is not None:
             n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
-            print_json({"negatives": n}) if json else print_line(f"{names[0]}: told from {n:,} negatives.")
+            say(json, f"{names[0]}: told from {n:,} negatives.", negatives=n)
             return 0
         fitted = collection.fit(
             *names,
@@ -218,11 +216,8 @@ def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
     """
     with opened(where, wait=wait) as collection, bars() as progress:
         done = collection.compact(progress)
-    if json:
-        print_json(done)
-    else:
-        before, after = human_bytes(done["bytes_before"]), human_bytes(done["bytes_after"])
-        print_line(f"{before} → {after}, {done['segments_before']} → {done['segments_after']} segments.")
+    before, after = human_bytes(done["bytes_before"]), human_bytes(done["bytes_after"])
+    say(json, f"{before} → {after}, {done['segments_before']} → {done['segments_after']} segments.", **done)
     return 0
 
 
@@ -288,7 +283,7 @@ def _print_report(report: "Report", json: bool) -> int:
             classes = [f"{n:,} {name}" for name, n in most[:SHOWN]]
             if rest := sum(n for _, n in most[SHOWN:]):
                 classes.append(f"{rest:,} of other classes")
-            print_line(f"classified: {', '.join([*classes, f'{report.none:,} none of these'])}.")
+            print_line(f"classified: {', '.join([*classes, f'{report.none:,} {NONE}'])}.")
         for path, reason in report.skipped.items():
             print_line(f"skipped: {path}: {reason}")
         for note in report.notes:

@@ -6,7 +6,7 @@ In: what the verbs of classes return. Out: text on stdout.
 import dataclasses
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.terminal import print_json, print_line, print_note, show_path
@@ -18,11 +18,6 @@ else:
     types = Lazy("lookalike.types")
 
 NONE = "none of these"
-
-
-def say(json: bool, sentence: str, **values: Any) -> None:
-    """A sentence, or the values in it as JSON."""
-    print_json(values) if json else print_line(sentence)
 
 
 def print_view(collection: "Collection", view: "ClassView", k: int | None, json: bool) -> None:
@@ -62,7 +57,7 @@ def print_verdicts(verdicts: list["Verdict"], skipped: dict[str, str], json: boo
         ]
         print_json({"pictures": rows, "skipped": skipped})
         return
-    rows_ = []
+    lines = []
     for v in verdicts:
         guess = v.guess
         rest = f"then {guess.runner_up} {guess.runner_up_probability:.2f}" if guess.runner_up is not None else ""
@@ -70,9 +65,9 @@ def print_verdicts(verdicts: list["Verdict"], skipped: dict[str, str], json: boo
             rest = "" if guess.nearest is None else f"nearest {guess.nearest}"
         chance = "" if guess.label is None else f"{guess.probability:.2f}"
         said = f"  (people say: {', '.join(v.labels)})" if v.labels else ""
-        rows_.append([guess.label or NONE, chance, rest, f"{show_path(v.path)}{said}"])
-    if rows_:
-        print_table(["class", "sure", "", "picture"], rows_)
+        lines.append([guess.label or NONE, chance, rest, f"{show_path(v.path)}{said}"])
+    if lines:
+        print_table(["class", "sure", "", "picture"], lines)
     for name, reason in skipped.items():
         print_line(f"skipped: {name}: {reason}")
 
@@ -111,10 +106,6 @@ def print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
         print_note(note)
 
 
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
 def print_table(head: list[str], rows: list[list[str]]) -> None:
     """Columns as wide as they must be; numbers to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -125,3 +116,7 @@ def print_table(head: list[str], rows: list[list[str]]) -> None:
             for cell, width, number in zip(row, widths, numbers, strict=True)
         ]
         print_line("  ".join(cells).rstrip())
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from lookalike.cli.class_tables import print_evaluation, print_predicted, print_table, print_verdicts, print_view, say
+from lookalike.cli.class_tables import print_evaluation, print_predicted, print_table, print_verdicts, print_view
 from lookalike.cli.options import Json, Where, opened
-from lookalike.cli.terminal import bars, print_json, print_line, print_note
+from lookalike.cli.terminal import bars, print_json, print_line, print_note, say
 from lookalike.errors import InputError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A class.")]
@@ -65,8 +65,8 @@ def add(
     """
     with opened(where) as collection:
         if session is not None:
-            if images:
-                raise InputError("--session has its own pictures. Give no others.")
+            if images or author is not None:
+                raise InputError("--session has its own pictures, and whoever clicked is their author. Give no others.")
             added = collection.classes.add_session(session, name).labelled
         else:
             added = collection.classes.add(name, images or (), author=author)
@@ -186,6 +186,7 @@ def split(
     new: Annotated[str, typer.Argument(metavar="NEW", help="The class that they become.")],
     images: Images,
     where: Where,
+    author: Author = None,
     json: Json = False,
 ) -> int:
     """Make some pictures of a class a class of their own.
@@ -195,7 +196,7 @@ def split(
       lookalike classes split coast cliffs holiday/7.jpg holiday/9.jpg
     """
     with opened(where) as collection:
-        n = collection.classes.split(name, new, images)
+        n = collection.classes.split(name, new, images, author=author)
     say(json, f"{n:,} pictures of {name} are {new} now.", name=new, pictures=n)
     return 0
 
@@ -238,7 +239,7 @@ def reject(name: Name, images: Images, where: Where, author: Author = None, json
     """
     with opened(where) as collection:
         n = collection.classes.reject(name, images, author=author)
-    say(json, f"{len(images):,} rejected as {name}; {n:,} predictions gone.", name=name, rejected=len(images), gone=n)
+    say(json, f"{n:,} predictions gone; {name} is never predicted for these again.", name=name, gone=n)
     return 0
 
 

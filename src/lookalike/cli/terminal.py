@@ -54,6 +54,11 @@ def print_json(value: Any, *, error: bool = False) -> None:
         stream.flush()
 
 
+def say(json: bool, sentence: str, **values: Any) -> None:
+    """A sentence, or the values in it as JSON."""
+    print_json(values) if json else print_line(sentence)
+
+
 @contextmanager
 def bars(title: str = "") -> Iterator["Progress"]:
     """Progress bars with rate and time left, one per stage, on stderr, gone when done; silence where that is no

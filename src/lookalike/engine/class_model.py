@@ -7,9 +7,9 @@ taken back, O(d) each. A refit of the space, or another setting, begins anew.
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,11 @@ NONE = -1
 
 CALIBRATED_ON = 20_000
 """Pictures, at most, that choose how sure to be and when to say none of these."""
+
+NO_CLASSES = (
+    "There is no class with a picture of the collection yet. Make one: lookalike classes add NAME IMAGE…, or lookalike"
+    " label SOURCE"
+)
 
 EMPTY: frozenset[str] = frozenset()
 
@@ -52,6 +57,14 @@ class Guess:
     nearest: str | None  # the class it would be, were it of one
     runner_up: str | None
     runner_up_probability: float
+
+
+class State(NamedTuple):
+    """What classes were told apart by."""
+
+    space: str
+    model: str  # the kind of classes, and after how many changes of labels
+    can_refuse: bool  # whether it can say none of these
 
 
 class ClassModel:
@@ -80,11 +93,11 @@ class ClassModel:
                 guesses += _guess(far, names, model.temperature_, model.threshold_)
             return guesses
 
-    def describe(self) -> tuple[str, str, bool]:
-        """The space; the kind of classes and after how many changes of labels; whether it can say none of these."""
+    def state(self) -> State:
+        """By what the next picture is classified."""
         with self._lock:
             model = self._ready()
-            return self._name, f"{self.settings.kind} {self._seen}", bool(np.isfinite(model.threshold_))
+            return State(self._name, f"{self._given.kind} {self._seen}", bool(np.isfinite(model.threshold_)))
 
     @property
     def settings(self) -> Settings:
@@ -121,10 +134,7 @@ class ClassModel:
         """The model, in step and calibrated."""
         self._follow()
         if self._model is None or not self._counted:
-            raise InputError(
-                "There is no class with a picture of the collection yet. Make one: lookalike classes add NAME IMAGE…,"
-                " or lookalike label SOURCE"
-            )
+            raise InputError(NO_CLASSES)
         if not self._calibrated:
             items = np.array(sorted(self._counted)[:CALIBRATED_ON], np.int64)
             X, y = self._examples([(item, name) for item in items.tolist() for name in sorted(self._counted[item])])
@@ -202,7 +212,7 @@ class ClassModel:
         if come:
             X, y = self._examples(come)
             if self._model is None:
-                self._model = self._start()
+                self._model = start(self._given, self._parents, self._code)
             self._model.partial_fit(X, y)
         if self._model is None:
             return
@@ -216,15 +226,6 @@ class ClassModel:
             self._model.delete(code)
         self._calibrated = self._calibrated and not (come or gone or wanted != have)
 
-    def _start(self) -> "OpenSet":
-        from lookalike.classes.open_set import OpenSet
-
-        model = OpenSet(kind=self._given.kind, reject=self._given.reject, none_label=NONE)
-        if self._parents:
-            pairs = [(str(self._code(child)), str(self._code(parent))) for child, parent in self._parents]
-            model.use_hierarchy(pairs, self._given.prior)
-        return model
-
     def _examples(self, pairs: Sequence[tuple[int, str]]) -> tuple[Vectors, NDArray[np.int64]]:
         """Rows (n, d) and classes (n,) of items that are in the index."""
         ids = np.array([item for item, _ in pairs], np.int64)
@@ -236,6 +237,16 @@ class ClassModel:
             self._codes[name] = len(self._names)
             self._names.append(name)
         return self._codes[name]
+
+
+def start(settings: Settings, parents: Sequence[tuple[str, str]], code: Callable[[str], int]) -> "OpenSet":
+    """A model without classes yet, with what it knows of their hierarchy; `code` is the number of a name."""
+    from lookalike.classes.open_set import OpenSet
+
+    model = OpenSet(settings.kind, reject=settings.reject, none_label=NONE)
+    if parents:
+        model.use_hierarchy([(str(code(child)), str(code(parent))) for child, parent in parents], settings.prior)
+    return model
 
 
 def _guess(far: NDArray[np.float64], names: dict[int, str], temperature: float, threshold: float) -> list[Guess]:

@@ -7,7 +7,9 @@ whoever labels a picture, by any verb, puts it into the class of that name, and 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from math import inf
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +30,7 @@ from lookalike.store.predictions import Prediction
 from lookalike.types import Ids, Progress, silent
 
 PREDICTED_BYTES = 64 * 2**20
-"""Rows of the collection that are classified at a time."""
+"""What is held of the vectors of pictures that are classified at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +173,12 @@ class Classes:
 
     def can_refuse(self) -> bool:
         """Whether there is enough to tell what is none of these: a class with two pictures."""
-        return at_one_moment(self._store, self._model.describe)[2]
+        return at_one_moment(self._store, self._model.state).can_refuse
 
     def predict(self, progress: Progress | None = None) -> Predicted:
         """Classify every picture that nobody labelled, and keep that instead of what was predicted before."""
-        return self._keep(self._spaces.index(self._spaces.taught(self._model.name)).ids, progress or silent, True)
+        everything = self._spaces.index(self._spaces.taught(self._model.name)).ids
+        return self._keep(everything, progress or silent, instead=True)
 
     def predict_new(self, progress: Progress | None = None) -> Predicted:
         """Classify what was added since this was last done, and keep it. After a kill, the next call does it."""
@@ -184,7 +187,7 @@ class Classes:
         ids = self._store.items.added_since(since)
         if not len(ids):
             return Predicted({}, 0)
-        found = self._keep(ids, progress or silent, False)
+        found = self._keep(ids, progress or silent, instead=False)
         self._book.set(classified_until=began)
         return found
 
@@ -203,16 +206,14 @@ class Classes:
 
     def use(self, **settings: Any) -> Settings:
         """Set some of `settings`: space, kind, reject, on_add, prior."""
-        known = replace(self._model.settings)
-        names = list(Settings.__dataclass_fields__)
-        for name, value in settings.items():
+        names = [field.name for field in fields(Settings)]
+        for name in settings:
             if name not in names:
                 raise UnknownNameError("setting of classes", name, names)
-            known = replace(known, **{name: value})
-        _check(known)
+        known = _checked(replace(self._model.settings, **settings))
         if known.space is not None:
             self._spaces.find(known.space)
-        self._book.set(**settings)
+        self._book.set(**{name: getattr(known, name) for name in settings})
         return known
 
     def hierarchy(self) -> list[tuple[str, str]]:
@@ -234,23 +235,23 @@ class Classes:
     ) -> Evaluation:
         """How good the classes are: each picture judged by classes without it; in another space, or of another kind."""
         settings = self._model.settings
-        settings = replace(settings, kind=kind or settings.kind, space=space or settings.space)
-        _check(settings)
+        settings = _checked(replace(settings, kind=kind or settings.kind, space=space or settings.space))
         return evaluate(self._spaces, self._spaces.find(settings.space), settings, progress or silent)
 
-    def _keep(self, ids: Ids, progress: Progress, instead: bool) -> Predicted:
-        """Classify those of these items that nobody labelled."""
+    def _keep(self, ids: Ids, progress: Progress, *, instead: bool) -> Predicted:
+        """Classify those of these items that nobody labelled, and keep that, `instead` of all that was predicted."""
         ids = ids[~np.isin(ids, self._store.judgements.labelled())]
         if not instead and not len(ids):
             return Predicted({}, 0)
-        space, model, can_refuse = at_one_moment(self._store, self._model.describe)
-        if not can_refuse:
+        state = at_one_moment(self._store, self._model.state)
+        if not state.can_refuse:
             raise InputError(
                 "No class has two pictures yet: what is none of these cannot be told. Add some: lookalike classes add"
             )
         rows: list[tuple[int, str, float]] = []
         seen = 0
-        for part in chunks(len(ids), 4 * 1024, PREDICTED_BYTES):
+        d = self._spaces.index(self._spaces.taught(state.space)).dim or 1
+        for part in chunks(len(ids), row_bytes=4 * d, max_bytes=PREDICTED_BYTES):
             progress("classifying", part.start, len(ids))
 
             def look(mine: Ids = ids[part]) -> tuple[Ids, list[Guess]]:
@@ -264,7 +265,7 @@ class Classes:
                 if guess.label is not None:
                     rows.append((item, guess.label, guess.probability))
         progress("classifying", len(ids), len(ids))
-        found = self._predictions.put(rows, space=space, model=model, instead=instead)
+        found = self._predictions.add(rows, space=state.space, model=state.model, instead=instead)
         return Predicted(found, seen - sum(found.values()))
 
     def _parents(self) -> dict[str, list[str]]:
@@ -274,13 +275,22 @@ class Classes:
         return found
 
 
-def _check(settings: Settings) -> None:
-    """That classes could be told apart so."""
+def _checked(settings: Settings) -> Settings:
+    """Settings that classes can be told apart by, with plain numbers in them."""
     from lookalike.classes.verbs import KINDS
 
+    if not isinstance(settings.space, str | None):
+        raise InputError(f"space must be the name of a space, or None for the first. Got {settings.space!r}.")
     if settings.kind not in KINDS:
         raise UnknownNameError("kind of classes", str(settings.kind), KINDS)
-    if not isinstance(settings.reject, int | float) or not 0 < settings.reject < 1:
+    if not isinstance(settings.on_add, bool):
+        raise InputError(f"on_add must be True or False. Got {settings.on_add!r}.")
+    if not _is_number(settings.reject) or not 0 < settings.reject < 1:
         raise InputError(f"reject must be a share above 0 and below 1. Got {settings.reject!r}.")
-    if not isinstance(settings.prior, int | float) or not 0 < settings.prior < float("inf"):
+    if not _is_number(settings.prior) or not 0 < settings.prior < inf:
         raise InputError(f"prior must be a number of pictures above 0. Got {settings.prior!r}.")
+    return replace(settings, reject=float(settings.reject), prior=float(settings.prior))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -7,20 +7,17 @@ well pictures of none of them are seen. Where the space itself learned from labe
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.engine.chain import Labelled, fit
-from lookalike.engine.class_model import NONE, Settings
+from lookalike.engine.class_model import NO_CLASSES, Settings, start
 from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
 from lookalike.types import Ids, Progress, Vectors
-
-if TYPE_CHECKING:  # loads scikit-learn
-    from lookalike.classes.open_set import OpenSet
 
 Rows: TypeAlias = Callable[[NDArray[np.bool_]], Vectors | None]
 """From the examples that may be learned from, (n,), to the rows of all (n, d); None where these are too few."""
@@ -108,6 +105,12 @@ def evaluate(spaces: Spaces, name: str, settings: Settings, progress: Progress) 
     for part in range(rounds):
         progress("evaluating", part, rounds + GROUPS)
         said |= judge(parts != part, parts == part)
+    if not said:  # where a space learns from labels, it was left with one class each time
+        raise InputError(
+            f"Space '{name}' learns from labels: two classes must be left when pictures are taken out to be judged."
+            f" There are {len(examples.ids)} pictures, of {len(examples.counts)} classes. Add some: lookalike classes"
+            " add NAME IMAGE"
+        )
     strangers: list[str | None] = []
     for group in range(GROUPS if len(examples.counts) > 1 else 0):
         progress("evaluating", rounds + group, rounds + GROUPS)
@@ -124,7 +127,7 @@ class _Judge:
         self.rows = rows
         self.parents = parents
         self.settings = settings
-        tree = [name for pair in self.parents for name in pair]
+        tree = [name for pair in parents for name in pair]
         self.codes = {name: code for code, name in enumerate(dict.fromkeys([*examples.names, *tree]))}
 
     def __call__(
@@ -140,20 +143,11 @@ class _Judge:
         labels = self.examples.labels
         pairs = [(i, self.codes[name]) for i in np.flatnonzero(train).tolist() for name in labels[i]]
         places, y = (np.array(column) for column in zip(*pairs, strict=True))
-        model = self._model().fit(X[places], y)
+        model = start(self.settings, self.parents, self.codes.__getitem__).fit(X[places], y)
         names = [*self.codes, None]  # the last is none of these
         known = {names[code] for code in y.tolist()}
         asked = [i for i in np.flatnonzero(test).tolist() if strangers or known.intersection(labels[i])]
         return {i: names[code] for i, code in zip(asked, model.predict(X[asked]).tolist(), strict=True)}
-
-    def _model(self) -> "OpenSet":
-        from lookalike.classes.open_set import OpenSet
-
-        model = OpenSet(self.settings.kind, reject=self.settings.reject, none_label=NONE)
-        if self.parents:
-            pairs = [(str(self.codes[child]), str(self.codes[parent])) for child, parent in self.parents]
-            model.use_hierarchy(pairs, self.settings.prior)
-        return model
 
 
 def _examples(spaces: Spaces, name: str) -> Examples:
@@ -166,9 +160,7 @@ def _examples(spaces: Spaces, name: str) -> Examples:
     ids = ids[np.isin(ids, spaces.index(spaces.taught(name)).ids)][:PICTURES]
     counts = Counter(label for item in ids.tolist() for label in found[item])
     if not len(ids):
-        raise InputError(
-            "There is no class with a picture of the collection yet. Make one: lookalike classes add NAME IMAGE"
-        )
+        raise InputError(NO_CLASSES)
     return Examples(
         ids, [sorted(found[item], key=lambda label: (counts[label], label)) for item in ids.tolist()], counts
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks
+from lookalike.arrays import check_count, chunks
 from lookalike.engine.chain import takes_negatives
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, NoCollectionError
@@ -41,8 +41,7 @@ def pooled(spaces: Spaces) -> str:
 
 def explain(spaces: Spaces, name: str, X: Vectors, k: int) -> list[Push]:
     """The k negatives of a space that push a row of its feature, X (1, d), away most, hardest first."""
-    if k < 1:
-        raise InputError(f"k must be at least 1. Got {k}.")
+    check_count("k", k)
     chain = spaces.chain(name)
     place = _place(chain.specs)
     if not place:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lookalike.arrays import check_count
 from lookalike.engine.examples import Example, identity, listed
 from lookalike.engine.looks import Result, at_one_moment, select
 from lookalike.engine.marks import begin, gather, origin, say
@@ -89,8 +90,7 @@ class Session:
         self, k: int = 50, window: int = 9, *, filter: Filter | None = None, effort: float | str | None = None
     ) -> Round:
         """Learn from the marks; the k best and `window` questions, which count as shown."""
-        if not isinstance(window, int) or window < 1:
-            raise InputError(f"window must be at least 1: the pictures that are asked about. Got {window!r}.")
+        check_count("window", window)
         self._log.check_open(self.id)
         before = self.summary.rounds
         played, items, notes = self._play(k, window, filter, effort, turn=before)
@@ -160,8 +160,7 @@ class Session:
     ) -> tuple["Played", dict[int, Item], list[str]]:
         from lookalike.feedback.round import play
 
-        if not isinstance(k, int) or k < 1:
-            raise InputError(f"k must be a whole number of at least 1. Got {k!r}.")
+        check_count("k", k)
 
         def look() -> tuple["Played", dict[int, Item], list[str]]:
             if self.space not in self._spaces.all():

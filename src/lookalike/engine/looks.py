@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lookalike.errors import StoreError
+from lookalike.errors import InputError, StoreError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
 from lookalike.types import Box, Ids
@@ -47,6 +47,8 @@ def at_one_moment(store: Store, look: Callable[[], T]) -> T:
 
 def select(store: Store, filter: Filter) -> Ids:
     """The items that pass a filter, ascending."""
+    if not isinstance(filter, Filter):
+        raise InputError(f"filter must be a Filter, such as Filter(label='beach'). Got {filter!r:.80}.")
     ids = store.items.select(filter)
     if filter.label is None:
         return ids

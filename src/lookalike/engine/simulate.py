@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lookalike.arrays import check_count
 from lookalike.engine.marks import Beginning, gather
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
@@ -37,6 +38,8 @@ def simulate(
     from lookalike.feedback.round import play
     from lookalike.feedback.user import EmulatedUser, emulate
 
+    check_count("rounds", rounds, 0)
+    check_count("window", window)
     index = spaces.hyperplanes(spaces.taught(begun.space))
     there = index.ids if among is None else np.intersect1d(index.ids, among)
     wanted = np.intersect1d(relevant, there)

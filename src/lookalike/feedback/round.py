@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_rows, to_numpy
+from lookalike.arrays import check_count, check_rows, to_numpy
 from lookalike.errors import InputError, NoDirectionError
 from lookalike.feedback.estimate import Crowd, Estimate, estimate
 from lookalike.feedback.guard import Guarded, guard
@@ -62,7 +62,7 @@ class Round:
     stop: str | None  # a sentence, where more marks will not help
     scored: int  # vectors compared with a query
     seconds: dict[str, float]  # train, search, select, estimate
-    presumed: int = 0  # random items that the learner was told are unwanted, though nobody said so
+    presumed: int = 0  # random items that the learner was given in the place of missing marks
     blend: float = 1.0  # how much of the ranking is the learner's; the rest is likeness to the examples
 
 
@@ -106,8 +106,8 @@ def play(
     (True, 8, 9)
 
     """
-    if k < 1 or window < 0:
-        raise InputError(f"k must be at least 1 and window at least 0. Got {k} and {window}.")
+    check_count("k", k)
+    check_count("window", window, 0)
     marks = check(marks, index.dim)
     everything = index.ids
     ranked = everything if among is None else np.intersect1d(sort_ids(among, "among"), everything)
@@ -165,7 +165,10 @@ def check(marks: Marks, dim: int | None) -> Marks:
     if not len(X):
         raise InputError("Feedback begins with at least one mark. Got none.")
     if not ids.shape == y.shape == (len(X),) or not np.all(np.isin(y, (1, -1))):
-        raise InputError(f"marks must have an id and a sign, +1 or -1, for each of their {len(X)} rows.")
+        raise InputError(
+            f"marks must have an id and a sign, +1 or -1, for each of their {len(X)} rows."
+            f" Got {ids.shape} ids and {y.shape} signs, from {y.min(initial=1)} to {y.max(initial=-1)}."
+        )
     last = {int(item) if item >= 0 else row.tobytes(): i for i, (item, row) in enumerate(zip(ids, X, strict=True))}
     kept = sorted(last.values())  # of several marks of one item, the last counts
     return Marks(ids[kept].astype(np.int64), X[kept], y[kept].astype(np.int8))

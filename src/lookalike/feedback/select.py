@@ -121,8 +121,9 @@ def diverse(X: Vectors, w: int, kernel: str, gamma: float) -> Ids:
     [0, 2, 3]
     """
     rows = X.astype(np.float64)
-    K = check_kernel(kernel, gamma).pairs(rows, rows, gamma)  # (m, m)
-    if check_kernel(kernel, gamma).norm is None:  # an angle: else short rows would look unlike everything
+    measure = check_kernel(kernel, gamma)
+    K = measure.pairs(rows, rows, gamma)  # (m, m)
+    if measure.norm is None:  # an angle: else short rows would look unlike everything
         lengths = np.sqrt(np.maximum(np.diag(K), 1e-30))
         K = K / lengths[:, None] / lengths
     chosen: list[int] = []

@@ -6,12 +6,13 @@ A search costs about one pass over the memory that holds the vectors.
 
 from collections.abc import Iterator
 from math import inf
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks
+from lookalike.arrays import check_count, chunks
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.blocks import Blocks, Chunk
 from lookalike.index.ids import check_ids, sort_ids, without
@@ -178,14 +179,13 @@ class Flat:
         return blocks.scan(keep, row_bytes)
 
 
-def check_search(query: Query, k: int, effort: float | str | None, dim: int | None) -> None:
+def check_search(query: Query, k: int, effort: object, dim: int | None) -> None:
     """Raises InputError where these arguments of `search` cannot be right."""
-    if k < 1:
-        raise InputError(f"k must be at least 1. Got {k}.")
+    check_count("k", k)
     if isinstance(effort, str) and effort not in EFFORTS:
         raise UnknownNameError("effort", effort, EFFORTS)
-    if isinstance(effort, int | float) and not 0 < effort < inf:
-        raise InputError(f"effort must be a number above 0, or one of {', '.join(EFFORTS)}. Got {effort}.")
+    if not isinstance(effort, str | None) and not (isinstance(effort, Real) and 0 < float(effort) < inf):
+        raise InputError(f"effort must be a number above 0, or one of {', '.join(EFFORTS)}. Got {effort!r}.")
     query_dim = getattr(query, "dim", None)
     if None not in (dim, query_dim) and dim != query_dim:
         raise InputError(f"The query has {query_dim} dimensions, the index {dim}. Use the same space for both.")

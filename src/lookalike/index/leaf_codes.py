@@ -55,7 +55,7 @@ class Centres(NamedTuple):
         return np.maximum(spreads(self.upper, self.lower, sets, plane), np.float32(1e-9))
 
     def radii(self) -> Vectors:
-        """The length of each set's deviation, in steps, (16 blocks,)."""
+        """How wide each set is: twice the length of its mean deviation, in steps, (16 blocks,)."""
         wide = self.upper.astype(np.float32) - self.lower
         radii: Vectors = np.sqrt(np.einsum("bgje,bgje->bj", wide, wide)).ravel()
         return np.maximum(radii, np.float32(1))

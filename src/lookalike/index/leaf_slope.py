@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.index.byte_sums import BLOCK, MOST, make_dot, widths
-from lookalike.index.scan import MIDDLE, PRODUCT_BYTES, Codes, Plane, f_leaves, f_rows, rows_at
+from lookalike.index.scan import MIDDLE, PRODUCT_BYTES, Codes, Plane, f_leaves, f_rows, rows_at, squares
 from lookalike.index.threads import share
 from lookalike.types import Vectors
 
@@ -91,7 +91,7 @@ def f_by_slope(
         near[part] = nearest <= shape.apart[probes].max(axis=1) / np.float32(APART) * shape.width[some]
 
         def work(start: int, stop: int, some: Any = some, slopes: Any = slopes, f: Any = f, off: Any = off) -> None:
-            here = _Slopes(*(part[start:stop] for part in slopes))
+            here = _Slopes(*(column[start:stop] for column in slopes))
             _scan(codes, shape.apart, some[start:stop], blocks, here, f[start:stop], off[start:stop])
 
         share(work, len(some), least=16)
@@ -118,10 +118,7 @@ def _squares(mean: NDArray[np.uint8], width: Vectors, plane: Plane) -> tuple[Vec
     """Leaves' means X (m, d) and support vectors S (v, d), less the middle, and the means of ‖x − s‖², (m, v)."""
     X = mean.astype(np.float32) - MIDDLE
     S = plane.rows - MIDDLE
-    terms: Vectors = X @ (-2 * S.T)
-    terms += (np.vecdot(X, X) + width)[:, None]
-    terms += np.vecdot(S, S)
-    return X, S, terms
+    return X, S, squares(X, S, np.vecdot(X, X) + width)
 
 
 def _weigh_all(terms: Vectors, plane: Plane, level: Vectors) -> None:

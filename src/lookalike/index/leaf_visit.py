@@ -36,9 +36,11 @@ FIRST, FIRST_SHARE = 32, {"frontier": 0.005, "maximum": 0.002}
 GROWTH = 3
 """So many times as far goes a visit at most as all before: what it finds corrects what is expected of the next."""
 
+HOPELESS = 0.1
+"""Leaves that hold a smaller part of the answers that may be missed, were they all alike, are not thought of again."""
+
 WRONG = 4.0
 """What is expected is corrected by no larger factor."""
-
 
 SHORT = 4
 """The first shortlist is so many times k: its errors say how long the second must be."""
@@ -80,8 +82,8 @@ class Visit:
             self._visit(np.flatnonzero(self.left))
             return
         leaves, f, spread = self._centres()
-        order, goal = np.argsort(self._merit(f, spread)), max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves)))
-        done, wrong = 0, 1.0
+        done, goal, wrong = 0, max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))), 1.0
+        order = np.argpartition(self._merit(f, spread), min(goal, len(leaves) - 1))
         while goal:
             now, order = order[:goal], order[goal:]
             limit = self._kth
@@ -94,6 +96,8 @@ class Visit:
             if limit < inf:
                 wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
             hopes = wrong * self._expected(leaves[order], f[order], spread[order])
+            some = hopes > HOPELESS * missed * self.k / max(1, len(order))  # all others together are next to nothing
+            order, hopes = order[some], hopes[some]
             best = np.argsort(-hopes / self.counts[leaves[order]])
             order, rest = order[best], hopes.sum() - np.cumsum(hopes[best])
             more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hopes.sum() > missed * self.k else 0

@@ -39,7 +39,7 @@ class Lmnn(Projection):
     """A projection W that brings rows nearer to some of their own class, by a margin of one, than to any other class.
 
     Minimises the hinge loss 1 + ‖Wx_q − Wx_p‖² − ‖Wx_q − Wx_n‖² of all triplets of a query, a target of its class and a
-    negative (Eq. 36), by descent in mini-batches from a PCA projection. A class with one row only serves as negatives.
+    negative (Eq. 36), by descent in mini-batches from where `start` says. A class of one row is only told from.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Lmnn(Projection):
         dim: int = 64,
         targets: str = "dynamic",
         k: int = 5,
-        rate: float = 0.03,
+        rate: float = 0.1,
         max_iterations: int = 2_000,
         measure: str = "top1",
         random_state: int = 0,
@@ -117,11 +117,11 @@ class Lmnn(Projection):
         if held is not None:
             asked, wanted = held[0], encode_held(held, classes, self.measure)
         seen = np.sort(random.permutation(len(kept))[:MOST_SEEN])
-        W, _, variance = start(rows, self.dim, random)
-        scale = variance**-0.5  # two rows are 2 · variance apart on average
+        begin = start(rows, labels, int(self.dim), random)
+        scale = begin.total**-0.5  # two rows are 2 · total apart on average
         batches = TripletBatches(labels, self._targets(rows, labels), BATCH)
         self.W_, curve = train(
-            W * scale,
+            begin.W * scale,
             batches.step,
             rows,
             np.arange(len(labels)),
@@ -134,6 +134,7 @@ class Lmnn(Projection):
             seed=self.random_state,
             callback=callback,
             draw=batches.draw,
+            condition=begin.condition,
         )
         self.classes_ = classes
         self.curve_ = curve.table()

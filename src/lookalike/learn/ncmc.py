@@ -15,7 +15,7 @@ from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
 from lookalike.features.kmeans import ROWS_PER_CENTRE, kmeans
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.likelihood import class_scores
-from lookalike.learn.ncmml import LIMITS, START_SPREAD, Ncmml, Task
+from lookalike.learn.ncmml import LIMITS, Ncmml, Task
 from lookalike.learn.rows import check_source, project
 from lookalike.learn.sgd import Callback, Rows
 from lookalike.types import Array, Vectors
@@ -48,8 +48,8 @@ class Ncmc(ClassifierMixin, Ncmml):
 
     """
 
-    validation = 0.1
-    measure = "top5"
+    validation = 0.2
+    measure = "top1"
     _limits = LIMITS | {
         "k": (Integral, "a whole number of at least 1", 1, np.inf),
         "rounds": (Integral, "a whole number of at least 0", 0, np.inf),
@@ -89,7 +89,12 @@ class Ncmc(ClassifierMixin, Ncmml):
         if self.rounds:
             W, clusters, curve = self._alternate(task, callback)
         else:
-            W, steps = self._descend(task, task.W, task.means(task.rows, task.labels), None, callback)
+            means = task.means(task.rows, task.labels)
+            begin = self._scaled(task, means, None)
+            W, steps = self._descend(task, begin, means, None, callback)
+            if task.repeats:
+                task = task.whole()
+                W, _ = self._descend(task, begin, task.means(task.X, task.codes), None, None, steps.best())
             clusters, curve = self._cluster(task, W)[0], steps.table()
         joined = _assign(task.X, task.codes, clusters)  # what was held out joins the nearest of its class
         self.W_, self.classes_, self.curve_ = W, task.classes, curve
@@ -120,21 +125,23 @@ class Ncmc(ClassifierMixin, Ncmml):
             out.append(p / xp.sum(p, axis=1, keepdims=True))
         return namespace(out[0]).concat(out)
 
-    def _spread(self) -> float:
-        return 1.0 if self.k > 1 and self.rounds else START_SPREAD  # closer together, clusters would be as one
-
     def _alternate(self, task: Task, callback: Callback | None) -> tuple[Array, "Clusters", NDArray[np.float64]]:
         """The best W over all rounds with its clusters, and the learning curve."""
-        W, space, best_score, past = task.W, None, -np.inf, 0.0
+        W, space, best_score, past = task.start.W, None, -np.inf, 0.0
         curves: list[NDArray[np.float64]] = []
         for _ in range(self.rounds):
             clusters, centroids = self._cluster(task, space)
+            if space is None:
+                W = begin = self._scaled(task, centroids, clusters.owners)
             found, steps = self._descend(task, W, centroids, clusters.owners, callback)
             curves.append(steps.table() + np.array([past, 0, 0]))
             score, past = max(steps.scores), curves[-1][-1, 0]
             if space is not None and not score > best_score:
                 break
             W, space, best, best_score = found, found, clusters, score
+        if self.rounds == 1 and task.repeats:
+            best, centroids = self._cluster(task.whole(), None)
+            W, _ = self._descend(task.whole(), begin, centroids, best.owners, None, steps.best())
         return W, best, np.concatenate(curves)
 
     def _cluster(self, task: Task, space: Array | None) -> tuple["Clusters", Array]:

@@ -37,6 +37,10 @@ class Curve:
     losses: list[float] = field(default_factory=list)  # mean over the batches since the entry before; NaN at 0
     scores: list[float] = field(default_factory=list)  # larger is better; NaN where nothing validates
 
+    def best(self) -> int:
+        """The step after which the score was best, the earliest of equals."""
+        return self.iterations[int(np.argmax(self.scores))]
+
     def table(self) -> NDArray[np.float64]:
         """Steps, losses and scores in columns, (t, 3): what estimators keep as `curve_`."""
         return np.array([self.iterations, self.losses, self.scores], np.float64).T
@@ -57,13 +61,15 @@ def train(
     seed: int,
     callback: Callback | None = None,
     draw: Draw | None = None,
+    condition: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, Curve]:
     """Descend from W at a fixed rate and return the iterate that `validate` likes best, the earliest of equals.
 
     `validate(W)` (larger is better) is asked at the start, after every `every` batches and at the end; training stops
     when it was asked `patience` times without a gain. Without it the last iterate is returned. Rows go to the
     kind, the device and the precision of W batch by batch; each is seen once before any is seen again,
-    unless `draw` says which rows make a batch; then `batch` is not used.
+    unless `draw` says which rows make a batch; then `batch` is not used. `condition` is what every gradient is put
+    through before the step is taken.
 
     >>> X, y = np.ones((8, 1), np.float32), np.zeros(8, np.int64)
     >>> def towards_3(w, rows, labels):
@@ -80,7 +86,7 @@ def train(
         if iteration:
             with np.errstate(over="ignore", invalid="ignore"):  # too large a rate is found below
                 loss, gradient = step(W, *next(batches))
-                W = W - rate * gradient
+                W = W - rate * (condition(gradient) if condition else gradient)
             total, since = total + loss, since + 1  # a loss on a GPU stays there until it is shown
         if iteration % every and iteration != max_iterations:
             continue

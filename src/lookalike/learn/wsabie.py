@@ -56,7 +56,7 @@ def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
 class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     """A projection with a linear classifier in it: scores v_cᵀ(Wx + w), the right class first by a margin of one.
 
-    All of W, w and v are learned together, in mini-batches, from a PCA projection and the class means in it.
+    All of W, w and v are learned together, in mini-batches, from where `start` says and the class means there.
     `transform` is the projection, a metric for new classes too; `predict` knows the classes it was fitted on.
 
     Parameters
@@ -65,8 +65,8 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     rate : length of a step, at a scale where rows have length one on average.
     batch : rows a step.
     max_iterations : steps at most.
-    measure : what is watched on a fifth of each class to stop early: "top5" (the right class among the first five; ties
-        by the first), "top1" or "map" (rows as queries for their like, by cosine: for retrieval).
+    measure : what is watched on a fifth of each class to stop early: "top1" (the right class first), "top5" (among the
+        first five; ties by the first) or "map" (rows as queries for their like, by cosine: for retrieval).
     random_state : seed of what is held out and of the batches.
 
     Attributes
@@ -103,7 +103,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         rate: float = 0.3,
         batch: int = 200,
         max_iterations: int = 5_000,
-        measure: str = "top5",
+        measure: str = "top1",
         random_state: int = 0,
     ):
         self.dim = dim
@@ -137,8 +137,9 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         asked, wanted = (
             (Picked(X, out), codes[out]) if held is None else (held[0], encode_held(held, classes, self.measure))
         )
-        W, mean, variance = start(rows, self.dim, random)
-        xp, C, scale = namespace(W), len(classes), variance**-0.5
+        begin = start(rows, labels, int(self.dim), random)
+        W, mean, scale = begin.W, begin.mean, begin.total**-0.5
+        xp, C = namespace(W), len(classes)
         means = xp.astype(like(W, means_by_label(rows, labels, C)), W.dtype)
         V = scale * (means - mean) @ W.T  # (C, D)
 
@@ -149,6 +150,10 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
             Z = rows @ W.T  # (m, D)
             loss, G = self.loss(Z @ V.T, y)  # (m, C)
             return loss, xp.concat([(G @ V).T @ rows, Z.T @ G], axis=1)
+
+        def condition(gradient: Array) -> Array:
+            d = rows.shape[1]
+            return xp.concat([begin.condition(gradient[:, :d]), gradient[:, d:]], axis=1)
 
         def apart(both: Array) -> tuple[Array, Array, Array]:
             W = scale * both[:, : -C - 1]
@@ -174,6 +179,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
             patience=PATIENCE,
             seed=self.random_state,
             callback=callback,
+            condition=condition,
         )
         self.W_, self.offset_, self.coef_ = apart(both)
         self.classes_ = classes

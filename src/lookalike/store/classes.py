@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.database import Database
-from lookalike.store.labels import check_label
-from lookalike.store.schema import text
+from lookalike.store.database import Database, write_ids
+from lookalike.store.labels import check_label, check_text
+from lookalike.store.schema import TEXT, text
 
 
 class Said(NamedTuple):
@@ -28,8 +28,7 @@ class Said(NamedTuple):
 Change: TypeAlias = tuple[int | None, str | None, bool]
 """A label that was added (True) or taken back; without item and label: something else about classes."""
 
-_TEXT = "CAST(? AS TEXT)"
-_INSERT = f"INSERT OR IGNORE INTO labels VALUES (?, {_TEXT}, {_TEXT}, {_TEXT}, ?)"
+_INSERT = f"INSERT OR IGNORE INTO labels VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)"
 
 
 class ClassNames:
@@ -61,16 +60,16 @@ class ClassNames:
 
     def members(self, name: str) -> list[Said]:
         """Who put which picture into a class, in the order in which it was said."""
-        query = f"SELECT item, author, source, at FROM labels WHERE label = {_TEXT} ORDER BY at, item"
+        query = f"SELECT item, author, source, at FROM labels WHERE label = {TEXT} ORDER BY at, item"
         with self._db.reading() as db:
             return [Said(*row) for row in db.execute(query, [check_label(name)])]
 
     def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> int:
         """Put items into a class, which may be new; returns how many were not in it."""
-        label, now = check_label(name, "The name of a class"), time.time()
-        rows = [(int(item), label, text(author), text(source), now) for item in items]
+        label, who, now = check_label(name, "The name of a class"), check_text(author), time.time()
+        rows = [(int(item), label, who, text(source), now) for item in items]
         with self._db.transaction() as db:
-            db.execute(f"INSERT OR IGNORE INTO classes VALUES ({_TEXT}, {_TEXT}, ?)", [label, text(author), now])
+            db.execute(f"INSERT OR IGNORE INTO classes VALUES ({TEXT}, {TEXT}, ?)", [label, who, now])
             _touch(db)
             return max(0, db.executemany(_INSERT, rows).rowcount)
 
@@ -85,7 +84,7 @@ class ClassNames:
                 raise InputError(
                     f"There is a class named {new!r} already. To make one of both: lookalike classes merge"
                 )
-            in_tree = f"SELECT 1 FROM parents WHERE {_TEXT} IN (child, parent)"
+            in_tree = f"SELECT 1 FROM parents WHERE {TEXT} IN (child, parent)"
             if db.execute(in_tree, [before]).fetchone() and db.execute(in_tree, [after]).fetchone():
                 raise InputError(f"The hierarchy has {new!r} beside {old!r} already. Choose another name.")
             n = _move(db, before, after)
@@ -95,7 +94,7 @@ class ClassNames:
                 ("parents", "child"),
                 ("parents", "parent"),
             ):
-                db.execute(f"UPDATE {table} SET {column} = {_TEXT} WHERE {column} = {_TEXT}", [after, before])
+                db.execute(f"UPDATE {table} SET {column} = {TEXT} WHERE {column} = {TEXT}", [after, before])
             _touch(db)
         return n
 
@@ -110,15 +109,15 @@ class ClassNames:
             if into not in names and _exists(db, into):
                 raise InputError(f"There is a class named {into!r} already. Name it among those to merge.")
             kept = (
-                f"SELECT item, author, max(at) FROM rejections WHERE label IN ({', '.join(_TEXT for _ in labels)})"
+                f"SELECT item, author, max(at) FROM rejections WHERE label IN ({', '.join(TEXT for _ in labels)})"
                 " GROUP BY item HAVING count(*) = ?"
             )
             common = db.execute(kept, [*labels, len(labels)]).fetchall()
             for label in labels:
-                db.execute(f"DELETE FROM rejections WHERE label = {_TEXT}", [label])
+                db.execute(f"DELETE FROM rejections WHERE label = {TEXT}", [label])
                 if label != after:
                     _move(db, label, after)
-            insert = f"INSERT OR IGNORE INTO rejections VALUES (?, {_TEXT}, {_TEXT}, ?)"
+            insert = f"INSERT OR IGNORE INTO rejections VALUES (?, {TEXT}, {TEXT}, ?)"
             db.executemany(insert, [(item, after, text(author), at) for item, author, at in common])
             _touch(db)
             return _count(db, after)
@@ -126,17 +125,20 @@ class ClassNames:
     def split(self, name: str, new: str, items: Sequence[int], *, author: str) -> int:
         """Make some pictures of a class a class of their own; returns how many they are."""
         before, after = check_label(name), check_label(new, "The name of a class")
-        inside = f"label = {_TEXT} AND item IN (SELECT value FROM json_each(?))"
-        wanted = json.dumps(sorted(set(map(int, items))))
+        inside = f"label = {TEXT} AND item IN (SELECT value FROM json_each(?))"
+        who, given = check_text(author), sorted(set(map(int, items)))
+        if not given:
+            raise InputError(f"Say which pictures of {name!r} are to be {new!r}. Got none.")
+        wanted = write_ids(given)
         with self._db.transaction() as db:
             self.check(name)
             if _exists(db, new):
                 raise InputError(f"There is a class named {new!r} already. Choose another name for what is split off.")
             found = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [before, wanted]).fetchone()[0])
-            if found < len(set(items)) or not found:
-                raise InputError(f"{len(set(items)) - found} of the {len(set(items))} pictures are not in {name!r}.")
-            db.execute(f"INSERT INTO classes VALUES ({_TEXT}, {_TEXT}, ?)", [after, text(author), time.time()])
-            copy = f"INSERT OR IGNORE INTO labels SELECT item, {_TEXT}, author, source, at FROM labels WHERE {inside}"
+            if found < len(given):
+                raise InputError(f"{len(given) - found} of the {len(given)} pictures are not in {name!r}.")
+            db.execute(f"INSERT INTO classes VALUES ({TEXT}, {TEXT}, ?)", [after, who, time.time()])
+            copy = f"INSERT OR IGNORE INTO labels SELECT item, {TEXT}, author, source, at FROM labels WHERE {inside}"
             db.execute(copy, [after, before, wanted])
             db.execute(f"DELETE FROM labels WHERE {inside}", [before, wanted])
             _touch(db)
@@ -148,9 +150,9 @@ class ClassNames:
         with self._db.transaction() as db:
             self.check(name)
             n = _count(db, label)
-            for table, column in (("classes", "name"), ("labels", "label"), ("predictions", "label")):
-                db.execute(f"DELETE FROM {table} WHERE {column} = {_TEXT}", [label])
-            db.execute(f"DELETE FROM rejections WHERE label = {_TEXT}", [label])
+            db.execute(f"DELETE FROM classes WHERE name = {TEXT}", [label])
+            for table in ("labels", "predictions", "rejections"):
+                db.execute(f"DELETE FROM {table} WHERE label = {TEXT}", [label])
             _touch(db)
         return n
 
@@ -164,7 +166,7 @@ class ClassNames:
         rows = [(check_label(child), check_label(parent)) for child, parent in pairs]
         with self._db.transaction() as db:
             db.execute("DELETE FROM parents")
-            db.executemany(f"INSERT OR IGNORE INTO parents VALUES ({_TEXT}, {_TEXT})", rows)
+            db.executemany(f"INSERT OR IGNORE INTO parents VALUES ({TEXT}, {TEXT})", rows)
             _touch(db)
 
     def settings(self) -> dict[str, Any]:
@@ -173,7 +175,7 @@ class ClassNames:
             return {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM settings")}
 
     def set(self, **values: Any) -> None:
-        """Set some."""
+        """Set some of them."""
         with self._db.transaction() as db:
             rows = [(name, json.dumps(value)) for name, value in values.items()]
             db.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows)
@@ -199,25 +201,25 @@ class ClassNames:
 
 
 def _exists(db: sqlite3.Connection, name: str) -> bool:
-    query = f"SELECT 1 FROM labels WHERE label = {_TEXT} UNION ALL SELECT 1 FROM classes WHERE name = {_TEXT}"
+    query = f"SELECT 1 FROM labels WHERE label = {TEXT} UNION ALL SELECT 1 FROM classes WHERE name = {TEXT}"
     return db.execute(query, [check_label(name)] * 2).fetchone() is not None
 
 
 def _count(db: sqlite3.Connection, label: bytes) -> int:
-    return int(db.execute(f"SELECT count(*) FROM labels WHERE label = {_TEXT}", [label]).fetchone()[0])
+    return int(db.execute(f"SELECT count(*) FROM labels WHERE label = {TEXT}", [label]).fetchone()[0])
 
 
 def _move(db: sqlite3.Connection, before: bytes, after: bytes) -> int:
     """What is in one class is in the other, with who said so and when; returns how many had been in the first."""
     n = _count(db, before)
     db.execute(
-        f"INSERT OR IGNORE INTO classes SELECT {_TEXT}, author, at FROM classes WHERE name = {_TEXT}", [after, before]
+        f"INSERT OR IGNORE INTO classes SELECT {TEXT}, author, at FROM classes WHERE name = {TEXT}", [after, before]
     )
-    db.execute(f"UPDATE predictions SET label = {_TEXT} WHERE label = {_TEXT}", [after, before])
-    copy = f"INSERT OR IGNORE INTO labels SELECT item, {_TEXT}, author, source, at FROM labels WHERE label = {_TEXT}"
+    db.execute(f"UPDATE predictions SET label = {TEXT} WHERE label = {TEXT}", [after, before])
+    copy = f"INSERT OR IGNORE INTO labels SELECT item, {TEXT}, author, source, at FROM labels WHERE label = {TEXT}"
     db.execute(copy, [after, before])
-    db.execute(f"DELETE FROM classes WHERE name = {_TEXT}", [before])
-    db.execute(f"DELETE FROM labels WHERE label = {_TEXT}", [before])
+    db.execute(f"DELETE FROM classes WHERE name = {TEXT}", [before])
+    db.execute(f"DELETE FROM labels WHERE label = {TEXT}", [before])
     return n
 
 

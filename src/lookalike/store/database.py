@@ -4,18 +4,20 @@ In: its path and migrations. Out: consistent views to read, transactions to writ
 connection of its own; SQLite keeps them, and other processes, apart.
 """
 
+import json
+import operator
 import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lookalike.errors import DamagedError, StoreError
+from lookalike.errors import DamagedError, InputError, StoreError
 from lookalike.store.schema import Connection, connect, roll_back, translated
 from lookalike.types import Ids
 
@@ -147,6 +149,19 @@ class Database:
 def read_version(db: sqlite3.Connection) -> int:
     """How many commits there have been to a catalogue."""
     return int(db.execute("SELECT version FROM state").fetchone()[0])
+
+
+def as_ids(ids: Iterable[int]) -> list[int]:
+    """Ids of any kind of whole number as plain ones; InputError where some are none."""
+    try:
+        return [operator.index(item) for item in ids]
+    except TypeError:
+        raise InputError(f"Ids must be whole numbers, in a list. Got {ids!r:.80}.") from None
+
+
+def write_ids(ids: Iterable[int]) -> str:
+    """Ids in the form in which SQLite takes many at once, for its `json_each`."""
+    return json.dumps(as_ids(ids))
 
 
 def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> Ids:

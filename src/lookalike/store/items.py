@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookalike.errors import InputError
-from lookalike.store.database import Database, read_ids
+from lookalike.store.database import Database, as_ids, read_ids
 from lookalike.store.schema import text
 from lookalike.types import Ids
 
@@ -287,6 +287,6 @@ def _after(prefix: bytes) -> bytes:
 
 def _batches(numbers: Iterable[int]) -> Iterator[str]:
     """Whole numbers as JSON lists of bounded length, the form in which SQLite takes many at once."""
-    listed = [int(number) for number in numbers]
+    listed = as_ids(numbers)
     for start in range(0, len(listed), BATCH):
         yield json.dumps(listed[start : start + BATCH])

@@ -4,15 +4,14 @@ In: pairs of item id and label. Out: the labels of items, the items of a label. 
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from lookalike.errors import InputError
 from lookalike.store.classes import ClassNames
-from lookalike.store.database import Database, read_ids
-from lookalike.store.labels import check_label
+from lookalike.store.database import Database, as_ids, read_ids, write_ids
+from lookalike.store.labels import check_label, check_text
 from lookalike.store.predictions import Predictions
 from lookalike.store.schema import JUDGEMENTS, text
 from lookalike.store.sessions import Sessions
@@ -37,7 +36,8 @@ class Judgements:
 
         `source` is how it came to be said: "csv", "folder", "hand" …
         """
-        values = [(int(item), check_label(label), text(author), text(source), time.time()) for item, label in rows]
+        who, how, now = check_text(author), text(source), time.time()
+        values = [(int(item), check_label(label), who, how, now) for item, label in rows]
         insert = "INSERT OR IGNORE INTO labels VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?)"
         with self._db.transaction() as db:
             return max(0, db.executemany(insert, values).rowcount)
@@ -51,20 +51,20 @@ class Judgements:
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
         """The labels of each of these items, sorted; an empty list where there are none."""
-        found: dict[int, list[str]] = {int(item): [] for item in ids}
+        found: dict[int, list[str]] = {item: [] for item in as_ids(ids)}
         query = "SELECT item, label FROM labels WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
         with self._db.reading() as db:
-            for item, label in db.execute(query, [json.dumps(list(found))]):
+            for item, label in db.execute(query, [write_ids(found)]):
                 found[item].append(label)
         return found
 
     def items_with(self, label: str) -> Ids:
-        """The items that have a label, ascending."""
+        """The items that have this label, ascending."""
         with self._db.reading() as db:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
     def labelled(self) -> Ids:
-        """The items that have a label, ascending."""
+        """The items that have any label, ascending."""
         with self._db.reading() as db:
             return read_ids(db, "SELECT DISTINCT item FROM labels")
 

@@ -1,6 +1,6 @@
-"""What may be a label: some text.
+"""What may be a label, or a person's name: some text.
 
-In: a label, or the name of a session, which becomes one. Out: how SQLite is given it.
+In: a label, the name of a session, which becomes one, or who says so. Out: how SQLite is given it.
 """
 
 from lookalike.errors import InputError
@@ -16,7 +16,14 @@ def check_label(label: str, what: str = "A label") -> bytes:
         raise InputError(
             f"{what} must be text of 1 to {MAX_LABEL} characters, not all blank, without NUL. Got {label!r:.80}."
         )
+    return check_text(label, what)
+
+
+def check_text(value: str, what: str = "An author") -> bytes:
+    """The text as SQLite is given it; InputError where it is none."""
     try:
-        return text(label)
-    except UnicodeEncodeError:
-        raise InputError(f"{what} must be text. Got {label[:80]!r}.") from None
+        if isinstance(value, str):
+            return text(value)
+    except UnicodeEncodeError:  # a lone surrogate
+        pass
+    raise InputError(f"{what} must be text. Got {value!r:.80}.")

@@ -4,17 +4,15 @@ In: the class that was predicted for an item, how surely, and by what. Out: pred
 The tables see to it themselves that no prediction stands beside a label of the same item, or after a rejection.
 """
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lookalike.errors import InputError
-from lookalike.store.database import Database
-from lookalike.store.labels import check_label
-from lookalike.store.schema import text
+from lookalike.store.database import Database, write_ids
+from lookalike.store.labels import check_label, check_text
+from lookalike.store.schema import TEXT, text
 
-_TEXT = "CAST(? AS TEXT)"
 _GIVEN = "item IN (SELECT value FROM json_each(?))"
 
 
@@ -40,7 +38,7 @@ class Predictions:
         with self._db.reading() as db:
             return int(db.execute("SELECT count(*) FROM predictions").fetchone()[0])
 
-    def put(
+    def add(
         self, rows: Iterable[tuple[int, str, float]], *, space: str, model: str, instead: bool = False
     ) -> dict[str, int]:
         """Keep predictions, (item, label, probability) each; returns how many of each label.
@@ -53,8 +51,8 @@ class Predictions:
             (int(item), check_label(label), float(chance), text(space), text(model), now)
             for item, label, chance in rows
         ]
-        insert = f"INSERT OR REPLACE INTO predictions VALUES (?, {_TEXT}, ?, {_TEXT}, {_TEXT}, ?)"
-        items = json.dumps([row[0] for row in values])
+        insert = f"INSERT OR REPLACE INTO predictions VALUES (?, {TEXT}, ?, {TEXT}, {TEXT}, ?)"
+        items = write_ids(row[0] for row in values)
         counts = f"SELECT label, count(*) FROM predictions WHERE {_GIVEN} GROUP BY label ORDER BY label"
         with self._db.transaction() as db:
             if instead:
@@ -64,7 +62,7 @@ class Predictions:
 
     def of(self, label: str) -> list[Prediction]:
         """What is predicted to be of a class, the surest first."""
-        query = f"SELECT * FROM predictions WHERE label = {_TEXT} ORDER BY probability DESC, item"
+        query = f"SELECT * FROM predictions WHERE label = {TEXT} ORDER BY probability DESC, item"
         with self._db.reading() as db:
             return [Prediction(*row) for row in db.execute(query, [check_label(label)])]
 
@@ -72,7 +70,7 @@ class Predictions:
         """The predictions of these items, where there are any."""
         query = f"SELECT * FROM predictions WHERE {_GIVEN}"
         with self._db.reading() as db:
-            found = [Prediction(*row) for row in db.execute(query, [json.dumps([int(item) for item in items])])]
+            found = [Prediction(*row) for row in db.execute(query, [write_ids(items)])]
         return {prediction.item: prediction for prediction in found}
 
     def items(self) -> dict[str, list[int]]:
@@ -85,25 +83,26 @@ class Predictions:
 
     def confirm(self, label: str, items: Sequence[int], *, author: str) -> int:
         """These predictions are right: they become labels, with "confirmed" as their source. Returns how many."""
-        name = check_label(label)
+        name, who = check_label(label), check_text(author)
         wanted = sorted(set(map(int, items)))
-        query = f"SELECT item FROM predictions WHERE label = {_TEXT} AND {_GIVEN}"
+        query = f"SELECT item FROM predictions WHERE label = {TEXT} AND {_GIVEN}"
         with self._db.transaction() as db:
-            found = {item for (item,) in db.execute(query, [name, json.dumps(wanted)])}
+            found = {item for (item,) in db.execute(query, [name, write_ids(wanted)])}
             if len(found) < len(wanted):
                 raise InputError(
                     f"{len(wanted) - len(found)} of the {len(wanted)} pictures are not predicted to be {label!r}."
-                    f" To say that they are: lookalike classes add"
+                    " To say that they are: lookalike classes add"
                 )
-            rows = [(item, name, text(author), time.time()) for item in wanted]
-            insert = f"INSERT OR IGNORE INTO labels VALUES (?, {_TEXT}, {_TEXT}, 'confirmed', ?)"
+            rows = [(item, name, who, time.time()) for item in wanted]
+            insert = f"INSERT OR IGNORE INTO labels VALUES (?, {TEXT}, {TEXT}, 'confirmed', ?)"
             return max(0, db.executemany(insert, rows).rowcount)
 
     def reject(self, label: str, items: Sequence[int], *, author: str) -> int:
         """These are not of a class: it is never predicted for them again. Returns how many predictions went."""
-        name = check_label(label)
-        wanted = json.dumps(sorted(set(map(int, items))))
-        inside = f"label = {_TEXT} AND {_GIVEN}"
+        name, who = check_label(label), check_text(author)
+        given = sorted(set(map(int, items)))
+        wanted = write_ids(given)
+        inside = f"label = {TEXT} AND {_GIVEN}"
         with self._db.transaction() as db:
             said = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [name, wanted]).fetchone()[0])
             if said:
@@ -112,9 +111,9 @@ class Predictions:
                     " classes remove"
                 )
             gone = db.execute(f"DELETE FROM predictions WHERE {inside}", [name, wanted]).rowcount
-            insert = f"INSERT OR IGNORE INTO rejections VALUES (?, {_TEXT}, {_TEXT}, ?)"
+            insert = f"INSERT OR IGNORE INTO rejections VALUES (?, {TEXT}, {TEXT}, ?)"
             now = time.time()
-            db.executemany(insert, [(item, name, text(author), now) for item in json.loads(wanted)])
+            db.executemany(insert, [(item, name, who, now) for item in given])
         return max(0, gone)
 
     def rejected(self, items: Sequence[int]) -> dict[int, set[str]]:
@@ -131,6 +130,6 @@ class Predictions:
         )
         found: dict[int, set[str]] = {}
         with self._db.reading() as db:
-            for item, label in db.execute(query, [json.dumps([int(item) for item in items])] * 3):
+            for item, label in db.execute(query, [write_ids(items)] * 3):
                 found.setdefault(item, set()).add(label)
         return found

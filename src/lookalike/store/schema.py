@@ -132,6 +132,8 @@ JUDGEMENTS = [
 
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
 BUSY_TIMEOUT_S = 10.0
+TEXT = "CAST(? AS TEXT)"
+"""How SQL takes what `text` gives."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
 
@@ -203,7 +205,7 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 
 def text(value: str) -> bytes:
-    """How a string is bound, as `CAST(? AS TEXT)`: names that are not Unicode come back as they were."""
+    """How a string is bound, as `TEXT`: names that are not Unicode come back as they were."""
     return os.fsencode(value)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from lookalike.errors import DamagedError, InputError
 from lookalike.store.database import Database
-from lookalike.store.labels import check_label
+from lookalike.store.labels import check_label, check_text
 from lookalike.store.schema import text
 from lookalike.types import Vectors
 
@@ -96,7 +96,7 @@ class Sessions:
         with self._db.transaction() as db:
             while db.execute("SELECT 1 FROM sessions WHERE id = ?", [session]).fetchone():
                 session = secrets.token_hex(4)
-            db.execute(insert, [session, called, _text(author), text(space), time.time()])
+            db.execute(insert, [session, called, check_text(author), text(space), time.time()])
             for number, example in enumerate(outsiders):
                 vector = np.ascontiguousarray(example.vector, "<f4").tobytes()
                 origin, feature = _text(example.origin), _text(example.feature)
@@ -158,7 +158,7 @@ class Sessions:
         last = f"SELECT id, kind, item, round, position {mine} AND step = (SELECT max(step) {mine})"
         with self._db.transaction() as db:
             self.check_open(session)
-            found = db.execute(last, [session, _text(author)] * 2).fetchall()
+            found = db.execute(last, [session, check_text(author)] * 2).fetchall()
             rows = [("undo", item, round_, position, event) for event, _, item, round_, position in found]
             _log(db, session, _last(db, session, "step") + 1, rows, author)
         return {item: kind for _, kind, item, *_ in found}
@@ -204,7 +204,7 @@ class Sessions:
             " WHERE name = CAST(? AS TEXT) AND finished_at IS NOT NULL AND kind <> 'skip' GROUP BY item"
         )
         with self._db.reading() as db:
-            return [item for item, kind, _ in db.execute(last, [_text(name)]) if kind == "irrelevant"]
+            return [item for item, kind, _ in db.execute(last, [check_label(name)]) if kind == "irrelevant"]
 
 
 _SUMMARY = """
@@ -225,8 +225,8 @@ def _log(db: sqlite3.Connection, session: str, step: int, rows: Sequence[_Row], 
         "INSERT INTO events (session, step, kind, item, round, position, undoes, author, at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?)"
     )
-    now = time.time()
-    db.executemany(insert, [(session, step, *row, _text(author), now) for row in rows])
+    who, now = check_text(author), time.time()
+    db.executemany(insert, [(session, step, *row, who, now) for row in rows])
 
 
 def _last(db: sqlite3.Connection, session: str, column: Literal["step", "round"]) -> int:
@@ -235,10 +235,7 @@ def _last(db: sqlite3.Connection, session: str, column: Literal["step", "round"]
 
 
 def _text(value: str | None) -> bytes | None:
-    try:
-        return None if value is None else text(value)
-    except UnicodeEncodeError:
-        raise InputError(f"Names must be text. Got {value!r}.") from None
+    return None if value is None else check_text(value, "The origin of an example")
 
 
 def _vector(session: str, data: bytes) -> Vectors:
@@ -250,7 +247,7 @@ def _vector(session: str, data: bytes) -> Vectors:
 
 def _id(session: str) -> str:
     """The id, if it can be one: SQLite takes no lone surrogates."""
-    return session if session.isascii() else ""
+    return session if isinstance(session, str) and session.isascii() else ""
 
 
 def _unknown(session: str) -> InputError:

@@ -1,0 +1,71 @@
+"""What the defaults of the metrics that learn were chosen by: errors on a validation part of the training part.
+
+    python benchmarks/metric_choices.py --data DIR [--sets corel5k-deep,cifar10-deep,mnist]
+                                        [--methods ncmml,lmnn,lmnn-all,lmnn-dynamic,wsabie,jscl,ncm-fda,svm]
+                                        [--lams 1,3,10] [--rates 0.03,0.1,0.3,1] [--dim 64] [--most 8000]
+
+Rows are those of the training part of a set of `lookalike bench ncm`, at most so many; a quarter of each class, by lot,
+is validated on. The test part is never read into anything. λ is that of the whitening that training starts from, as a
+share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as they do in the bench.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from lookalike.bench.labelled import parts
+from lookalike.bench.ncm_rows import METHODS, Method, choose
+from lookalike.learn import start
+from lookalike.learn.labels import hold_out
+from lookalike.learn.measures import ranks
+
+
+def main() -> None:
+    """Print a line a method, λ and rate."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--sets", default="corel5k-deep,cifar10-deep,mnist")
+    parser.add_argument("--methods", default="ncmml,lmnn,lmnn-all,lmnn-dynamic,wsabie,jscl,ncm-fda,svm")
+    parser.add_argument("--lams", default="3")
+    parser.add_argument("--rates", default="")
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--most", type=int, default=8_000)
+    options = parser.parse_args()
+    for name in options.sets.split(","):
+        given = parts(name, options.data)
+        random = np.random.default_rng(0)
+        some = np.sort(random.permutation(len(given.y))[: options.most])
+        X, y = given.X[some], np.unique(given.y[some], return_inverse=True)[1]
+        kept, out = hold_out(y, 0.25, random)
+        for row in options.methods.split(","):
+            method = METHODS[row]
+            learns = not (method.candidates or method.full)
+            for lam in map(float, options.lams.split(",") if learns else ["0"]):
+                start.LAM = lam or start.LAM
+                for rate in options.rates.split(",") if learns else [""]:
+                    begin = time.perf_counter()
+                    score = fit(method, X[kept], y[kept], options.dim, rate)
+                    error = 100 * np.mean(ranks(score(X[out]), y[out]) > 0)
+                    print(
+                        f"{name}  {row}  lam {lam or 'own'}  rate {rate or 'default'}  error {error:.2f} %  "
+                        f"{time.perf_counter() - begin:.1f} s",
+                        flush=True,
+                    )
+
+
+def fit(method: Method, X: np.ndarray, y: np.ndarray, dim: int, rate: str):
+    """The scorer of a method, at a rate where one is given."""
+    params = choose(method, X, y, dim, seed=0)
+    if not rate:
+        return method.fit(X, y, dim, 0, **params)
+    made = method.metric(dim, 0, rate=float(rate)).fit(X, y)
+    if hasattr(made, "decision_function"):
+        return made.decision_function
+    score = method.classify(made.transform(X), y)
+    return lambda rows: score(made.transform(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Sets with a training and a test part, as vectors: what classifiers are measured on.
+
+In: a name such as "corel5k-deep", the data folder. Out: rows of length one (pixels of mnist: from 0 to 1) and labels of
+both parts. Features are the first stage of the recipe of that name; vocabularies of fisher are learned, without labels,
+from a sample of all pictures of the set, as a collection does.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.bench import datasets
+from lookalike.bench.retrieval import describe
+from lookalike.encode.whiten import L2
+from lookalike.errors import UnknownNameError
+from lookalike.recipes import RECIPES
+from lookalike.types import Progress, Vectors, silent
+
+Labels = NDArray[np.str_]
+Rows = NDArray[np.intp]
+FEATURES = {name: RECIPES[name][0] for name in ("deep", "fisher")}
+SETS = ("mnist", "cifar10-deep", "cifar10-fisher", "corel5k-deep", "corel5k-fisher")
+
+
+class Parts(NamedTuple):
+    """What is learned from, and what is asked."""
+
+    X: Vectors  # (n, d)
+    y: Labels  # (n,)
+    X_test: Vectors  # (m, d)
+    y_test: Labels  # (m,)
+
+
+_FEATURES: dict[tuple[Path, str], tuple[Vectors, Labels, Labels]] = {}
+"""What this process has computed: rows, labels and names in the order of the names."""
+
+
+def parts(name: str, folder: Path, progress: Progress = silent) -> Parts:
+    """Of a set of `SETS`: mnist and cifar10 have their own test, of corel5k it is a half of each class by lot."""
+    if name not in SETS:
+        raise UnknownNameError("set", name, SETS)
+    if name == "mnist":
+        return Parts(*datasets.mnist(folder), *datasets.mnist(folder, test=True))
+    X, y, names = rows(name, folder, progress)
+    if name.startswith("corel5k"):
+        train, test = halves(y)
+    else:
+        train, test = (np.flatnonzero(np.char.startswith(names, part)) for part in ("train/", "test/"))
+    return Parts(X[train], y[train], X[test], y[test])
+
+
+def rows(name: str, folder: Path, progress: Progress = silent) -> tuple[Vectors, Labels, Labels]:
+    """Rows (n, d) of length one, labels and names of all pictures of a set such as "ukbench2000-deep", by name."""
+    key = folder, name
+    if key not in _FEATURES:
+        kind, _, feature = name.rpartition("-")
+        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
+            made = datasets.cifar10(folder, Path(scratch) / "cifar10.tar") if kind == "cifar10" else None
+            dataset = made or datasets.load(kind, folder)
+            X, names = describe(dataset, f"base = {FEATURES[feature]}", Path(scratch), progress)
+        order = np.argsort(names)
+        found = np.array(names)[order]
+        _FEATURES[key] = L2().transform(X)[order], np.array([dataset.labels[one] for one in found]), found
+    return _FEATURES[key]
+
+
+def halves(y: Labels) -> tuple[Rows, Rows]:
+    """Row numbers of two halves of each class, by a lot that is always the same; the first has the odd one.
+
+    >>> [len(half) for half in halves(np.array(["a"] * 3 + ["b"] * 2))]
+    [3, 2]
+    """
+    random = np.random.default_rng(0)
+    first, second = [], []
+    for label in datasets.classes(y):
+        members = random.permutation(np.flatnonzero(y == label))
+        at = (len(members) + 1) // 2
+        first.append(members[:at])
+        second.append(members[at:])
+    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
+
+
+def check(name: str, folder: Path) -> None:
+    """Refuse a set that is not below the folder."""
+    kind = name.split("-")[0]
+    datasets.check(kind, folder)
+    if kind == "mnist":
+        datasets.check("mnist-test", folder)
