@@ -21,6 +21,9 @@ def test_conforms(kind, name, check, network):
         "join": {"parts": ["hsv()", "color()"]},
         "vlad": {"k": 8},
         "fisher": {"k": 4},
+        "tsvm": {"bits": 16},
+        "fasthash": {"bits": 16, "trees": 10, "depth": 4},
+        "sdh": {"bits": 32},
     }
     check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))
 

@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike import registry
 from lookalike.codes import sdh as module
+from lookalike.codes.bits import unpack
 from lookalike.codes.sdh import Sdh
 from lookalike.errors import InputError
 
@@ -66,11 +67,10 @@ def test_it_tells_apart_what_no_plane_does():
     assert away[same].mean() < 0.3 * away[~same].mean()
 
 
-def test_bits_are_the_signs_of_scores_lowest_bit_first():
+def test_bits_are_the_signs_of_scores():
     coder = Sdh(bits=16).fit(X, SOME)
     scores, codes = coder.project(X), coder.encode(X)
-    for j in range(16):
-        np.testing.assert_array_equal((codes[:, j // 8] >> (j % 8)) & 1, scores[:, j] >= 0)
+    np.testing.assert_array_equal(unpack(codes), scores > 0)
     assert coder.encode(np.empty((0, 5))).shape == (0, 2)
 
 
@@ -107,7 +107,7 @@ def test_rows_all_alike_are_taken():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bits": 12}, "bits must be a multiple of 8. Got 12"),
+        ({"bits": 12}, "a multiple of 8, at least 8. Got 12"),
         ({"anchors": 0}, "anchors must be a whole number of at least 1. Got 0"),
         ({"lam": 0}, "lam must be a number above 0. Got 0"),
         ({"nu": -1}, "nu must be a number of at least 0. Got -1"),

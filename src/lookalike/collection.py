@@ -190,22 +190,24 @@ class Collection:
     ) -> dict[str, int]:
         """Fit spaces anew on what the collection holds now; returns how many rows each was fitted on.
 
-        A space may be new: a pipeline, `"name = spec | spec"`, or a transform alone, `"slem(lam=0.001)"`, which makes a
-        space of its name on the first space's feature. `negatives` is another collection or pictures, for transforms
-        that tell rows from a pool; where None, the collection itself is their pool. Transforms that learn from labels
-        are fitted on the pictures with exactly one; `labels`, as `import_labels` takes them, are imported first.
+        A space may be new: a pipeline, `"name = spec | spec"`, or a step alone, `"slem(lam=0.001)"`, `"itq(bits=64)"`,
+        which makes a space of its name on the first space's feature; `"codes(bits=64)"` is `tsvm` where at least two
+        labels have 10 pictures, or `labels` are given, and `itq` elsewhere. `negatives` is another collection or
+        pictures, for transforms that tell rows from a pool; where None, the collection itself is their pool. Steps that
+        learn from labels are fitted on the pictures with exactly one; `labels`, as `import_labels` takes them, are
+        imported first.
         `features`: the vocabularies of features that learn are made anew first, and every picture is described again;
         stopped on the way, `refresh` goes on.
         """
         if not isinstance(labels, bool):
             self.import_labels(labels)
         with self._store.writer(self.wait_s), self._tried_spaces():
-            names = [self._spaces.ensure_fit(name) for name in spaces]
+            names = [self._spaces.ensure_fit(name, labels=bool(labels)) for name in spaces]
             if useless := [name for name in names if labels and not self._spaces.wants_labels(name)]:
                 chain = " | ".join(self._spaces.all()[useless[0]].chain)
                 raise InputError(
                     f"Space '{useless[0]}' has no use for labels: its chain is {chain}. Those that have: ncmml, lmnn,"
-                    " fda … With --calibrate, labels can choose lam and gamma."
+                    " fda, tsvm … With --calibrate, labels can choose lam and gamma."
                 )
             fitted: dict[str, int] = {}
             if features:
@@ -388,11 +390,13 @@ class Collection:
         return self._store.items.get(ids)
 
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
-        """Ids (n,) and vectors (n, d) of a space, in memory, in the order of their ids."""
+        """Ids (n,) and vectors (n, d) of a space, or codes (n, bits / 8), in memory, in the order of their ids."""
 
         def look() -> tuple[Ids, Vectors]:
-            index = self._spaces.index(self._spaces.searched(self._spaces.find(space)))
-            return index.ids, index.vectors(index.ids)
+            name = self._spaces.searched(self._spaces.find(space))
+            index: Any = self._spaces.index(name)
+            held = index.codes if self._spaces.is_coded(name) else index
+            return held.ids, held.vectors(held.ids)
 
         return at_one_moment(self._store, look)
 

@@ -205,6 +205,10 @@ class Coder(Protocol):
         """(n, d) to (n, bits / 8) packed bits."""
         ...
 
+    def query(self, X: Array) -> "Query":
+        """What to ask an index of its codes for the neighbours of rows X (q, d)."""
+        ...
+
 
 @runtime_checkable
 class Query(Protocol):

@@ -142,7 +142,9 @@ def fit(
     With --calibrate the last transform's lam, and gamma where it has one, are those of a grid that serve best:
     altered versions of some pictures, or with --labels pictures of the same label, must find each other.
 
-    ncmml, lmnn, fda and the like learn from the pictures that have exactly one label.
+    ncmml, lmnn, fda, tsvm and the like learn from the pictures that have exactly one label.
+
+    codes(bits=64) makes a space of codes, a few bytes a picture: tsvm where labels are enough, else itq.
 
     \b
     Examples:
@@ -153,6 +155,7 @@ def fit(
       lookalike fit slem --more-negatives ~/still-others
       lookalike fit 'slem()' --calibrate
       lookalike fit 'ncmml(dim=64)' --labels labels.csv
+      lookalike fit 'codes(bits=64)'
     """
     names = spaces or []
     if calibrate and (features or len(names) != 1):

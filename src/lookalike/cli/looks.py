@@ -163,9 +163,11 @@ def stats(where: Where, json: Json = False) -> int:
         if space["feature_fitted_on"]:
             fitted += f", vocabulary from {space['feature_fitted_on']:,} pictures"
         recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
+        size = space["dim"] if space["bits"] is None else f"{space['bits']} bits"
+        each = "" if space["bytes_per_picture"] is None else f", {space['bytes_per_picture']:,} bytes a picture"
         print_line(
-            f"space {space['name']}: {space['rows']:,} × {space['dim']}, {space['state']}{fitted}, "
-            f"{space['index']} index{recall}, {human_bytes(space['bytes'])}; {' | '.join(space['chain'])}"
+            f"space {space['name']}: {space['rows']:,} × {size}, {space['state']}{fitted}, "
+            f"{space['index']} index{recall}, {human_bytes(space['bytes'])}{each}; {' | '.join(space['chain'])}"
         )
     return 0
 

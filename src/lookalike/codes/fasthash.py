@@ -9,14 +9,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lookalike.arrays import chunks
+from lookalike.codes.bits import check_bits
 from lookalike.codes.class_tree import sharing
-from lookalike.codes.labels import check_bits, read_labels
+from lookalike.codes.labels import read_labels
+from lookalike.codes.signs import BitCoder
 from lookalike.encode.check import check_number
 from lookalike.types import Vectors
 
@@ -28,7 +29,7 @@ PART_BYTES = 2**20
 """Bins that are asked about at a time: they stay in the cache."""
 
 
-class FastHash(BaseEstimator):
+class FastHash(BitCoder):
     """FastHash: first the bits that labelled rows should have, then trees that give these bits to any row.
 
     Bits come one after the other. Step 1 divides the classes in two so that the pairs of classes which earlier bits
@@ -111,7 +112,7 @@ class FastHash(BaseEstimator):
         return self
 
     def project(self, X: Any) -> Vectors:
-        """Scores (n, bits) float32: bit j is 1 where score j is at least 0."""
+        """Scores (n, bits) float32: bit j is 1 where score j is above 0."""
         from lookalike.codes.boosted_trees import ask_trees, bin_rows
 
         check_is_fitted(self)
@@ -122,10 +123,6 @@ class FastHash(BaseEstimator):
             ask_trees(bin_rows(X[part], self.edges_), self.columns_, self.cuts_, self.answers_, scores)
             out[part] = scores.T
         return out
-
-    def encode(self, X: Any) -> NDArray[np.uint8]:
-        """Codes (n, bits/8) uint8; bit j is bit j mod 8, counted from the lowest, of byte j // 8."""
-        return np.packbits(self.project(X) >= 0, axis=1, bitorder="little")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, principal
-from lookalike.codes.signs import SignCoder, Summary, draw_rows, principal_frame
+from lookalike.codes.signs import Summary, Unsupervised, draw_rows, principal_frame
 from lookalike.encode.check import check_number
 from lookalike.types import Array, Vectors
 
 
-class Itq(SignCoder):
+class Itq(Unsupervised):
     """PCA, then a learned rotation. Not nested: the first 64 of 256 bits are not the 64-bit code.
 
     More bits than directions (bits > min(d, n - 1)): the rotation becomes a frame of as many directions as bits,

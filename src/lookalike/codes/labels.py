@@ -4,7 +4,6 @@ In: labels (n,) of any kind, or (n, L) bool, several labels a row. Out: the clas
 −1 where it has none.
 """
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,7 @@ from sklearn.utils import column_or_1d
 
 from lookalike.arrays import as_numpy
 from lookalike.codes.class_tree import categories
-from lookalike.encode.check import check_number
 from lookalike.errors import InputError
-
-
-def check_bits(bits: Any) -> None:
-    """Refuse a length of codes that does not fill bytes."""
-    check_number("bits", bits, Integral, "a multiple of 8, at least 8", 8, np.inf)
-    if bits % 8:
-        raise InputError(f"bits must be a multiple of 8. Got {bits}.")
 
 
 def read_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

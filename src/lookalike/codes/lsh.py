@@ -7,11 +7,11 @@ the mean. Charikar, "Similarity estimation techniques from rounding algorithms",
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.codes.signs import SignCoder, Summary
+from lookalike.codes.signs import Summary, Unsupervised
 from lookalike.types import Array
 
 
-class Lsh(SignCoder):
+class Lsh(Unsupervised):
     """Signs of products with random normals. Any number of bits; nested: longer codes begin with the shorter ones.
 
     Parameters

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, principal
-from lookalike.codes.signs import SignCoder, Summary, principal_frame
+from lookalike.codes.signs import Summary, Unsupervised, principal_frame
 from lookalike.types import Array
 
 
-class PcaRR(SignCoder):
+class PcaRR(Unsupervised):
     """As many principal components as bits, turned by a random rotation. Not nested: another length, another rotation.
 
     More bits than directions (bits > min(d, n - 1)) are spread evenly over the directions there are; see

@@ -10,12 +10,13 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lookalike.arrays import chunks
-from lookalike.codes.labels import check_bits, read_labels
+from lookalike.codes.bits import check_bits
+from lookalike.codes.labels import read_labels
+from lookalike.codes.signs import BitCoder
 from lookalike.encode.check import check_number
 from lookalike.types import Vectors
 
@@ -23,11 +24,13 @@ ROWS = 60_000
 """Labelled rows it learns from, by lot, at most: their kernel values are held in memory."""
 SWEEPS = 5
 """Over all bits in one iteration, at most."""
+UNCLEAR = 1e-11
+"""Scores that are smaller, as a share of what is added up for them, could be nothing but rounding."""
 RIDGE = 1e-4
 """Added to the kernel's moments, as a share of their mean: anchors may be alike."""
 
 
-class Sdh(BaseEstimator):
+class Sdh(BitCoder):
     """min ‖Y − BW‖² + λ‖W‖² + ν‖B − φ(X)P‖² over codes B of ±1, with φ(x) = exp(−‖x − a‖²/σ²) for anchors a.
 
     Y (n, L) says which labels rows have. W, P and B are changed in turn, B one bit at a time (discrete cyclic
@@ -121,17 +124,22 @@ class Sdh(BaseEstimator):
         return self
 
     def project(self, X: Any) -> Vectors:
-        """Scores (n, bits) float32: bit j is 1 where score j is at least 0."""
+        """Scores (n, bits) float32: bit j is 1 where score j is above 0.
+
+        A row has the same signs alone and in a batch: in float64, and, where even its rounding could decide, one row
+        after the other, whose sums are added up in one order.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0)
         out = np.empty((len(X), self.bits), np.float32)
-        for part in chunks(len(X), 4 * len(self.anchors_)):
-            out[part] = self._kernel(X[part]) @ self.P_ + self.b_
+        noise = UNCLEAR * (np.abs(self.P_).sum(axis=0, dtype=np.float64) + np.abs(self.b_))  # (bits,)
+        for part in chunks(len(X), 8 * len(self.anchors_)):
+            scores = self._kernel(X[part].astype(np.float64)) @ self.P_ + self.b_
+            for row in np.flatnonzero((np.abs(scores) <= noise).any(axis=1)):
+                away = np.square(X[part][row].astype(np.float64) - self.anchors_).sum(axis=1)  # (m,)
+                scores[row] = (np.exp(-away / self.width_)[:, None] * self.P_).sum(axis=0) + self.b_
+            out[part] = scores
         return out
-
-    def encode(self, X: Any) -> NDArray[np.uint8]:
-        """Codes (n, bits/8) uint8; bit j is bit j mod 8, counted from the lowest, of byte j // 8."""
-        return np.packbits(self.project(X) >= 0, axis=1, bitorder="little")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -141,7 +149,7 @@ class Sdh(BaseEstimator):
     def _kernel(self, X: Vectors) -> Vectors:
         """φ(X), (n, m)."""
         out = _squared(X, self.anchors_)
-        out /= np.float32(-self.width_)
+        out /= -self.width_
         return np.exp(out, out=out)
 
     def _check(self) -> None:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, chunks, to_numpy
-from lookalike.codes.bits import Codes, check_bits
+from lookalike.codes.bits import Codes, check_bits, pack
 from lookalike.codes.queries import CodeQuery
 from lookalike.encode.check import check_matrix
 from lookalike.types import Array, Query, Vectors
@@ -36,29 +36,34 @@ class Summary(NamedTuple):
     longest: float  # the length of the longest row
 
 
-class SignCoder(BaseEstimator, ABC):
-    """Bits are the signs of `_bend(XWᵀ + b)`: 1 where it is above 0.
-
-    Subclasses learn `W_` and `b_` in `_learn`, and may bend the product, as by a cosine.
-    """
+class BitCoder(BaseEstimator, ABC):
+    """Bits are the signs of what `project` gives: 1 where it is above 0."""
 
     bits: int
-    random_state: int
+
+    @abstractmethod
+    def project(self, X: Array) -> Vectors:
+        """(n, d) to (n, bits) float32: the numbers whose signs are the bits."""
+
+    def encode(self, X: Array) -> Codes:
+        """(n, d) to (n, bits / 8) uint8."""
+        return pack(self.project(X) > 0)
+
+    def query(self, X: Array, *, weighted: bool = False) -> Query:
+        """What to ask an index of this coder's codes for the neighbours of rows X; weighted: bits by their margins."""
+        return CodeQuery(self.encode(X), np.abs(self.project(X)) if weighted else None)
+
+
+class SignCoder(BitCoder):
+    """Bits are the signs of `_bend(XWᵀ + b)`: 1 where it is above 0.
+
+    Subclasses learn W and b in `fit`, `_keep` them, and may bend the product, as by a cosine.
+    """
+
     n_features_in_: int
     W_: Vectors  # (bits, d)
     b_: Vectors  # (bits,)
     noise_: Vectors  # (bits,) below this, the rounding of the product could decide a sign
-
-    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Learn from rows X (n, d), n ≥ 2; labels are not used."""
-        check_bits(self.bits)
-        X = check_matrix(self, X, reset=True, min_rows=2)
-        summary = summarise(X)
-        W, b = self._learn(X, summary, np.random.default_rng(self.random_state))
-        self.W_, self.b_ = np.ascontiguousarray(W, np.float32), np.asarray(b, np.float32)
-        # Roundings of a sum of d products add up as a random walk does (Higham & Mary, 2019): 4 √d are plenty.
-        self.noise_ = (2 * (X.shape[1] + 8) ** 0.5 * EPS * self._sizes(summary.longest)).astype(np.float32)
-        return self
 
     def project(self, X: Array) -> Vectors:
         """(n, d) to (n, bits) float32: the numbers whose signs are the bits."""
@@ -75,16 +80,15 @@ class SignCoder(BaseEstimator, ABC):
         X = check_matrix(self, X, reset=False, min_rows=0)
         codes = np.empty((X.shape[0], self.bits // 8), np.uint8)
         for part, Y in self._parts(X):
-            codes[part] = np.packbits(Y > 0, axis=1)
+            codes[part] = pack(Y > 0)
         return codes
 
-    def query(self, X: Array, *, weighted: bool = False) -> Query:
-        """What to ask an index of this coder's codes for the neighbours of rows X; weighted: bits by their margins."""
-        return CodeQuery(self.encode(X), np.abs(self.project(X)) if weighted else None)
-
-    @abstractmethod
-    def _learn(self, X: Array, summary: Summary, random: np.random.Generator) -> tuple[Array, Array]:
-        """W (bits, d) and b (bits,)."""
+    def _keep(self, W: Array, b: Array, longest: float) -> Self:
+        """Take on W and b, learned from rows no longer than `longest`."""
+        self.W_, self.b_ = np.ascontiguousarray(W, np.float32), np.asarray(b, np.float32)
+        # Roundings of a sum of d products add up as a random walk does (Higham & Mary, 2019): 4 √d are plenty.
+        self.noise_ = (2 * (self.W_.shape[1] + 8) ** 0.5 * EPS * self._sizes(longest)).astype(np.float32)
+        return self
 
     def _sizes(self, longest: float) -> NDArray[Any]:
         """How large the terms that are added up for a bit can be, (bits,)."""
@@ -126,6 +130,23 @@ class SignCoder(BaseEstimator, ABC):
     ) -> NDArray[np.float64]:  # fmt: skip
         """`_bend` for numbers (m,) that belong to rows X (m, d) and bits (m,)."""
         return Y
+
+
+class Unsupervised(SignCoder):
+    """A sign coder that needs no labels; subclasses learn W and b in `_learn`."""
+
+    random_state: int
+
+    def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
+        """Learn from rows X (n, d), n ≥ 2; labels are not used."""
+        check_bits(self.bits)
+        X = check_matrix(self, X, reset=True, min_rows=2)
+        summary = summarise(X)
+        return self._keep(*self._learn(X, summary, np.random.default_rng(self.random_state)), summary.longest)
+
+    @abstractmethod
+    def _learn(self, X: Array, summary: Summary, random: np.random.Generator) -> tuple[Array, Array]:
+        """W (bits, d) and b (bits,)."""
 
 
 @njit(cache=True, nogil=True)

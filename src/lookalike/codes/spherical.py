@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.codes.queries import CodeQuery, SphericalQuery
-from lookalike.codes.signs import SignCoder, Summary, draw_rows
+from lookalike.codes.signs import Summary, Unsupervised, draw_rows
 from lookalike.encode.check import check_number
 from lookalike.types import Array, Query, Vectors
 
@@ -24,7 +24,7 @@ OVERLAP, SPREAD = 0.10, 0.15
 """When to stop: the mean distance of overlaps from a quarter, and their spread, as shares of a quarter (§3.3)."""
 
 
-class Spherical(SignCoder):
+class Spherical(Unsupervised):
     """Balls with equal shares of the rows and equal overlaps. Any number of bits; not nested.
 
     Parameters

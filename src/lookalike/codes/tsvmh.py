@@ -4,22 +4,22 @@ In: rows (n, d), NumPy, with labels for some of them. Out: (n, bits/8) uint8 cod
 signs they are. Cevikalp et al. 2017 (tsvm-hashing), §2.3, TSVMH-BHT.
 """
 
-from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from threadpoolctl import threadpool_limits
 
-from lookalike.arrays import chunks
+from lookalike.codes.bits import check_bits
 from lookalike.codes.class_tree import class_tree, hull_distances, sharing, similarities
-from lookalike.codes.labels import check_bits, read_labels
+from lookalike.codes.labels import read_labels
 from lookalike.codes.rtsvm import RobustTsvm
+from lookalike.codes.signs import SignCoder
 from lookalike.encode.check import check_number, float32_out
 from lookalike.types import Vectors
 
@@ -27,11 +27,9 @@ PASSES = 10
 """Of stochastic gradients over a node's rows, in each round."""
 FEWEST = 20
 """Unlabelled rows at a node that its plane heeds: the mean score of fewer would be held at what it cannot be."""
-PART_BYTES = 2**19
-"""Scores that are worked on at a time: they stay in the cache."""
 
 
-class Tsvmh(TransformerMixin, BaseEstimator):
+class Tsvmh(TransformerMixin, SignCoder):
     """Transductive SVM hashing on binary class trees.
 
     A tree over C classes has C − 1 nodes; the plane that tells a node's two groups apart is one bit. Where more bits
@@ -68,8 +66,6 @@ class Tsvmh(TransformerMixin, BaseEstimator):
     labels = True  # fit needs y
     loss = "ramp"
 
-    W_: Vectors
-    b_: Vectors
     sides_: NDArray[np.int8]
     classes_: NDArray[Any]
 
@@ -110,29 +106,9 @@ class Tsvmh(TransformerMixin, BaseEstimator):
         )
         planes = [plane for tree in found for plane in tree]
         normals = np.array([plane.w for plane in planes])  # (bits, d)
-        self.W_ = (normals / length).astype(np.float32)
-        self.b_ = (np.array([plane.b for plane in planes]) - normals / length @ mean).astype(np.float32)
+        offsets = np.array([plane.b for plane in planes]) - normals / length @ mean  # (bits,)
         self.sides_ = np.array([plane.sides for plane in planes], np.int8)
-        return self
-
-    def project(self, X: Any) -> Vectors:
-        """Scores (n, bits) float32: bit j is 1 where score j is at least 0 (Eq. 12).
-
-        Scores are in units of the margin: those of a query, without sign, are weights for a weighted Hamming distance.
-        """
-        X = self._rows(X)
-        out = np.empty((len(X), self.bits), np.float32)
-        for part, scores in self._parts(X):
-            out[part] = scores
-        return out
-
-    def encode(self, X: Any) -> NDArray[np.uint8]:
-        """Codes (n, bits/8) uint8; bit j is bit j mod 8, counted from the lowest, of byte j // 8."""
-        X = self._rows(X)
-        out = np.empty((len(X), self.bits // 8), np.uint8)
-        for part, scores in self._parts(X):
-            out[part] = np.packbits(scores >= 0, axis=1, bitorder="little")
-        return out
+        return self._keep(normals / length, offsets, float(np.linalg.norm(X, axis=1).max()))
 
     def transform(self, X: Any) -> Vectors:
         """Distances from the planes, with sign, (n, bits) float32: for many classes, rows for another coder."""
@@ -142,18 +118,6 @@ class Tsvmh(TransformerMixin, BaseEstimator):
         tags = float32_out(super().__sklearn_tags__())
         tags.target_tags.required = True
         return tags
-
-    def _rows(self, X: Any) -> Vectors:
-        check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0))
-
-    def _parts(self, X: Vectors) -> Iterator[tuple[slice, Vectors]]:
-        """Slices of the rows and their scores: the same for `project` and `encode`, to the last digit."""
-        W = np.ascontiguousarray(self.W_.T)  # (d, bits)
-        for part in chunks(len(X), 4 * self.bits, PART_BYTES):
-            scores = X[part] @ W
-            scores += self.b_
-            yield part, scores
 
     def _check(self) -> None:
         check_bits(self.bits)

@@ -1,6 +1,6 @@
 """Coders whose bits are the signs of waves: cos(w·x + b) + t.
 
-In: rows (n, d). Out: as `SignCoder`. Spectral hashing has long waves along principal directions, SKLSH random ones.
+In: rows (n, d). Out: as `Unsupervised`. Spectral hashing has long waves along principal directions, SKLSH random ones.
 """
 
 from typing import Any
@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.codes.signs import SignCoder
+from lookalike.codes.signs import Unsupervised
 from lookalike.types import Vectors
 
 
-class WaveCoder(SignCoder):
+class WaveCoder(Unsupervised):
     """Signs of cos(XWᵀ + b) + t; t is 0 where a subclass has no `t_`."""
 
     t_: Vectors  # (bits,)
 
-    def _bend(self, Y: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002 (as in SignCoder)
+    def _bend(self, Y: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002 (as in Unsupervised)
         np.cos(Y, out=Y)
         Y += self.t_
         return Y

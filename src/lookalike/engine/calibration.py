@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from lookalike.encode.calibrate import Calibration, Trial, calibrate, calibrate_labels
-from lookalike.engine.chain import Chain, fit
+from lookalike.engine.chain import Chain, fit, step_class
 from lookalike.engine.spaces import Pool, Spaces
 from lookalike.engine.variants import describe_variants
 from lookalike.errors import InputError
 from lookalike.kernels import typical_gamma
-from lookalike.registry import Spec, component, create, parse
+from lookalike.registry import Spec, create, parse
 from lookalike.types import Ids, Progress, Transform, Vectors
 
 GRID: dict[str, tuple[float, ...]] = {
@@ -111,7 +111,7 @@ def tunable(spec: str) -> list[str]:
     >>> tunable("kernelslem(rank=8)"), tunable("slem()"), tunable("l2()")
     (['lam', 'gamma'], ['lam'], [])
     """
-    known = inspect.signature(component("transform", parse(spec).name)).parameters
+    known = inspect.signature(step_class(spec)).parameters
     return [option for option in GRID if option in known]
 
 

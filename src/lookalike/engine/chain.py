@@ -1,6 +1,7 @@
-"""A chain: a feature and the transforms after it, built from spec strings.
+"""A chain: a feature and the steps after it, built from spec strings: transforms, and perhaps a coder as the last one.
 
-In: pictures, or the feature's vectors. Out: (n, D) float32 vectors of the space that the chain makes.
+In: pictures, or the feature's vectors. Out: (n, D) float32 vectors of the space that the chain makes, or codes of them,
+(n, bits / 8) uint8.
 """
 
 import os
@@ -16,16 +17,17 @@ from lookalike.arrays import to_numpy
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
-from lookalike.registry import Spec, component, create, parse, parse_chain, restore, spec_of, state_of
-from lookalike.types import Box, Feature, Ids, Pixels, Prepared, Query, Transform, Vectors, needs_labels
+from lookalike.registry import COMPONENTS, Spec, component, create, parse, parse_chain, restore, spec_of, state_of
+from lookalike.types import Box, Coder, Feature, Ids, Pixels, Prepared, Query, Transform, Vectors, needs_labels
 
 
 class Labelled(NamedTuple):
-    """What transforms that learn from labels are fitted on."""
+    """What steps that learn from labels are fitted on."""
 
     ids: Ids  # (m,), ascending
     X: Vectors  # (m, d), of a space's feature
     y: NDArray[Any]  # (m,), one label each
+    free: Vectors | None = None  # (f, d), rows without a label, for a coder: some learn from these, too
 
 
 class Chain:
@@ -33,19 +35,19 @@ class Chain:
 
     Parameters
     ----------
-    specs : a feature's spec, then those of transforms.
-    load : how to get the fitted transforms, when they are first needed; None where they wait to be fitted.
+    specs : a feature's spec, then those of transforms; the last may be a coder's.
+    load : how to get the fitted steps, when they are first needed; None where they wait to be fitted.
     load_feature : how to get the feature, where it is one that learned something.
     """
 
     def __init__(
         self,
         specs: Sequence[str],
-        load: Callable[[], Sequence[Transform]] | None = None,
+        load: Callable[[], Sequence[Any]] | None = None,
         load_feature: Callable[[], Feature] | None = None,
     ):
         self.specs = list(specs)
-        self._load = load if len(self.specs) > 1 else list[Transform]
+        self._load = load if len(self.specs) > 1 else list[Any]
         self._load_feature = load_feature
 
     @property
@@ -60,16 +62,31 @@ class Chain:
         return made
 
     @cached_property
-    def transforms(self) -> Sequence[Transform]:
-        """The fitted transforms."""
+    def steps(self) -> Sequence[Any]:
+        """All that was fitted: the transforms, and the coder where there is one."""
         assert self._load is not None, "an unfitted chain has no space of its own"
         return self._load()
 
+    @property
+    def coder(self) -> Coder | None:
+        """The fitted coder at the end of the chain, where there is one."""
+        return self.steps[-1] if self.fitted and is_coder(self.specs[-1]) else None
+
+    @property
+    def transforms(self) -> Sequence[Transform]:
+        """The fitted transforms."""
+        return self.steps if self.coder is None else self.steps[:-1]
+
     def transform(self, X: Vectors) -> Vectors:
-        """The feature's vectors to the space's, (n, d) to (n, D) float32."""
+        """The feature's vectors to those that are compared, (n, d) to (n, D) float32: the space's, or what is coded."""
         for step in self.transforms:
             X = step.transform(X)
         return to_numpy(X)
+
+    def store(self, X: Vectors) -> NDArray[Any]:
+        """The feature's vectors to what the space keeps of them: vectors as by `transform`, or their codes."""
+        X = self.transform(X)
+        return X if self.coder is None else self.coder.encode(X)
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
         """Pictures to (n, D) float32: the space's vectors, or the feature's while the chain is not fitted."""
@@ -86,6 +103,10 @@ class Chain:
 
     def query(self, rows: Vectors) -> Query:
         """What is nearest to rows (q, D) of the space."""
+        if self.coder is not None:
+            from lookalike.index.coded import CodedQuery  # numba takes a second to load
+
+            return CodedQuery(rows, self.coder.query(rows))
         query: Query = self.transforms[-1].compare(rows) if self.compares else PointQuery(rows)  # type: ignore[attr-defined]
         return query
 
@@ -94,34 +115,60 @@ class Chain:
 
 
 def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labelled: Labelled | None = None) -> Chain:
-    """A chain whose transforms are fitted, one after the other, on its feature's vectors X (n, d).
+    """A chain whose steps are fitted, one after the other, on its feature's vectors X (n, d).
 
     Those that tell rows from a pool of negatives are fitted on `negatives` (m, d), where there are any, and those that
     learn from labels on the rows that are `labelled`.
     """
-    fitted: list[Transform] = []
+    fitted: list[Any] = []
     for spec in specs[1:]:
-        step: Transform = create("transform", spec)
+        step = create(kind_of_step(spec), spec)
         if labelled is not None and takes_labels(spec):
-            step.fit(labelled.X, labelled.y)
+            step.fit(*(_with_free(labelled) if is_coder(spec) else (labelled.X, labelled.y)))
         else:
             step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
         fitted.append(step)
         if len(fitted) < len(specs) - 1:
             X = step.transform(X)
             negatives = None if negatives is None else step.transform(negatives)
-            labelled = None if labelled is None else labelled._replace(X=step.transform(labelled.X))
+            if labelled is not None:
+                free = None if labelled.free is None else step.transform(labelled.free)
+                labelled = labelled._replace(X=step.transform(labelled.X), free=free)
     return Chain(specs, lambda: fitted)
 
 
+def _with_free(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
+    """Rows and labels, with "" for those without one."""
+    if labelled.free is None or not len(labelled.free):
+        return labelled.X, labelled.y
+    none = np.full(len(labelled.free), "")
+    return np.concatenate([labelled.X, labelled.free]), np.concatenate([labelled.y.astype(str), none])
+
+
+def kind_of_step(spec: str | Spec) -> str:
+    """What a step after the feature is, "transform" or "coder"."""
+    name = parse(spec).name if isinstance(spec, str) else spec.name
+    return "coder" if name in COMPONENTS["coder"] else "transform"
+
+
+def is_coder(spec: str) -> bool:
+    """Whether a step makes codes."""
+    return kind_of_step(spec) == "coder"
+
+
+def step_class(spec: str) -> type[Any]:
+    """The class of a step after the feature."""
+    return component(kind_of_step(spec), parse(spec).name)
+
+
 def takes_labels(spec: str) -> bool:
-    """Whether a transform learns from labels: its class says so."""
-    return needs_labels(component("transform", parse(spec).name))
+    """Whether a step learns from labels: its class says so."""
+    return needs_labels(step_class(spec))
 
 
 def takes_negatives(spec: str) -> bool:
     """Whether a transform tells rows from a pool of negatives: its class says so."""
-    return getattr(component("transform", parse(spec).name), "negatives", False) is True
+    return getattr(step_class(spec), "negatives", False) is True
 
 
 class Prepare:
@@ -177,8 +224,13 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     if name in RECIPES:
         raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
     specs = [_absolute(spec) for spec in parse_chain(pipeline)]
-    for kind, spec in zip(["feature"] + ["transform"] * (len(specs) - 1), specs, strict=True):
-        create(kind, spec)  # refuses unknown names and options before anything is written
+    create("feature", specs[0])  # refuses unknown names and options before anything is written
+    steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
+    for step, spec, after in zip(steps, specs[1:], specs[2:], strict=False):  # each with its next
+        if kind_of_step(spec) == "coder":
+            raise InputError(f"A coder is the last step of a chain: codes are for searching. Got {after} after {spec}.")
+        if kind_of_step(after) == "coder" and hasattr(step, "compare"):
+            raise InputError(f"{spec} has a measure of its own, which codes do not keep. Choose another step for it.")
     return name, [str(spec) for spec in specs]
 
 

@@ -216,7 +216,7 @@ class Ingest:
             pendings.append(self.store.vectors.write(spec, ids[fresh], stored))
             for name, chain in mine.items():
                 if len(chain.specs) > 1 and chain.fitted:
-                    pendings.append(self.store.vectors.write(name, ids[fresh], chain.transform(stored)))
+                    pendings.append(self.store.vectors.write(name, ids[fresh], chain.store(stored)))
         return pendings
 
     def _link(self, entry: Entry, item: int, before: Seen | None, *, new: bool = False) -> None:

@@ -7,6 +7,7 @@ or whose transforms wait to be fitted, is searched there.
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -17,12 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Chain, Labelled, fit, parse_recipe, takes_labels, takes_negatives
+from lookalike.codes.bits import check_bits
+from lookalike.engine.chain import (
+    Chain,
+    Labelled,
+    fit,
+    is_coder,
+    parse_recipe,
+    step_class,
+    takes_labels,
+    takes_negatives,
+)
+from lookalike.engine.looks import at_one_moment
 from lookalike.engine.vocabulary import draw, fit_feature
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
 from lookalike.index.choice import choose
 from lookalike.index.flat import Flat
+from lookalike.index.recall import measure
 from lookalike.registry import Spec, component, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
@@ -31,6 +44,7 @@ from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.ann import Ann
+    from lookalike.index.coded import Coded
     from lookalike.index.leaves import Leaves
 
 FIT_MIN = 500
@@ -41,6 +55,12 @@ FIT_MAX = 50_000
 
 SAMPLE_BYTES = 2**29
 """A bound on their memory: of long vectors, a fit looks at fewer."""
+
+CODES = "codes"
+"""What stands for a coder in a fit, where the collection is to choose one."""
+
+LABEL_MIN = 10
+"""Pictures a label must have to count when a coder is chosen; two such labels, and it learns from labels."""
 
 LEAVES = 50_000
 """Rows from which on feedback searches leaves; fewer are looked at one by one."""
@@ -76,7 +96,8 @@ class Spaces:
         self._version = -1
         self._spaces: dict[str, Space] = {}
         self._chains: dict[str, tuple[Any, Chain]] = {}
-        self._indexes: dict[str, tuple[Any, Flat | Ann]] = {}
+        self._indexes: dict[str, tuple[Any, Flat | Ann | Coded]] = {}
+        self._recalls: dict[str, tuple[Any, float]] = {}
         self._leaves: dict[str, tuple[Any, Flat | Leaves]] = {}
 
     def all(self) -> dict[str, Space]:
@@ -125,15 +146,19 @@ class Spaces:
                 self.store.vectors.create_space(name, chain, chain[0])
         return [name for name, _ in wanted]
 
-    def ensure_fit(self, text: str, free: Iterable[str] = ()) -> str:
-        """The space that is to be fitted: one there is, a new pipeline, or a transform on the first space's feature."""
+    def ensure_fit(self, text: str, free: Iterable[str] = (), labels: bool = False) -> str:
+        """The space that is to be fitted: one there is, a new pipeline, or a step on the first space's feature.
+
+        `codes(…)` is the coder that serves best with the labels there are; `labels`: one that learns from them.
+        """
         if text not in self.all():
             if "=" in text.partition("(")[0]:
                 return self.ensure([text], free)[0]
             if "(" in text:
                 spec = parse(text)
                 base = self.all()[self.find(None)].chain[0]
-                return self.ensure([f"{spec.name} = {base} | {spec}"], free)[0]
+                step = Spec(self._coder(base, labels), spec.params) if spec.name == CODES else spec
+                return self.ensure([f"{spec.name} = {base} | {step}"], free)[0]
         return self.find(text)
 
     def find(self, name: str | None) -> str:
@@ -211,26 +236,51 @@ class Spaces:
             fitted[base] = n
         return fitted, failed
 
-    def index(self, name: str) -> "Flat | Ann":
-        """The index over a space's vectors, in step with the store."""
+    def index(self, name: str) -> "Flat | Ann | Coded":
+        """The index over a space's vectors, in step with the store; codes have those of their base beside them."""
+        if self.is_coded(name):  # two spaces are looked at
+            return at_one_moment(self.store, partial(self._index, name))
+        return self._index(name)
+
+    def _index(self, name: str) -> "Flat | Ann | Coded":
         with self._lock:
             blocks = self.store.vectors.blocks(name)
             structure = self.store.vectors.structure(name, "points")
-            made_of = structure, tuple((block.segment, block.n_live) for block in blocks)
+            chain = self.chain(name) if self.is_coded(name) else None
+            truth = None if chain is None else self.index(chain.specs[0])
+            made_of = structure, chain, truth, tuple((block.segment, block.n_live) for block in blocks)
             before, index = self._indexes.get(name, (None, None))
             if index is None or before != made_of:
-                flat = Flat()
+                held: Any = Flat() if chain is None else create("index", "hamming")
                 for block in blocks:
-                    flat.add(block.ids, block.X)
+                    held.add(block.ids, block.X)
                     if block.dead is not None:
-                        flat.remove(block.ids[block.dead])
-                index = self._open_or(flat, structure)
+                        held.remove(block.ids[block.dead])
+                index = self._open_or(held, structure) if chain is None else _coded(held, truth, chain)
                 self._indexes[name] = made_of, index
             return index
 
+    def is_coded(self, name: str) -> bool:
+        """Whether a space holds codes: its chain ends in a coder, which is fitted."""
+        space = self.all()[name]
+        return space.base is not None and space.model is not None and is_coder(space.chain[-1])
+
+    def recall(self, name: str) -> float | None:
+        """How much of an exact search a quick one finds: of codes measured now, on some of the pictures themselves."""
+        if not self.is_coded(name):
+            structure = self.store.vectors.structure(name, "points")
+            return None if structure is None else structure.recall
+        index: Any = self.index(name)
+        before, recall = self._recalls.get(name, (None, 0.0))
+        if before is not index:
+            recall = measure(index, self.chain(name).query)
+            self._recalls[name] = index, recall
+        return recall
+
     def taught(self, name: str) -> str:
         """The space whose vectors feedback learns from: as `searched`, but the base of rows that no kernel can take."""
-        return self.all()[name].chain[0] if self.chain(name).compares else self.searched(name)
+        apart = self.is_coded(name) or self.chain(name).compares
+        return self.all()[name].chain[0] if apart else self.searched(name)
 
     def hyperplanes(self, name: str) -> "Flat | Leaves":
         """The index over a space's vectors that feedback asks, in step with the store."""
@@ -315,7 +365,7 @@ class Spaces:
         """
         chain, pools = self.chain(name), self.store.vectors.pools(name)
         wants = [takes_negatives(spec) for spec in chain.specs[1:]]
-        addable = any(wants) and hasattr(component("transform", parse(chain.specs[-1]).name), "add")
+        addable = any(wants) and hasattr(step_class(chain.specs[-1]), "add")
         if not addable or sum(wants) > 1:
             raise InputError(
                 f"Negatives can be added where the last transform is slem, and the only one with a pool. The chain of"
@@ -342,7 +392,7 @@ class Spaces:
     def _replace(self, name: str, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress) -> None:
         """Put every item through a newly fitted chain; the old space goes when the new one is whole."""
         target = self.store.vectors.new_file("models", ".npz")
-        models.save(target, *chain.transforms)
+        models.save(target, *chain.steps)
         pendings = list(self._transform(name, chain, self.store.vectors.live_ids(chain.specs[0]), progress))
         model = self.store.vectors.settle(target)
         with self.store.transaction():
@@ -364,9 +414,9 @@ class Spaces:
             yield self.store.vectors.write(name, ids[part], self._rows(truth, chain, ids[part]))
         progress(f"encoding {name}", len(ids), len(ids))
 
-    def _rows(self, truth: "Flat | Ann", chain: Chain, ids: Ids) -> Vectors:
+    def _rows(self, truth: "Flat | Ann | Coded", chain: Chain, ids: Ids) -> NDArray[Any]:
         parts = chunks(len(ids), 4 * (truth.dim or 1), ROWS_BYTES)
-        return np.concatenate([chain.transform(truth.vectors(ids[part])) for part in parts])
+        return np.concatenate([chain.store(truth.vectors(ids[part])) for part in parts])
 
     def sample(self, base: str) -> tuple[Ids, NDArray[Any]]:
         """At most FIT_MAX rows of the base, and SAMPLE_BYTES, in the order of their ids: ids (n,) and rows (n, d)."""
@@ -377,11 +427,12 @@ class Spaces:
     def labelled(self, name: str) -> Labelled | None:
         """What a space that learns from labels is fitted on, None for others: pictures with exactly one label.
 
-        One with several says nothing to a transform that tells classes apart, and is left out. As many as `sample` has.
+        One with several says nothing to a transform that tells classes apart, and is left out. As many as `sample` has;
+        a coder gets as many without any label besides.
         """
         if not self.wants_labels(name):
             return None
-        base = self.all()[name].chain[0]
+        base, last = self.all()[name].chain[0], self.all()[name].chain[-1]
         labels = self._one_label(base)
         ids = np.array(sorted(labels)[: self._most(base)], np.int64)
         y = np.array([labels[item] for item in ids.tolist()])
@@ -391,7 +442,17 @@ class Spaces:
                 f" has {len(ids):,} such pictures, of {len(np.unique(y))}. Label some first: lookalike label SOURCE,"
                 " or lookalike classes add NAME IMAGE"
             )
-        return Labelled(ids, self.index(base).vectors(ids), y)
+        free = None
+        if is_coder(last) and takes_labels(last):
+            some = self.store.vectors.live_ids(base)[: self._most(base)]
+            said = self.store.judgements.labels(some.tolist())
+            free = self.index(base).vectors(some[[not said.get(item) for item in some.tolist()]])
+        return Labelled(ids, self.index(base).vectors(ids), y, free)
+
+    def _coder(self, base: str, labels: bool) -> str:
+        """The coder for whoever names none: with labels enough one that learns from those and from other pictures."""
+        counts = Counter(self._one_label(base).values())
+        return "tsvm" if labels or sum(n >= LABEL_MIN for n in counts.values()) > 1 else "itq"
 
     def _most(self, base: str) -> int:
         """How many rows of a base a fit looks at."""
@@ -410,6 +471,8 @@ class Spaces:
 
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
+        if self.is_coded(name):  # a scan of the codes is quick as it is
+            return
         searched = self.searched(name)
         kind = choose(self.store.vectors.rows(searched))
         index = self.index(searched)
@@ -447,8 +510,9 @@ class Spaces:
 
     def _flat(self, name: str) -> Flat:
         """The vectors of a space themselves."""
-        index = self.index(name)
-        return index if isinstance(index, Flat) else index.truth
+        index: Any = self.index(name)
+        flat: Flat = index if isinstance(index, Flat) else index.truth
+        return flat
 
     def _open_or(self, flat: Flat, structure: Structure | None) -> Any:
         """The index whose structure this is, over these vectors; or these alone."""
@@ -485,7 +549,17 @@ def _try(chain: Sequence[str]) -> None:
     """Refuse a chain that could never work before it is written down: no weights, options out of range."""
     create("feature", chain[0]).describe([])
     X = np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32)
+    if len(chain) > 1 and is_coder(chain[-1]):  # few bits will do, where their number is right
+        last = parse(chain[-1])
+        check_bits(create("coder", last).bits)
+        chain = [*chain[:-1], str(Spec(last.name, last.params | {"bits": 8}))]
     fit(chain, X, labelled=Labelled(np.arange(32), X, np.arange(32) % 2))
+
+
+def _coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
+    from lookalike.index.coded import Coded  # numba takes a second to load
+
+    return Coded(codes, truth, chain.transform if len(chain.specs) > 2 else None)
 
 
 def _bare(chain: Sequence[str], free: Iterable[str]) -> list[str]:

@@ -17,20 +17,22 @@ def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict
     rows = []
     for name in spaces.recipes():
         space, searched = known[name], spaces.searched(name)
-        structure = vectors.structure(searched, "points")
+        coded = spaces.is_coded(name)
         state = "ready" if len(space.chain) == 1 else "fitted" if space.model is not None else "raw"
         rows.append(
             {
                 "name": name,
                 "chain": space.chain,
                 "dim": known[searched].dim,
+                "bits": 8 * (known[searched].dim or 0) if coded else None,
                 "rows": vectors.rows(searched),
                 "state": state,
                 "fitted_on": space.fitted_on,
                 "feature_fitted_on": known[space.chain[0]].fitted_on,
                 "bytes": vectors.bytes(searched),
+                "bytes_per_picture": vectors.row_bytes(searched),
                 "index": getattr(spaces.index(searched), "kind", "flat"),
-                "index_recall": None if structure is None else structure.recall,
+                "index_recall": spaces.recall(searched),
             }
         )
     return {

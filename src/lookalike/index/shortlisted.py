@@ -12,6 +12,7 @@ from lookalike.arrays import chunks, to_numpy, unit_rows
 from lookalike.encode.slem_query import SlemQuery
 from lookalike.index.ann import BREADTHS, Ann
 from lookalike.index.flat import Flat
+from lookalike.index.recall import measure
 from lookalike.types import Array, Ids, Progress, Query, Vectors
 
 TIMES = {"fast": 4, "balanced": 20}
@@ -23,9 +24,6 @@ PLUS = 100
 FAR = 3.0
 """The length of a point that is searched with, rows having length one: the larger, the less the rounding of rows counts
 beside their inner products with it."""
-
-ASKED, K = 64, 10
-"""Rows that recall is measured with, and how many others each of them looks for."""
 
 
 class Encoder(Protocol):
@@ -80,18 +78,7 @@ class Shortlisted(Ann):
 
     def recall(self, encoder: Encoder, effort: float | str | None = None) -> float:
         """The share of the K nearest others that a search finds, of rows spread over the index, 0 to 1."""
-        n = len(self)
-        ids = self.ids[:: max(1, n // ASKED)][:ASKED]
-        if n < 2:
-            return 1.0
-        query = encoder.compare(self.vectors(ids))
-        sought = self.search(query, min(n, K + 1), effort="exact").ids  # (q, k + 1)
-        found = self.search(query, min(n, K + 1), effort=effort).ids
-        shares = [
-            len(set(mine.tolist()) & set(true.tolist()) - {own}) / len(set(true.tolist()) - {own})
-            for own, mine, true in zip(ids.tolist(), found, sought, strict=True)
-        ]
-        return float(np.mean(shares))
+        return measure(self, encoder.compare, effort)
 
     def _encoded(self, ids: Ids) -> Vectors:
         """All of length one."""

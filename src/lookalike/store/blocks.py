@@ -1,7 +1,7 @@
 """One segment, as the catalogue lists it and as a block of rows in memory maps.
 
-In: a connection to the catalogue and the folder of vectors. Out: `Block`: ids (m,) int64 ascending, X (m, d) float32
-or float16, dead (m,) bool; nothing is copied but the dead rows.
+In: a connection to the catalogue and the folder of vectors. Out: `Block`: ids (m,) int64 ascending, X (m, d) float32,
+float16 or uint8, dead (m,) bool; nothing is copied but the dead rows.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ class Block:
     """The rows of one segment."""
 
     ids: Ids  # (m,) int64, ascending
-    X: NDArray[Any]  # (m, d) float32 or float16, a memory map
+    X: NDArray[Any]  # (m, d) float32, float16 or uint8, a memory map
     dead: NDArray[np.bool_] | None  # (m,), True for rows that are no more
     segment: int
 

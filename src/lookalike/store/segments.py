@@ -1,7 +1,8 @@
 """The vectors of a collection: spaces, and their rows in immutable, memory-mapped segments.
 
-In: ids and (n, d) float32 or float16 rows. Out: blocks of rows sorted by id, without a copy. A segment is written
-first and named in a transaction afterwards; a row that is removed is marked dead and goes with the next merge.
+In: ids and (n, d) rows, float32, float16, or uint8 for codes. Out: blocks of rows sorted by id, without a copy. A
+segment is written first and named in a transaction afterwards; a row that is removed is marked dead and goes with the
+next merge.
 """
 
 import json
@@ -55,6 +56,9 @@ class Structure(NamedTuple):
     file: str  # in the folder `indexes`
     recall: float | None  # as measured when it was built, where it was
 
+
+DTYPES = (np.float32, np.float16, np.uint8)
+"""What rows may be: vectors, or codes."""
 
 Members: TypeAlias = tuple[str | None, Ids]
 """What a space was told from: another collection's directory or other pictures, None for its own, and ids (n,)."""
@@ -117,12 +121,13 @@ class Segments:
     def write(self, space: str, ids: Ids, X: NDArray[Any]) -> Pending:
         """Rows on the disk, sorted by id, to be committed later. Runs outside any transaction.
 
-        `ids` are (n,) int64, each once; `X` is (n, d) float32 or float16, finite, and kept in its precision.
+        `ids` are (n,) int64, each once; `X` is (n, d) float32 or float16, finite, and kept in its precision; or codes,
+        uint8.
         """
         ids = np.asarray(ids, np.int64)
-        if X.ndim != 2 or X.shape[0] != len(ids) or not X.size or X.dtype not in (np.float32, np.float16):
+        if X.ndim != 2 or X.shape[0] != len(ids) or not X.size or X.dtype not in DTYPES:
             raise InputError(
-                "X must be a matrix of float32 or float16 with a row for each id, at least one."
+                "X must be a matrix of float32, float16 or uint8 with a row for each id, at least one."
                 f" Got {X.dtype} of shape {X.shape} for {len(ids)} ids."
             )
         order = np.argsort(ids)
@@ -228,6 +233,10 @@ class Segments:
     def bytes(self, space: str) -> int:
         """What the vectors of a space take on the disk, dead rows included."""
         return sum(block.ids.nbytes + block.X.nbytes for block in self.blocks(space))
+
+    def row_bytes(self, space: str) -> int | None:
+        """What the vector or code of one picture takes, where there are any; of the largest, where they differ."""
+        return max((block.X[0].nbytes for block in self.blocks(space)), default=None)
 
     def live_ids(self, space: str) -> Ids:
         """The items with a live row in a space, ascending."""

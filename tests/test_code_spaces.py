@@ -1,0 +1,263 @@
+"""Spaces of codes in a collection."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from lookalike import Collection, cli
+from lookalike.codes.bits import hamming
+from lookalike.engine import spaces
+from lookalike.engine.chain import parse_recipe
+from lookalike.errors import DamagedError, InputError
+from lookalike.index import coded
+from lookalike.index.coded import Coded
+from lookalike.registry import create
+from lookalike.store.items import Item
+
+KINDS = 4
+
+
+def rows_of(ids):
+    """Unit vectors in as many clusters as there are kinds, by the id."""
+    random = np.random.default_rng(5)
+    middles = random.normal(size=(KINDS, 24))
+    X = middles[ids % KINDS] + 0.5 * np.array([np.random.default_rng(i).normal(size=24) for i in ids.tolist()])
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+
+
+def put(collection, ids):
+    """Items with vectors, as an add would put them."""
+    ids = np.asarray(ids)
+    store = collection._store
+    with store.writer():
+        collection._spaces.ensure(["color"])
+        pending = store.vectors.write("color()", ids, rows_of(ids))
+        with store.transaction():
+            store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+            store.vectors.commit(pending)
+        collection._spaces.settle(collection._spaces.recipes(), lambda *_: None)
+
+
+def label(collection, ids):
+    pairs = [(int(item), f"kind {item % KINDS}") for item in ids]
+    collection._store.judgements.add_labels(pairs, author="anna", source="hand")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "collection"
+    with Collection(path, create=True) as collection:
+        put(collection, np.arange(400))
+    return path
+
+
+@pytest.fixture
+def filled(made, tmp_path):
+    """Four hundred items, to be changed."""
+    shutil.copytree(made, tmp_path / "copy")
+    with Collection(tmp_path / "copy") as collection:
+        yield collection
+
+
+def row(collection, name):
+    return next(space for space in collection.stats()["spaces"] if space["name"] == name)
+
+
+def test_a_space_of_codes_is_made_and_searched_by_codes_then_vectors(filled, monkeypatch):
+    assert filled.fit("itq(bits=32)") == {"itq": 400}
+    ids, codes = filled.vectors("itq")
+    X = filled.vectors("color")[1]
+    coder = create("coder", "itq(bits=32)").fit(X)
+    np.testing.assert_array_equal(codes, coder.encode(X))
+    assert isinstance(filled._spaces.index("itq"), Coded)
+    monkeypatch.setattr(coded, "PLUS", 20)
+    found = [result.id for result in filled.search(7, space="itq", k=5, effort="fast")]
+    away = np.square(X - X[7]).sum(axis=1)
+    near = np.lexsort((ids, hamming(codes[7:8], codes)[0]))[:40]
+    assert found == ids[near[np.lexsort((ids[near], away[near]))][:5]].tolist()
+    exact = filled.search(7, space="itq", k=5, effort="exact")
+    assert [result.id for result in exact] == np.argsort(away, kind="stable")[:5].tolist()
+    assert exact[0].score == 0
+
+
+def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
+    monkeypatch.setattr(coded, "PLUS", 0)
+    monkeypatch.setattr(coded, "TIMES", {"fast": 1, "balanced": 1})
+    filled.fit("itq(bits=16)", "wide = color() | itq(bits=128)")
+    narrow, wide = row(filled, "itq"), row(filled, "wide")
+    assert (narrow["bits"], narrow["bytes_per_picture"], narrow["index"]) == (16, 2, "hamming")
+    assert (wide["bits"], wide["bytes_per_picture"]) == (128, 16)
+    assert 0 < narrow["index_recall"] < wide["index_recall"] <= 1
+    assert (row(filled, "color")["bits"], row(filled, "color")["index_recall"]) == (None, None)
+    assert row(filled, "color")["bytes_per_picture"] == 96
+    assert cli.run(["-c", str(filled.path), "stats"]) == 0
+    out = capsys.readouterr().out
+    assert f"space itq: 400 × 16 bits, fitted on 400, hamming index with recall {narrow['index_recall']:.3f}, " in out
+    assert ", 2 bytes a picture; color() | itq(bits=16)" in out
+
+
+def test_transforms_come_before_codes_and_the_order_is_by_what_was_coded(filled):
+    filled.fit("small = color() | pca(dim=6) | l2() | itq(bits=16)")
+    X = filled.vectors("color")[1]
+    pca = create("transform", "pca(dim=6)").fit(X)
+    rows = create("transform", "l2()").fit(pca.transform(X)).transform(pca.transform(X))
+    away = np.square(rows - rows[3]).sum(axis=1)
+    exact = filled.search(3, space="small", k=4, effort="exact")
+    assert [result.id for result in exact] == np.argsort(away, kind="stable")[:4].tolist()
+    np.testing.assert_allclose([result.score for result in exact], np.sort(away)[:4], atol=1e-5)
+    assert filled.search(rows[3], space="small", k=1)[0].id == 3  # a vector of what is coded
+    assert filled.search([3, 7], without=4, space="small", k=3)
+
+
+def test_what_comes_and_goes_is_kept_in_step(filled):
+    filled.fit("itq(bits=32)")
+    put(filled, np.arange(400, 420))
+    assert row(filled, "itq")["rows"] == 420
+    assert filled.search(410, space="itq", k=1)[0].id == 410
+    filled.remove(410, 3)
+    assert row(filled, "itq")["rows"] == 418
+    assert not {410, 3} & {result.id for result in filled.search(411, space="itq", k=30)}
+    before = filled.search(411, space="itq", k=9)
+    filled.compact()
+    assert filled.search(411, space="itq", k=9) == before
+    assert filled.verify() == []
+    with Collection(filled.path) as again:
+        assert again.search(411, space="itq", k=9) == before
+    assert filled.fit("itq") == {"itq": 418}
+    assert filled.verify() == []
+    filled.remove_space("itq")
+    assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
+
+
+def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
+    """Somebody removes a picture after the codes were looked at, and before the vectors are."""
+    filled.fit("itq(bits=32)")
+    vectors, waiting = filled._store.vectors, [3]
+    blocks = vectors.blocks
+
+    def meanwhile(space):
+        found = blocks(space)
+        if space == "itq" and waiting:
+            with Collection(filled.path) as other:
+                other.remove(waiting.pop())
+        return found
+
+    monkeypatch.setattr(vectors, "blocks", meanwhile)
+    monkeypatch.setattr(coded, "PLUS", 200)  # those of its kind, and others
+    filled._spaces._indexes.clear()
+    found = [result.id for result in filled.search(7, space="itq", k=100, effort=1)]
+    assert not waiting
+    assert sum(item % KINDS == 3 for item in found) > 80
+    assert 3 not in found
+
+
+def test_codes_of_pictures_are_made_as_they_are_added(collection, pictures):
+    recipes = ["plain = fourier()", "short = fourier() | itq(bits=16)"]
+    collection.add(pictures / "fish", pictures / "house", recipes=recipes, workers=1)
+    assert row(collection, "short")["state"] == "raw"
+    collection.fit("short")
+    collection.add(pictures / "night", workers=1)
+    codes = collection.vectors("short")[1]
+    assert codes.shape == (12, 2)
+    anew = Collection(collection.path)
+    assert anew.search(pictures / "night" / "night-000.jpg", space="short", k=1)[0].score == 0
+    results = anew.search(pictures / "sunset" / "sunset-000.jpg", space="short", k=3, where=True)
+    assert all(result.box is not None for result in results)
+    assert collection.verify() == []
+
+
+def test_codes_are_exported(filled, tmp_path):
+    filled.fit("itq(bits=16)")
+    assert filled.export(tmp_path / "codes.npz", format="npz", space="itq") == 400
+    with np.load(tmp_path / "codes.npz") as arrays:
+        np.testing.assert_array_equal(arrays["vectors"], filled.vectors("itq")[1])
+
+
+def test_coders_learn_from_labels_and_from_pictures_without(filled):
+    label(filled, range(60))
+    filled._store.judgements.add_labels([(60, "odd"), (60, "even")], author="anna", source="hand")
+    assert filled.fit("tsvm(bits=16)", labels=True) == {"tsvm": 60}
+    ids, codes = filled.vectors("tsvm")
+    X = filled.vectors("color")[1]
+    y = [f"kind {i % KINDS}" if i < 60 else "" for i in range(400)]
+    keep = np.arange(400) != 60  # two labels say nothing
+    expected = create("coder", "tsvm(bits=16)").fit(X[keep], np.array(y)[keep])
+    np.testing.assert_array_equal(codes, expected.encode(X))
+    away = hamming(codes, codes)
+    same = ids[:, None] % KINDS == ids % KINDS
+    assert away[same].mean() < 0.3 * away[~same].mean()
+    filled.fit("sdh(bits=8, anchors=20)")
+    assert row(filled, "sdh")["fitted_on"] == 60
+
+
+def test_the_collection_chooses_a_coder(filled, tmp_path):
+    filled.fit("codes(bits=16)")
+    assert row(filled, "codes")["chain"] == ["color()", "itq(bits=16)"]
+    filled.remove_space("codes")
+    label(filled, range(2 * spaces.LABEL_MIN * KINDS))
+    filled.fit("codes(bits=8)")
+    assert row(filled, "codes")["chain"] == ["color()", "tsvm(bits=8)"]
+    assert filled.fit("codes") == {"codes": 80}
+
+
+def test_labels_that_are_given_are_learned_from_however_few(filled):
+    label(filled, range(8))
+    filled.fit("codes(bits=8)", labels=True)
+    assert row(filled, "codes")["chain"] == ["color()", "tsvm(bits=8)"]
+
+
+def test_feedback_and_classes_learn_from_the_vectors(filled):
+    filled.fit("itq(bits=16)")
+    assert filled._spaces.taught("itq") == "color()"
+    assert len(filled.session(7, without=8, space="itq").best(5)) == 5
+    filled.classes.use(space="itq")
+    filled.classes.add("zero", [0, 4, 8])
+    filled.classes.add("one", [1, 5, 9])
+    assert [verdict.guess.nearest for verdict in filled.classes.classify([12, 13])] == ["zero", "one"]
+
+
+def test_a_damaged_model_is_told_and_a_fit_heals_it(filled):
+    filled.fit("itq(bits=16)")
+    model = filled.path / "models" / filled._spaces.all()["itq"].model
+    model.write_bytes(model.read_bytes()[:-9])
+    with Collection(filled.path) as again:
+        assert any("Run: lookalike fit itq" in fault for fault in again.verify())
+        with pytest.raises(DamagedError, match="Run: lookalike fit itq"):
+            again.search(7, space="itq")
+        again.fit("itq")
+        assert again.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("x = color() | itq(bits=16) | l2()", r"A coder is the last step of a chain.*Got l2\(\) after itq\(bits=16\)"),
+        ("x = color() | kernelslem() | itq(bits=16)", "has a measure of its own, which codes do not keep"),
+        ("x = color() | nothing()", "nothing"),
+        ("x = itq()", "feature"),
+    ],
+)
+def test_chains_that_cannot_be_are_refused(recipe, message):
+    with pytest.raises(InputError, match=message):
+        parse_recipe(recipe)
+
+
+def test_bits_and_labels_that_cannot_be_are_refused_and_leave_nothing(filled):
+    with pytest.raises(InputError, match="a multiple of 8, at least 8"):
+        filled.fit("itq(bits=12)")
+    with pytest.raises(InputError, match="learns from pictures that have one label each"):
+        filled.fit("tsvm(bits=8)")
+    with pytest.raises(InputError, match="has no use for labels"):
+        filled.fit("itq(bits=8)", labels=True)
+    with pytest.raises(InputError, match="nothing to calibrate"):
+        filled.calibrate("itq(bits=8)")
+    with pytest.raises(InputError, match="has no use for negatives"):
+        filled.fit("itq(bits=8)", negatives=filled.path)
+    assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
+
+
+def test_the_command_line_fits_codes(filled, capsys):
+    assert cli.run(["-c", str(filled.path), "fit", "codes(bits=64)"]) == 0
+    assert capsys.readouterr().out == "codes: fitted on 400 pictures.\n"
+    assert cli.run(["-c", str(filled.path), "search", f"{7:016x}", "--space", "codes", "-k", "3", "--json"]) == 0

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lookalike.codes.itq import Itq
+from lookalike.codes.pq import Pq
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.index import coded, recall
+from lookalike.index.coded import Coded, CodedQuery
+from lookalike.index.flat import Flat
+from lookalike.index.hamming import Hamming
+from lookalike.index.queries import PointQuery
+
+N = 600
+random = np.random.default_rng(0)
+X = random.normal(size=(N, 12)).astype(np.float32)
+IDS = random.permutation(2_000)[:N].astype(np.int64)
+
+
+def halve(rows):
+    """What a chain may do to rows before they are coded."""
+    return rows[:, :6] * 2
+
+
+def make(coder, finish=None):
+    """An index over all rows, and how to ask it."""
+    rows = X if finish is None else finish(X)
+    coder = coder(bits=32).fit(rows)
+    codes, truth = Hamming(), Flat()
+    codes.add(IDS, coder.encode(rows))
+    truth.add(IDS, X)
+    return Coded(codes, truth, finish), lambda some: CodedQuery(some, coder.query(some)), coder, rows
+
+
+@pytest.mark.parametrize("finish", [None, halve])
+@pytest.mark.parametrize("coder", [Itq, Pq])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), k=st.integers(1, 30), times=st.sampled_from([1, 2.5, "fast"]))
+def test_codes_propose_and_vectors_decide(coder, finish, seed, k, times):
+    """The plain way: the nearest codes, ties by id, then those by their vectors, ties by id."""
+    index, ask, coder, rows = CASES[coder, finish]
+    random = np.random.default_rng(seed)
+    asked = rows[random.choice(N, 2)] + 0.1
+    among = np.sort(random.choice(IDS, 500, replace=False))
+    exclude = np.sort(random.choice(IDS, 50, replace=False))
+    hits = index.search(ask(asked), k, among=among, exclude=exclude, effort=times)
+    size = int((4 if times == "fast" else times) * k) + 100
+    allowed = np.flatnonzero(np.isin(IDS, among) & ~np.isin(IDS, exclude))
+    near = coder.query(asked).score(coder.encode(rows[allowed]))
+    for row in range(2):
+        proposed = allowed[np.lexsort((IDS[allowed], near[row]))[:size]]
+        away = np.square(rows[proposed].astype(np.float64) - asked[row]).sum(axis=1).astype(np.float32)
+        best = np.lexsort((IDS[proposed], away))[:k]
+        assert hits.ids[row].tolist() == IDS[proposed[best]].tolist()
+        np.testing.assert_allclose(hits.scores[row], away[best], rtol=1e-5)
+    assert hits.scored >= 2 * min(size, len(allowed))
+
+
+CASES = {(coder, finish): make(coder, finish) for coder in (Itq, Pq) for finish in (None, halve)}
+
+
+@pytest.mark.parametrize("finish", [None, halve])
+def test_an_exact_search_asks_every_vector_and_no_code(finish, monkeypatch):
+    index, ask, _, rows = CASES[Itq, finish]
+    monkeypatch.setattr(coded, "ROWS_BYTES", 10_000)  # several parts
+    flat = Flat()
+    flat.add(IDS, rows)
+    for among, exclude in ((None, None), (np.sort(IDS[:300]), np.sort(IDS[:20]))):
+        mine = index.search(ask(rows[:3]), 9, among=among, exclude=exclude, effort="exact")
+        true = flat.search(PointQuery(rows[:3]), 9, among=among, exclude=exclude)
+        assert mine.ids.tolist() == true.ids.tolist()
+        np.testing.assert_allclose(mine.scores, true.scores, rtol=1e-5)
+
+
+def test_a_shortlist_that_would_hold_everything_is_not_made():
+    index, ask, _, rows = CASES[Itq, None]
+    few = np.sort(IDS[:80])
+    exact = index.search(ask(rows[:2]), 100, among=few, effort="exact")
+    assert index.search(ask(rows[:2]), 100, among=few).ids.tolist() == exact.ids.tolist()
+    assert (exact.ids >= 0).sum(axis=1).tolist() == [80, 80]
+
+
+def test_what_is_removed_is_never_found_and_vectors_are_those_that_count():
+    index, ask, _, rows = make(Itq, halve)
+    index.codes.remove(IDS[:5])
+    assert len(index) == N - 5
+    assert int(IDS[0]) not in index
+    for effort in ("exact", "fast", 0.1):
+        assert IDS[0] not in index.search(ask(rows[:1]), 5, effort=effort).ids
+    assert index.dim == 6
+    np.testing.assert_array_equal(index.vectors(IDS[7:9]), rows[7:9])
+
+
+def test_recall_grows_with_the_effort(monkeypatch):
+    index, ask, _, _ = CASES[Itq, None]
+    monkeypatch.setattr(coded, "PLUS", 0)
+    few, many = (recall.measure(index, ask, effort) for effort in (1, 20))
+    assert few < 0.9
+    assert few < many <= 1
+    assert recall.measure(index, ask, "exact") == 1
+    assert recall.measure(Coded(Hamming(), Flat()), ask) == 1
+
+
+def test_bad_searches_are_refused():
+    index, ask, _, rows = CASES[Itq, None]
+    with pytest.raises(InputError, match=r"at least 1\. Got 0"):
+        index.search(ask(rows[:1]), 0)
+    with pytest.raises(UnknownNameError, match="effort"):
+        index.search(ask(rows[:1]), 1, effort="quick")
+    empty = Coded(Hamming(), Flat())
+    assert empty.dim is None
+    assert empty.search(ask(rows[:1]), 2).ids.tolist() == [[-1, -1]]
