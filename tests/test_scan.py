@@ -113,7 +113,8 @@ def test_f_of_bytes_is_f(kernel, d, m, seed):
     expected = query.distance(X)[[*range(16, 32), *range(16)]]
     # A table of 8,192 values throws two steps of L1 together: half a step, for the angular kernel half a unit of K.
     off = 0.51 if kernel == "angular" else 2e-3
-    np.testing.assert_allclose(f, expected, atol=off * (np.abs(query.a).sum() / query.length), rtol=1e-3)
+    near = off * (np.abs(query.a).sum() / query.length) + 1e-6 * np.abs(expected).max()  # f is a sum of large terms
+    np.testing.assert_allclose(f, expected, atol=near, rtol=1e-3)
 
 
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian", "linear", "poly"])

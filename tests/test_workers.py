@@ -27,7 +27,9 @@ def entries_of(folder):
 
 
 def children():
-    return [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    """Our processes, without the trackers that Python and joblib keep for good."""
+    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if not any("resource_tracker" in word for word in child.cmdline())]
 
 
 def gone(pids, seconds=10):
