@@ -21,6 +21,7 @@ def test_conforms(kind, name, check, network):
         "join": {"parts": ["hsv()", "color()"]},
         "vlad": {"k": 8},
         "fisher": {"k": 4},
+        "dfk": {"k": 4, "max_iterations": 20},
     }
     check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))
 

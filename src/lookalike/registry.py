@@ -42,6 +42,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "sift": "lookalike.features.sift:Sift",
     },
     "transform": {
+        "dfk": "lookalike.learn.dfk:Dfk",
         "fda": "lookalike.learn.linear:Fda",
         "invcov": "lookalike.learn.linear:InverseCovariance",
         "jscl": "lookalike.learn.jscl:Jscl",

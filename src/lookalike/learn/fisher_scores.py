@@ -57,13 +57,13 @@ class FisherScores:
 
     def scores(self, sums: Array) -> Array:
         """(n, k, 2d + 1) to (n, k(2d + 1)): Eq. 6, each divided by the root of its Fisher information."""
-        xp, (_, first, count) = self._xp, self._split(sums)
+        xp, count, n = self._xp, sums[:, :, -1:], sums.shape[0]
         off, square = self._moments(sums)  # (n, k, d)
         means = off / (self._s * self._root)
         spreads = (square / self._s**2 - count) / (2**0.5 * self._root)
         weights = (count - self._alpha) / self._root  # (n, k, 1)
-        n = first.shape[0]
-        return xp.concat([xp.reshape(part, (n, -1)) for part in (means, spreads, weights)], axis=1)
+        parts = (means, spreads, weights)
+        return xp.concat([xp.reshape(part, (n, self.k * part.shape[2])) for part in parts], axis=1)
 
     def roots(self) -> Array:
         """(k(2d + 1),): what `scores` were divided by; times these they are Eq. 6, in the units of the rows."""

@@ -65,6 +65,8 @@ def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
     1.0
     """
     xp, n = namespace(Z), Z.shape[0]
+    if n < 2:
+        return 0.0
     squares = xp.sum(Z * Z, axis=1)
     found: list[NDArray[np.float64]] = []
     for part in chunks(n, row_bytes=48 * n):

@@ -1,0 +1,259 @@
+"""DFK: Fisher scores whose weights, and whose mixture, are learned so that items with labels in common are near.
+
+In: (n, d) rows, or n sets of descriptors, and labels, one or several an item; NumPy or torch. Out: (n, k(2d + 1))
+float32, weighted scores: plain Euclidean distance is the learned one. Wang, Li & Liu 2013, "Learning discriminative
+Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches.
+"""
+
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Self
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from lookalike.arrays import as_numpy, chunks, like, namespace
+from lookalike.encode.check import check_number, float32_out
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.features.mixture import Mixture, fit_mixture
+from lookalike.learn.adam import Adam
+from lookalike.learn.fisher_scores import FisherScores
+from lookalike.learn.labels import encode_labels, hold_out
+from lookalike.learn.neighbours import objective, retrieval
+from lookalike.learn.sets import check_items, sample_rows, take
+from lookalike.learn.sgd import Callback, train
+from lookalike.types import Array
+
+SPREADS = 2.0 ** np.arange(-3, 8)
+"""One weight for all columns that training may start at, by the mean distance: the one with the best objective."""
+MIXTURE_BYTES = 64 * 2**20
+"""What is held of the rows to fit the mixture to them."""
+MOST_HELD = 1_000
+"""Items held out, at most: each asks all others."""
+EVERY, PATIENCE = 10, 10
+"""Batches between two validations, and how many without a gain end the training."""
+LIMITS: dict[str, tuple[type, str, float, float]] = {
+    "k": (Integral, "a whole number of at least 1", 1, np.inf),
+    "rate": (Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max),
+    "batch": (Integral, "a whole number of at least 2", 2, np.inf),
+    "max_iterations": (Integral, "a whole number of at least 0", 0, np.inf),
+    "validation": (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9),
+}
+"""What the numbers among the parameters may be."""
+PARTS = ("all", "weights")
+
+
+class Dfk(TransformerMixin, BaseEstimator):
+    """Discriminative Fisher kernel: items become weighted Fisher scores of a mixture of Gaussians.
+
+    EM fits the mixture; then the mean of Σ_j s_ij p_ij is raised, p the soft nearest neighbours under weights w of the
+    scores' columns and s how many labels two items share, by w and by the mixture. Scores are divided by the root of
+    their Fisher information; w = exp(v), σ = σ₀ exp(t) and α = softmax(a), so that every step leaves them valid.
+    Posteriors are fixed within a step and new in the next.
+
+    Parameters
+    ----------
+    k : Gaussians; no more than rows there are.
+    rate : length of a step (Adam's), as a share of weights and deviations.
+    batch : items a step, which cost batch² distances; as many as there are, or more: full batches.
+    max_iterations : steps at most; 0: the plain Fisher kernel.
+    validation : share of the items (at most 1,000), below 1, held out to see when to stop, by mean average precision;
+        the best parameters seen are kept. 0: all steps are taken, the last parameters are kept.
+    learned : "all", or "weights": the mixture stays that of EM.
+    random_state : seed of the mixture, of what is held out and of the batches.
+
+    Attributes
+    ----------
+    roots_ : (k(2d + 1),) float32, √w. alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. NumPy all.
+    likelihoods_ : (passes,) float64, the mean log-likelihood of a row before each step of EM.
+    curve_ : (t, 3) float64: step, mean loss (less the objective) since the entry before, and score, at each validation.
+
+    Examples
+    --------
+    >>> random = np.random.default_rng(0)
+    >>> pictures = [random.normal(size=(random.integers(5, 9), 3)) + [i % 2, 0, 0] for i in range(200)]
+    >>> dfk = Dfk(k=2, max_iterations=50).fit(pictures, np.arange(200) % 2)
+    >>> dfk.transform(pictures).shape, bool(dfk.curve_[:, 2].max() > dfk.curve_[0, 2])
+    ((200, 14), True)
+
+    """
+
+    labels = True  # fit needs y
+
+    roots_: NDArray[np.float32]
+    alphas_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    deviations_: NDArray[np.float64]
+    likelihoods_: NDArray[np.float64]
+    curve_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        k: int = 60,
+        rate: float = 0.05,
+        batch: int = 500,
+        max_iterations: int = 500,
+        validation: float = 0.2,
+        learned: str = "all",
+        random_state: int = 0,
+    ):
+        self.k = k
+        self.rate = rate
+        self.batch = batch
+        self.max_iterations = max_iterations
+        self.validation = validation
+        self.learned = learned
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Array | None = None, *, callback: Callback | None = None) -> Self:
+        """Learn from items and their labels, (n,), or (n, C) ones and zeros where an item may have several.
+
+        X is a matrix (n, d), a list of n matrices (m, d), or `Sets`. An item that shares no label with another is only
+        what others keep away from. `callback(step, loss, score)` is called at each validation.
+        """
+        for name, (kind, allowed, low, high) in LIMITS.items():
+            check_number(name, getattr(self, name), kind, allowed, low, high)
+        if self.learned not in PARTS:
+            raise UnknownNameError("learned", str(self.learned), PARTS)
+        X = check_items(self, X, reset=True, min_items=2)
+        codes = encode_many(y, X.shape[0])
+        random = np.random.default_rng(self.random_state)
+        strata = codes if codes.ndim == 1 else np.zeros(len(codes), np.int64)
+        kept, held = hold_out(strata, self.validation, random, MOST_HELD)
+        if len(kept) < 2:
+            kept, held = np.arange(len(codes)), held[:0]
+        rows = sample_rows(X, MIXTURE_BYTES // (8 * X.shape[1]), random)
+        k = min(int(self.k), rows.shape[0])
+        mixture, self.likelihoods_ = fit_mixture(rows, k, random_state=self.random_state)
+        first = Packed(mixture, self.learned)
+        batch = min(int(self.batch), len(kept))
+
+        def step(parameters: Array, _: Array, numbers: Array) -> tuple[Array, Array]:
+            chosen = as_numpy(numbers)
+            return first.step(parameters, *take(X, chosen), like(parameters, codes[chosen]))
+
+        def score(parameters: Array) -> float:
+            mixture, w = first.unpack(parameters)
+            return retrieval(_transform(X, held, mixture, np.sqrt(w)), codes[held])
+
+        some = np.sort(random.permutation(kept)[:batch])
+        parameters, curve = train(
+            first.start(*take(X, some), codes[some]),
+            step,
+            np.empty((len(kept), 0)),  # rows are read by number: an item may have many
+            kept,
+            rate=self.rate,
+            batch=batch,
+            max_iterations=self.max_iterations,
+            validate=score if len(held) else None,
+            every=EVERY,
+            patience=PATIENCE,
+            seed=self.random_state,
+            callback=callback,
+            condition=Adam(),
+        )
+        (self.alphas_, self.means_, variances), w = first.unpack(parameters)
+        self.deviations_, self.roots_ = np.sqrt(variances), np.sqrt(w).astype(np.float32)
+        self.curve_ = curve.table()
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Items to (n, k(2d + 1)) float32, of their own kind: their scores times √w."""
+        check_is_fitted(self)
+        X = check_items(self, X, reset=False, min_items=0)
+        mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
+        Z = _transform(X, np.arange(X.shape[0]), mixture, self.roots_)
+        return namespace(Z).astype(Z, namespace(Z).float32, copy=False)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = float32_out(super().__sklearn_tags__())
+        tags.target_tags.required = True
+        return tags
+
+
+class Packed(NamedTuple):
+    """All that is learned, in one array: v (P,), means and log deviations (k, d) from where EM left them, a (k,)."""
+
+    mixture: Mixture  # of EM
+    learned: str
+
+    def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64]]:
+        """The mixture and the weights w (P,)."""
+        values = as_numpy(parameters).astype(np.float64)
+        k, d = self.mixture.means.shape
+        v, u, t, a = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d]))
+        sigma = np.sqrt(self.mixture.variances)
+        means = self.mixture.means + sigma * u.reshape(k, d)
+        alpha = self.mixture.weights * np.exp(a - a.max())
+        return Mixture(alpha / alpha.sum(), means, (sigma * np.exp(t.reshape(k, d))) ** 2), np.exp(v)
+
+    def start(self, rows: Array, starts: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
+        """Where training starts, of the kind of the rows: EM's mixture, and for all columns the weight y likes best."""
+        xp, (k, d) = namespace(rows), self.mixture.means.shape
+        fisher = FisherScores(self.mixture, rows)
+        scores, labels = fisher.scores(fisher.sums(rows, starts)), like(rows, y)
+        unit = 1 / (2 * float(xp.sum(xp.var(scores, axis=0))) or 1.0)
+        ones = xp.ones_like(scores[0, :])
+        values = [float(objective(scores, ones * float(spread * unit), labels)[0]) for spread in SPREADS]
+        v = xp.log(ones * float(SPREADS[int(np.argmax(values))] * unit))
+        return xp.concat([v, xp.zeros((2 * k * d + k,), dtype=v.dtype, device=array_api_compat.device(v))])
+
+    def step(self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
+        """The loss, less the objective, of a batch, and its gradient, posteriors held fixed."""
+        xp = namespace(parameters)
+        rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
+        mixture, _ = self.unpack(parameters)
+        fisher = FisherScores(mixture, rows)
+        sums = fisher.sums(rows, starts)
+        w = xp.exp(parameters[: fisher.dim])
+        value, by_w, by_scores = objective(fisher.scores(sums), w, y)
+        if self.learned == "weights":
+            rest = 0 * parameters[fisher.dim :]
+        else:
+            rest = self._by_mixture(mixture, fisher.gradient(sums, by_scores))
+        return -value, -xp.concat([w * by_w, rest])
+
+    def _by_mixture(self, mixture: Mixture, gradients: tuple[Array, Array, Array]) -> Array:
+        """Gradients by weights, means and deviations, as those by what stands for them here, in one array."""
+        by_alpha, by_means, by_deviations = gradients
+        xp = namespace(by_alpha)
+
+        def cast(values: NDArray[np.float64]) -> Array:
+            return xp.astype(like(by_alpha, values), by_alpha.dtype)
+
+        alpha = cast(mixture.weights)
+        u = by_means * cast(np.sqrt(self.mixture.variances))
+        t = by_deviations * cast(np.sqrt(mixture.variances))
+        return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), alpha * (by_alpha - xp.sum(alpha * by_alpha))])
+
+
+def encode_many(y: Array | None, n: int) -> NDArray[np.int64]:
+    """Labels as numbers (n,), or as ones and zeros (n, C) where y has several columns; not all items alike.
+
+    >>> encode_many(["owl", "cat", "owl"], 3).tolist(), encode_many([[1, 1], [0, 1]], 2).tolist()
+    ([1, 0, 1], [[1, 1], [0, 1]])
+    """
+    several = None if y is None else as_numpy(y)
+    if several is None or several.ndim != 2 or several.shape[1] == 1:
+        return encode_labels(y, n)[1]
+    if len(several) != n:
+        raise InputError(f"y must hold the labels of each of {n} items. Got {len(several)} rows.")
+    if several.dtype.kind not in "biuf" or not np.isin(several, (0, 1)).all():
+        raise InputError("y must hold ones and zeros, one column a label, where it has several columns.")
+    if (several == several[0]).all():
+        raise InputError(f"y must tell items apart. Got the same labels for each of {n} items.")
+    return several.astype(np.int64)
+
+
+def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any]) -> Array:
+    """The weighted scores (n, P) of the items chosen."""
+    out = []
+    for part in chunks(max(len(chosen), 1), row_bytes=32 * len(roots)):
+        rows, starts = take(X, chosen[part])
+        fisher = FisherScores(mixture, rows)
+        scores = fisher.scores(fisher.sums(rows, starts))
+        out.append(scores * namespace(scores).astype(like(scores, roots), scores.dtype))
+    return namespace(out[0]).concat(out)
