@@ -22,6 +22,8 @@ def test_conforms(kind, name, check, network):
         "vlad": {"k": 8},
         "fisher": {"k": 4},
         "dfk": {"k": 4, "max_iterations": 20},
+        "dmleig": {"pairs": 300},
+        "mmc": {"pairs": 300},
     }
     check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))
 
