@@ -24,6 +24,7 @@ def test_conforms(kind, name, check, network):
         "dfk": {"k": 4, "max_iterations": 20},
         "dmleig": {"pairs": 300},
         "mmc": {"pairs": 300},
+        "sdpm": {"triplets": 300},
     }
     check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))
 

@@ -58,6 +58,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "pca": "lookalike.encode.whiten:PCA",
         "rca": "lookalike.learn.chunklets:Rca",
         "ridge": "lookalike.learn.linear:Ridge",
+        "sdpm": "lookalike.learn.sdpm:Sdpm",
         "slem": "lookalike.encode.slem:Slem",
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },

@@ -6,6 +6,7 @@ optimization", JMLR 2012. Both keep the mean square distance of alike pairs at 1
 pairs, that is trace(B) ≤ 1, so that what is sought is a B ⪰ 0 of trace 1.
 """
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -49,7 +50,7 @@ class Mmc(Projection):
 
     Attributes
     ----------
-    W_ : (D, d) float32, NumPy, A = WᵀW; D, at most d, is what rank A has. By falling share of the distance.
+    W_ : (d, d) float32, NumPy, A = WᵀW, rows by falling weight; those beyond the rank of A are zero, or nearly.
     gap_ : float, at most by how much, as a share of it, the objective is below the optimum.
 
     Examples
@@ -91,32 +92,12 @@ class Mmc(Projection):
         mean = max(values.mean(), TINY * np.mean(far**2)) or 1.0
         whiten = U / np.sqrt(np.maximum(values, 0) + max(self.lam, TINY) * mean)  # (d, d)
         B, self.gap_ = self._solve(far @ whiten)
-        values, V = np.linalg.eigh(B)
-        kept = np.flatnonzero(values > 1e-6 * values[-1])[::-1]
-        W = np.sqrt(values[kept])[:, None] * (whiten @ V[:, kept]).T
-        extremes = np.argmax(np.abs(W), axis=1)[:, None]
-        self.W_ = (W * np.sign(np.take_along_axis(W, extremes, axis=1))).astype(np.float32)
+        self.W_ = (root(B) @ whiten.T).astype(np.float32)
         return self
 
     def _solve(self, far: Matrix) -> tuple[Matrix, float]:
         """The best B (d, d) for differences (m, d), and its gap: ascent on the B ⪰ 0 of trace 1."""
-        d = far.shape[1]
-        B, step, gap = np.eye(d) / d, 1.0, np.inf
-        value, gradient = _mean_distance(B, far)
-        for _ in range(self.max_iterations):
-            gap = (np.linalg.eigvalsh(gradient)[-1] - np.sum(gradient * B)) / value
-            if gap <= self.tolerance:
-                break
-            while step > TINY:
-                there = _project(B + step / np.linalg.norm(gradient) * gradient)
-                value_there, gradient_there = _mean_distance(there, far)
-                if value_there > value:
-                    break
-                step /= 2
-            else:
-                break  # rounding: no step gains
-            B, value, gradient, step = there, value_there, gradient_there, 2 * step
-        return B, float(gap)
+        return ascend(lambda B: _mean_distance(B, far), far.shape[1], self.max_iterations, self.tolerance)
 
 
 class DmlEig(Mmc):
@@ -152,6 +133,39 @@ class DmlEig(Mmc):
                 break
             B = B + 2 / (t + 3) * (np.outer(V[:, -1], V[:, -1]) - B)
         return best, float((bound - best_value) / scale)
+
+
+def ascend(
+    function: Callable[[Matrix], tuple[float, Matrix]], d: int, max_iterations: int, tolerance: float
+) -> tuple[Matrix, float]:
+    """The B ⪰ 0 (d, d) of trace 1 that makes a concave function largest, and its gap, by projected gradients.
+
+    `function(B)` gives value and gradient. The gap says how far at most the optimum is, as a share of the value. A step
+    that does not gain is halved and not taken: the value never falls.
+    """
+    B, step, gap = np.eye(d) / d, 1.0, np.inf
+    value, gradient = function(B)
+    for _ in range(max_iterations):
+        gap = (np.linalg.eigvalsh(gradient)[-1] - np.sum(gradient * B)) / max(abs(value), np.finfo(np.float64).tiny)
+        if gap <= tolerance:
+            break
+        while step > TINY:
+            there = _project(B + step / np.linalg.norm(gradient) * gradient)
+            value_there, gradient_there = function(there)
+            if value_there > value:
+                break
+            step /= 2
+        else:
+            break  # rounding: no step gains
+        B, value, gradient, step = there, value_there, gradient_there, 2 * step
+    return B, float(gap)
+
+
+def root(B: Matrix) -> Matrix:
+    """W (d, d) with WᵀW = B, rows by falling eigenvalue; the largest entry of each is positive."""
+    values, V = np.linalg.eigh(B)
+    W = (V * np.sqrt(np.maximum(values, 0))).T[::-1]
+    return np.asarray(W * np.where(np.take_along_axis(W, np.argmax(np.abs(W), axis=1)[:, None], axis=1) < 0, -1, 1))
 
 
 def draw_pairs(
