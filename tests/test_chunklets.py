@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,12 @@ BOTH = pytest.mark.parametrize("kind", [Rca, Dca])
 @parametrize_with_checks([Rca(), Dca()])
 def test_it_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_rca_is_that_of_metric_learn():
+    theirs = np.load(Path(__file__).parent / "golden" / "metric_learn.npz")
+    W = Rca(lam=0).fit(theirs["X"], chunklets=theirs["chunklets"]).W_.astype(np.float64)
+    np.testing.assert_allclose(W.T @ W, theirs["rca"], rtol=1e-4, atol=1e-6)
 
 
 @settings(max_examples=20, deadline=None)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -53,6 +55,22 @@ def test_no_other_metric_does_better(kind, seed):
     assert objective(part.W_) == pytest.approx(best, rel=5e-3)
     assert 0 <= part.gap_ + 1e-9 < 0.02
     assert np.mean(np.sum((near @ part.W_.T) ** 2, axis=1)) == pytest.approx(1, rel=1e-3)
+
+
+def test_mmc_comes_at_least_as_near_the_optimum_as_metric_learn():
+    theirs = np.load(Path(__file__).parent / "golden" / "metric_learn.npz")
+    rows, pairs = theirs["X"], {name: theirs[name] for name in ("alike", "unlike")}
+    W = Mmc(lam=0).fit(rows, **pairs).W_.astype(np.float64)
+    near, far = (rows[some[:, 0]] - rows[some[:, 1]] for some in pairs.values())
+
+    def objective(A):
+        return mean_of_roots(np.einsum("md,md->m", far @ A, far)) / np.sqrt(
+            np.mean(np.einsum("md,md->m", near @ A, near))
+        )
+
+    ours = objective(W.T @ W)
+    assert ours >= objective(theirs["mmc"])
+    assert ours == pytest.approx(objective(theirs["mmc"]), rel=0.1)
 
 
 def test_gradients_are_the_limits_of_finite_differences():
