@@ -29,31 +29,34 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2))
-def test_a_step_is_the_limit_of_finite_differences_at_fixed_posteriors(seed, k, d):
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2), st.booleans())
+def test_a_step_is_the_limit_of_finite_differences_at_fixed_posteriors(seed, k, d, unit):
     random = np.random.default_rng(seed)
     first = Mixture(random.dirichlet(np.ones(k) * 3), random.normal(size=(k, d)), random.gamma(2, size=(k, d)) + 0.2)
-    packed, P = Packed(first, "all"), k * (2 * d + 1)
-    parameters = random.normal(size=P + 2 * k * d + k) * 0.3
+    packed, P = Packed(first, "all", unit), k * (2 * d + 1)
+    parameters = random.normal(size=P + 2 * k * d + k + 1) * 0.3
     rows, starts = random.normal(size=(9, d)) * 2, np.array([0, 2, 3, 5, 9])
     y = random.integers(0, 2, (4, 3))
     now = FisherScores(packed.unpack(parameters)[0], rows)
     posteriors = now.sums(rows, np.arange(10))[:, :, -1:]  # (M, k, 1)
 
     def loss(parameters):
-        (alpha, means, variances), w = packed.unpack(parameters)
+        (alpha, means, variances), roots, scale = packed.unpack(parameters)
         z = (rows[:, None] - means) / np.sqrt(variances)
         root = np.sqrt(alpha)[:, None]
         parts = (posteriors * z / root, posteriors * (z * z - 1) / root / 2**0.5, (posteriors - alpha[:, None]) / root)
         scores = np.concatenate([part.reshape(9, -1) for part in parts], axis=1)
         means = np.stack([scores[a:b].mean(axis=0) for a, b in itertools.pairwise(starts)])
-        return -slow.objective(means, w, [set(np.flatnonzero(row)) for row in y])
+        weighted = means * roots
+        weighted = weighted / np.linalg.norm(weighted, axis=1, keepdims=True) if unit else weighted
+        return -slow.objective(weighted, np.full(P, scale**2), [set(np.flatnonzero(row)) for row in y])
 
     found, gradient = packed.step(parameters, rows, starts, y)
     assert found == pytest.approx(loss(parameters))
     np.testing.assert_allclose(gradient, slow.differences(loss, parameters), rtol=1e-4, atol=1e-6)
-    weights_only = Packed(first, "weights").step(parameters, rows, starts, y)[1]
-    np.testing.assert_array_equal(weights_only, np.where(np.arange(len(gradient)) < P, gradient, 0))
+    weights_only = Packed(first, "weights", unit).step(parameters, rows, starts, y)[1]
+    assert not weights_only[P:-1].any()
+    np.testing.assert_array_equal(weights_only[[*range(P), -1]], gradient[[*range(P), -1]])
 
 
 @settings(max_examples=30, deadline=None)
@@ -61,12 +64,13 @@ def test_a_step_is_the_limit_of_finite_differences_at_fixed_posteriors(seed, k, 
 def test_whatever_the_parameters_the_mixture_and_the_weights_are_valid(seed, size):
     random = np.random.default_rng(seed)
     first = Mixture(np.array([0.3, 0.7]), random.normal(size=(2, 2)), random.gamma(2, size=(2, 2)) + 0.1)
-    (alpha, _, variances), w = Packed(first, "all").unpack(random.normal(size=10 + 8 + 2) * size)
-    assert (w > 0).all()
+    (alpha, _, variances), roots, scale = Packed(first, "all", True).unpack(random.normal(size=10 + 8 + 2 + 1) * size)
+    assert (roots > 0).all()
+    assert scale > 0
     assert (variances > 0).all()
     assert alpha.sum() == pytest.approx(1)
     assert (alpha >= 0).all()
-    (alpha, means, variances), _ = Packed(first, "all").unpack(np.zeros(20))
+    (alpha, means, variances), _, _ = Packed(first, "all", True).unpack(np.zeros(21))
     np.testing.assert_allclose(
         [*alpha, *means.flat, *variances.flat], [*first.weights, *first.means.flat, *first.variances.flat]
     )
@@ -84,7 +88,7 @@ def test_training_raises_the_objective_and_the_precision_of_what_is_held_out(lea
     losses = better.curve_[1:, 1]
     assert losses[-1] < losses[0]
     assert (np.diff(better.likelihoods_) >= 0).all()
-    watched = Dfk(k=2, max_iterations=60, rate=0.05, learned=learned).fit(X, y).curve_
+    watched = Dfk(k=1, max_iterations=100, rate=0.05, learned=learned).fit(X, y).curve_
     assert watched[:, 2].max() > watched[0, 2] + 0.01
 
 
@@ -106,11 +110,13 @@ def test_what_validates_best_is_kept_and_told():
 
 
 def test_weighted_scores_are_those_of_the_mixture():
-    part = Dfk(k=3, max_iterations=5).fit(SETS, Y)
+    part = Dfk(k=3, max_iterations=5, unit=False).fit(SETS, Y)
     assert part.roots_.shape == (39,)
     fisher = FisherScores(Mixture(part.alphas_, part.means_, part.deviations_**2), SETS[4])
-    expected = fisher.scores(fisher.sums(SETS[4], np.array([0, len(SETS[4])]))) * part.roots_
+    expected = fisher.scores(fisher.sums(SETS[4], np.array([0, len(SETS[4])]))) * part.roots_ * part.scale_
     np.testing.assert_allclose(part.transform(SETS)[4:5], expected, rtol=1e-4, atol=1e-6)
+    of_one_length = Dfk(k=3, max_iterations=5).fit(SETS, Y)
+    np.testing.assert_allclose(np.linalg.norm(of_one_length.transform(SETS), axis=1), of_one_length.scale_, rtol=1e-4)
     starts = np.cumsum([0, *map(len, SETS)])
     np.testing.assert_array_equal(part.transform(Sets(np.concatenate(SETS), starts)), part.transform(SETS))
     np.testing.assert_allclose(part.transform(X), part.transform([row[None] for row in X]), atol=1e-5)

@@ -28,7 +28,7 @@ from lookalike.learn.sgd import Callback, train
 from lookalike.types import Array
 
 SPREADS = 2.0 ** np.arange(-3, 8)
-"""One weight for all columns that training may start at, by the mean distance: the one with the best objective."""
+"""Squares of the scale that training may start at, by the mean distance: the one with the best objective."""
 MIXTURE_BYTES = 64 * 2**20
 """What is held of the rows to fit the mixture to them."""
 MOST_HELD = 1_000
@@ -50,9 +50,9 @@ class Dfk(TransformerMixin, BaseEstimator):
     """Discriminative Fisher kernel: items become weighted Fisher scores of a mixture of Gaussians.
 
     EM fits the mixture; then the mean of Σ_j s_ij p_ij is raised, p the soft nearest neighbours under weights w of the
-    scores' columns and s how many labels two items share, by w and by the mixture. Scores are divided by the root of
-    their Fisher information; w = exp(v), σ = σ₀ exp(t) and α = softmax(a), so that every step leaves them valid.
-    Posteriors are fixed within a step and new in the next.
+    scores' columns and s how many labels two items share, by w, by their scale and by the mixture. Scores are divided
+    by the root of their Fisher information; w = exp(v), σ = σ₀ exp(t) and α = softmax(a), so that every step leaves
+    them valid. Posteriors are fixed within a step and new in the next.
 
     Parameters
     ----------
@@ -63,11 +63,14 @@ class Dfk(TransformerMixin, BaseEstimator):
     validation : share of the items (at most 1,000), below 1, held out to see when to stop, by mean average precision;
         the best parameters seen are kept. 0: all steps are taken, the last parameters are kept.
     learned : "all", or "weights": the mixture stays that of EM.
+    unit : whether weighted scores are brought to one length, as Fisher vectors are (the paper does not): where an item
+        has but few rows, or is far from all Gaussians, its length says little else.
     random_state : seed of the mixture, of what is held out and of the batches.
 
     Attributes
     ----------
-    roots_ : (k(2d + 1),) float32, √w. alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. NumPy all.
+    roots_ : (k(2d + 1),) float32, √w. scale_ : float, what weighted scores are multiplied by in the end.
+    alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. All NumPy.
     likelihoods_ : (passes,) float64, the mean log-likelihood of a row before each step of EM.
     curve_ : (t, 3) float64: step, mean loss (less the objective) since the entry before, and score, at each validation.
 
@@ -84,6 +87,7 @@ class Dfk(TransformerMixin, BaseEstimator):
     labels = True  # fit needs y
 
     roots_: NDArray[np.float32]
+    scale_: float
     alphas_: NDArray[np.float64]
     means_: NDArray[np.float64]
     deviations_: NDArray[np.float64]
@@ -98,6 +102,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         max_iterations: int = 500,
         validation: float = 0.2,
         learned: str = "all",
+        unit: bool = True,
         random_state: int = 0,
     ):
         self.k = k
@@ -106,6 +111,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         self.max_iterations = max_iterations
         self.validation = validation
         self.learned = learned
+        self.unit = unit
         self.random_state = random_state
 
     def fit(self, X: Any, y: Array | None = None, *, callback: Callback | None = None) -> Self:
@@ -128,7 +134,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         rows = sample_rows(X, MIXTURE_BYTES // (8 * X.shape[1]), random)
         k = min(int(self.k), rows.shape[0])
         mixture, self.likelihoods_ = fit_mixture(rows, k, random_state=self.random_state)
-        first = Packed(mixture, self.learned)
+        first = Packed(mixture, self.learned, bool(self.unit))
         batch = min(int(self.batch), len(kept))
 
         def step(parameters: Array, _: Array, numbers: Array) -> tuple[Array, Array]:
@@ -136,8 +142,8 @@ class Dfk(TransformerMixin, BaseEstimator):
             return first.step(parameters, *take(X, chosen), like(parameters, codes[chosen]))
 
         def score(parameters: Array) -> float:
-            mixture, w = first.unpack(parameters)
-            return retrieval(_transform(X, held, mixture, np.sqrt(w)), codes[held])
+            mixture, roots, _ = first.unpack(parameters)
+            return retrieval(_transform(X, held, mixture, roots, first.unit), codes[held])
 
         some = np.sort(random.permutation(kept)[:batch])
         parameters, curve = train(
@@ -155,17 +161,17 @@ class Dfk(TransformerMixin, BaseEstimator):
             callback=callback,
             condition=Adam(),
         )
-        (self.alphas_, self.means_, variances), w = first.unpack(parameters)
-        self.deviations_, self.roots_ = np.sqrt(variances), np.sqrt(w).astype(np.float32)
+        (self.alphas_, self.means_, variances), roots, self.scale_ = first.unpack(parameters)
+        self.deviations_, self.roots_ = np.sqrt(variances), roots.astype(np.float32)
         self.curve_ = curve.table()
         return self
 
     def transform(self, X: Any) -> Array:
-        """Items to (n, k(2d + 1)) float32, of their own kind: their scores times √w."""
+        """Items to (n, k(2d + 1)) float32, of their own kind: their scores times √w, at the learned scale."""
         check_is_fitted(self)
         X = check_items(self, X, reset=False, min_items=0)
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
-        Z = _transform(X, np.arange(X.shape[0]), mixture, self.roots_)
+        Z = float(self.scale_) * _transform(X, np.arange(X.shape[0]), mixture, self.roots_, bool(self.unit))
         return namespace(Z).astype(Z, namespace(Z).float32, copy=False)
 
     def __sklearn_tags__(self) -> Tags:
@@ -175,46 +181,57 @@ class Dfk(TransformerMixin, BaseEstimator):
 
 
 class Packed(NamedTuple):
-    """All that is learned, in one array: v (P,), means and log deviations (k, d) from where EM left them, a (k,)."""
+    """All that is learned, in one array: v (P,), means and log deviations (k, d) from where EM left them, a (k,), b.
+
+    exp(b) is the square of the scale: with rows of unit length weights cannot say it.
+    """
 
     mixture: Mixture  # of EM
     learned: str
+    unit: bool
 
-    def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64]]:
-        """The mixture and the weights w (P,)."""
+    def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64], float]:
+        """The mixture, √w (P,) and the scale."""
         values = as_numpy(parameters).astype(np.float64)
         k, d = self.mixture.means.shape
-        v, u, t, a = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d]))
+        v, u, t, a, b = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d, k]))
         sigma = np.sqrt(self.mixture.variances)
         means = self.mixture.means + sigma * u.reshape(k, d)
         alpha = self.mixture.weights * np.exp(a - a.max())
-        return Mixture(alpha / alpha.sum(), means, (sigma * np.exp(t.reshape(k, d))) ** 2), np.exp(v)
+        mixture = Mixture(alpha / alpha.sum(), means, (sigma * np.exp(t.reshape(k, d))) ** 2)
+        return mixture, np.exp(v / 2), float(np.exp(b[0] / 2))
 
     def start(self, rows: Array, starts: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
-        """Where training starts, of the kind of the rows: EM's mixture, and for all columns the weight y likes best."""
+        """Where training starts, of the kind of the rows: EM's mixture, weights of 1, and the scale y likes best."""
         xp, (k, d) = namespace(rows), self.mixture.means.shape
         fisher = FisherScores(self.mixture, rows)
         scores, labels = fisher.scores(fisher.sums(rows, starts)), like(rows, y)
-        unit = 1 / (2 * float(xp.sum(xp.var(scores, axis=0))) or 1.0)
         ones = xp.ones_like(scores[0, :])
-        values = [float(objective(scores, ones * float(spread * unit), labels)[0]) for spread in SPREADS]
-        v = xp.log(ones * float(SPREADS[int(np.argmax(values))] * unit))
-        return xp.concat([v, xp.zeros((2 * k * d + k,), dtype=v.dtype, device=array_api_compat.device(v))])
+        V, _ = _weigh(scores, ones, self.unit)
+        unit = 1 / (2 * float(xp.sum(xp.var(V, axis=0))) or 1.0)
+        values = [float(objective(V, ones * float(spread * unit), labels)[0]) for spread in SPREADS]
+        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=V.dtype, device=array_api_compat.device(V))
+        return xp.concat([zeros, xp.log(ones[:1] * float(SPREADS[int(np.argmax(values))] * unit))])
 
     def step(self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
         """The loss, less the objective, of a batch, and its gradient, posteriors held fixed."""
         xp = namespace(parameters)
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
-        mixture, _ = self.unpack(parameters)
+        mixture, _, _ = self.unpack(parameters)
         fisher = FisherScores(mixture, rows)
         sums = fisher.sums(rows, starts)
-        w = xp.exp(parameters[: fisher.dim])
-        value, by_w, by_scores = objective(fisher.scores(sums), w, y)
+        roots, squared = xp.exp(parameters[: fisher.dim] / 2), xp.exp(parameters[-1:])
+        V, lengths = _weigh(fisher.scores(sums), roots, self.unit)
+        value, by_w, by_V = objective(V, squared * xp.ones_like(roots), y)
+        by_b = squared * xp.sum(by_w)
+        if self.unit:  # what is along V changes its length alone
+            by_V = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths
+        by_v = xp.sum(by_V * V * lengths, axis=0) / 2
         if self.learned == "weights":
-            rest = 0 * parameters[fisher.dim :]
+            rest = 0 * parameters[fisher.dim : -1]
         else:
-            rest = self._by_mixture(mixture, fisher.gradient(sums, by_scores))
-        return -value, -xp.concat([w * by_w, rest])
+            rest = self._by_mixture(mixture, fisher.gradient(sums, by_V * roots))
+        return -value, -xp.concat([by_v, rest, by_b])
 
     def _by_mixture(self, mixture: Mixture, gradients: tuple[Array, Array, Array]) -> Array:
         """Gradients by weights, means and deviations, as those by what stands for them here, in one array."""
@@ -248,12 +265,20 @@ def encode_many(y: Array | None, n: int) -> NDArray[np.int64]:
     return several.astype(np.int64)
 
 
-def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any]) -> Array:
+def _weigh(scores: Array, roots: Array, unit: bool) -> tuple[Array, Array]:
+    """Scores (n, P) times √w, of unit length where wanted, and what they were divided by for that, (n, 1)."""
+    xp, V = namespace(scores), scores * roots
+    lengths = xp.sqrt(xp.sum(V * V, axis=1, keepdims=True))
+    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths)) if unit else xp.ones_like(lengths)
+    return V / lengths, lengths
+
+
+def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any], unit: bool) -> Array:
     """The weighted scores (n, P) of the items chosen."""
     out = []
     for part in chunks(max(len(chosen), 1), row_bytes=32 * len(roots)):
         rows, starts = take(X, chosen[part])
         fisher = FisherScores(mixture, rows)
         scores = fisher.scores(fisher.sums(rows, starts))
-        out.append(scores * namespace(scores).astype(like(scores, roots), scores.dtype))
+        out.append(_weigh(scores, namespace(scores).astype(like(scores, roots), scores.dtype), unit)[0])
     return namespace(out[0]).concat(out)
