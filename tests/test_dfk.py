@@ -9,7 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features.mixture import Mixture
-from lookalike.learn.dfk import Dfk, Packed
+from lookalike.learn.dfk import Dfk
+from lookalike.learn.dfk_step import Packed
 from lookalike.learn.fisher_scores import FisherScores
 from lookalike.learn.neighbours import objective, retrieval
 from lookalike.learn.sets import Sets

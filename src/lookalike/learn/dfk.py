@@ -6,9 +6,8 @@ Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches.
 """
 
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -17,18 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, chunks, like, namespace
 from lookalike.encode.check import check_number, float32_out
-from lookalike.errors import InputError, UnknownNameError
+from lookalike.errors import UnknownNameError
 from lookalike.features.mixture import Mixture, fit_mixture
 from lookalike.learn.adam import Adam
+from lookalike.learn.dfk_step import Packed, weigh
 from lookalike.learn.fisher_scores import FisherScores
-from lookalike.learn.labels import encode_labels, hold_out
-from lookalike.learn.neighbours import objective, retrieval
+from lookalike.learn.labels import encode_many, hold_out
+from lookalike.learn.neighbours import retrieval
 from lookalike.learn.sets import check_items, sample_rows, take
 from lookalike.learn.sgd import Callback, train
 from lookalike.types import Array
 
-SPREADS = 2.0 ** np.arange(-3, 8)
-"""Squares of the scale that training may start at, by the mean distance: the one with the best objective."""
 MIXTURE_BYTES = 64 * 2**20
 """What is held of the rows to fit the mixture to them."""
 MOST_HELD = 1_000
@@ -180,99 +178,6 @@ class Dfk(TransformerMixin, BaseEstimator):
         return tags
 
 
-class Packed(NamedTuple):
-    """All that is learned, in one array: v (P,), means and log deviations (k, d) from where EM left them, a (k,), b.
-
-    exp(b) is the square of the scale: with rows of unit length weights cannot say it.
-    """
-
-    mixture: Mixture  # of EM
-    learned: str
-    unit: bool
-
-    def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64], float]:
-        """The mixture, √w (P,) and the scale."""
-        values = as_numpy(parameters).astype(np.float64)
-        k, d = self.mixture.means.shape
-        v, u, t, a, b = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d, k]))
-        sigma = np.sqrt(self.mixture.variances)
-        means = self.mixture.means + sigma * u.reshape(k, d)
-        alpha = self.mixture.weights * np.exp(a - a.max())
-        mixture = Mixture(alpha / alpha.sum(), means, (sigma * np.exp(t.reshape(k, d))) ** 2)
-        return mixture, np.exp(v / 2), float(np.exp(b[0] / 2))
-
-    def start(self, rows: Array, starts: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
-        """Where training starts, of the kind of the rows: EM's mixture, weights of 1, and the scale y likes best."""
-        xp, (k, d) = namespace(rows), self.mixture.means.shape
-        fisher = FisherScores(self.mixture, rows)
-        scores, labels = fisher.scores(fisher.sums(rows, starts)), like(rows, y)
-        ones = xp.ones_like(scores[0, :])
-        V, _ = _weigh(scores, ones, self.unit)
-        unit = 1 / (2 * float(xp.sum(xp.var(V, axis=0))) or 1.0)
-        values = [float(objective(V, ones * float(spread * unit), labels)[0]) for spread in SPREADS]
-        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=V.dtype, device=array_api_compat.device(V))
-        return xp.concat([zeros, xp.log(ones[:1] * float(SPREADS[int(np.argmax(values))] * unit))])
-
-    def step(self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
-        """The loss, less the objective, of a batch, and its gradient, posteriors held fixed."""
-        xp = namespace(parameters)
-        rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
-        mixture, _, _ = self.unpack(parameters)
-        fisher = FisherScores(mixture, rows)
-        sums = fisher.sums(rows, starts)
-        roots, squared = xp.exp(parameters[: fisher.dim] / 2), xp.exp(parameters[-1:])
-        V, lengths = _weigh(fisher.scores(sums), roots, self.unit)
-        value, by_w, by_V = objective(V, squared * xp.ones_like(roots), y)
-        by_b = squared * xp.sum(by_w)
-        if self.unit:  # what is along V changes its length alone
-            by_V = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths
-        by_v = xp.sum(by_V * V * lengths, axis=0) / 2
-        if self.learned == "weights":
-            rest = 0 * parameters[fisher.dim : -1]
-        else:
-            rest = self._by_mixture(mixture, fisher.gradient(sums, by_V * roots))
-        return -value, -xp.concat([by_v, rest, by_b])
-
-    def _by_mixture(self, mixture: Mixture, gradients: tuple[Array, Array, Array]) -> Array:
-        """Gradients by weights, means and deviations, as those by what stands for them here, in one array."""
-        by_alpha, by_means, by_deviations = gradients
-        xp = namespace(by_alpha)
-
-        def cast(values: NDArray[np.float64]) -> Array:
-            return xp.astype(like(by_alpha, values), by_alpha.dtype)
-
-        alpha = cast(mixture.weights)
-        u = by_means * cast(np.sqrt(self.mixture.variances))
-        t = by_deviations * cast(np.sqrt(mixture.variances))
-        return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), alpha * (by_alpha - xp.sum(alpha * by_alpha))])
-
-
-def encode_many(y: Array | None, n: int) -> NDArray[np.int64]:
-    """Labels as numbers (n,), or as ones and zeros (n, C) where y has several columns; not all items alike.
-
-    >>> encode_many(["owl", "cat", "owl"], 3).tolist(), encode_many([[1, 1], [0, 1]], 2).tolist()
-    ([1, 0, 1], [[1, 1], [0, 1]])
-    """
-    several = None if y is None else as_numpy(y)
-    if several is None or several.ndim != 2 or several.shape[1] == 1:
-        return encode_labels(y, n)[1]
-    if len(several) != n:
-        raise InputError(f"y must hold the labels of each of {n} items. Got {len(several)} rows.")
-    if several.dtype.kind not in "biuf" or not np.isin(several, (0, 1)).all():
-        raise InputError("y must hold ones and zeros, one column a label, where it has several columns.")
-    if (several == several[0]).all():
-        raise InputError(f"y must tell items apart. Got the same labels for each of {n} items.")
-    return several.astype(np.int64)
-
-
-def _weigh(scores: Array, roots: Array, unit: bool) -> tuple[Array, Array]:
-    """Scores (n, P) times √w, of unit length where wanted, and what they were divided by for that, (n, 1)."""
-    xp, V = namespace(scores), scores * roots
-    lengths = xp.sqrt(xp.sum(V * V, axis=1, keepdims=True))
-    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths)) if unit else xp.ones_like(lengths)
-    return V / lengths, lengths
-
-
 def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any], unit: bool) -> Array:
     """The weighted scores (n, P) of the items chosen."""
     out = []
@@ -280,5 +185,5 @@ def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArr
         rows, starts = take(X, chosen[part])
         fisher = FisherScores(mixture, rows)
         scores = fisher.scores(fisher.sums(rows, starts))
-        out.append(_weigh(scores, namespace(scores).astype(like(scores, roots), scores.dtype), unit)[0])
+        out.append(weigh(scores, namespace(scores).astype(like(scores, roots), scores.dtype), unit)[0])
     return namespace(out[0]).concat(out)
