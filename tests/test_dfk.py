@@ -30,19 +30,23 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2), st.booleans())
-def test_a_step_is_the_limit_of_finite_differences_at_fixed_posteriors(seed, k, d, unit):
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2), st.booleans(), st.sampled_from(["all", "fixed"]))
+def test_a_step_is_the_limit_of_finite_differences(seed, k, d, unit, learned):
     random = np.random.default_rng(seed)
     first = Mixture(random.dirichlet(np.ones(k) * 3), random.normal(size=(k, d)), random.gamma(2, size=(k, d)) + 0.2)
-    packed, P = Packed(first, "all", unit), k * (2 * d + 1)
+    packed, P = Packed(first, learned, unit), k * (2 * d + 1)
     parameters = random.normal(size=P + 2 * k * d + k + 1) * 0.3
     rows, starts = random.normal(size=(9, d)) * 2, np.array([0, 2, 3, 5, 9])
     y = random.integers(0, 2, (4, 3))
-    now = FisherScores(packed.unpack(parameters)[0], rows)
-    posteriors = now.sums(rows, np.arange(10))[:, :, -1:]  # (M, k, 1)
+
+    def posteriors_under(mixture):  # (M, k, 1)
+        return FisherScores(mixture, rows).sums(rows, np.arange(10))[:, :, -1:]
+
+    now = posteriors_under(packed.unpack(parameters)[0])
 
     def loss(parameters):
         (alpha, means, variances), roots, scale = packed.unpack(parameters)
+        posteriors = now if learned == "fixed" else posteriors_under(Mixture(alpha, means, variances))
         z = (rows[:, None] - means) / np.sqrt(variances)
         root = np.sqrt(alpha)[:, None]
         parts = (posteriors * z / root, posteriors * (z * z - 1) / root / 2**0.5, (posteriors - alpha[:, None]) / root)
@@ -77,7 +81,7 @@ def test_whatever_the_parameters_the_mixture_and_the_weights_are_valid(seed, siz
     )
 
 
-@pytest.mark.parametrize("learned", ["all", "weights"])
+@pytest.mark.parametrize("learned", ["all", "fixed", "weights"])
 @pytest.mark.parametrize("y", [Y, SEVERAL])
 def test_training_raises_the_objective_and_the_precision_of_what_is_held_out(learned, y):
     part = Dfk(k=3, max_iterations=60, validation=0, learned=learned, rate=0.05)
@@ -153,7 +157,7 @@ def test_what_cannot_be_learned_from_is_refused():
         part.fit(SETS, Y).transform([SETS[0], SETS[1][:0]])
     with pytest.raises(InputError, match=r"batch must be a whole number of at least 2. Got 1"):
         Dfk(batch=1).fit(X, Y)
-    with pytest.raises(UnknownNameError, match="Known: all, weights"):
+    with pytest.raises(UnknownNameError, match="Known: all, fixed, weights"):
         Dfk(learned="none").fit(X, Y)
 
 

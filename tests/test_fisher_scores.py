@@ -87,6 +87,31 @@ def test_gradients_by_the_mixture_are_limits_of_finite_differences_at_fixed_post
 
 
 @settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
+def test_with_what_goes_through_posteriors_gradients_are_limits_of_finite_differences(seed, k, d, most):
+    random = np.random.default_rng(seed)
+    mixture = mixed(random, k, d)
+    mixture = mixture._replace(weights=(mixture.weights + 0.1) / (1 + 0.1 * k))
+    rows, starts = items(random, 4, d, most)
+    by_scores = random.normal(size=(4, k * (2 * d + 1)))
+
+    def value(weights, means, deviations):
+        fisher = FisherScores(Mixture(weights, means, deviations**2), rows)
+        return np.sum(by_scores * fisher.scores(fisher.sums(rows, starts)))
+
+    weights, means, deviations = mixture.weights, mixture.means, np.sqrt(mixture.variances)
+    expected = [
+        slow.differences(lambda a: value(a, means, deviations), weights),
+        slow.differences(lambda u: value(weights, u, deviations), means),
+        slow.differences(lambda s: value(weights, means, s), deviations),
+    ]
+    fisher = FisherScores(mixture, rows)
+    both = fisher.gradient(fisher.sums(rows, starts), by_scores), fisher.through(rows, starts, by_scores)
+    for fixed, through, numeric in zip(*both, expected, strict=True):
+        np.testing.assert_allclose(fixed + through, numeric, rtol=1e-4, atol=1e-5 * (1 + np.abs(numeric).max()))
+
+
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 7), st.booleans())
 def test_the_objective_and_its_gradients_are_those_of_plain_loops(seed, n, several):
     random = np.random.default_rng(seed)
@@ -125,6 +150,7 @@ def test_torch_gives_the_same_numbers():
         sums = fisher.sums(X, starts)
         value, by_w, by_scores = objective(fisher.scores(sums), fisher.roots(), cast(y))
         results.append([value, by_w, by_scores, shares(fisher.scores(sums)), *fisher.gradient(sums, by_scores)])
+        results[-1] += fisher.through(X, starts, by_scores)
         retrieval(fisher.scores(sums), y)
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(np.asarray(theirs), ours, atol=1e-10)

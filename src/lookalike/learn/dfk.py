@@ -41,7 +41,7 @@ LIMITS: dict[str, tuple[type, str, float, float]] = {
     "validation": (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9),
 }
 """What the numbers among the parameters may be."""
-PARTS = ("all", "weights")
+PARTS = ("all", "fixed", "weights")
 
 
 class Dfk(TransformerMixin, BaseEstimator):
@@ -50,7 +50,7 @@ class Dfk(TransformerMixin, BaseEstimator):
     EM fits the mixture; then the mean of Σ_j s_ij p_ij is raised, p the soft nearest neighbours under weights w of the
     scores' columns and s how many labels two items share, by w, by their scale and by the mixture. Scores are divided
     by the root of their Fisher information; w = exp(v), σ = σ₀ exp(t) and α = softmax(a), so that every step leaves
-    them valid. Posteriors are fixed within a step and new in the next.
+    them valid.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ class Dfk(TransformerMixin, BaseEstimator):
     max_iterations : steps at most; 0: the plain Fisher kernel.
     validation : share of the items (at most 1,000), below 1, held out to see when to stop, by mean average precision;
         the best parameters seen are kept. 0: all steps are taken, the last parameters are kept.
-    learned : "all", or "weights": the mixture stays that of EM.
+    learned : "all"; "fixed": the same by the paper's gradient, which leaves out that posteriors change with the
+        mixture; or "weights": the mixture stays that of EM.
     unit : whether weighted scores are brought to one length, as Fisher vectors are (the paper does not): where an item
         has but few rows, or is far from all Gaussians, its length says little else.
     random_state : seed of the mixture, of what is held out and of the batches.

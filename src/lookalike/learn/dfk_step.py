@@ -54,7 +54,7 @@ class Packed(NamedTuple):
         return xp.concat([zeros, xp.log(ones[:1] * float(SPREADS[int(np.argmax(values))] * unit))])
 
     def step(self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
-        """The loss, less the objective, of a batch, and its gradient, posteriors held fixed."""
+        """The loss, less the objective, of a batch, and its gradient; posteriors are held fixed for "fixed"."""
         xp = namespace(parameters)
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
         mixture, _, _ = self.unpack(parameters)
@@ -67,10 +67,15 @@ class Packed(NamedTuple):
         if self.unit:  # what is along V changes its length alone
             by_V = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths
         by_v = xp.sum(by_V * V * lengths, axis=0) / 2
+        by_scores = by_V * roots
         if self.learned == "weights":
             rest = 0 * parameters[fisher.dim : -1]
         else:
-            rest = self._by_mixture(mixture, fisher.gradient(sums, by_V * roots))
+            gradients = fisher.gradient(sums, by_scores)
+            if self.learned == "all":
+                moved = fisher.through(rows, starts, by_scores)
+                gradients = (gradients[0] + moved[0], gradients[1] + moved[1], gradients[2] + moved[2])
+            rest = self._by_mixture(mixture, gradients)
         return -value, -xp.concat([by_v, rest, by_b])
 
     def _by_mixture(self, mixture: Mixture, gradients: tuple[Array, Array, Array]) -> Array:

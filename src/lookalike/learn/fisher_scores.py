@@ -90,6 +90,27 @@ class FisherScores:
         alpha_part = -(xp.sum(own, axis=1, keepdims=True) + shares) / (2 * self._alpha)
         return alpha_part[:, 0], m_part / self._scale, s_part / self._scale
 
+    def through(self, rows: Array, starts: NDArray[np.int64], by_scores: Array) -> tuple[Array, Array, Array]:
+        """What `gradient` leaves out: how scores change because posteriors do, in the same shapes."""
+        xp, k, d, n = self._xp, self.k, self.d, by_scores.shape[0]
+        by_means = xp.reshape(by_scores[:, : k * d], (n, k, d)) / (self._s * self._root)
+        by_spreads = xp.reshape(by_scores[:, k * d : 2 * k * d], (n, k, d)) / (2**0.5 * self._root)
+        by_weights = xp.reshape(by_scores[:, 2 * k * d :], (n, k, 1)) / self._root
+        squares = by_spreads / self._s**2
+        counts = xp.sum(self._m * (self._m * squares - by_means) - by_spreads, axis=2, keepdims=True) + by_weights
+        by_sums = xp.concat([squares, by_means - 2 * self._m * squares, counts], axis=2)  # (n, k, 2d + 1)
+        single, total = len(starts) == rows.shape[0] + 1, 0 * by_sums[0, ...]
+        for i in range(1 if single else n):
+            E, Y, _ = self._products.weigh(rows if single else rows[int(starts[i]) : int(starts[i + 1])])
+            size = xp.sum(E, axis=1, keepdims=True)
+            g, Y = E / size, Y * size
+            by_g = xp.sum(by_sums * Y[:, None, :], axis=2) if single else Y @ by_sums[i, ...].T / Y.shape[0]  # (m, k)
+            total = total + (g * (by_g - xp.sum(g * by_g, axis=1, keepdims=True))).T @ Y  # by the logs of α N(x)
+        off, square = self._moments(total[None, ...])
+        count = total[:, -1:]
+        m_part, s_part = off[0, ...] / self._s**2, square[0, ...] / self._s**3 - count / self._s
+        return count[:, 0] / self._alpha[:, 0], m_part / self._scale, s_part / self._scale
+
     def _split(self, sums: Array) -> tuple[Array, Array, Array]:
         """Sums of z², of z and of posteriors alone."""
         return sums[:, :, : self.d], sums[:, :, self.d : -1], sums[:, :, -1:]
