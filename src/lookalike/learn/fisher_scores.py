@@ -76,19 +76,25 @@ class FisherScores:
 
         Posteriors are held fixed, as in the paper; weights are taken as k free numbers.
         """
-        xp, (_, first, count) = self._xp, self._split(sums)
-        n, k, d = first.shape
-        off, square = self._moments(sums)
-        by_means = xp.reshape(by_scores[:, : k * d], (n, k, d)) / self._root
-        by_spreads = xp.reshape(by_scores[:, k * d : 2 * k * d], (n, k, d)) / (2**0.5 * self._root)
-        by_weights = xp.reshape(by_scores[:, 2 * k * d :], (n, k, 1)) / self._root
-        s = self._s
-        m_part = -xp.sum(by_means * count, axis=0) / s - 2 * xp.sum(by_spreads * off, axis=0) / s**2
-        s_part = -xp.sum(by_means * off, axis=0) / s**2 - 2 * xp.sum(by_spreads * square, axis=0) / s**3
-        own = xp.sum(by_means * off, axis=0) / s + xp.sum(by_spreads * (square / s**2 - count), axis=0)  # (k, d)
-        shares = xp.sum(by_weights * (count + self._alpha), axis=0)  # (k, 1)
-        alpha_part = -(xp.sum(own, axis=1, keepdims=True) + shares) / (2 * self._alpha)
-        return alpha_part[:, 0], m_part / self._scale, s_part / self._scale
+        xp, k, d, n = self._xp, self.k, self.d, by_scores.shape[0]
+        second, first, count = self._split(sums)
+        by_means = xp.reshape(by_scores[:, : k * d], (n, k, d))
+        by_spreads = xp.reshape(by_scores[:, k * d : 2 * k * d], (n, k, d))
+        by_weights = by_scores[:, 2 * k * d :]
+
+        def total(by: Array, moment: Array) -> Array:  # over items, (k, d), without a product of all in memory
+            return xp.einsum("nkd,nkd->kd", by, xp.broadcast_to(moment, by.shape))
+
+        m, s, counts, spread_counts = self._m, self._s, total(by_means, count), total(by_spreads, count)
+        firsts = total(by_spreads, first)
+        means_off, spreads_off = total(by_means, first) - m * counts, firsts - m * spread_counts
+        square = (total(by_spreads, second) - m * (firsts + spreads_off)) / 2**0.5
+        m_part = -(counts / s + 2**0.5 * spreads_off / s**2) / self._root
+        s_part = -(means_off / s**2 + 2 * square / s**3) / self._root
+        own = xp.sum(means_off / s + square / s**2 - spread_counts / 2**0.5, axis=1)  # (k,)
+        shares = xp.sum(by_weights * (count[:, :, 0] + self._alpha[:, 0]), axis=0)  # (k,)
+        alpha_part = -(own + shares) / (2 * (self._alpha * self._root)[:, 0])
+        return alpha_part, m_part / self._scale, s_part / self._scale
 
     def through(self, rows: Array, starts: NDArray[np.int64], by_scores: Array) -> tuple[Array, Array, Array]:
         """What `gradient` leaves out: how scores change because posteriors do, in the same shapes."""

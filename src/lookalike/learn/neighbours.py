@@ -32,8 +32,9 @@ def shares(Z: Array) -> Array:
     [0.0, 0.5, 0.5]
     """
     xp = namespace(Z)
-    squares = xp.sum(Z * Z, axis=1)
-    D = squares[:, None] + squares[None, :] - 2 * (Z @ Z.T)  # (n, n)
+    products = Z @ Z.T  # (n, n)
+    squares = xp.linalg.diagonal(products)
+    D = squares[:, None] + squares[None, :] - 2 * products
     own = xp.arange(Z.shape[0])
     D[own, own] = xp.inf
     p = xp.exp(xp.min(D, axis=1, keepdims=True) - D)
@@ -51,8 +52,10 @@ def objective(scores: Array, w: Array, y: Array) -> tuple[Array, Array, Array]:
     s = likeness(y, scores.dtype)
     means = xp.sum(s * p, axis=1, keepdims=True)  # (n, 1)
     by_distance = -p * (s - means) / n  # ∂O/∂D
-    G = by_distance + by_distance.T
-    pulled = xp.sum(G, axis=1)[:, None] * centred - G @ centred  # LΦ, (n, P)
+    L = -(by_distance + by_distance.T)
+    own = xp.arange(n)
+    L[own, own] = -xp.sum(L, axis=1)  # none with itself: the diagonal was zero
+    pulled = L @ centred  # (n, P)
     return xp.mean(means), xp.sum(centred * pulled, axis=0), 2 * pulled * w
 
 
