@@ -110,7 +110,7 @@ class FisherScores:
             E, Y, _ = self._products.weigh(rows if single else rows[int(starts[i]) : int(starts[i + 1])])
             size = xp.sum(E, axis=1, keepdims=True)
             g, Y = E / size, Y * size
-            by_g = xp.sum(by_sums * Y[:, None, :], axis=2) if single else Y @ by_sums[i, ...].T / Y.shape[0]  # (m, k)
+            by_g = xp.einsum("nkc,nc->nk", by_sums, Y) if single else Y @ by_sums[i, ...].T / Y.shape[0]  # (m, k)
             total = total + (g * (by_g - xp.sum(g * by_g, axis=1, keepdims=True))).T @ Y  # by the logs of α N(x)
         off, square = self._moments(total[None, ...])
         count = total[:, -1:]
