@@ -24,6 +24,10 @@ def test_conforms(kind, name, check, network):
         "tsvm": {"bits": 16},
         "fasthash": {"bits": 16, "trees": 10, "depth": 4},
         "sdh": {"bits": 32},
+        "dfk": {"k": 4, "max_iterations": 20},
+        "dmleig": {"pairs": 300},
+        "mmc": {"pairs": 300},
+        "sdpm": {"triplets": 300},
     }
     check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))
 

@@ -55,6 +55,24 @@ def encode_labels(y: Array | None, n: int, known: NDArray[Any] | None = None) ->
     return classes, codes.astype(np.int64)
 
 
+def encode_many(y: Array | None, n: int) -> NDArray[np.int64]:
+    """Labels as numbers (n,), or as ones and zeros (n, C) where y has several columns; not all items alike.
+
+    >>> encode_many(["owl", "cat", "owl"], 3).tolist(), encode_many([[1, 1], [0, 1]], 2).tolist()
+    ([1, 0, 1], [[1, 1], [0, 1]])
+    """
+    several = None if y is None else as_numpy(y)
+    if several is None or several.ndim != 2 or several.shape[1] == 1:
+        return encode_labels(y, n)[1]
+    if len(several) != n:
+        raise InputError(f"y must hold the labels of each of {n} items. Got {len(several)} rows.")
+    if several.dtype.kind not in "biuf" or not np.isin(several, (0, 1)).all():
+        raise InputError("y must hold ones and zeros, one column a label, where it has several columns.")
+    if (several == several[0]).all():
+        raise InputError(f"y must tell items apart. Got the same labels for each of {n} items.")
+    return several.astype(np.int64)
+
+
 def encode_held(held: tuple[Any, Array], classes: NDArray[Any], measure: str) -> NDArray[np.int64]:
     """The classes of rows to validate on, as numbers (m,): those of `classes`, or for "map" any of their own."""
     rows, y = held

@@ -1,0 +1,86 @@
+"""Soft nearest neighbours: how much like its neighbours each item is, and what would make it more so.
+
+In: (n, P) scores, a weight w ≥ 0 for each column, labels, NumPy or torch. Out: the objective and its gradients. Wang,
+Li & Liu 2013, "Learning discriminative Fisher kernel" (dfk), Eq. 8–11, derived anew: the printed label similarity is
+negative throughout and Eq. 10–11 lose a factor. With one label an item it is NCA's objective (Goldberger et al. 2004).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import as_numpy, chunks, namespace
+from lookalike.types import Array
+
+
+def likeness(y: Array, dtype: object) -> Array:
+    """(n, n), of the kind of y: 2 / (1 + exp(1 − 2c)) − 1 for items with c labels in common.
+
+    y is (n,), a label each, or (n, C), ones and zeros.
+
+    >>> likeness(np.array([[1, 1], [1, 1], [0, 0]]), np.float64)[0].round(2).tolist()
+    [0.91, 0.91, -0.46]
+    """
+    xp = namespace(y)
+    common = xp.astype(y[:, None] == y[None, :], dtype) if y.ndim == 1 else xp.astype(y, dtype) @ xp.astype(y, dtype).T
+    return xp.tanh(common - 0.5)
+
+
+def shares(Z: Array) -> Array:
+    """The normalised Fisher kernel of weighted scores Z (n, P), n ≥ 2: (n, n), rows sum to 1, none with itself (Eq. 8).
+
+    >>> shares(np.array([[0.0], [1.0], [1.0]]))[0].tolist()
+    [0.0, 0.5, 0.5]
+    """
+    xp = namespace(Z)
+    products = Z @ Z.T  # (n, n)
+    squares = xp.linalg.diagonal(products)
+    D = squares[:, None] + squares[None, :] - 2 * products
+    own = xp.arange(Z.shape[0])
+    D[own, own] = xp.inf
+    p = xp.exp(xp.min(D, axis=1, keepdims=True) - D)
+    return p / xp.sum(p, axis=1, keepdims=True)
+
+
+def objective(scores: Array, w: Array, y: Array) -> tuple[Array, Array, Array]:
+    """The mean over items of Σ_j s_ij p_ij (Eq. 9), and its gradients by w (P,) and by scores (n, P).
+
+    Scores (n, P), w (P,), labels y as for `likeness`. Costs two products of n × n × P; holds n × n, never n × n × P.
+    """
+    xp, n = namespace(scores), scores.shape[0]
+    centred = scores - xp.mean(scores, axis=0)  # differences stay, rounding is less
+    p = shares(centred * xp.sqrt(w))  # (n, n)
+    s = likeness(y, scores.dtype)
+    means = xp.sum(s * p, axis=1, keepdims=True)  # (n, 1)
+    by_distance = -p * (s - means) / n  # ∂O/∂D
+    L = -(by_distance + by_distance.T)
+    own = xp.arange(n)
+    L[own, own] = -xp.sum(L, axis=1)  # none with itself: the diagonal was zero
+    pulled = L @ centred  # (n, P)
+    return xp.mean(means), xp.sum(centred * pulled, axis=0), 2 * pulled * w
+
+
+def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
+    """Each row of Z (n, P) in turn asks for its like among the others, by distance: mean average precision.
+
+    Like are rows with a label in common; y as for `likeness`. Rows without their like ask nothing.
+
+    >>> retrieval(np.array([[0.0], [1.0], [5.0], [6.0]]), np.array([0, 0, 1, 1]))
+    1.0
+    """
+    xp, n = namespace(Z), Z.shape[0]
+    if n < 2:
+        return 0.0
+    squares = xp.sum(Z * Z, axis=1)
+    found: list[NDArray[np.float64]] = []
+    for part in chunks(n, row_bytes=48 * n):
+        D = as_numpy(squares[None, :] - 2 * (Z[part] @ Z.T)).astype(np.float64)  # (m, n)
+        D[np.arange(len(D)), np.arange(part.start, part.stop)] = np.inf  # itself last
+        order = np.argsort(D, axis=1, kind="stable")[:, :-1]
+        alike = y[part][:, None] == y[None, :] if y.ndim == 1 else y[part] @ y.T > 0
+        relevant = np.take_along_axis(alike, order, axis=1)  # (m, n - 1)
+        hits = np.cumsum(relevant, axis=1)
+        precision = np.where(relevant, hits / np.arange(1, n), 0.0).sum(axis=1)
+        total = hits[:, -1]
+        found.append(precision[total > 0] / total[total > 0])
+    every = np.concatenate(found)
+    return float(every.mean()) if len(every) else 0.0

@@ -1,0 +1,86 @@
+"""Items of many rows each, such as a picture's local descriptors: all rows in one matrix, and where each item starts.
+
+In: a list of (m, d) arrays, one an item, or a matrix, one row an item. Out: a source whose items are read by number.
+"""
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from lookalike.arrays import check_rows, namespace
+from lookalike.errors import InputError
+from lookalike.learn.rows import check_source
+from lookalike.learn.sgd import Rows
+from lookalike.types import Array
+
+
+class Sets:
+    """n items with rows of their own: those of item i are `rows[starts[i] : starts[i + 1]]`.
+
+    >>> sets = Sets(np.arange(10.0).reshape(5, 2), np.array([0, 2, 5]))
+    >>> sets.shape, sets[[1]].rows.tolist()
+    ((2, 2), [[4.0, 5.0], [6.0, 7.0], [8.0, 9.0]])
+    """
+
+    def __init__(self, rows: Rows, starts: NDArray[np.int64]):
+        self.rows, self.starts = rows, starts
+        self.shape = (len(starts) - 1, rows.shape[1])
+
+    def __getitem__(self, chosen: Any) -> "Sets":
+        numbers = np.atleast_1d(np.arange(self.shape[0])[chosen])
+        sizes = np.diff(self.starts)[numbers]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        inside = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+        return Sets(self.rows[np.repeat(self.starts[:-1][numbers], sizes) + inside], starts)
+
+
+def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> Any:
+    """X as a matrix (a row an item) or as `Sets`, with the columns `part` knows; `reset` lets it learn them.
+
+    A list of matrices becomes `Sets`. An item without rows is refused: nothing is known of it.
+    """
+    if isinstance(X, list | tuple) and X and all(getattr(item, "ndim", 0) == 2 for item in X):
+        X = _join(X)
+    if not isinstance(X, Sets):
+        return check_source(part, X, reset=reset, min_rows=min_items)
+    empty = np.flatnonzero(np.diff(X.starts) < 1)
+    if len(empty):
+        raise InputError(
+            f"Each item must have at least one descriptor: leave out those without. Got none for {len(empty)} of"
+            f" {X.shape[0]} items, the first of them number {empty[0]}."
+        )
+    if X.shape[0] < min_items:
+        raise InputError(f"X must hold at least {min_items} items. Got {X.shape[0]}.")
+    if reset:
+        part.n_features_in_ = X.shape[1]
+    elif X.shape[1] != part.n_features_in_:
+        raise InputError(f"X must have {part.n_features_in_} columns. Got {X.shape[1]}.")
+    return X
+
+
+def take(X: Any, chosen: Any) -> tuple[Array, NDArray[np.int64]]:
+    """The rows (M, d) of the items chosen, finite floats, and where each item starts (n + 1,)."""
+    some = X[chosen]
+    if isinstance(some, Sets):
+        return check_rows(some.rows), some.starts
+    return check_rows(some), np.arange(some.shape[0] + 1)
+
+
+def sample_rows(X: Any, most: int, random: np.random.Generator) -> Array:
+    """At most so many rows of all items together, by lot."""
+    rows = X.rows if isinstance(X, Sets) else X
+    M = rows.shape[0]
+    return check_rows(rows[:] if most >= M else rows[np.sort(random.choice(M, most, replace=False))])
+
+
+def _join(items: list[Array] | tuple[Array, ...]) -> Sets:
+    widths = sorted({int(item.shape[1]) for item in items})
+    if len(widths) > 1:
+        raise InputError(f"Descriptors must all have the same number of columns. Got {widths}.")
+    starts = np.cumsum([0, *(int(item.shape[0]) for item in items)])
+    if not all(array_api_compat.is_array_api_obj(item) for item in items):
+        items = [np.asarray(item) for item in items]
+    return Sets(namespace(*items).concat(list(items)), starts)

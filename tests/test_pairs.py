@@ -1,0 +1,129 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from lookalike.errors import InputError
+from lookalike.learn.neighbours import retrieval
+from lookalike.learn.pairs import DmlEig, Mmc, draw_pairs
+from reference.fisher_kernel import differences
+
+random = np.random.default_rng(6)
+Y = random.integers(0, 4, 150)
+X = random.normal(size=(150, 4)) * [1, 1, 4, 4] + (3 * random.normal(size=(4, 4)) * [1, 1, 0, 0])[Y]
+BOTH = pytest.mark.parametrize("kind", [Mmc, DmlEig])
+
+
+@parametrize_with_checks([Mmc(pairs=200), DmlEig(pairs=200)])
+def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def mean_of_roots(squares):
+    return np.sqrt(squares).mean()
+
+
+def soft_least(squares, mu):
+    return -mu * np.log(np.mean(np.exp(-squares / mu)))
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(3))
+def test_no_other_metric_does_better(kind, seed):
+    """Against a search over all metrics LᵀL of two columns that keep alike pairs at 1 in the mean."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(40, 2)) @ random.normal(size=(2, 2))
+    alike, unlike = draw_pairs(random.integers(0, 3, 40), 60, random)
+    part = kind(lam=0, max_iterations=4_000, tolerance=1e-5).fit(rows, alike=alike, unlike=unlike)
+    near, far = (rows[pairs[:, 0]] - rows[pairs[:, 1]] for pairs in (alike, unlike))
+    # The soft-min is a hundredth of the mean of whitened differences, over whose dimensions trace 1 is spread.
+    inverse = np.linalg.inv(near.T @ near / len(near))
+    mu = 0.01 * np.mean(np.einsum("md,md->m", far @ inverse, far)) / 2
+
+    def objective(L):
+        L = np.reshape(L, (2, 2))
+        L = L / np.sqrt(np.mean(np.sum((near @ L.T) ** 2, axis=1)))
+        squares = np.sum((far @ L.T) ** 2, axis=1)
+        return mean_of_roots(squares) if kind is Mmc else soft_least(squares, mu)
+
+    starts = [np.eye(2).ravel(), *random.normal(size=(4, 4))]
+    best = max(-minimize(lambda L: -objective(L), start, method="Nelder-Mead", tol=1e-10).fun for start in starts)
+    assert objective(part.W_) == pytest.approx(best, rel=5e-3)
+    assert 0 <= part.gap_ + 1e-9 < 0.02
+    assert np.mean(np.sum((near @ part.W_.T) ** 2, axis=1)) == pytest.approx(1, rel=1e-3)
+
+
+def test_mmc_comes_at_least_as_near_the_optimum_as_metric_learn():
+    theirs = np.load(Path(__file__).parent / "golden" / "metric_learn.npz")
+    rows, pairs = theirs["X"], {name: theirs[name] for name in ("alike", "unlike")}
+    W = Mmc(lam=0).fit(rows, **pairs).W_.astype(np.float64)
+    near, far = (rows[some[:, 0]] - rows[some[:, 1]] for some in pairs.values())
+
+    def objective(A):
+        return mean_of_roots(np.einsum("md,md->m", far @ A, far)) / np.sqrt(
+            np.mean(np.einsum("md,md->m", near @ A, near))
+        )
+
+    ours = objective(W.T @ W)
+    assert ours >= objective(theirs["mmc"])
+    assert ours == pytest.approx(objective(theirs["mmc"]), rel=0.1)
+
+
+def test_gradients_are_the_limits_of_finite_differences():
+    from lookalike.learn.pairs import _least_distance, _mean_distance
+
+    far, root = random.normal(size=(9, 3)), random.normal(size=(3, 3))
+    B = root @ root.T
+    for function, options in ((_mean_distance, (far,)), (_least_distance, (far, 0.7))):
+        numeric = differences(lambda B, f=function, o=options: f(B, *o)[0], B)
+        np.testing.assert_allclose(function(B, *options)[1], (numeric + numeric.T) / 2, atol=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 12))
+def test_pairs_are_alike_and_unlike_and_never_a_row_with_itself(seed, n):
+    random = np.random.default_rng(seed)
+    codes = np.unique(np.r_[0, 1, 1, random.integers(0, 4, n)], return_inverse=True)[1]
+    alike, unlike = draw_pairs(codes, 300, random)
+    assert (codes[alike[:, 0]] == codes[alike[:, 1]]).all()
+    assert (alike[:, 0] != alike[:, 1]).all()
+    assert (codes[unlike[:, 0]] != codes[unlike[:, 1]]).all()
+    assert set(unlike.flat) == set(range(len(codes)))
+
+
+@BOTH
+def test_rows_find_their_like_better_than_before(kind):
+    Z = kind(pairs=1_000).fit(X, Y).transform(X)
+    assert retrieval(Z, Y) > retrieval(X, Y) + 0.1
+
+
+def test_torch_gives_the_same_numbers():
+    torch = pytest.importorskip("torch")
+    ours, theirs = (Mmc(pairs=100).fit(rows, y) for rows, y in ((X, Y), (torch.from_numpy(X), torch.from_numpy(Y))))
+    np.testing.assert_allclose(theirs.transform(torch.from_numpy(X)).numpy(), ours.transform(X), atol=1e-4)
+
+
+@BOTH
+def test_what_cannot_be_learned_from_is_refused(kind):
+    with pytest.raises(InputError, match="a label of its own for each row"):
+        kind().fit(X, np.arange(150))
+    with pytest.raises(InputError, match="at least 2 classes"):
+        kind().fit(X, np.ones(150))
+    with pytest.raises(InputError, match="requires y"):
+        kind().fit(X)
+    with pytest.raises(InputError, match="unlike must hold pairs of row numbers"):
+        kind().fit(X, alike=[[0, 1]])
+    with pytest.raises(InputError, match="row numbers from 0 to 149"):
+        kind().fit(X, alike=np.array([[0, 1]]), unlike=np.array([[0, 150]]))
+    with pytest.raises(InputError, match=r"lam must be .* Got -1"):
+        kind(lam=-1).fit(X, Y)
+
+
+@BOTH
+def test_rows_all_alike_and_equal_pairs_give_finite_numbers(kind):
+    assert np.isfinite(kind(pairs=20).fit(np.ones((6, 4)), np.arange(6) % 2).transform(X)).all()
+    assert np.isfinite(kind(pairs=20).fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1]).transform(X)).all()
