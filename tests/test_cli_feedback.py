@@ -126,7 +126,7 @@ def test_finishing_gives_labels(call, own, fish):
     code, out, _ = call("feedback", fish, "--window", 2, answers="y\nf\nGröße 魚\n")
     assert code == 0
     assert "What shall it be called?" in out
-    assert "2 pictures have the new label Größe 魚" in out
+    assert "The label Größe 魚 is new on 2 of the pictures." in out
     with lookalike.Collection(own) as collection:
         assert collection.label_counts()["Größe 魚"] == 2
         (session,) = collection.sessions()
@@ -137,7 +137,7 @@ def test_finishing_gives_labels(call, own, fish):
     code, _, err = call("feedback", "--resume", session.id, "--finish", "--name", "other")
     assert (code, "was finished as 'Größe 魚'" in err) == (2, True)
     _, out, _ = call("feedback", "--label", "Größe 魚", "--rounds", 1, "--finish", "--name", "more", answers="s\n" * 9)
-    assert "2 pictures have the new label more" in out
+    assert "The label more is new on 2 of the pictures." in out
     code, _, err = call("feedback", fish, answers="f\n")
     assert (code, "A name is needed" in err) == (2, True)
 
@@ -301,14 +301,14 @@ def test_where_nothing_is_left_to_ask_an_undo_and_an_end_are(call, fish):
     code, out, _ = call("feedback", fish, "--path", "*fish*", answers="y\ny\ny\nu\nn\nf\nfishes\n")
     assert code == 0
     assert "u undo · f finish · q leave" in out
-    assert "new label fishes" in out
+    assert "The label fishes is new on" in out
 
 
 def test_what_simulate_cannot_heed_is_refused(call, fish):
     for words in (["--resume", "x"], ["--finish"], ["--name", "x"], ["-k", 3]):
         code, _, err = call("feedback", fish, "--simulate", "labels", *words)
         assert code == 2
-        assert "nothing is asked or kept" in err
+        assert f"leave out {words[0]}." in err
 
 
 def test_a_name_is_needed_to_finish(call, fish):

@@ -164,6 +164,8 @@ def fit(
         raise InputError("--more-negatives goes with one space that is fitted, and stands alone.")
     with opened(where, wait=wait) as collection, bars() as progress:
         if labels is not None and labels != OWN:
+            if "(" in labels and not names:
+                raise InputError(f"{labels} was taken for a file of labels. Write: lookalike fit '{labels}' --labels")
             imported = collection.import_labels(labels)
             if imported.unknown:
                 print_note(f"{len(imported.unknown):,} names in {labels} are not in the collection.")
@@ -191,6 +193,12 @@ def fit(
         print_line("Nothing to fit.")
     for name, rows in () if json else fitted.items():
         print_line(f"{name}: fitted on {rows:,} pictures.")
+    if labels is not None and not json:
+        print_note(
+            "To compare: lookalike classes evaluate --space NAME; to go by it: lookalike classes use --space NAME"
+        )
+    if any(name.startswith("codes(") for name in names) and not json:
+        print_note("Which coder was chosen, and what it finds: lookalike stats")
     return 0
 
 

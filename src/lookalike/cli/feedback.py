@@ -92,9 +92,10 @@ def feedback(
     if simulate is not None:
         if not simulate:
             raise InputError(f"--simulate needs labels: a CSV file, a folder of classes, or the word {OWN}. Got none.")
-        if resume or finish or name or author or sheet or k != SHOWN:
+        given = {"--resume": resume, "--finish": finish, "--name": name, "--author": author, "--sheet": sheet}
+        if idle := [option for option, value in (given | {"-k": k != SHOWN}).items() if value]:
             raise InputError(
-                "With --simulate nothing is asked or kept: leave out --resume, --finish, --name, and the like."
+                f"With --simulate nobody is asked and nothing is listed or kept: leave out {', '.join(idle)}."
             )
         with opened(where) as collection, bars():
             played = collection.simulate(
@@ -179,7 +180,7 @@ def _print_end(session: "Session", done: "Finished | None", command: str, json: 
         return
     print_line(f"{summary.relevant} relevant, {summary.irrelevant} irrelevant, {summary.skipped} skipped.")
     if done is not None:
-        print_line(f"{done.labelled} pictures have the new label {done.name}.")
+        print_line(f"The label {done.name} is new on {done.labelled} of the pictures.")
         print_note(f"See: {command}items --label {shlex.quote(done.name)}")
         print_note(f"It is a class: {command}classify --all finds more of it.")
         if done.contradicted:

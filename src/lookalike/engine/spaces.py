@@ -137,7 +137,10 @@ class Spaces:
             if have is not None:
                 if _bare(have.chain, free) != _bare(chain, free):
                     known = " | ".join(have.chain)
-                    raise InputError(f"Space '{name}' exists with another chain: {known}. Choose another name.")
+                    raise InputError(
+                        f"Space '{name}' exists with another chain: {known}, not {' | '.join(chain)}. Choose another"
+                        f" name, fit it as it is (lookalike fit {name}), or remove it: lookalike remove --space {name}"
+                    )
                 continue
             _try(chain)
             with self.store.transaction():

@@ -78,18 +78,24 @@ class Predictions:
         return found
 
     def confirm(self, label: str, items: Sequence[int], *, author: str) -> int:
-        """These predictions are right: they become labels, with "confirmed" as their source. Returns how many."""
+        """These predictions are right: they become labels, with "confirmed" as their source. Returns how many.
+
+        Of items that have the label already there is nothing to confirm.
+        """
         name, who = check_label(label), check_text(author)
         wanted = sorted(set(map(int, items)))
-        query = f"SELECT item FROM predictions WHERE label = {TEXT} AND {_GIVEN}"
+        query = f"SELECT item FROM {{}} WHERE label = {TEXT} AND {_GIVEN}"
         with self._db.transaction() as db:
-            found = {item for (item,) in db.execute(query, [name, write_ids(wanted)])}
-            if len(found) < len(wanted):
+            found, said = (
+                {item for (item,) in db.execute(query.format(table), [name, write_ids(wanted)])}
+                for table in ("predictions", "labels")
+            )
+            if missing := len(set(wanted) - found - said):
                 raise InputError(
-                    f"{len(wanted) - len(found)} of the {len(wanted)} pictures are not predicted to be {label!r}."
-                    " To say that they are: lookalike classes add"
+                    f"{missing} of the {len(wanted)} pictures are not predicted to be {label!r}."
+                    f" To say that they are: lookalike classes add {label!r} IMAGE…"
                 )
-            rows = [(item, name, who, time.time()) for item in wanted]
+            rows = [(item, name, who, time.time()) for item in sorted(found)]
             insert = f"INSERT OR IGNORE INTO labels VALUES (?, {TEXT}, {TEXT}, 'confirmed', ?)"
             return max(0, db.executemany(insert, rows).rowcount)
 
