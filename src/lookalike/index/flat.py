@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import check_count, chunks
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.blocks import Blocks, Chunk
-from lookalike.index.ids import check_ids, sort_ids, without
+from lookalike.index.ids import sort_ids, without
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
 from lookalike.types import Hits, Ids, Query, Vectors
@@ -52,7 +52,7 @@ class Flat:
         return int(np.count_nonzero(self._blocks.alive))
 
     def __contains__(self, item: int) -> bool:
-        return bool(self._blocks.table.rows(np.array([item], np.int64))[0] >= 0)
+        return item in self._blocks.table
 
     @property
     def dim(self) -> int | None:
@@ -78,11 +78,7 @@ class Flat:
 
     def vectors(self, ids: Ids) -> Vectors:
         """The rows of these ids, (m, d) float32."""
-        ids = check_ids(ids)
-        rows = self._blocks.table.rows(ids)
-        if rows.min(initial=0) < 0:
-            raise InputError(f"ids must be in the index. Got {ids[rows < 0][0]}, which is not.")
-        return self._blocks.gather(rows)
+        return self._blocks.gather(self._blocks.table.find(ids))
 
     def search(
         self,

@@ -77,7 +77,7 @@ class FsmTree:
         return 0 if self._nodes is None else int(np.count_nonzero(self._nodes.leaf_of >= 0))
 
     def __contains__(self, item: int) -> bool:
-        return bool(self._table.rows(np.array([item], np.int64))[0] >= 0)
+        return item in self._table
 
     @property
     def dim(self) -> int | None:
@@ -117,10 +117,7 @@ class FsmTree:
 
     def vectors(self, ids: Ids) -> Vectors:
         """The rows of these ids, (m, d) float32."""
-        ids = check_ids(ids)
-        slots = self._table.rows(ids)
-        if slots.min(initial=0) < 0:
-            raise InputError(f"ids must be in the index. Got {ids[slots < 0][0]}, which is not.")
+        slots = self._table.find(ids)
         return np.empty((0, 0), np.float32) if self._nodes is None else self._nodes.X[slots]
 
     def search(

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks
 from lookalike.codes.bits import Codes, to_words
 from lookalike.codes.queries import CodeQuery
-from lookalike.errors import InputError
 from lookalike.index.code_blocks import CodeBlocks
 from lookalike.index.flat import GATHER, check_search
 from lookalike.index.hamming_scan import Scan
-from lookalike.index.ids import check_ids, sort_ids, without
+from lookalike.index.ids import sort_ids, without
 from lookalike.index.topk import TopK
 from lookalike.types import Array, Hits, Ids, Query, Vectors
 
@@ -49,7 +48,7 @@ class Hamming:
         return self.blocks.n - self.blocks.removed
 
     def __contains__(self, item: int) -> bool:
-        return bool(self.blocks.table.rows(np.array([item], np.int64))[0] >= 0)
+        return item in self.blocks.table
 
     @property
     def dim(self) -> int | None:
@@ -71,11 +70,7 @@ class Hamming:
 
     def vectors(self, ids: Ids) -> Codes:
         """The codes of these ids, (m, bytes)."""
-        ids = check_ids(ids)
-        rows = self.blocks.table.rows(ids)
-        if rows.min(initial=0) < 0:
-            raise InputError(f"ids must be in the index. Got {ids[rows < 0][0]}, which is not.")
-        return self.blocks.gather(rows)
+        return self.blocks.gather(self.blocks.table.find(ids))
 
     def search(
         self,

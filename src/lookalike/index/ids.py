@@ -52,6 +52,9 @@ class IdTable:
     def __init__(self) -> None:
         self._runs: list[tuple[Ids, Ids]] = []  # ids, ascending, and their rows; row -1 = removed
 
+    def __contains__(self, item: int) -> bool:
+        return bool(self.rows(np.array([item], np.int64))[0] >= 0)
+
     def add(self, ids: Ids, rows: Ids) -> None:
         """Take in new ids (m,) and the rows they are at (m,); all or nothing."""
         order = np.argsort(ids, kind="stable")
@@ -82,6 +85,14 @@ class IdTable:
             place, there = _locate(run_ids, rows, ids)
             found[there] = rows[place[there]]
         return found
+
+    def find(self, ids: Ids) -> Ids:
+        """The row of each id, (m,); InputError where one is not here."""
+        ids = check_ids(ids)
+        rows = self.rows(ids)
+        if rows.min(initial=0) < 0:
+            raise InputError(f"ids must be in the index. Got {ids[rows < 0][0]}, which is not.")
+        return rows
 
     def ids(self) -> Ids:
         """Every id that is here, ascending."""
