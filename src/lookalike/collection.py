@@ -340,13 +340,18 @@ class Collection:
         return Session(self._store, self._spaces, id, author)
 
     def classify(
-        self, pictures: Example | Sequence[Example], *, on_skip: Callable[[str, str], None] | None = None
+        self,
+        pictures: Example | Sequence[Example],
+        *,
+        on_skip: Callable[[str, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Verdict]:
         """The class of pictures, of the collection or not, with its probability and the runner-up, or none of these.
 
-        Nothing is kept. Classes are made with `classes`; `on_skip` is told what cannot be read, which else is an error.
+        A folder stands for all pictures in it. Nothing is kept. Classes are made with `classes`; `on_skip` is told what
+        cannot be read, which else is an error.
         """
-        return self.classes.classify(pictures, on_skip=on_skip)
+        return self.classes.classify(pictures, on_skip=on_skip, progress=progress)
 
     def sessions(self) -> list[Summary]:
         """Every feedback session, the last touched first."""
@@ -413,6 +418,8 @@ class Collection:
         path = Path(_absolute(source))
         pairs, unknown = labels.read(self._store.items, path)
         kind = "folder" if path.is_dir() else "csv"
+        spelled = self._store.judgements.classes.spell((label for _, label in pairs), new=True)
+        pairs = [(item, spelled[label]) for item, label in pairs]
         self._store.judgements.add_labels(pairs, author=author, source=kind)
         return LabelReport(len(pairs), unknown)
 

@@ -4,15 +4,23 @@ In: scores or distances of rows that no class was made of. Out: one number. Temp
 calibration of modern neural networks", ICML 2017; smoothed targets after Platt, "Probabilistic outputs for SVMs", 1999.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from lookalike.arrays import chunks
+
 RANGE = 1e4
 """Temperatures are looked for from 1 / RANGE to RANGE times the spread of the scores."""
+AT_ONCE = 2**20
+"""Bytes of scores that are worked on at a time: they stay in a cache from one operation to the next."""
+
+Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 
-def choose_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
+def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
     """The T that makes softmax(scores / T) likeliest for held-out rows: scores (n, C), codes (n,) the true classes.
 
     The truth is taken as (n + 1) / (n + 2) sure: where all n rows are right, T would else go to zero. Scores that do
@@ -25,19 +33,24 @@ def choose_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64]) ->
     if not n or C < 2:
         return 1.0
     scores = scores - scores.max(axis=1, keepdims=True)
-    spread = float(-scores.mean())
+    totals = scores.sum(axis=1, dtype=np.float64)
+    spread = float(-totals.mean()) / C
     if not spread > 0:
         return 1.0
-    scores = scores / spread
-    right = scores[np.arange(n), codes]
-    wrong = (scores.sum(axis=1) - right) / (C - 1)
+    scores /= spread
+    right = scores[np.arange(n), codes].astype(np.float64)
+    wrong = (totals / spread - right) / (C - 1)
     target = float(np.mean((n + 1) * right + wrong)) / (n + 2)
-    held = np.empty_like(scores)
+    parts = list(chunks(n, scores.itemsize * C, AT_ONCE))
+    held = np.empty_like(scores[parts[0]])
 
     def loss(log_t: float) -> float:
-        sharp = np.exp(-log_t)
-        sums = np.exp(np.multiply(scores, sharp, out=held), out=held).sum(axis=1)  # at least 1: the best score is 0
-        return float(np.mean(np.log(sums)) - sharp * target)
+        sharp, total = float(np.exp(-log_t)), 0.0
+        for part in parts:
+            some = np.multiply(scores[part], sharp, out=held[: part.stop - part.start])
+            sums = np.exp(some, out=some).sum(axis=1)  # at least 1: the best score is 0
+            total += float(np.log(sums).sum(dtype=np.float64))
+        return total / n - sharp * target
 
     found = minimize_scalar(loss, bounds=(-np.log(RANGE), np.log(RANGE)), method="bounded", options={"xatol": 1e-3})
     return spread * float(np.exp(found.x))

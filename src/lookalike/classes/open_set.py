@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.classes.cells import Codes
-from lookalike.classes.confidence import choose_temperature, choose_threshold
+from lookalike.classes.confidence import Scores, choose_temperature, choose_threshold
 from lookalike.classes.labels import Label, Names, as_labels, join_labels, one_label
 from lookalike.classes.prototypes import ABSENT
 from lookalike.classes.table import Table
@@ -29,7 +29,7 @@ FOLDS = 5
 HELD_ROWS, HELD_SCORES = 20_000, 2**22
 """At most so many images, and scores of them, are looked at for that."""
 
-Look: TypeAlias = Callable[[], tuple[NDArray[np.float64], NDArray[np.float64]]]
+Look: TypeAlias = Callable[[], tuple[Scores, NDArray[Any]]]
 """Held-out rows as they are now: scores (m, C) and squared distances to the nearest class (m,)."""
 
 
@@ -107,18 +107,23 @@ class OpenSet(ClassifierMixin, ClassVerbs):
     def recalibrate(self, X: Array, y: Any) -> Self:
         """Choose temperature and threshold as `fit` does, on images X (m, d) that are in the classes y (m,).
 
-        All of them, or some: a part of each class is taken back, looked at, and added again.
+        All of them, or some, of which no more than `most_held` are used: a part of each class is taken back, looked at,
+        and added again.
         """
         table = self._table()
         return self._hold_out(table, *self._rows_and_labels(X, y))
 
+    def most_held(self) -> int:
+        """How many images `fit` and `recalibrate` look at: fewer where there are many classes."""
+        return min(HELD_ROWS, max(1, HELD_SCORES // max(1, len(self._table().labels))))
+
     def _hold_out(self, table: Table, X: Array, y: NDArray[Any]) -> Self:
-        """Calibrate on rows that are in the table, of classes of which there are two or more."""
+        """Calibrate on rows that are in the table, of classes that have two or more."""
         codes = table.names.place(y)
-        folds = [rows for rows in self._folds(codes) if len(rows)]
+        folds = [rows for rows in self._folds(codes, table.cells.counts) if len(rows)]
         self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
 
-        def look() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        def look() -> tuple[Scores, NDArray[Any]]:
             looks = []
             for rows in folds:
                 some = X[like(X, rows)]
@@ -204,10 +209,10 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         shape = (X.shape[0], len(self._table().labels))
         return xp.empty(shape, dtype=precision, device=array_api_compat.device(X))
 
-    def _look(self, X: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _look(self, X: Array) -> tuple[Scores, NDArray[Any]]:
         """The scores of all classes, (m, C), and the squared distance to the nearest, (m,)."""
         looks = [
-            (as_numpy(scores).astype(np.float64), as_numpy(squares - 2 * namespace(scores).max(scores, axis=1)))
+            (as_numpy(scores).copy(), as_numpy(squares - 2 * namespace(scores).max(scores, axis=1)))
             for _, scores, squares in self._scores(X, squares=True)
         ]
         return np.concatenate([scores for scores, _ in looks]), np.concatenate([far for _, far in looks])
@@ -222,19 +227,20 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         self.threshold_ = choose_threshold(far[codes >= 0], far[codes < 0], self.reject)
         return self
 
-    def _folds(self, codes: Codes) -> list[Codes]:
-        """Rows that `fit` holds out together, by lot; never all of a class."""
-        random, counts = np.random.default_rng(self.random_state), np.bincount(codes)
-        some = random.permutation(np.flatnonzero(counts[codes] > 1))
-        some = some[: min(HELD_ROWS, max(1, HELD_SCORES // len(counts)))]
+    def _folds(self, codes: Codes, counts: Codes) -> list[Codes]:
+        """Rows that `fit` holds out together, by lot; never all that a class has."""
+        random = np.random.default_rng(self.random_state)
+        some = random.permutation(np.flatnonzero(counts[codes] > 1))[: self.most_held()]
         some = some[np.argsort(codes[some], kind="stable")]  # by class, at random within
         _, starts, sizes = np.unique(codes[some], return_index=True, return_counts=True)
         rank = np.arange(len(some)) - np.repeat(starts, sizes)  # place in its class
         return [some[rank % FOLDS == fold] for fold in range(FOLDS)]
 
 
-def _temperature(scores: NDArray[np.float64], codes: Codes) -> float:
+def _temperature(scores: Scores, codes: Codes) -> float:
     """That of held-out rows of classes that have a mean."""
-    seen: NDArray[np.bool_] = np.any(scores > ABSENT / 2, axis=0)  # (C,), the same for all rows
+    seen: NDArray[np.bool_] = np.max(scores, axis=0) > ABSENT / 2  # (C,), the same for all rows
     right = (codes >= 0) & seen[codes]
+    if seen.all() and right.all():
+        return choose_temperature(scores, codes)
     return choose_temperature(scores[right][:, seen], (np.cumsum(seen) - 1)[codes[right]])

@@ -7,20 +7,29 @@ learning for distance-based image classification on open ended data sets", 2013 
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
-import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import csr_array
 
-from lookalike.arrays import as_numpy, like, namespace
-from lookalike.classes.moments import sum_groups
+from lookalike.arrays import as_numpy, like
 from lookalike.errors import InputError
 from lookalike.types import Array
 
+DENSE = 0.05
+"""The share of entries from which on a matrix is kept whole: chains of hundreds of kinds have half of them."""
 BRANCHES = 4
 """How many groups a group of `cluster_hierarchy` has, about: each level has a fourth of the groups of the one below."""
+
+
+class Kinship(NamedTuple):
+    """Which ancestors C classes have: A names that some class is a kind of."""
+
+    of: NDArray[np.int64]  # (p,) a class for each pair
+    above: NDArray[np.int64]  # (p,) and one of its ancestors
+    below: Any  # (A, C) ones where a class is the name or below it
 
 
 class Hierarchy:
@@ -49,6 +58,7 @@ class Hierarchy:
             known = self.parents.setdefault(child, [])
             if parent not in known:
                 known.append(parent)
+        self._kinship: tuple[list[str], Kinship] | None = None  # of the labels that were asked for last
         self._check_circles()
 
     @classmethod
@@ -87,6 +97,19 @@ class Hierarchy:
             level = [parent for one in level for parent in self.parents.get(one, []) if parent not in found]
         return list(found)
 
+    def kinship(self, labels: Sequence[str]) -> "Kinship":
+        """Who is an ancestor of which of these C classes: found once, and asked for whenever a class changes."""
+        if self._kinship is None or self._kinship[0] != list(labels):
+            lines = [self.ancestors(label) for label in labels]
+            place = {name: i for i, name in enumerate(dict.fromkeys(name for line in lines for name in line))}
+            above = np.fromiter((place[name] for line in lines for name in line), np.int64)
+            of = np.repeat(np.arange(len(labels)), [len(line) for line in lines])
+            own = np.array([(place[name], c) for c, name in enumerate(labels) if name in place], np.int64).reshape(-1, 2)
+            rows, columns = np.concatenate([above, own[:, 0]]), np.concatenate([of, own[:, 1]])
+            below = _matrix(rows, columns, np.ones(len(rows)), (len(place), len(labels)))
+            self._kinship = list(labels), Kinship(of, above, below)
+        return self._kinship[1]
+
     def renamed(self, old: str, new: str) -> "Hierarchy":
         """The same with another name for one class."""
         return Hierarchy(tuple(new if name == old else name for name in pair) for pair in self.pairs)  # type: ignore[misc]
@@ -122,27 +145,26 @@ def prior_means(
     >>> means.ravel().tolist(), known.tolist()
     ([3.0, 1.0, 2.0], [True, True, True])
     """
-    xp = namespace(means)
-    lines = [hierarchy.ancestors(label) for label in labels]
-    place = {name: i for i, name in enumerate(dict.fromkeys(name for line in lines for name in line))}
-    A, C = len(place), len(labels)
-    seen = counts > 0
-    kept = means * like(means, seen.astype(np.float64))[:, None]  # (C, d)
-    below = np.zeros(A + 1, np.int64)  # the last one stands for no ancestor
-    sums = xp.zeros((A + 1, means.shape[1]), dtype=means.dtype, device=array_api_compat.device(means))
-    up = np.full((C, 1 + max(map(len, lines), default=0)), A)  # (C, depth): the class itself, then its ancestors
-    for c, (label, line) in enumerate(zip(labels, lines, strict=True)):
-        up[c, : 1 + len(line)] = [place.get(label, A), *map(place.__getitem__, line)]
-    for level in up.T:  # means travel up
-        sums = sums + sum_groups(kept, level, A + 1)
-        below += np.bincount(level, seen, A + 1).astype(np.int64)
-    total, voices = xp.zeros_like(kept), np.zeros(C, np.int64)
-    for level in up.T[1:]:  # and come down
-        others = np.where(level < A, below[level] - seen, 0)  # (C,)
-        share = like(means, (others > 0) / np.maximum(others, 1))
-        total = total + (sums[like(means, level)] - kept) * share[:, None]
-        voices += others > 0
-    return total / like(means, np.maximum(voices, 1).astype(np.float64))[:, None], voices > 0
+    C, seen = len(labels), (counts > 0).astype(np.float64)
+    kept = as_numpy(means) * seen[:, None]  # (C, d)
+    of, above, below = hierarchy.kinship(labels)
+    others = (below @ seen)[above] - seen[of]
+    share = np.where(others > 0, 1 / np.maximum(others, 1), 0.0)
+    # Means travel up, (A, d), and come down, (C, d), less what a class sent up itself.
+    total = _matrix(of, above, share, below.shape[::-1]) @ (below @ kept) - np.bincount(of, share, C)[:, None] * kept
+    voices = np.bincount(of[others > 0], minlength=C)
+    return like(means, total / np.maximum(voices, 1)[:, None]), voices > 0
+
+
+def _matrix(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, int]
+) -> Any:
+    """These entries, and zero elsewhere; dense where that makes quicker products."""
+    if len(rows) <= DENSE * shape[0] * shape[1]:
+        return csr_array((values, (rows, columns)), shape=shape)
+    made = np.zeros(shape)
+    made[rows, columns] = values
+    return made
 
 
 def map_means(means: Array, counts: NDArray[np.int64], prior: Array, weight: float) -> Array:

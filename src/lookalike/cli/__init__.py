@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import lookalike
-from lookalike.cli import bench, changes, classes, demo, feedback, looks
+from lookalike.cli import bench, changes, classes, demo, feedback, hints, looks
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -36,6 +36,7 @@ def main() -> None:
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit code. Whatever goes wrong becomes one line here, and nowhere else."""
     json = "--json" in words
+    hints.forget()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8" if json else None, errors="backslashreplace")
@@ -67,7 +68,7 @@ def _refuse(error: Exception, json: bool) -> int:
     usage = getattr(error, "ctx", None)  # where Typer stumbled
     message = " ".join(message.split()) + (f" Try: {usage.command_path} --help" if usage else "")
     if json:
-        print_json({"error": {"kind": type(error).__name__, "message": message}}, error=True)
+        print_json({"error": {"kind": type(error).__name__, "message": hints.complete(message)}}, error=True)
     else:
         print_note(f"lookalike: {message}")
     return 2
@@ -82,7 +83,7 @@ def _version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def root(
     ctx: typer.Context,
-    collection: Annotated[  # noqa: ARG001 — options.Where reads it
+    collection: Annotated[  # options.Where reads it
         str,
         typer.Option("-c", "--collection", metavar="DIR", envvar="LOOKALIKE_COLLECTION", help="The collection."),
     ] = COLLECTION,
@@ -100,6 +101,8 @@ def root(
       lookalike feedback beach.jpg
       lookalike -c work.lookalike stats --json
     """
+    if str(getattr(ctx.get_parameter_source("collection"), "name", "")) == "COMMANDLINE":
+        hints.remember(collection)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 

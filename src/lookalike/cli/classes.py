@@ -216,15 +216,32 @@ def delete(name: Name, where: Where, json: Json = False) -> int:
 
 
 @app.command()
-def confirm(name: Name, images: Images, where: Where, author: Author = None, json: Json = False) -> int:
+def confirm(
+    name: Name,
+    where: Where,
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures of the collection, ids or folders.")
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="Everything that is predicted to be of the class.")] = False,
+    at_least: Annotated[
+        float | None, typer.Option("--at-least", metavar="P", help="What is predicted with this probability or more.")
+    ] = None,
+    author: Author = None,
+    json: Json = False,
+) -> int:
     """Say that predictions are right. From now on the pictures count for the class.
 
     \b
     Examples:
       lookalike classes confirm beach new/3.jpg new/4.jpg
+      lookalike classes confirm beach --at-least 0.9
+      lookalike classes confirm beach --all
     """
+    if bool(images) + all + (at_least is not None) != 1:
+        raise InputError("Say what to confirm: pictures, --at-least P, or --all; one of the three.")
     with opened(where) as collection:
-        n = collection.classes.confirm(name, images, author=author)
+        chosen = 0.0 if all else at_least
+        n = collection.classes.confirm(name, images or None, at_least=chosen, author=author)
     say(json, f"{n:,} confirmed as {name}.", name=name, confirmed=n)
     return 0
 
@@ -343,7 +360,7 @@ def evaluate(
 
 def classify(
     where: Where,
-    images: Annotated[list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures, or ids.")] = None,
+    images: Annotated[list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures, ids or folders.")] = None,
     all: Annotated[
         bool, typer.Option("--all", help="Every picture of the collection that nobody labelled; kept as predictions.")
     ] = False,
@@ -357,6 +374,7 @@ def classify(
     \b
     Examples:
       lookalike classify new.jpg other.jpg
+      lookalike classify ~/Pictures/new
       lookalike classify 0f3a5c7e9b1d2f40 --json
       lookalike classify --all
     """
@@ -367,7 +385,7 @@ def classify(
         if all:
             print_predicted(collection.classes.predict(progress), json)
             return 0
-        verdicts = collection.classify(images or (), on_skip=skipped.__setitem__)
+        verdicts = collection.classify(images or (), on_skip=skipped.__setitem__, progress=progress)
         if not collection.classes.can_refuse():
             print_note("No class has two pictures yet: what is none of these cannot be told, nor how sure to be.")
     print_verdicts(verdicts, skipped, json)

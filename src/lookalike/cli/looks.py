@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 import lookalike
+from lookalike.cli import hints
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, effort, filtered, opened, parse_box
 from lookalike.cli.terminal import (
@@ -184,7 +185,7 @@ def verify(where: Where, json: Json = False) -> int:
     if json:
         print_json({"clean": not faults, "faults": faults})
     for fault in () if json else faults or ["Everything is as it should be."]:
-        print_line(fault)
+        print_line(hints.complete(fault))
     return 1 if faults else 0
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import lookalike
+from lookalike.cli import hints
 from lookalike.errors import InputError
 
 COLLECTION = "./.lookalike"
@@ -22,6 +23,8 @@ OWN = "labels"
 
 
 def _where(ctx: typer.Context, value: str) -> str:
+    if value:
+        hints.remember(value)
     return value or str(ctx.find_root().params["collection"])
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from lookalike.cli import hints
 from lookalike.cli.lazy import Lazy
 from lookalike.text import printable, shorten
 
@@ -32,8 +33,8 @@ def print_line(text: str = "") -> None:
 
 
 def print_note(text: str) -> None:
-    """One line on stderr, whatever characters are in it."""
-    _put(printable(text), sys.stderr)
+    """One line on stderr, whatever characters are in it; commands that it names are for the collection at hand."""
+    _put(printable(hints.complete(text)), sys.stderr)
 
 
 def show_path(path: str | None) -> str:

@@ -15,8 +15,9 @@ from lookalike.engine.examples import Example, identity, listed, shown
 from lookalike.engine.marks import origin
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import ImageError, InputError
+from lookalike.images.sources import walk
 from lookalike.store.directory import Store
-from lookalike.types import Pixels, Vectors
+from lookalike.types import Pixels, Progress, Vectors, silent
 
 DESCRIBED = 16
 """Pictures from outside that are described at a time."""
@@ -49,12 +50,31 @@ def pictures_of(store: Store, pictures: Example | Iterable[Example]) -> list[int
     return list(items)
 
 
+def files_in(pictures: Sequence[Example], on_skip: Callable[[str, str], None] | None = None) -> list[Example]:
+    """The same with every picture file below a folder in its place."""
+    found: list[Example] = []
+    for example in pictures:
+        if isinstance(example, str | Path) and os.path.isdir(os.path.expanduser(example)):
+            inside = [entry.path for entry in walk([os.path.expanduser(example)], on_skip=on_skip or _stop)]
+            if not inside:
+                raise InputError(f"There is no picture in the folder {example}.")
+            found += inside
+        else:
+            found.append(example)
+    return found
+
+
+def _stop(path: str, reason: str) -> None:
+    raise ImageError(f"Cannot read {path}: {reason}.")
+
+
 def rows_of(
     store: Store,
     spaces: Spaces,
     name: str,
     examples: Sequence[Example],
     on_skip: Callable[[str, str], None] | None = None,
+    progress: Progress = silent,
 ) -> Rows:
     """Rows that classes of a space are told apart by. Known items cost a look-up; others are read and described.
 
@@ -72,7 +92,8 @@ def rows_of(
             rows.update(zip(images, chain.transform(X) if taught == name and chain.fitted else X, strict=True))
             images.clear()
 
-    for example in examples:
+    for number, example in enumerate(examples):
+        progress("reading", number, len(examples))
         item = None
         try:
             if isinstance(example, np.ndarray) and example.ndim == 1:
@@ -92,6 +113,7 @@ def rows_of(
         if len(images) >= DESCRIBED:
             describe()
     describe()
+    progress("reading", len(examples), len(examples))
     X = np.stack([rows[place] for place in range(len(known))]) if known else np.empty((0, index.dim or 1), np.float32)
     return Rows([example for example, _ in known], X, [item for _, item in known])
 

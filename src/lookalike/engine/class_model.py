@@ -1,22 +1,26 @@
 """The classes of a collection in memory: an `OpenSet` that keeps in step with labels, pictures and spaces.
 
 In: a store and its spaces. Out: the class of rows (n, d), how surely, and the runner-up. Labels and vectors are the
-only truth: opening reads them once, and from then on each label or picture that comes or goes is one row added or
-taken back, O(d) each. A refit of the space, or another setting, begins anew.
+only truth: they are read once, and from then on each label or picture that comes or goes is one row added or taken
+back, O(d) each, by this process or, from a copy on the disk, by the next. A refit of the space, or another setting,
+begins anew.
 """
 
+import json
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
+from lookalike.engine import class_snapshot
+from lookalike.engine.class_roll import Pairs, Roll
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
+from lookalike.store.classes import Change
 from lookalike.store.directory import Store
 from lookalike.types import Ids, Vectors
 
@@ -26,15 +30,17 @@ if TYPE_CHECKING:  # loads scikit-learn: when there are classes
 NONE = -1
 """What `OpenSet` says for none of these; classes are numbers from 0 on there, so that any text can be a name."""
 
-CALIBRATED_ON = 20_000
-"""Pictures, at most, that choose how sure to be and when to say none of these."""
+MOVED = 0.01
+"""The share of labels that must have come or gone before how sure to be, and when to say none of these, is chosen anew:
+both are figures of all classes together, which one of them hardly moves."""
+
+ROWS_BYTES = 256 * 2**20
+"""What is held of the vectors of pictures that are put into classes at a time."""
 
 NO_CLASSES = (
     "There is no class with a picture of the collection yet. Make one: lookalike classes add NAME IMAGE…, or lookalike"
     " label SOURCE"
 )
-
-EMPTY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class ClassModel:
         """The class of each row (n, d) of the space; `rejected` are classes that a row is not of."""
         with self._lock:
             model = self._ready()
-            names = {place: self._names[code] for place, code in enumerate(model.classes_.tolist())}
+            names = {place: self._roll.names[code] for place, code in enumerate(model.classes_.tolist())}
             places = {name: place for place, name in names.items()}
             guesses: list[Guess] = []
             for part in chunks(len(X), 32 * len(names)):
@@ -131,46 +137,42 @@ class ClassModel:
         self._name = ""
         self._index: Any = None
         self._model: OpenSet | None = None
-        self._calibrated = False
-        self._said: dict[int, set[str]] = {}  # what people said, of pictures that are there or not
-        self._counted: dict[int, frozenset[str]] = {}  # what is in the model
-        self._tally: Counter[str] = Counter()
-        self._codes: dict[str, int] = {}
-        self._names: list[str] = []
+        self._roll = Roll.of(())
+        self._moved: int | None = None  # labels that came or went since it was calibrated
+        self._looked = 0  # and since it was kept on the disk
 
     def _ready(self) -> "OpenSet":
         """The model, in step and calibrated."""
         self._follow()
-        if self._model is None or not self._counted:
+        counted = int(np.count_nonzero(self._roll.here))
+        if self._model is None or not counted:
             raise InputError(NO_CLASSES)
-        if not self._calibrated:
-            items = np.array(sorted(self._counted)[:CALIBRATED_ON], np.int64)
-            X, y = self._examples([(item, name) for item in items.tolist() for name in sorted(self._counted[item])])
-            self._model.recalibrate(X, y)
-            self._calibrated = True
+        unsure = self._moved and not np.isfinite(self._model.threshold_)  # there may be enough now to tell
+        if self._moved is None or self._moved > MOVED * counted or unsure:
+            pairs = self._roll.counted(self._model.sizes(), self._model.classes_, self._model.most_held())
+            self._model.recalibrate(*self._examples(pairs, self._index))
+            self._moved = 0
+        self._keep(counted)
         return self._model
 
     def _follow(self) -> None:
         """Bring the model in step with the store."""
         book = self._store.judgements.classes
-        seen, changes = book.changes(self._seen) if self._seen >= 0 else (-1, None)
-        if changes is None or any(item is None for item, _, _ in changes):
+        seen, changes = book.changes(max(self._seen, 0))  # before the settings: what comes between is heard again
+        if self._seen < 0 or changes is None or any(item is None for item, _, _ in changes):
             self._look_at_settings()
         name = self._find(self._given)
         taught = self._spaces.taught(name)
         spaces, index = self._spaces.all(), self._spaces.index(taught)
         made_of = taught, spaces[taught].model, spaces[spaces[name].chain[0]].model, self._given, self._parents
-        if changes is None or made_of != self._made_of:
-            self._forget()
-            seen, pairs = book.all()
-            changes = [(item, label, True) for item, label in pairs]
-        if index is self._index and seen == self._seen:
-            return
+        if self._seen >= 0 and changes is not None and made_of == self._made_of:
+            if index is self._index and seen == self._seen:
+                return
+            steps = [lambda: self._move(changes, index, anew=index is not self._index)]
+        else:
+            steps = [lambda: self._take_up(made_of, index), lambda: self._read(index)]
         try:
-            touched = self._hear(changes)
-            if index is not self._index:  # pictures have come or gone
-                touched |= self._come_and_gone(index)
-            self._move(touched, index)
+            any(step() for step in steps)
         except BaseException:  # it may be half done
             self._forget()
             raise
@@ -181,70 +183,83 @@ class ClassModel:
         self._parents = tuple(self._store.judgements.classes.parents())
         self._named = self._store.judgements.classes.named()
 
-    def _hear(self, changes: Iterable[tuple[int | None, str | None, bool]]) -> set[int]:
-        """Take in what was said; the items that it is about."""
-        touched = set()
-        for item, label, added in changes:
-            if item is None or label is None:
-                continue
-            labels = self._said.setdefault(item, set())
-            if added != (label in labels):
-                (labels.add if added else labels.discard)(label)
-                self._tally[label] += 1 if added else -1
-                touched.add(item)
-        return touched
+    def _read(self, index: Any) -> bool:
+        """Begin with every label and its vector."""
+        self._forget()
+        self._roll = Roll.of(self._store.judgements.classes.all()[1])
+        return self._move([], index, anew=True)
 
-    def _come_and_gone(self, index: Any) -> set[int]:
-        """The labelled items that are in the model and not in the index, or the other way round."""
-        labelled = np.fromiter(self._said, np.int64, len(self._said))
-        there = set(labelled[np.isin(labelled, index.ids)].tolist())
-        return there ^ self._counted.keys()
+    def _take_up(self, made_of: Any, index: Any) -> bool:
+        """Begin with what is kept on the disk and what has changed since; False where that cannot be done."""
+        self._forget()
+        kept = class_snapshot.load(self._store, start(self._given, (), self._roll.code))
+        book = self._store.judgements.classes
+        if kept is None or kept.about["made_of"] != _plain(made_of):
+            return False
+        changes = book.changes(kept.about["seen"])[1]
+        if changes is None or _plain(book.change(kept.about["seen"])) != kept.about["last"]:
+            return False  # they are forgotten, or of another file of judgements
+        self._model, self._roll, self._moved = kept.model, kept.roll, kept.about["moved"]
+        anew = kept.about["rows"] != self._store.vectors.fingerprint(made_of[0])
+        return self._move(changes, index, anew=anew) and len(self._roll) == len(self._store.judgements)
 
-    def _move(self, touched: Iterable[int], index: Any) -> None:
-        """Put what is new into the model and take out what is no more."""
-        items = np.array(sorted(touched), np.int64)
-        there = set(items[np.isin(items, index.ids)].tolist())
-        come: list[tuple[int, str]] = []
-        gone: list[tuple[int, str]] = []
-        for item in items.tolist():
-            before = self._counted.get(item, EMPTY)
-            after = frozenset(self._said.get(item, EMPTY)) if item in there else EMPTY
-            come += [(item, name) for name in sorted(after - before)]
-            gone += [(item, name) for name in sorted(before - after)]
-            if after:
-                self._counted[item] = after
-            else:
-                self._counted.pop(item, None)
-        out = self._examples(gone) if gone else None  # from the index as it was: it still has what has gone
-        self._index = index
-        if come:
-            X, y = self._examples(come)
-            if self._model is None:
-                self._model = start(self._given, self._parents, self._code)
-            self._model.partial_fit(X, y)
-        if self._model is None:
+    def _keep(self, counted: int) -> None:
+        """Write a copy to the disk where that saves the next process enough."""
+        worth = max(class_snapshot.LEAST, counted // 10)
+        if self._looked < worth or self._model is None or self._given.kind == "ncmc":  # whose cells are found anew
             return
-        if out is not None:
-            self._model.remove(*out)
-        wanted = {self._code(name) for name in (*self._named, *(name for name, n in self._tally.items() if n > 0))}
+        version = self._store.version()
+        about = {
+            "made_of": _plain(self._made_of),
+            "seen": self._seen,
+            "last": _plain(self._store.judgements.classes.change(self._seen)),
+            "rows": self._store.vectors.fingerprint(self._made_of[0]),
+            "moved": self._moved,
+        }
+        if self._spaces.index(self._made_of[0]) is self._index and self._store.version() == version:
+            class_snapshot.save(self._store, self._model, self._roll, about)
+            self._looked = 0
+
+    def _move(self, changes: Iterable[Change], index: Any, *, anew: bool) -> bool:
+        """Put what is new into the model and take out what is no more; False where its rows are nowhere any more.
+
+        `anew`: pictures have come or gone, too.
+        """
+        unsaid = self._roll.hear(changes)
+        come, gone = self._roll.look(index.ids, anew)
+        out = Pairs(*(np.concatenate(both) for both in zip(unsaid, gone, strict=True)))
+        before = index if self._index is None else self._index  # as it was, it still has what has gone
+        if not np.isin(out.items, before.ids).all():
+            return False
+        taken = self._examples(out, before) if len(out) else None
+        whole = self._given.kind == "ncmc"  # the first rows of a class say where its cells are
+        for part in chunks(len(come), 4 * (index.dim or 1), 2**62 if whole else ROWS_BYTES):
+            if self._model is None:
+                self._model = start(self._given, self._parents, self._roll.code)
+            self._model.partial_fit(*self._examples(Pairs(come.items[part], come.codes[part]), index))
+        if self._model is None:
+            return True
+        if taken is not None:
+            self._model.remove(*taken)
+        wanted = self._roll.said().union(map(self._roll.code, self._named))
         have = set(self._model.classes_.tolist())
         for code in sorted(wanted - have):
             self._model.add_class(code)
         for code in sorted(have - wanted):
             self._model.delete(code)
-        self._calibrated = self._calibrated and not (come or gone or wanted != have)
+        moved = max(len(come) + len(out), len(wanted ^ have))
+        self._moved = None if self._moved is None else self._moved + moved
+        self._looked += moved
+        return True
 
-    def _examples(self, pairs: Sequence[tuple[int, str]]) -> tuple[Vectors, NDArray[np.int64]]:
-        """Rows (n, d) and classes (n,) of items that are in the index."""
-        ids = np.array([item for item, _ in pairs], np.int64)
-        return self._index.vectors(ids), np.array([self._code(name) for _, name in pairs], np.int64)
+    def _examples(self, pairs: Pairs, index: Any) -> tuple[Vectors, NDArray[np.int64]]:
+        """Rows (n, d) and classes (n,) of items that are in an index."""
+        return index.vectors(pairs.items), pairs.codes
 
-    def _code(self, name: str) -> int:
-        """The number of a class, or of a name of the hierarchy; the same for good."""
-        if name not in self._codes:
-            self._codes[name] = len(self._names)
-            self._names.append(name)
-        return self._codes[name]
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back."""
+    return json.loads(json.dumps(value, default=astuple))
 
 
 def start(settings: Settings, parents: Sequence[tuple[str, str]], code: Callable[[str], int]) -> "OpenSet":

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookalike.arrays import chunks
-from lookalike.engine.class_inputs import pictures_of, read_hierarchy, rows_of
+from lookalike.engine.class_inputs import files_in, pictures_of, read_hierarchy, rows_of
 from lookalike.engine.class_model import ClassModel, Guess, Settings
 from lookalike.engine.evaluation import Evaluation, evaluate
 from lookalike.engine.examples import Example, listed
@@ -26,6 +26,7 @@ from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.classes import Said
 from lookalike.store.directory import Store
+from lookalike.store.labels import tidy
 from lookalike.store.predictions import Prediction
 from lookalike.types import Ids, Progress, silent
 
@@ -93,6 +94,7 @@ class Classes:
 
     def show(self, name: str) -> ClassView:
         """One class: who put what into it, and what is predicted to be of it; of pictures that are there."""
+        name = self._one(name)
         self._book.check(name)
         members, predicted = self._book.members(name), self._predictions.of(name)
         here = self._store.items.get([said.item for said in members] + [guess.item for guess in predicted])
@@ -108,7 +110,7 @@ class Classes:
 
         The class may be new. One without pictures is chosen only where the hierarchy lends it a mean.
         """
-        return self._book.add(name, pictures_of(self._store, pictures), author=author or login())
+        return self._book.add(self._one(name, new=True), pictures_of(self._store, pictures), author=author or login())
 
     def add_session(self, session: str, name: str | None = None) -> Finished:
         """Make a feedback session a class: it is finished, under its own name or another."""
@@ -116,47 +118,73 @@ class Classes:
 
     def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
         """Take pictures out of a class again; returns how many were in it. A class that was named here stays."""
+        name = self._one(name)
         self._book.check(name)
         return self._store.judgements.remove_labels([(item, name) for item in pictures_of(self._store, pictures)])
 
     def rename(self, old: str, new: str) -> int:
         """Give a class another name; returns its pictures."""
-        return self._book.rename(old, new)
+        before, after = self._one(old), self._one(new, new=True)
+        return self._book.rename(before, tidy(new) if after == before else after)
 
     def merge(self, *names: str, into: str) -> int:
         """Make one class of several, with a new name or one of theirs; returns its pictures."""
-        return self._book.merge(names, into)
+        return self._book.merge([self._one(name) for name in names], self._one(into, new=True))
 
     def split(self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
         """Make some pictures of a class a class of their own; returns how many they are."""
-        return self._book.split(name, new, pictures_of(self._store, pictures), author=author or login())
+        items = pictures_of(self._store, pictures)
+        return self._book.split(self._one(name), self._one(new, new=True), items, author=author or login())
 
     def delete(self, name: str) -> int:
         """Forget a class, its labels and what was predicted; returns how many labels. The pictures stay."""
-        return self._book.delete(name)
+        return self._book.delete(self._one(name))
 
-    def confirm(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
-        """What is predicted is right: from now on somebody said so. Returns how many."""
+    def confirm(
+        self,
+        name: str,
+        pictures: Example | Iterable[Example] | None = None,
+        *,
+        at_least: float | None = None,
+        author: str | None = None,
+    ) -> int:
+        """What is predicted is right: from now on somebody said so. Returns how many.
+
+        Of these pictures; or of all whose probability is `at_least` so much: 0 for whatever is predicted.
+        """
+        if (pictures is None) == (at_least is None):
+            raise InputError("Say what to confirm: pictures, or at_least with a probability; one of the two.")
+        name = self._one(name)
+        if at_least is not None:
+            if not _is_number(at_least) or not 0 <= at_least <= 1:
+                raise InputError(f"at_least must be a probability from 0 to 1. Got {at_least!r}.")
+            pictures = [guess.item for guess in self.show(name).predicted if guess.probability >= at_least]
         self._book.check(name)
+        assert pictures is not None
         return self._predictions.confirm(name, pictures_of(self._store, pictures), author=author or login())
 
     def reject(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
         """Pictures are not of a class: it is never predicted for them again. Returns how many predictions went."""
+        name = self._one(name)
         self._book.check(name)
         return self._predictions.reject(name, pictures_of(self._store, pictures), author=author or login())
 
     def classify(
-        self, pictures: Example | Iterable[Example], *, on_skip: Callable[[str, str], None] | None = None
+        self,
+        pictures: Example | Iterable[Example],
+        *,
+        on_skip: Callable[[str, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Verdict]:
-        """The class of pictures, of the collection or not, as `search` takes them; nothing is kept.
+        """The class of pictures, of the collection or not, as `search` takes them, or of all in a folder.
 
-        What somebody has rejected for a picture is not said of it. With `on_skip`, one that cannot be read is told
-        there, with the reason, and left out.
+        Nothing is kept. What somebody has rejected for a picture is not said of it. With `on_skip`, one that cannot be
+        read is told there, with the reason, and left out.
         """
-        wanted = listed(pictures)
+        wanted = files_in(listed(pictures), on_skip)
 
         def look() -> list[Verdict]:
-            asked, X, ids = rows_of(self._store, self._spaces, self._model.name, wanted, on_skip)
+            asked, X, ids = rows_of(self._store, self._spaces, self._model.name, wanted, on_skip, progress or silent)
             known = [item for item in ids if item is not None]
             rejected, labels = self._predictions.rejected(known), self._store.judgements.labels(known)
             guesses = self._model.classify(X, [() if item is None else rejected.get(item, ()) for item in ids])
@@ -227,6 +255,8 @@ class Classes:
         what there was.
         """
         pairs = read_hierarchy(source)
+        spelled = self._book.spell(name for pair in pairs for name in pair)
+        pairs = read_hierarchy([(spelled[child], spelled[parent]) for child, parent in pairs])  # circles show now
         self._book.set_parents(pairs)
         return len(pairs)
 
@@ -267,6 +297,10 @@ class Classes:
         progress("classifying", len(ids), len(ids))
         found = self._predictions.add(rows, space=state.space, model=state.model, instead=instead)
         return Predicted(found, seen - sum(found.values()))
+
+    def _one(self, name: str, *, new: bool = False) -> str:
+        """A name as it is written in the collection; `new`: which may become a class."""
+        return self._book.spell([name], new=new)[name]
 
     def _parents(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

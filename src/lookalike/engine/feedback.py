@@ -145,6 +145,7 @@ class Session:
         name = name or self.summary.name
         if name is None:
             raise InputError("A session needs a name to be finished. Give one, such as finish('red cars').")
+        name = self._store.judgements.classes.spell([name], new=True)[name]
         marks = self.marks
         relevant = [item for item, kind in marks.items() if kind == "relevant"]
         irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]

@@ -52,4 +52,5 @@ def select(store: Store, filter: Filter) -> Ids:
     ids = store.items.select(filter)
     if filter.label is None:
         return ids
-    return np.intersect1d(ids, store.judgements.items_with(filter.label), assume_unique=True)
+    label = store.judgements.classes.spell([filter.label])[filter.label]
+    return np.intersect1d(ids, store.judgements.items_with(label), assume_unique=True)

@@ -54,6 +54,7 @@ def begin(
         raise InputError("There are no pictures to ask about yet. Add some first: lookalike add FOLDER")
     marks: dict[int, Kind] = {}
     if label is not None:
+        label = store.judgements.classes.spell([label])[label]
         marks |= dict.fromkeys(store.judgements.sessions.unwanted(label), "irrelevant")
         marks |= dict.fromkeys(store.judgements.items_with(label).tolist(), "relevant")
         if "relevant" not in marks.values():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.database import Database, write_ids
-from lookalike.store.labels import check_label, check_text
+from lookalike.store.labels import NONE, check_label, check_text, tidy
 from lookalike.store.schema import TEXT, text
 
 
@@ -57,6 +57,28 @@ class ClassNames:
             for name in names:
                 if not _exists(db, name):
                     raise UnknownNameError("class", name, self.counts())
+
+    def spell(self, names: Iterable[str], *, new: bool = False) -> dict[str, str]:
+        """How each of these names is written here: as a class that is there has it, else tidied.
+
+        Names that differ only in the blanks around them, or in how their letters are composed, are one; classes that
+        are there already, with both spellings, stay as they are. `new`: those that are not there may become classes.
+        """
+        found: dict[str, str] = {}
+        known: dict[str, str] | None = None
+        with self._db.reading() as db:
+            for name in dict.fromkeys(names):
+                check_label(name, "The name of a class")
+                if _exists(db, name):
+                    found[name] = name
+                    continue
+                if known is None:
+                    query = "SELECT DISTINCT label FROM labels UNION SELECT name FROM classes"
+                    known = {tidy(one): one for (one,) in db.execute(query)}
+                found[name] = known.get(tidy(name), tidy(name))
+                if new and tidy(name) not in known and found[name].casefold() == NONE:
+                    raise InputError(f"No class can be named {NONE!r}: it is what pictures of no class are called. Choose another.")
+        return found
 
     def members(self, name: str) -> list[Said]:
         """Who put which picture into a class, in the order in which it was said."""
@@ -193,6 +215,12 @@ class ClassNames:
             last = _last(db)
             found = [(item, label, bool(added)) for item, label, added in db.execute(query, [since])]
             return last, found if len(found) == last - since else None
+
+    def change(self, number: int) -> Change | None:
+        """One change, where it is still known."""
+        with self._db.reading() as db:
+            row = db.execute("SELECT item, label, added FROM changes WHERE id = ?", [number]).fetchone()
+        return None if row is None else (row[0], row[1], bool(row[2]))
 
     def forget_changes(self) -> None:
         """Leave only the last change: whoever is behind looks at everything again."""

@@ -2,6 +2,7 @@
 
     catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
     judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
+    classes/            a copy of the class means, which costs only time when it is lost
 
 In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
 whatever a killed writer left behind is removed when the next one takes the lock.
@@ -104,6 +105,11 @@ class Store:
     def version(self) -> int:
         """Another number after every commit to the catalogue, by whichever process."""
         return self.vectors.version()
+
+    @property
+    def snapshot(self) -> Path:
+        """Where what is known of classes may be kept, by whoever has it; nobody relies on it."""
+        return self.path / "classes" / "means.npz"
 
     def bytes(self) -> int:
         """What the directory takes on the disk."""
@@ -231,6 +237,8 @@ class Store:
                 for file in (self.path / folder).iterdir():
                     if file not in named and file.is_file():
                         file.unlink()
+            for file in self.snapshot.parent.glob("*.part"):
+                file.unlink(missing_ok=True)
 
 
 def _holds(file: Path) -> bool:

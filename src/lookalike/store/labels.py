@@ -3,11 +3,15 @@
 In: a label, the name of a session, which becomes one, or who says so. Out: how SQLite is given it.
 """
 
+import unicodedata
+
 from lookalike.errors import InputError
 from lookalike.store.schema import text
 
 MAX_LABEL = 1_000
 """Characters a label may have."""
+NONE = "none of these"
+"""What is said of a picture that is of no class: no new class may be named so."""
 
 
 def check_label(label: str, what: str = "A label") -> bytes:
@@ -17,6 +21,15 @@ def check_label(label: str, what: str = "A label") -> bytes:
             f"{what} must be text of 1 to {MAX_LABEL} characters, not all blank, without NUL. Got {label!r:.80}."
         )
     return check_text(label, what)
+
+
+def tidy(label: str) -> str:
+    """The one form in which new names are kept: letters composed (NFC), no blanks around.
+
+    >>> tidy(" cafe\u0301 ") == "caf\u00e9"
+    True
+    """
+    return unicodedata.normalize("NFC", label).strip()
 
 
 def check_text(value: str, what: str = "An author") -> bytes:

@@ -41,20 +41,18 @@ def save(path: str | Path, *parts: object) -> None:
     path = Path(path)
     specs = [spec_of(part) for part in parts]  # refuses what is not registered
     kinds = [kind_of(part)[0] for part in parts]
-    header = {"format": FORMAT, "lookalike": lookalike.__version__, "kinds": kinds, "specs": specs}
-    arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
+    arrays = {}
     for i, part in enumerate(parts):
         for name, value in state_of(part).items():
             if value.dtype.hasobject:
                 raise InputError(f"{name} of {specs[i]} must be a plain array to be saved. Got objects.")
             arrays[f"{i}.{name}"] = value
-    temp = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with translated(path):
-        try:
-            _write(temp, arrays)
-            settle(temp, path)
-        finally:
-            temp.unlink(missing_ok=True)
+    _save(path, kinds, specs, arrays)
+
+
+def save_arrays(path: str | Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write plain arrays of no component, by names that end in `_`, to such a file; it is complete or not there."""
+    _save(Path(path), [], [], {f"0.{name}": value for name, value in arrays.items()})
 
 
 def digest(path: str | Path) -> bytes:
@@ -65,14 +63,7 @@ def digest(path: str | Path) -> bytes:
 def load(path: str | Path, expected: bytes | None = None) -> list[Any]:
     """The components that `save` wrote, fitted as they were; only those with the `expected` digest, where given."""
     path = Path(path)
-    data = _bytes(path)
-    if expected is not None and _digest(data) != expected:
-        raise DamagedError(f"{path} does not hold what was written.")
-    try:
-        arrays = _read(path, data)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:  # what zipfile stumbles over
-        raise DamagedError(f"{path} is damaged: {error}.") from None
-    header = _header(path, arrays)
+    header, arrays = _load(path, expected)
     parts = []
     for i, (kind, spec) in enumerate(zip(header["kinds"], header["specs"], strict=True)):
         state = {}
@@ -85,6 +76,34 @@ def load(path: str | Path, expected: bytes | None = None) -> list[Any]:
         except (LookalikeError, AttributeError, TypeError) as error:
             raise FormatError(f"{path} cannot be used here: {error}") from error
     return parts
+
+
+def load_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """What `save_arrays` wrote."""
+    return {name.removeprefix("0."): value for name, value in _load(Path(path), None)[1].items()}
+
+
+def _save(path: Path, kinds: list[str], specs: list[str], arrays: dict[str, NDArray[Any]]) -> None:
+    header = {"format": FORMAT, "lookalike": lookalike.__version__, "kinds": kinds, "specs": specs}
+    temp = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with translated(path):
+        try:
+            _write(temp, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays})
+            settle(temp, path)
+        finally:
+            temp.unlink(missing_ok=True)
+
+
+def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The header and the arrays of a file."""
+    data = _bytes(path)
+    if expected is not None and _digest(data) != expected:
+        raise DamagedError(f"{path} does not hold what was written.")
+    try:
+        arrays = _read(path, data)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:  # what zipfile stumbles over
+        raise DamagedError(f"{path} is damaged: {error}.") from None
+    return _header(path, arrays), arrays
 
 
 def _bytes(file: Path) -> bytes:

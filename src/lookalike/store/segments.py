@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -308,6 +309,12 @@ class Segments:
             *(self._path / "models" / name for (name,) in models),
             *(self._path / "indexes" / name for (name,) in indexes),
         }
+
+    def fingerprint(self, space: str) -> str:
+        """What tells the rows that a space has now from those of any other time, and of any other collection."""
+        with self._db.reading() as db:
+            rows = [(row.file, row.n_dead, row.digest.hex()) for row in list_rows(db, space)]
+        return blake2b(repr(rows).encode(), digest_size=files.DIGEST_BYTES).hexdigest()
 
     def version(self) -> int:
         """Counts the commits to the catalogue."""

@@ -1,0 +1,230 @@
+"""A copy of the class model on the disk, and what changed since, is what a look at everything gives; or costs time."""
+
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lookalike.engine import class_model, class_snapshot
+from lookalike.engine.class_model import ClassModel
+from lookalike.engine.class_roll import Roll
+from lookalike.engine.classes import Classes
+from lookalike.engine.spaces import Spaces
+from lookalike.errors import InputError
+from lookalike.store import models
+from lookalike.store.directory import Store
+from tests.test_class_model import QUERIES, X, agree, label, nearest_means, put, start, steps, take
+
+
+@pytest.fixture(autouse=True)
+def every_copy_is_worth_it(monkeypatch):
+    monkeypatch.setattr(class_snapshot, "LEAST", 1)
+    monkeypatch.setattr(class_model, "MOVED", 0.0)
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = start(tmp_path)
+    yield made
+    made.close()
+
+
+def opened(store):
+    """As a new process has it."""
+    return ClassModel(store, Spaces(store))
+
+
+def read_nothing(monkeypatch, store):
+    """From now on nobody may read all labels."""
+    monkeypatch.setattr(store.judgements.classes, "all", None)
+
+
+@pytest.mark.parametrize("kind", ["ncm", "second"])
+@settings(max_examples=8)
+@given(told=st.lists(steps, min_size=1, max_size=8), tidy=st.booleans())
+def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory, kind, told, tidy):
+    store = start(tmp_path_factory.mktemp("made"))
+    label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c"), (4, "a"))
+    Classes(store, Spaces(store)).use(kind=kind)
+    opened(store).classify(QUERIES)
+    for step in told:
+        try:
+            take(store, *step)
+        except InputError:
+            pass
+    if tidy:
+        store.judgements.compact()
+    try:
+        mine = opened(store)
+        guesses = mine.classify(QUERIES)
+    except InputError:
+        left = [item for name in store.judgements.label_counts() for item in store.judgements.items_with(name).tolist()]
+        assert not store.items.get(left)
+        store.close()
+        return
+    store.snapshot.unlink(missing_ok=True)
+    fresh = opened(store)
+    for one, other in zip(guesses, fresh.classify(QUERIES), strict=True):
+        assert one.probability == pytest.approx(other.probability, abs=1e-3)
+    assert agree(guesses, nearest_means(store)) or kind == "second"
+    for one, other in ((mine, fresh), (fresh, mine)):
+        for code, n, mean in zip(one._model.classes_, one._model.sizes(), one._model.means(), strict=True):
+            at = other._model.classes_.tolist().index(other._roll.code(one._roll.names[code]))
+            assert other._model.sizes()[at] == n
+            np.testing.assert_allclose(other._model.means()[at], mean, atol=1e-12)
+    if kind == "second":
+        np.testing.assert_allclose(mine._model.scatter_, fresh._model.scatter_, atol=1e-11)
+    store.close()
+
+
+def test_a_new_process_reads_what_changed_and_no_more(store, monkeypatch):
+    label(store, *((item, "abc"[item % 3]) for item in range(9)))
+    opened(store).classify(QUERIES)
+    read_nothing(monkeypatch, store)
+    monkeypatch.setattr(class_model, "MOVED", 1.0)
+    label(store, (9, "new"), (10, "new"))
+    store.judgements.remove_labels([(0, "a")])
+    looked = []
+    examples = ClassModel._examples
+    monkeypatch.setattr(
+        ClassModel, "_examples", lambda self, pairs, index: looked.append(len(pairs)) or examples(self, pairs, index)
+    )
+    assert agree(opened(store).classify(QUERIES), nearest_means(store))
+    assert looked == [1, 2]
+
+
+def test_pictures_that_came_are_in_and_one_that_went_is_taken_out_by_reading_everything(store):
+    label(store, *((item, "abc"[item % 3]) for item in range(9)))
+    opened(store).classify(QUERIES)
+    for verb in ("go", "come"):
+        take(store, verb, 4, "")
+        assert agree(opened(store).classify(QUERIES), nearest_means(store))
+
+
+@pytest.mark.parametrize("how", ["emptied", "cut", "flipped", "other format", "gone", "a folder"])
+def test_a_copy_that_cannot_be_read_costs_time_only(store, how):
+    label(store, *((item, "abc"[item % 3]) for item in range(9)))
+    before = opened(store).classify(QUERIES)
+    data = store.snapshot.read_bytes()
+    if how == "other format":
+        arrays = models.load_arrays(store.snapshot)
+        arrays["about_"] = np.frombuffer(arrays["about_"].tobytes().replace(b'"format": 1', b'"format": 9'), np.uint8)
+        models.save_arrays(store.snapshot, arrays)
+    elif how == "gone":
+        store.snapshot.unlink()
+    elif how == "a folder":
+        store.snapshot.unlink()
+        store.snapshot.mkdir()
+    else:
+        middle = len(data) // 2
+        flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+        store.snapshot.write_bytes({"emptied": b"", "cut": data[:middle], "flipped": flipped}[how])
+    assert opened(store).classify(QUERIES) == before
+
+
+def test_a_copy_of_another_file_of_judgements_is_not_believed(store, tmp_path):
+    label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"))
+    opened(store).classify(QUERIES)
+    kept = store.snapshot.read_bytes()
+    other = start(tmp_path / "other")
+    label(other, (8, "a"), (9, "a"), (10, "b"), (11, "b"), (7, "b"))  # as many changes, and one more
+    other.snapshot.parent.mkdir()
+    other.snapshot.write_bytes(kept)
+    assert agree(opened(other).classify(QUERIES), nearest_means(other))
+    other.close()
+
+
+def test_other_settings_another_space_and_ncmc_begin_anew(store):
+    label(store, *((item, "abc"[item % 3]) for item in range(9)))
+    classes = Classes(store, Spaces(store))
+    opened(store).classify(QUERIES)
+    kept = store.snapshot.read_bytes()
+    classes.use(kind="second")
+    second = opened(store)
+    second.classify(QUERIES)
+    assert second._model.kind == "second"
+    assert store.snapshot.read_bytes() != kept
+    classes.use(kind="ncmc")
+    kept = store.snapshot.read_bytes()
+    opened(store).classify(QUERIES)
+    assert store.snapshot.read_bytes() == kept
+
+
+def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
+    label(store, *((item, "abc"[item % 3]) for item in range(9)))
+    (store.path / "classes").write_text("not a folder")
+    assert agree(opened(store).classify(QUERIES), nearest_means(store))
+    monkeypatch.setattr(class_snapshot, "MOST_BYTES", 10)
+    (store.path / "classes").unlink()
+    opened(store).classify(QUERIES)
+    assert not store.snapshot.exists()
+
+
+def test_what_a_killed_process_left_is_swept_by_the_next_writer(store):
+    store.snapshot.parent.mkdir()
+    left = store.snapshot.with_name("means.npz.1.part")
+    left.write_bytes(b"half")
+    with store.writer():
+        assert not left.exists()
+
+
+def work(path, seed, done):
+    """A process that labels and classifies, and keeps copies, until it is killed."""
+    class_snapshot.LEAST = 1
+    random = np.random.default_rng(seed)
+    store = Store(path)
+    model = opened(store)
+    while True:
+        item, name = int(random.integers(12)), "abcd"[random.integers(4)]
+        store.judgements.add_labels([(item, name)], author="anna", source="hand")
+        store.judgements.remove_labels([(int(random.integers(2, 12)), "abcd"[random.integers(4)])])
+        model.classify(QUERIES)
+        done.set()
+
+
+def test_two_processes_that_are_killed_in_the_middle_leave_nothing_wrong(store):
+    label(store, (0, "a"), (1, "b"))
+    context = multiprocessing.get_context("spawn")
+    events = [context.Event() for _ in range(2)]
+    workers = [context.Process(target=work, args=(store.path, seed, done)) for seed, done in enumerate(events)]
+    for worker in workers:
+        worker.start()
+    assert all(done.wait(60) for done in events)
+    for worker in workers:
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.join()
+    assert store.snapshot.exists()
+    assert agree(opened(store).classify(QUERIES), nearest_means(store))
+
+
+def test_a_roll_is_what_sets_would_hold():
+    random = np.random.default_rng(0)
+    roll, truth = Roll.of([(3, "a")]), {(3, "a")}
+    for _ in range(200):
+        changes = [(int(random.integers(6)), "abc"[random.integers(3)], bool(random.integers(2))) for _ in range(3)]
+        roll.hear([*changes, (None, None, False)])
+        for item, name, added in changes:
+            (truth.add if added else truth.discard)((item, name))
+        pairs = list(zip(roll.items.tolist(), (roll.names[code] for code in roll.codes), strict=True))
+        assert set(pairs) == truth
+        assert len(pairs) == len(truth)
+        assert (np.diff(roll.items) >= 0).all()
+        roll.look(np.array([1, 3, 5]), anew=False)
+        assert set(roll.items[roll.here].tolist()) <= {1, 3, 5}
+
+
+def test_rows_that_are_put_again_are_seen(store):
+    label(store, *((item, "abc"[item % 3]) for item in range(9)))
+    take(store, "go", 11, "")
+    opened(store).classify(QUERIES)
+    label(store, (11, "c"))
+    with store.writer():
+        put(store, [11])
+    model = opened(store)
+    assert agree(model.classify(QUERIES), nearest_means(store))
+    assert model._roll.here.all()
+    assert np.isclose(model._model.sums_.sum(), X[list(range(9)) + [11]].astype(float).sum())
