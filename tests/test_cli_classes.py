@@ -57,10 +57,10 @@ def files(pictures):
     return {kind: sorted((pictures / kind).iterdir()) for kind in KINDS}
 
 
-def test_from_nothing_to_classes_and_back(call, files):
+def test_from_nothing_to_classes_and_back(call, own, files):
     code, out, err = call("classes", "list")
     assert (code, out) == (0, "")
-    assert err.startswith("No classes yet. Make one: lookalike classes add NAME IMAGE")
+    assert err.startswith(f"No classes yet. Make one: lookalike -c {own} classes add NAME IMAGE")
     assert call("classes", "add", "fish", *files["fish"][:3])[1] == "3 added to fish, which has 3 now.\n"
     assert call("classes", "add", "fish", *files["fish"])[1] == "1 added to fish, which has 4 now.\n"
     call("classes", "add", "house", *files["house"][:3])
@@ -107,6 +107,73 @@ def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
     code, _, err = call("classes", "confirm", other, format_id(two.item))
     assert (code, "not predicted" in err) == (2, True)
     assert call("classify", "--all")[1].startswith(f"{sum(kept['predicted'].values()) - 2}")
+
+
+def test_predictions_are_confirmed_all_at_once_or_from_a_probability_on(call, own, files):
+    for kind in KINDS[:2]:
+        call("classes", "add", kind, *files[kind][:3])
+    call("classify", "--all")
+    with lookalike.Collection(own) as collection:
+        views = [collection.classes.show(kind) for kind in KINDS[:2]]
+    view = max(views, key=lambda view: len(view.predicted))
+    sure = sorted((guess.probability for guess in view.predicted), reverse=True)
+    assert len(sure) > 1
+    n = sum(one >= sure[0] for one in sure)
+    assert call("classes", "confirm", view.name, "--at-least", repr(sure[0]))[1] == f"{n} confirmed as {view.name}.\n"
+    assert call("classes", "confirm", view.name, "--all")[1] == f"{len(sure) - n} confirmed as {view.name}.\n"
+    assert call("classes", "confirm", view.name, "--all")[1] == f"0 confirmed as {view.name}.\n"
+    assert "probability from 0 to 1. Got 2.0" in call("classes", "confirm", view.name, "--at-least", 2)[2]
+
+
+def test_a_folder_is_classified_picture_by_picture(call, files, tmp_path):
+    for kind in KINDS[:2]:
+        call("classes", "add", kind, *files[kind])
+    (tmp_path / "new" / "inner").mkdir(parents=True)
+    shutil.copy(files["fish"][0], tmp_path / "new" / "inner" / "1.png")
+    (tmp_path / "new" / "2.png").write_bytes(b"no")
+    code, out, _ = call("classify", tmp_path / "new", files["house"][0], "--json")
+    found = json.loads(out)
+    assert [picture["labels"] for picture in found["pictures"]] == [["fish"], ["house"]]
+    assert (code, list(found["skipped"])) == (1, [str(tmp_path / "new" / "2.png")])
+    (tmp_path / "empty").mkdir()
+    assert "no picture in the folder" in call("classify", tmp_path / "empty")[2]
+
+
+def test_names_that_look_alike_are_one_class_and_none_of_these_is_none(call, own, files):
+    call("classes", "add", "cafe\u0301", files["fish"][0])
+    call("classes", "add", "caf\u00e9 ", files["fish"][1])
+    assert call("classes", "list", "--json")[1].count("name") == 1
+    assert call("classes", "show", " cafe\u0301")[1].startswith("caf\u00e9: 2 pictures")
+    with lookalike.Collection(own) as collection:  # as an older Lookalike may have left it
+        item = int(collection.vectors()[0][0])
+        collection._store.judgements.add_labels([(item, "old "), (item, "Old")], author="anna", source="hand")
+    assert call("classes", "add", "old", files["fish"][2])[1] == "1 added to old, which has 2 now.\n"
+    assert call("classes", "rename", "old", "old")[0] == 0
+    assert [one["name"] for one in json.loads(call("classes", "list", "--json")[1])] == ["Old", "caf\u00e9", "old"]
+    for words in (["add", "None of these"], ["rename", "old", "none of these "]):
+        code, _, err = call("classes", *words)
+        assert (code, "No class can be named" in err) == (2, True)
+
+
+def test_commands_in_messages_are_for_the_collection_that_was_named(own, capsys, monkeypatch):
+    words = ["classify", "--all"]
+    for line in (["-c", str(own), *words], [*words, "--collection", str(own)]):
+        assert cli.run(line) == 2
+        assert f"lookalike -c {own} classes add NAME IMAGE…, or lookalike -c {own} label" in capsys.readouterr().err
+    assert cli.run(["-c", str(own), *words, "--json"]) == 2
+    assert f"lookalike -c {own} label" in json.loads(capsys.readouterr().err)["error"]["message"]
+    monkeypatch.setenv("LOOKALIKE_COLLECTION", str(own))
+    assert cli.run(words) == 2
+    assert "Make one: lookalike classes add" in capsys.readouterr().err
+
+
+def test_what_takes_long_is_told_in_a_pipe_too(call, files, monkeypatch):
+    for kind in KINDS[:2]:
+        call("classes", "add", kind, *files[kind])
+    monkeypatch.setattr(cli.terminal, "LINE_S", 0.0)
+    err = call("classes", "evaluate")[2]
+    assert err.splitlines()[0] == "evaluating: 0 of 9"
+    assert call("classes", "evaluate", "--json")[2] == ""
 
 
 def test_evaluation_is_a_table(call, pictures):
@@ -190,6 +257,8 @@ def test_what_cannot_be_classified_is_listed(call, files, tmp_path):
         ["classes", "merge", "fish", "--into", "all"],
         ["classes", "use", "--kind", "svm"],
         ["classes", "add", "fish", "nowhere.jpg"],
+        ["classes", "confirm", "fish"],
+        ["classes", "confirm", "fish", "a.jpg", "--all"],
     ],
 )
 def test_what_makes_no_sense_is_one_line_and_code_2(call, words):

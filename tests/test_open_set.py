@@ -287,8 +287,11 @@ def test_recalibrated_on_its_own_images_it_is_as_after_a_fresh_fit(kind):
     assert grown.temperature_ == pytest.approx(fresh.temperature_, rel=1e-6)
     assert grown.threshold_ == pytest.approx(fresh.threshold_, rel=1e-6)
     assert_same(grown, fresh, rtol=1e-8)  # all that was taken back is there again
-    grown.recalibrate(X[::30], Y[::30])  # one image a class: there is nothing to hold out
-    assert (grown.temperature_, grown.threshold_) == (1.0, np.inf)
+    grown.recalibrate(X[::30], Y[::30])  # one image of each class is held out of it: the others are there
+    assert np.isfinite(grown.threshold_)
+    assert_same(grown, fresh, rtol=1e-8)
+    lonely = OpenSet(kind, k=2, reject=0.1).partial_fit(X[::30], Y[::30]).recalibrate(X[::30], Y[::30])
+    assert (lonely.temperature_, lonely.threshold_) == (1.0, np.inf)  # there is nothing to hold out
     with pytest.raises(InputError, match="No class named 'fox'"):
         grown.recalibrate(X[:1], ["fox"])
 

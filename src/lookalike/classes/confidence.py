@@ -4,6 +4,7 @@ In: scores or distances of rows that no class was made of. Out: one number. Temp
 calibration of modern neural networks", ICML 2017; smoothed targets after Platt, "Probabilistic outputs for SVMs", 1999.
 """
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -29,7 +30,7 @@ def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
     >>> choose_temperature(np.array([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]]), np.array([0, 1, 1])) > 4
     True
     """
-    n, C = scores.shape
+    n, C = len(scores), int(scores.shape[1])
     if not n or C < 2:
         return 1.0
     scores = scores - scores.max(axis=1, keepdims=True)
@@ -45,7 +46,7 @@ def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
     held = np.empty_like(scores[parts[0]])
 
     def loss(log_t: float) -> float:
-        sharp, total = float(np.exp(-log_t)), 0.0
+        sharp, total = math.exp(-log_t), 0.0
         for part in parts:
             some = np.multiply(scores[part], sharp, out=held[: part.stop - part.start])
             sums = np.exp(some, out=some).sum(axis=1)  # at least 1: the best score is 0

@@ -104,7 +104,9 @@ class Hierarchy:
             place = {name: i for i, name in enumerate(dict.fromkeys(name for line in lines for name in line))}
             above = np.fromiter((place[name] for line in lines for name in line), np.int64)
             of = np.repeat(np.arange(len(labels)), [len(line) for line in lines])
-            own = np.array([(place[name], c) for c, name in enumerate(labels) if name in place], np.int64).reshape(-1, 2)
+            own = np.array([(place[name], c) for c, name in enumerate(labels) if name in place], np.int64).reshape(
+                -1, 2
+            )
             rows, columns = np.concatenate([above, own[:, 0]]), np.concatenate([of, own[:, 1]])
             below = _matrix(rows, columns, np.ones(len(rows)), (len(place), len(labels)))
             self._kinship = list(labels), Kinship(of, above, below)

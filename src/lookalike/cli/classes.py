@@ -352,7 +352,7 @@ def evaluate(
       lookalike classes evaluate
       lookalike classes evaluate --kind second --space deep
     """
-    with opened(where) as collection, bars() as progress:
+    with opened(where) as collection, bars(lines=not json) as progress:
         found = collection.classes.evaluate(space=space, kind=kind, progress=progress)
     print_evaluation(found, k, json)
     return 0
@@ -381,7 +381,7 @@ def classify(
     if bool(images) == all:
         raise InputError("Say what to classify: pictures, or --all for all that nobody labelled.")
     skipped: dict[str, str] = {}
-    with opened(where) as collection, bars() as progress:
+    with opened(where) as collection, bars(lines=not json) as progress:
         if all:
             print_predicted(collection.classes.predict(progress), json)
             return 0

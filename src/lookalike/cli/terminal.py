@@ -6,6 +6,7 @@ In: values and progress calls. Out: results on stdout, everything about them on 
 import json
 import math
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from lookalike.types import Progress
 else:
     console, progress = Lazy("rich.console"), Lazy("rich.progress")
+
+
+LINE_S = 10.0
+"""Seconds between two lines about progress, where there are no bars."""
 
 
 def on_terminal() -> bool:
@@ -61,11 +66,13 @@ def say(json: bool, sentence: str, **values: Any) -> None:
 
 
 @contextmanager
-def bars(title: str = "") -> Iterator["Progress"]:
-    """Progress bars with rate and time left, one per stage, on stderr, gone when done; silence where that is no
-    terminal."""
+def bars(title: str = "", *, lines: bool = False) -> Iterator["Progress"]:
+    """Progress bars with rate and time left, one per stage, on stderr, gone when done.
+
+    Where that is no terminal: silence or, with `lines`, a line now and then while something takes long.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
-        yield _silent
+        yield _Lines(title).report if lines else _silent
         return
     columns = (
         progress.TextColumn("{task.description}"),
@@ -101,6 +108,20 @@ def human_bytes(count: float) -> str:
         if count < 1000:
             return f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} TB"
+
+
+class _Lines:
+    """Progress in a pipe or a log: a line when ten seconds have passed since the last."""
+
+    def __init__(self, title: str):
+        self.title = title
+        self._last = time.monotonic()
+
+    def report(self, stage: str, done: int, total: int | None) -> None:
+        """As `Progress`."""
+        if time.monotonic() - self._last >= LINE_S:
+            self._last = time.monotonic()
+            print_note(f"{self.title}{stage}: {done:,}" + ("" if total is None else f" of {total:,}"))
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:

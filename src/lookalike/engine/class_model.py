@@ -168,11 +168,15 @@ class ClassModel:
         if self._seen >= 0 and changes is not None and made_of == self._made_of:
             if index is self._index and seen == self._seen:
                 return
-            steps = [lambda: self._move(changes, index, anew=index is not self._index)]
         else:
-            steps = [lambda: self._take_up(made_of, index), lambda: self._read(index)]
+            changes = None
         try:
-            any(step() for step in steps)
+            if changes is None:
+                done = self._take_up(made_of, index)
+            else:
+                done = self._move(changes, index, anew=index is not self._index)
+            if not done:
+                self._read(index)
         except BaseException:  # it may be half done
             self._forget()
             raise
@@ -183,11 +187,11 @@ class ClassModel:
         self._parents = tuple(self._store.judgements.classes.parents())
         self._named = self._store.judgements.classes.named()
 
-    def _read(self, index: Any) -> bool:
+    def _read(self, index: Any) -> None:
         """Begin with every label and its vector."""
         self._forget()
         self._roll = Roll.of(self._store.judgements.classes.all()[1])
-        return self._move([], index, anew=True)
+        self._move([], index, anew=True)
 
     def _take_up(self, made_of: Any, index: Any) -> bool:
         """Begin with what is kept on the disk and what has changed since; False where that cannot be done."""

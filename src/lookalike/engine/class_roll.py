@@ -97,7 +97,9 @@ class Roll:
         gone = np.array(sorted(at for pair, at in places.items() if at >= 0 and not last[pair]), np.int64)
         old = gone[self.here[gone]]
         out = Pairs(self.items[old], self.codes[old])
-        self.items, self.codes, self.here = (np.delete(part, gone) for part in (self.items, self.codes, self.here))
+        left = np.ones(len(self), bool)
+        left[gone] = False
+        self.items, self.codes, self.here = self.items[left], self.codes[left], self.here[left]
         self._put([pair for pair, at in places.items() if at < 0 and last[pair]])
         return out
 

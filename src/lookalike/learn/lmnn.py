@@ -18,7 +18,7 @@ from lookalike.learn.labels import encode_held, encode_labels, hold_out
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, blocks, check_source, project
-from lookalike.learn.sgd import Callback, Rows, train
+from lookalike.learn.sgd import Callback, Curve, Rows, train
 from lookalike.learn.start import start
 from lookalike.learn.triplet_batches import TripletBatches, nearest_of_class
 from lookalike.learn.triplets import Targets
@@ -31,6 +31,8 @@ BATCH = 300
 """Rows a step, as in the paper."""
 HELD, MOST_HELD, MOST_SEEN = 0.2, 1_000, 5_000
 """The share of each class that training is stopped by, at most so many rows; and at most so many to be near to."""
+MOST_TO_REPEAT = 100_000
+"""With no more rows than these, training is done again on all of them, for as many steps as were best."""
 EVERY, PATIENCE = 25, 8
 """Batches between two validations, and how many without a gain end the training."""
 
@@ -50,8 +52,9 @@ class Lmnn(Projection):
     rate : length of a step, at a scale where two rows are 2 apart, squared, on average. A step is the mean over the
         triplets that have a loss, so that one rate serves easy and hard problems.
     max_iterations : steps at most.
-    measure : what is watched on a fifth of each class to stop early: "top1" (the class most of the k nearest have; ties
-        by their share), "top5" (the right one among the first five) or "map" (rows as queries for their like).
+    measure : what is watched on a fifth of each class to see after how many steps to stop; of up to 100,000 rows all are
+        then trained on, for that many. "top1" (the class most of the k nearest have; ties by their share), "top5" (the
+        right one among the first five) or "map" (rows as queries for their like).
     random_state : seed of what is held out and of the batches.
 
     Attributes
@@ -117,18 +120,30 @@ class Lmnn(Projection):
         if held is not None:
             asked, wanted = held[0], encode_held(held, classes, self.measure)
         seen = np.sort(random.permutation(len(kept))[:MOST_SEEN])
-        begin = start(rows, labels, int(self.dim), random)
+        watch = self._watch(Picked(rows, seen), labels[seen], asked, wanted)
+        self.W_, curve = self._descend(rows, labels, self.max_iterations, watch, callback)
+        self.classes_ = classes
+        self.curve_ = curve.table()
+        if len(out) and len(codes) <= MOST_TO_REPEAT:
+            self.W_, _ = self._descend(X, codes, curve.best(), None, None)
+        return self
+
+    def _descend(
+        self, rows: Rows, labels: NDArray[np.int64], steps: int, watch: Watch | None, callback: Callback | None
+    ) -> tuple[Array, Curve]:
+        """The W that is best for what is watched, or the last, and the learning curve."""
+        begin = start(rows, labels, int(self.dim), np.random.default_rng(self.random_state))
         scale = begin.total**-0.5  # two rows are 2 · total apart on average
         batches = TripletBatches(labels, self._targets(rows, labels), BATCH)
-        self.W_, curve = train(
+        return train(
             begin.W * scale,
             batches.step,
             rows,
             np.arange(len(labels)),
             rate=self.rate * scale**2,  # as if the rows, not W, were scaled
             batch=BATCH,
-            max_iterations=self.max_iterations,
-            validate=self._watch(Picked(rows, seen), labels[seen], asked, wanted),
+            max_iterations=steps,
+            validate=watch,
             every=EVERY,
             patience=PATIENCE,
             seed=self.random_state,
@@ -136,9 +151,6 @@ class Lmnn(Projection):
             draw=batches.draw,
             condition=begin.condition,
         )
-        self.classes_ = classes
-        self.curve_ = curve.table()
-        return self
 
     def _check(self) -> None:
         for name in ("dim", "k", "max_iterations"):

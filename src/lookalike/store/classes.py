@@ -77,7 +77,9 @@ class ClassNames:
                     known = {tidy(one): one for (one,) in db.execute(query)}
                 found[name] = known.get(tidy(name), tidy(name))
                 if new and tidy(name) not in known and found[name].casefold() == NONE:
-                    raise InputError(f"No class can be named {NONE!r}: it is what pictures of no class are called. Choose another.")
+                    raise InputError(
+                        f"No class can be named {NONE!r}: it is what pictures of no class are called. Choose another."
+                    )
         return found
 
     def members(self, name: str) -> list[Said]:
