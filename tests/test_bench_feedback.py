@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
-from lookalike.bench import datasets, feedback, plot, tables
+from lookalike.bench import datasets, feedback, feedback_sets, plot, tables
 from lookalike.bench.datasets import Described
 from lookalike.bench.memo import Memo, Split
 from lookalike.errors import SourceError
@@ -156,6 +156,6 @@ def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
 
 
 def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
-    for name in datasets.DESCRIBED:
+    for name in feedback_sets.SETS:
         with pytest.raises(SourceError, match=f"No {name.removesuffix('-classic')} in"):
             tables.plan(feedback.BENCH, tmp_path, columns=[f"{name}/ms"])

@@ -127,9 +127,9 @@ def test_cifar_is_split_by_its_own_parts(tmp_path, monkeypatch):
 
     def described(dataset, recipe, folder, progress):
         names = sorted(dataset.labels, reverse=True)
-        return np.arange(len(names), dtype=np.float32)[:, None], names
+        return np.arange(len(names), dtype=np.float32)[:, None], np.array(names)
 
-    monkeypatch.setattr(hashing, "describe", described)
+    monkeypatch.setattr("lookalike.bench.described._make", described)
     split = hashing.SETS["cifar10-fisher"][1](tmp_path, quiet)
     assert split.X.shape == (6, 1)
     assert split.queries.shape == (3, 1)

@@ -17,10 +17,11 @@ from lookalike.errors import InputError
 if TYPE_CHECKING:
     from rich import table
 
+    from lookalike.bench import described, tables
     from lookalike.bench import plot as plots
-    from lookalike.bench import tables
 else:
     table, tables, plots = Lazy("rich.table"), Lazy("lookalike.bench.tables"), Lazy("lookalike.bench.plot")
+    described = Lazy("lookalike.bench.described")
 
 
 def bench(
@@ -30,6 +31,9 @@ def bench(
     columns: Annotated[str | None, typer.Option("--columns", metavar="X,Y", help="Only these columns.")] = None,
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="FILE", help="Also draw the table: .png, .svg or .pdf.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="DIR", help="Keep the vectors of pictures here, for the next time.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="For whatever is random.")] = 0,
     json: Json = False,
@@ -52,7 +56,7 @@ def bench(
         plots.check_plot(plot)  # before the long run, not after it
     cells = []
     for row, column in tables.plan(chosen, data or "", rows=_split(rows), columns=_split(columns)):
-        with bars(f"{row} {column}: ") as progress:
+        with described.keeping(keep), bars(f"{row} {column}: ") as progress:
             cell = tables.fill(chosen, row, column, data or "", seed=seed, progress=progress)
         cells.append(cell)
         if json:
