@@ -181,7 +181,7 @@ def write_mnist(folder: Path, n: int = 60) -> None:
 def test_the_command_fills_a_cell_from_files(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(ncm, "parts", labelled.parts)
     write_mnist(tmp_path)
-    words = ["bench", "ncm", "--data", str(tmp_path), "--columns", "mnist/32", "--rows", "ncm-l2", "--json"]
+    words = ["bench", "run", "ncm", "--data", str(tmp_path), "--columns", "mnist/32", "--rows", "ncm-l2", "--json"]
     assert cli.run(words) == 0
     cell = json.loads(capsys.readouterr().out)
     assert (cell["measure"], cell["value"], cell["scored"]) == ("top-1 error %", 0.0, 30)

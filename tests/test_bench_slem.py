@@ -209,7 +209,7 @@ def test_the_command_makes_vectors_once_and_shares_what_columns_share(
     calls = []
     real = slem.measure
     monkeypatch.setattr(slem, "measure", lambda row, *rest: calls.append(row) or real(row, *rest))
-    words = ["bench", "slem", "--data", str(data), "--rows", "cosine,linear", "--json", "--columns"]
+    words = ["bench", "run", "slem", "--data", str(data), "--rows", "cosine,linear", "--json", "--columns"]
     names = ["ukbench2000/deep", "ukbench2000/deep-4r4", "ukbench2000/deep-ms"]
     assert cli.run([*words, ",".join(names)]) == 0
     cells = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
