@@ -14,6 +14,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 BAR, BEST = "#9fb7d9", "#2f6fde"
 SMALLER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
 """The measures that are better the smaller they are."""
+ALONG = {"feedback": "round", "hashing": "returned", "ncm": "pictures of a new class"}
+"""What the numbers of a bench's numbered columns count."""
 
 
 def check_plot(target: str | Path) -> Path:
@@ -77,7 +79,9 @@ def _write_lines(title: str, panels: dict[str, list[Cell]], path: Path) -> Path:
             axes.plot(numbers, [cell.value for _, cell in line], marker="o", markersize=3, label=row)
             axes.fill_between(numbers, [cell.low for _, cell in line], [cell.high for _, cell in line], alpha=0.1)
         axes.set_title(name, fontsize=10)
-        axes.set_xlabel("round")
+        axes.set_xlabel(ALONG.get(cells[0].bench, ""))
+        if max(numbers) >= 50 * max(1, min(numbers)):  # 1, 10, 100 …: else all but the last would be in a corner
+            axes.set_xscale("log")
         axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
