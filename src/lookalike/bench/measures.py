@@ -132,6 +132,20 @@ def tied_average_precision(sizes: ArrayLike, relevant: ArrayLike, k: int, *, ord
     return values
 
 
+def tied_precision(sizes: ArrayLike, relevant: ArrayLike, k: int) -> Values:
+    """The share of relevant items among the first k where scores tie: the mean over every order of what is tied.
+
+    Groups as for `tied_average_precision`; a ranking shorter than k is filled with misses.
+
+    >>> tied_precision([[1, 2]], [[1, 1]], 2)  # one hit, and half of another
+    array([0.75])
+    """
+    n, r = _groups(sizes, relevant, k)
+    inside = np.clip(k - (np.cumsum(n, axis=1) - n), 0, n)  # (q, g) of each group among the first k
+    values: Values = (r * (inside / np.maximum(n, 1))).sum(axis=1) / k
+    return values
+
+
 def mean(values: ArrayLike) -> float:
     """The mean over the queries that have something to find; NaN where none has."""
     found = np.asarray(values, np.float64)
