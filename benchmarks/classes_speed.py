@@ -1,24 +1,32 @@
 """What open-ended classes cost at 10,000 classes, beside what bounds it, in one run.
 
-    python benchmarks/classes_speed.py [--cases predict,add,verbs] [--classes 10000] [--dims 64,1280] [--rows 4000]
-                                       [--kinds ncm,second] [--repeats 9] [--json]
+    python benchmarks/classes_speed.py [--cases predict,add,verbs,opened] [--classes 10000] [--dims 64,1280]
+                                       [--rows 4000] [--kinds ncm,second] [--repeats 9] [--json]
 
 predict: labels of float32 rows as a share of the throughput of one bare float32 product of the same shape, both with
 the same memory. add: a new class of 100 images, as a user adds one after another, without and with the prediction of
 one image after it; median and worst. verbs: one image more, one taken back, a class renamed, two merged, and split
-again. Rows are random.
+again. opened: a collection of so many classes of two pictures, opened anew to classify one picture: without and with
+the copy of its class model; with it after one picture more was put into a class; and when nothing else was done
+since. Rows are random.
 """
 
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lookalike.classes.open_set import OpenSet
+from lookalike.engine.class_model import ClassModel
+from lookalike.engine.spaces import Spaces
+from lookalike.store.directory import Store
+from lookalike.store.items import Item
 from lookalike.types import Vectors
 
 IMAGES = 100
@@ -104,7 +112,49 @@ def verbs(model: OpenSet, dim: int, options: argparse.Namespace) -> Iterator[dic
     yield {f"{name} ms": 1e3 * statistics.median(found) for name, found in times.items()}
 
 
-CASES = {"predict": predict, "add": add, "verbs": verbs}
+def opened(model: OpenSet, dim: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A collection, each time as a new process has it; the time to load libraries is left out."""
+    ids = np.arange(2 * options.classes, dtype=np.int64)
+    centres = draw(options.classes, dim, 5)
+    X = centres[ids % options.classes] + draw(len(ids), dim, 6) / 2
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "c", create=True)
+        with store.writer():
+            with store.transaction():
+                store.vectors.create_space("color()", ["color()"])
+                store.vectors.create_space("plain", ["color()"], "color()")
+            pending = store.vectors.write("color()", ids, X)
+            with store.transaction():
+                store.items.add([Item(item, [], 1, 8, 8, "png", 0.0, None) for item in ids.tolist()])
+                store.vectors.commit(pending)
+        store.judgements.classes.set(kind=model.kind)
+        names = [(item, f"class {item % options.classes}") for item in ids.tolist()[:-1]]
+        store.judgements.add_labels(names, author="bench", source="hand")
+
+        def ask(label: tuple[int, str] | None = None, kept: ClassModel | None = None) -> ClassModel:
+            if label:
+                store.judgements.add_labels([label], author="bench", source="hand")
+            asked = kept or ClassModel(store, Spaces(store))
+            asked.classify(X[:1])
+            return asked
+
+        first = clock(ask)  # which also writes the copy
+        times = interleave({"copy": ask}, 3)["copy"]
+        after = clock(lambda: ask((int(ids[-1]), "class 0")))
+        mine = ask()
+        again = [clock(lambda i=i: ask((int(ids[i]), "class 1"), mine)) for i in range(2, 5)]
+        size = store.snapshot.stat().st_size
+        store.close()
+    yield {
+        "everything read s": first,
+        "from the copy s": statistics.median(times),
+        "after one more s": after,
+        "one more, still open ms": 1e3 * statistics.median(again),
+        "copy MB": size / 1e6,
+    }
+
+
+CASES = {"predict": predict, "add": add, "verbs": verbs, "opened": opened}
 
 
 def grown(kind: str, classes: int, dim: int) -> OpenSet:

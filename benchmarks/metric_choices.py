@@ -2,11 +2,12 @@
 
     python benchmarks/metric_choices.py --data DIR [--sets corel5k-deep,cifar10-deep,mnist]
                                         [--methods ncmml,lmnn,lmnn-all,lmnn-dynamic,wsabie,jscl,ncm-fda,svm]
-                                        [--lams 1,3,10] [--rates 0.03,0.1,0.3,1] [--dim 64] [--most 8000]
+                                        [--lams 1,3,10] [--rates 0.03,0.1,0.3,1] [--dim 64] [--most 8000] [--keep DIR]
 
 Rows are those of the training part of a set of `lookalike bench run ncm`, at most so many; a quarter of each class, by lot,
 is validated on. The test part is never read into anything. λ is that of the whitening that training starts from, as a
-share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as they do in the bench.
+share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as they do in the bench. `--keep` is the
+folder of descriptors of `lookalike bench run --keep`.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lookalike.bench.described import keeping
 from lookalike.bench.labelled import parts
 from lookalike.bench.ncm_rows import METHODS, Method, choose
 from lookalike.learn import start
@@ -32,9 +34,11 @@ def main() -> None:
     parser.add_argument("--rates", default="")
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--most", type=int, default=8_000)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     for name in options.sets.split(","):
-        given = parts(name, options.data)
+        with keeping(options.keep):
+            given = parts(name, options.data)
         random = np.random.default_rng(0)
         some = np.sort(random.permutation(len(given.y))[: options.most])
         X, y = given.X[some], np.unique(given.y[some], return_inverse=True)[1]

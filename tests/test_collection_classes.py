@@ -424,7 +424,9 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
     looked = []
     examples = class_model.ClassModel._examples
     monkeypatch.setattr(
-        class_model.ClassModel, "_examples", lambda self, pairs: looked.append(len(pairs)) or examples(self, pairs)
+        class_model.ClassModel,
+        "_examples",
+        lambda self, pairs, index: looked.append(len(pairs)) or examples(self, pairs, index),
     )
     monkeypatch.setattr(filled._store.judgements.classes, "all", None)  # the whole table is not read again
     start = time.monotonic()

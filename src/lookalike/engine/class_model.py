@@ -158,18 +158,17 @@ class ClassModel:
     def _follow(self) -> None:
         """Bring the model in step with the store."""
         book = self._store.judgements.classes
-        seen, changes = book.changes(max(self._seen, 0))  # before the settings: what comes between is heard again
-        if self._seen < 0 or changes is None or any(item is None for item, _, _ in changes):
+        # Before the settings: what comes between is heard again.
+        seen, changes = book.changes(self._seen) if self._seen >= 0 else (book.last(), None)
+        if changes is None or any(item is None for item, _, _ in changes):
             self._look_at_settings()
         name = self._find(self._given)
         taught = self._spaces.taught(name)
         spaces, index = self._spaces.all(), self._spaces.index(taught)
         made_of = taught, spaces[taught].model, spaces[spaces[name].chain[0]].model, self._given, self._parents
-        if self._seen >= 0 and changes is not None and made_of == self._made_of:
-            if index is self._index and seen == self._seen:
-                return
-        else:
-            changes = None
+        changes = changes if made_of == self._made_of else None
+        if changes is not None and index is self._index and seen == self._seen:
+            return
         try:
             if changes is None:
                 done = self._take_up(made_of, index)

@@ -218,6 +218,11 @@ class ClassNames:
             found = [(item, label, bool(added)) for item, label, added in db.execute(query, [since])]
             return last, found if len(found) == last - since else None
 
+    def last(self) -> int:
+        """The number of the last change."""
+        with self._db.reading() as db:
+            return _last(db)
+
     def change(self, number: int) -> Change | None:
         """One change, where it is still known."""
         with self._db.reading() as db:

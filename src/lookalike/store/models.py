@@ -151,7 +151,7 @@ def _array(data: bytes) -> NDArray[Any]:
     shape, dtype, order = read_header(stream)
     if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
         raise ValueError("an array does not hold what its header says")
-    return np.ndarray(shape, dtype, bytearray(stream.read()), order=order)
+    return np.ndarray(shape, dtype, bytearray(memoryview(data)[stream.tell() :]), order=order)
 
 
 def _header(file: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
