@@ -6,8 +6,8 @@
 
 Rows are those of the training part of a set of `lookalike bench run ncm`, at most so many; a quarter of each class, by
 lot, is validated on. The test part is never read into anything. λ is that of the whitening that training starts from,
-as a share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as they do in the bench. `--keep` is the
-folder of descriptors of `lookalike bench run --keep`.
+as a share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as they do in the bench. `--keep` is
+the folder of descriptors of `lookalike bench run --keep`.
 """
 
 import argparse

@@ -230,3 +230,32 @@ def test_other_settings_and_another_hierarchy_count_at_once(store):
     assert classes.classify(middle)[0].guess.nearest != "empty"
     classes.use(kind="second", reject=0.9)
     assert classes._model.state().model.startswith("second")
+
+
+def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_changed(store, monkeypatch):
+    from lookalike.classes.open_set import OpenSet
+    from lookalike.engine import class_model
+
+    monkeypatch.setattr(class_model, "MOVED", 0.25)
+    label(store, *((item, "abc"[item % 3]) for item in range(8)))
+    model = ClassModel(store, Spaces(store))
+    model.classify(QUERIES)
+    chosen = []
+    again = OpenSet.recalibrate
+    monkeypatch.setattr(OpenSet, "recalibrate", lambda self, X, y: chosen.append(len(X)) or again(self, X, y))
+    for item in (8, 9, 10):  # the third makes it 3 of 11, more than a quarter
+        label(store, (item, "abc"[item % 3]))
+        assert agree(model.classify(QUERIES), nearest_means(store))  # means are those of now, at any time
+    assert chosen == [11]
+
+
+def test_as_soon_as_a_class_has_two_pictures_none_of_these_can_be_told(store, monkeypatch):
+    from lookalike.engine import class_model
+
+    monkeypatch.setattr(class_model, "MOVED", 1.0)
+    label(store, *((item, f"class {item}") for item in range(9)))
+    model = ClassModel(store, Spaces(store))
+    model.classify(QUERIES)
+    assert not model.state().can_refuse
+    label(store, (9, "class 0"))
+    assert model.state().can_refuse

@@ -19,13 +19,14 @@ from lookalike.arrays import check_count
 from lookalike.engine import calibration, export, labels
 from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, takes_negatives
-from lookalike.engine.class_model import Guess, Settings
+from lookalike.engine.class_model import Settings
 from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted, Verdict
 from lookalike.engine.evaluation import Evaluation
 from lookalike.engine.examples import Crop, Example, combine, listed, vectors
 from lookalike.engine.explain import Push, explain, pooled
 from lookalike.engine.feedback import Finished, Round, Session, start_session
 from lookalike.engine.gone import forget_gone, problem
+from lookalike.engine.guesses import Guess
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.looks import Result, at_one_moment, select
 from lookalike.engine.marks import begin

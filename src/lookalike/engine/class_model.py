@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks
 from lookalike.engine import class_snapshot
 from lookalike.engine.class_roll import Pairs, Roll
+from lookalike.engine.guesses import Guess, guess
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
 from lookalike.store.classes import Change
@@ -54,17 +55,6 @@ class Settings:
     prior: float = 10.0  # pictures that what the hierarchy lends a class counts for
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """The class of a picture, None for none of these, and the next best; probabilities given that it is of a class."""
-
-    label: str | None
-    probability: float
-    nearest: str | None  # the class it would be, were it of one
-    runner_up: str | None
-    runner_up_probability: float
-
-
 class State(NamedTuple):
     """What classes were told apart by."""
 
@@ -96,7 +86,7 @@ class ClassModel:
                 far = np.asarray(model.distances(X[part]), np.float64)  # (m, C)
                 for row, classes in enumerate((rejected or [()] * len(X))[part]):
                     far[row, [places[name] for name in classes if name in places]] = np.inf
-                guesses += _guess(far, names, model.temperature_, model.threshold_)
+                guesses += guess(far, names, model.temperature_, model.threshold_)
             return guesses
 
     def state(self) -> State:
@@ -273,28 +263,3 @@ def start(settings: Settings, parents: Sequence[tuple[str, str]], code: Callable
     if parents:
         model.use_hierarchy([(str(code(child)), str(code(parent))) for child, parent in parents], settings.prior)
     return model
-
-
-def _guess(far: NDArray[np.float64], names: dict[int, str], temperature: float, threshold: float) -> list[Guess]:
-    """From squared distances (m, C), infinite where a class cannot be, to guesses."""
-    scores = -0.5 * (far - np.min(far, axis=1, keepdims=True, initial=np.finfo(np.float64).max)) / temperature
-    chances = np.exp(scores)  # (m, C); Eq. 5, given that it is of one of the classes
-    chances /= np.maximum(chances.sum(axis=1, keepdims=True), 1.0)
-    best = np.argmin(far, axis=1)  # (m,)
-    others = far.copy()
-    np.put_along_axis(others, best[:, None], np.inf, axis=1)
-    second = np.argmin(others, axis=1)
-    guesses = []
-    for row, (one, two) in enumerate(zip(best.tolist(), second.tolist(), strict=True)):
-        nearest = names[one] if np.isfinite(far[row, one]) else None
-        runner_up = names[two] if np.isfinite(others[row, two]) else None
-        guesses.append(
-            Guess(
-                nearest if far[row, one] <= threshold else None,
-                0.0 if nearest is None else float(chances[row, one]),
-                nearest,
-                runner_up,
-                0.0 if runner_up is None else float(chances[row, two]),
-            )
-        )
-    return guesses

@@ -17,10 +17,11 @@ import numpy as np
 
 from lookalike.arrays import chunks
 from lookalike.engine.class_inputs import files_in, pictures_of, read_hierarchy, rows_of
-from lookalike.engine.class_model import ClassModel, Guess, Settings
+from lookalike.engine.class_model import ClassModel, Settings
 from lookalike.engine.evaluation import Evaluation, evaluate
 from lookalike.engine.examples import Example, listed
 from lookalike.engine.feedback import Finished, Session, login
+from lookalike.engine.guesses import Guess
 from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError

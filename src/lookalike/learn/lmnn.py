@@ -53,8 +53,8 @@ class Lmnn(Projection):
         triplets that have a loss, so that one rate serves easy and hard problems.
     max_iterations : steps at most.
     measure : what is watched on a fifth of each class to see after how many steps to stop; up to 100,000 rows are
-        then all trained on, for that many. "top1" (the class most of the k nearest have; ties by their share), "top5" (the
-        right one among the first five) or "map" (rows as queries for their like).
+        then all trained on, for that many. "top1" (the class most of the k nearest have; ties by their share), "top5"
+        (the right one among the first five) or "map" (rows as queries for their like).
     random_state : seed of what is held out and of the batches.
 
     Attributes
