@@ -101,7 +101,8 @@ def root(
       lookalike feedback beach.jpg
       lookalike -c work.lookalike stats --json
     """
-    if str(getattr(ctx.get_parameter_source("collection"), "name", "")) == "COMMANDLINE":
+    source = ctx.get_parameter_source("collection")
+    if source is not None and source.name == "COMMANDLINE":  # from the environment it is there the next time, too
         hints.remember(collection)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
