@@ -163,6 +163,9 @@ def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
 
 
 def test_the_command_prints_cells(digits, capsys):
-    assert cli.run(["bench", "hashing", "--data", str(digits), "--rows", "lsh", "--columns", "mnist/32", "--json"]) == 0
+    assert (
+        cli.run(["bench", "run", "hashing", "--data", str(digits), "--rows", "lsh", "--columns", "mnist/32", "--json"])
+        == 0
+    )
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["measure"] == "mAP@500"
