@@ -159,7 +159,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     low, high = bootstrap(values, seed=seed)
     known = None if kind else PAPER.get(name, {}).get(row)
     paper = None if known is None else known[BITS.index(bits)] / 100
-    unlike = UNLIKE.get(name, "") if paper is not None else ""
+    unlike = "" if paper is None else UNLIKE.get(name, "")
     scored = len(split.X_test) * len(split.X)
     return Score(measure, mean(values), low, high, scored=scored, paper=paper, unlike=unlike)
 
