@@ -64,6 +64,9 @@ VARIANTS = {
     "shd-1000": ("shd", balls(1_000), SphericalQuery),
     "shd-300": ("shd", balls(300), SphericalQuery),
     "shd-1-round": ("shd", balls(10_000, 1), SphericalQuery),
+    "shd-5-rounds": ("shd", balls(10_000, 5), SphericalQuery),
+    "shd-10-rounds": ("shd", balls(10_000, 10), SphericalQuery),
+    "shd-20-rounds": ("shd", balls(10_000, 20), SphericalQuery),
 }
 """By name: the row of the paper, how codes of what is searched and of what asks are made, how they are compared."""
 

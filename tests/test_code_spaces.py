@@ -135,6 +135,16 @@ def test_transforms_come_before_codes_and_the_order_is_by_what_was_coded(filled)
     assert filled.search([3, 7], without=4, space="small", k=3)
 
 
+def test_codes_may_be_made_of_distances_from_planes_between_classes(filled):
+    label(filled, range(80))
+    assert filled.fit("few = color() | tsvmplanes(dim=8) | itq(bits=16)") == {"few": 80}
+    ids, codes = filled.vectors("few")
+    differ = hamming(codes[80:90], codes[:80])  # pictures without a label against those with one
+    kinds = ids[:80][differ.argmin(axis=1)] % KINDS
+    assert (kinds == ids[80:90] % KINDS).mean() > 0.8
+    assert filled.search(7, space="few", k=1)[0].id == 7
+
+
 def test_what_comes_and_goes_is_kept_in_step(filled):
     filled.fit("itq(bits=32)")
     put(filled, np.arange(400, 420))
