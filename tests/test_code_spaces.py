@@ -97,6 +97,31 @@ def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
     assert ", 2 bytes a picture; color() | itq(bits=16)" in out
 
 
+def test_recall_is_measured_once_and_anew_when_much_has_changed(filled, monkeypatch):
+    measured = []
+    monkeypatch.setattr(spaces, "measure", lambda *_: measured.append(1) or len(measured) / 10)
+    filled.fit("itq(bits=16)")
+    with Collection(filled.path) as again:
+        assert [row(again, "itq")["index_recall"] for _ in range(2)] == [0.1, 0.1]
+    put(filled, np.arange(400, 420))
+    assert row(filled, "itq")["index_recall"] == 0.1
+    put(filled, np.arange(420, 450))
+    assert row(filled, "itq")["index_recall"] == 0.2
+    filled.fit("itq")
+    assert row(filled, "itq")["index_recall"] == 0.3
+    assert len(measured) == 3
+
+
+def test_a_collection_from_before_recall_was_kept_measures_it_with_the_next_add(filled):
+    filled.fit("itq(bits=16)")
+    store = filled._store
+    with store.writer(), store.transaction() as db:
+        db.execute("DELETE FROM recalls")
+    assert row(filled, "itq")["index_recall"] is None
+    put(filled, np.arange(400, 401))
+    assert 0 < row(filled, "itq")["index_recall"] <= 1
+
+
 def test_transforms_come_before_codes_and_the_order_is_by_what_was_coded(filled):
     filled.fit("small = color() | pca(dim=6) | l2() | itq(bits=16)")
     X = filled.vectors("color")[1]
@@ -108,6 +133,16 @@ def test_transforms_come_before_codes_and_the_order_is_by_what_was_coded(filled)
     np.testing.assert_allclose([result.score for result in exact], np.sort(away)[:4], atol=1e-5)
     assert filled.search(rows[3], space="small", k=1)[0].id == 3  # a vector of what is coded
     assert filled.search([3, 7], without=4, space="small", k=3)
+
+
+def test_codes_may_be_made_of_distances_from_planes_between_classes(filled):
+    label(filled, range(80))
+    assert filled.fit("few = color() | tsvmplanes(dim=8) | itq(bits=16)") == {"few": 80}
+    ids, codes = filled.vectors("few")
+    differ = hamming(codes[80:90], codes[:80])  # pictures without a label against those with one
+    kinds = ids[:80][differ.argmin(axis=1)] % KINDS
+    assert (kinds == ids[80:90] % KINDS).mean() > 0.8
+    assert filled.search(7, space="few", k=1)[0].id == 7
 
 
 def test_what_comes_and_goes_is_kept_in_step(filled):

@@ -60,6 +60,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "ridge": "lookalike.learn.linear:Ridge",
         "sdpm": "lookalike.learn.sdpm:Sdpm",
         "slem": "lookalike.encode.slem:Slem",
+        "tsvmplanes": "lookalike.codes.tsvm_planes:TsvmPlanes",
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },
     "coder": {

@@ -6,6 +6,7 @@ decide a sign, it is worked out again, row by row, in float64.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,8 +24,8 @@ from lookalike.types import Array, Query, Vectors
 SAMPLE = 100_000
 """Rows, drawn by lot, that a coder with several passes to make learns from, at most."""
 
-PART_BYTES = 2**19
-"""Projections that are worked on at a time: they stay in the cache."""
+PART_BYTES = 2**21
+"""Projections that are worked on at a time: enough rows for a fast product, few enough to be near when it is done."""
 
 EPS, MOST = np.finfo(np.float32).eps, np.finfo(np.float32).max
 
@@ -57,7 +58,8 @@ class BitCoder(BaseEstimator, ABC):
 class SignCoder(BitCoder):
     """Bits are the signs of `_bend(XWᵀ + b)`: 1 where it is above 0.
 
-    Subclasses learn W and b in `fit`, `_keep` them, and may bend the product, as by a cosine.
+    Subclasses learn W and b in `fit`, `_keep` them, and may bend the product, as by a cosine: all at once in `_settle`,
+    and one by one in `_bend`.
     """
 
     n_features_in_: int
@@ -70,7 +72,7 @@ class SignCoder(BitCoder):
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         found = np.empty((X.shape[0], self.bits), np.float32)
-        for part, Y in self._parts(X):
+        for part, Y in self._parts(X, self._settle):
             found[part] = Y
         return found
 
@@ -79,7 +81,7 @@ class SignCoder(BitCoder):
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         codes = np.empty((X.shape[0], self.bits // 8), np.uint8)
-        for part, Y in self._parts(X):
+        for part, Y in self._parts(X, self._settle_signs):
             codes[part] = pack(Y > 0)
         return codes
 
@@ -95,20 +97,26 @@ class SignCoder(BitCoder):
         sizes: NDArray[Any] = np.linalg.norm(self.W_, axis=1) * longest + np.abs(self.b_)
         return sizes
 
-    def _bend(self, Y: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002 (rows: for those who need them)
-        """From XWᵀ + b, (n, bits), to the numbers whose signs are the bits; Y may be overwritten."""
-        return Y
+    def _settle(self, Y: Vectors, rows: Vectors, places: NDArray[np.int64]) -> int:  # noqa: ARG002 (for subclasses)
+        """Make of products Y = XWᵀ, (m, bits), what `project` gives, in place.
 
-    def _parts(self, X: Array) -> Any:
-        """Slices of the rows and what `project` gives for them."""
+        Returns how many of them are not finite, or so near to 0 that rounding could decide their sign; `places` has
+        them, as they are numbered in Y row by row.
+        """
+        return int(settle(Y, self.b_, np.zeros(len(Y), np.float32), self.noise_, places))
+
+    def _settle_signs(self, Y: Vectors, rows: Vectors, places: NDArray[np.int64]) -> int:
+        """The same, where only signs matter: for coders that have a quicker way to these."""
+        return self._settle(Y, rows, places)
+
+    def _parts(self, X: Array, settle: Callable[[Vectors, Vectors, NDArray[np.int64]], int]) -> Any:
+        """Slices of the rows and what `settle` makes of their products."""
         places = np.empty(max(PART_BYTES // 4, self.bits), np.int64)
         for part in chunks(X.shape[0], row_bytes=4 * self.bits, max_bytes=PART_BYTES):
             with np.errstate(over="ignore", invalid="ignore"):  # looked at below
                 rows = to_numpy(X[part])
                 Y = rows @ self.W_.T  # (m, bits)
-                Y += self.b_
-                Y = self._bend(Y, rows)
-            count = _find_unclear(Y, self.noise_, places)
+                count = settle(Y, rows, places)
             if count:
                 row, bit = np.divmod(places[:count], self.bits)
                 if not np.isfinite(Y[row, bit]).all():
@@ -118,17 +126,13 @@ class SignCoder(BitCoder):
 
     def _exact(self, rows: Vectors, row: NDArray[np.intp], bit: NDArray[np.intp]) -> NDArray[np.float64]:
         """What `project` gives for pairs of a row and a bit, (m,), in float64 and in the same order for any batch."""
-        found = np.empty(len(row))
-        for part in chunks(len(row), row_bytes=32 * rows.shape[1]):
-            X, W = rows[row[part]].astype(np.float64), self.W_[bit[part]].astype(np.float64)
-            Y = np.vecdot(X, W) + self.b_[bit[part]]  # (m,)
-            found[part] = self._bend_one(Y, X, bit[part])
-        return found.clip(-MOST, MOST)
+        rows = np.ascontiguousarray(rows)
+        return self._bend(_products(rows, self.W_, row, bit) + self.b_[bit], rows, row, bit).clip(-MOST, MOST)
 
-    def _bend_one(
-        self, Y: NDArray[np.float64], X: NDArray[np.float64], bit: NDArray[np.intp]  # noqa: ARG002
+    def _bend(
+        self, Y: NDArray[np.float64], rows: Vectors, row: NDArray[np.intp], bit: NDArray[np.intp]  # noqa: ARG002
     ) -> NDArray[np.float64]:  # fmt: skip
-        """`_bend` for numbers (m,) that belong to rows X (m, d) and bits (m,)."""
+        """From x·w + b, (m,), of pairs of a row and a bit to what `project` gives for them."""
         return Y
 
 
@@ -150,22 +154,45 @@ class Unsupervised(SignCoder):
 
 
 @njit(cache=True, nogil=True)
-def _find_unclear(Y: Any, noise: Any, places: Any) -> Any:
-    """Where Y (n, bits) is not finite, or nearer to 0 than the noise of its bit: flat places, and how many."""
+def settle(Y: Any, add: Any, less: Any, noise: Any, places: Any) -> Any:
+    """Add to each bit of Y (n, bits), take from each row, and find what is not finite or within the noise of its bit.
+
+    `places` gets where these are; returns how many.
+    """
     n, bits = Y.shape
     count = 0
     for i in range(n):
         unclear = np.int32(0)
         for bit in range(bits):  # no branches: so it is done many bits at a time
-            size = abs(Y[i, bit])
-            unclear |= np.int32(size <= noise[bit]) | np.int32(size > MOST) | np.int32(size != size)
+            value = Y[i, bit] + add[bit] - less[i]
+            Y[i, bit] = value
+            unclear |= np.int32(not (noise[bit] < abs(value) <= MOST))
         if unclear:
-            for bit in range(bits):
-                size = abs(Y[i, bit])
-                if not (noise[bit] < size <= MOST):
-                    places[count] = i * bits + bit
-                    count += 1
+            count = mark_unclear(Y, noise, i, places, count)
     return count
+
+
+@njit(cache=True, nogil=True)
+def mark_unclear(Y: Any, noise: Any, i: Any, places: Any, count: Any) -> Any:
+    """The places of a row of Y that are not finite, or nearer to 0 than the noise of their bit."""
+    for bit in range(Y.shape[1]):
+        if not (noise[bit] < abs(Y[i, bit]) <= MOST):
+            places[count] = i * Y.shape[1] + bit
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _products(rows: Any, W: Any, row: Any, bit: Any) -> Any:
+    """x·w of pairs of a row and a bit, (m,) float64."""
+    found = np.empty(len(row), np.float64)
+    for m in range(len(row)):
+        x, w = rows[row[m]], W[bit[m]]
+        total = 0.0
+        for j in range(len(x)):
+            total += np.float64(x[j]) * np.float64(w[j])
+        found[m] = total
+    return found
 
 
 def summarise(X: Array) -> Summary:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.codes.queries import CodeQuery, SphericalQuery
-from lookalike.codes.signs import Summary, Unsupervised, draw_rows
+from lookalike.codes.signs import Summary, Unsupervised, draw_rows, settle
 from lookalike.encode.check import check_number
 from lookalike.types import Array, Query, Vectors
 
@@ -79,13 +79,14 @@ class Spherical(Unsupervised):
     def _sizes(self, longest: float) -> NDArray[Any]:
         return super()._sizes(longest) + longest**2
 
-    def _bend(self, Y: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:
-        Y -= np.vecdot(X, X)[:, None]  # r² − ‖x − c‖² = 2c·x + r² − ‖c‖² − ‖x‖²
-        return Y
+    def _settle(self, Y: Vectors, rows: Vectors, places: NDArray[np.int64]) -> int:
+        # r² − ‖x − c‖² = 2c·x + r² − ‖c‖² − ‖x‖²
+        return int(settle(Y, self.b_, np.vecdot(rows, rows), self.noise_, places))
 
-    def _bend_one(
-        self, Y: NDArray[np.float64], X: NDArray[np.float64], bit: NDArray[np.intp]  # noqa: ARG002
+    def _bend(
+        self, Y: NDArray[np.float64], rows: Vectors, row: NDArray[np.intp], bit: NDArray[np.intp]  # noqa: ARG002
     ) -> NDArray[np.float64]:  # fmt: skip
+        X = rows[row].astype(np.float64)
         bent: NDArray[np.float64] = Y - np.vecdot(X, X)
         return bent
 

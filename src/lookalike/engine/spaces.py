@@ -39,7 +39,7 @@ from lookalike.index.recall import measure
 from lookalike.registry import Spec, component, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import KINDS, Members, Pending, Space, Structure
+from lookalike.store.segments import KINDS, Members, Pending, Recall, Space, Structure
 from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -97,7 +97,6 @@ class Spaces:
         self._spaces: dict[str, Space] = {}
         self._chains: dict[str, tuple[Any, Chain]] = {}
         self._indexes: dict[str, tuple[Any, Flat | Ann | Coded]] = {}
-        self._recalls: dict[str, tuple[Any, float]] = {}
         self._leaves: dict[str, tuple[Any, Flat | Leaves]] = {}
 
     def all(self) -> dict[str, Space]:
@@ -269,16 +268,10 @@ class Spaces:
         return space.base is not None and space.model is not None and is_coder(space.chain[-1])
 
     def recall(self, name: str) -> float | None:
-        """How much of an exact search a quick one finds: of codes measured now, on some of the pictures themselves."""
-        if not self.is_coded(name):
-            structure = self.store.vectors.structure(name, "points")
-            return None if structure is None else structure.recall
-        index: Any = self.index(name)
-        before, recall = self._recalls.get(name, (None, 0.0))
-        if before is not index:
-            recall = measure(index, self.chain(name).query)
-            self._recalls[name] = index, recall
-        return recall
+        """How much of an exact search a quick one finds, as it was measured when its index was built or codes made."""
+        found = self.store.vectors.recall(name)
+        structure = self.store.vectors.structure(name, "points")
+        return found.value if found is not None else None if structure is None else structure.recall
 
     def taught(self, name: str) -> str:
         """The space whose vectors feedback learns from: as `searched`, but the base of rows that no kernel can take."""
@@ -475,6 +468,7 @@ class Spaces:
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""
         if self.is_coded(name):  # a scan of the codes is quick as it is
+            self._measure(name, progress)
             return
         searched = self.searched(name)
         kind = choose(self.store.vectors.rows(searched))
@@ -498,6 +492,16 @@ class Spaces:
         file = self.store.vectors.settle(target, f"{SHORTLISTED + '-' if chain.compares else ''}{kind}-{target.name}")
         with self.store.transaction():
             self.store.vectors.name_structure(searched, "points", file, recall)
+
+    def _measure(self, name: str, progress: Progress) -> None:
+        """The recall of codes, on some of the pictures themselves; anew when the rows have changed much since."""
+        before, rows = self.store.vectors.recall(name), self.store.vectors.rows(name)
+        if before is not None and abs(rows - before.rows) <= STALE * before.rows:
+            return
+        progress(f"measuring {name}", 0, None)
+        found = Recall(measure(self.index(name), self.chain(name).query), rows)
+        with self.store.transaction():
+            self.store.vectors.keep_recall(name, found)
 
     def _sort_into_leaves(self, name: str, progress: Progress) -> None:
         """Leaves for a space that is large enough to want them, built anew when they have aged."""

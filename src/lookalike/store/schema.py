@@ -59,6 +59,11 @@ CATALOGUE = [
     INSERT INTO structures SELECT name, 'points', index_file, NULL FROM spaces WHERE index_file IS NOT NULL;
     ALTER TABLE spaces DROP COLUMN index_file
     """,
+    """
+    CREATE TABLE recalls (
+        space TEXT PRIMARY KEY REFERENCES spaces ON DELETE CASCADE, recall REAL NOT NULL, rows INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
 ]
 JUDGEMENTS = [
     """

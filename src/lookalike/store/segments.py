@@ -58,6 +58,13 @@ class Structure(NamedTuple):
     recall: float | None  # as measured when it was built, where it was
 
 
+class Recall(NamedTuple):
+    """How much of an exact search a search of codes finds."""
+
+    value: float  # 0 to 1
+    rows: int  # how many codes there were when it was measured
+
+
 DTYPES = (np.float32, np.float16, np.uint8)
 """What rows may be: vectors, or codes."""
 
@@ -168,6 +175,7 @@ class Segments:
         digest = models.digest(self._path / "models" / model) if model is not None else None
         for kind in KINDS:
             self.name_structure(space, kind, None)
+        self._db.writing().execute("DELETE FROM recalls WHERE space = ?", [space])
         self._forget([row.id for row in list_rows(self._db.writing(), space)])
         self._db.writing().execute(
             "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
@@ -296,6 +304,16 @@ class Segments:
         db.execute("DELETE FROM structures WHERE space = ? AND kind = ?", [space, kind])
         if file is not None:
             db.execute("INSERT INTO structures VALUES (?, ?, ?, ?)", [space, kind, file, recall])
+
+    def recall(self, space: str) -> Recall | None:
+        """What was measured of a space as it is fitted now, where something was."""
+        with self._db.reading() as db:
+            row = db.execute("SELECT recall, rows FROM recalls WHERE space = ?", [space]).fetchone()
+        return None if row is None else Recall(*row)
+
+    def keep_recall(self, space: str, recall: Recall) -> None:
+        """Remember what was measured; it goes with the next fit."""
+        self._db.writing().execute("INSERT OR REPLACE INTO recalls VALUES (?, ?, ?)", [space, *recall])
 
     def named(self) -> set[Path]:
         """Every file outside SQLite that is part of the collection."""

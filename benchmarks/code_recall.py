@@ -1,0 +1,66 @@
+"""How much of an exact search the codes of each coder that needs no labels find: the ten nearest in a shortlist.
+
+    python benchmarks/code_recall.py DIR [--sets mnist corel5k-deep] [--coders itq pq] [--bits 64] [--keep FOLDER]
+
+Rows are the training parts of the sets, at most so many; 200 of them, by lot, look for their ten nearest others. A line
+is: set, rows, coder, bits, the share of these ten among the first 20, 140 ("fast") and 300 ("balanced") by the codes,
+what the vectors then put in order; and milliseconds of worked time for a query. Nothing is chosen by labels.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from lookalike import registry
+from lookalike.bench import labelled
+from lookalike.bench.described import keeping
+from lookalike.index.flat import Flat
+from lookalike.index.hamming import Hamming
+from lookalike.index.queries import PointQuery
+
+K, ASKED, LENGTHS = 10, 200, (20, 140, 300)
+
+
+def shares(X, coder, asked, true) -> tuple[list[float], float]:
+    """Recall at each length, and milliseconds a query at the last."""
+    index = Hamming()
+    index.add(np.arange(len(X)), coder.fit(X).encode(X))
+    index.search(coder.query(X[asked]), 1)
+    start = time.process_time()
+    found = index.search(coder.query(X[asked]), LENGTHS[-1] + 1).ids
+    took = time.process_time() - start
+    others = [row[row != own] for row, own in zip(found, asked.tolist(), strict=True)]
+    return [
+        float(np.mean([np.isin(want, row[:length]).mean() for want, row in zip(true, others, strict=True)]))
+        for length in LENGTHS
+    ], 1e3 * took / len(asked)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--sets", nargs="+", choices=labelled.SETS, default=["mnist", "corel5k-deep", "corel5k-fisher"])
+    parser.add_argument("--coders", nargs="+", default=["itq", "pq", "pcarr", "spectral", "spherical", "lsh"])
+    parser.add_argument("--bits", type=int, nargs="+", default=[64])
+    parser.add_argument("--most", type=int, default=60_000)
+    parser.add_argument("--keep")
+    args = parser.parse_args()
+    for name in args.sets:
+        with keeping(args.keep):
+            X = labelled.parts(name, args.data).X[: args.most]
+        asked = np.sort(np.random.default_rng(0).permutation(len(X))[:ASKED])
+        flat = Flat()
+        flat.add(np.arange(len(X)), X)
+        found = flat.search(PointQuery(X[asked]), K + 1).ids
+        true = [row[row != own][:K] for row, own in zip(found, asked.tolist(), strict=True)]
+        for bits in args.bits:
+            for spec in args.coders:
+                recall, ms = shares(X, registry.create("coder", f"{spec}(bits={bits})"), asked, true)
+                shown = "  ".join(f"{share:.3f}" for share in recall)
+                print(f"{name}  {len(X):,}  {spec:9} {bits:4} bits  {shown}  {ms:.2f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
