@@ -19,7 +19,7 @@ from lookalike.encode.check import check_number, float32_out
 from lookalike.errors import UnknownNameError
 from lookalike.features.mixture import Mixture, fit_mixture
 from lookalike.learn.adam import Adam
-from lookalike.learn.dfk_step import Packed, weigh
+from lookalike.learn.dfk_step import Packed, unit_lengths
 from lookalike.learn.fisher_scores import FisherScores
 from lookalike.learn.labels import encode_many, hold_out
 from lookalike.learn.neighbours import retrieval
@@ -182,9 +182,11 @@ class Dfk(TransformerMixin, BaseEstimator):
 def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any], unit: bool) -> Array:
     """The weighted scores (n, P) of the items chosen."""
     out = []
-    for part in chunks(max(len(chosen), 1), row_bytes=32 * len(roots)):
+    for part in chunks(max(len(chosen), 1), row_bytes=16 * len(roots)):
         rows, starts = take(X, chosen[part])
-        fisher = FisherScores(mixture, rows)
-        scores = fisher.scores(fisher.sums(rows, starts))
-        out.append(weigh(scores, namespace(scores).astype(like(scores, roots), scores.dtype), unit)[0])
+        xp = namespace(rows)
+        V = FisherScores(mixture, rows, xp.astype(like(rows, roots), rows.dtype)).scores(rows, starts)
+        if unit:
+            V /= unit_lengths(xp.linalg.vecdot(V, V)[:, None])
+        out.append(V)
     return namespace(out[0]).concat(out)

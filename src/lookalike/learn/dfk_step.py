@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.features.mixture import Mixture
+from lookalike.learn.fisher_gradient import back
 from lookalike.learn.fisher_scores import FisherScores
-from lookalike.learn.neighbours import objective
+from lookalike.learn.neighbours import pulls
 from lookalike.types import Array
 
 SPREADS = 2.0 ** np.arange(-3, 8)
@@ -44,39 +45,55 @@ class Packed(NamedTuple):
     def start(self, rows: Array, starts: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
         """Where training starts, of the kind of the rows: EM's mixture, weights of 1, and the scale y likes best."""
         xp, (k, d) = namespace(rows), self.mixture.means.shape
-        fisher = FisherScores(self.mixture, rows)
-        scores, labels = fisher.scores(fisher.sums(rows, starts)), like(rows, y)
-        ones = xp.ones_like(scores[0, :])
-        V, _ = weigh(scores, ones, self.unit)
-        unit = 1 / (2 * float(xp.sum(xp.var(V, axis=0))) or 1.0)
-        values = [float(objective(V, ones * float(spread * unit), labels)[0]) for spread in SPREADS]
-        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=V.dtype, device=array_api_compat.device(V))
-        return xp.concat([zeros, xp.log(ones[:1] * float(SPREADS[int(np.argmax(values))] * unit))])
+        fisher, labels = FisherScores(self.mixture, rows), like(rows, y)
+        products, _ = self._products(fisher.score(rows, starts).U)
+        spread = xp.mean(xp.linalg.diagonal(products)) - xp.mean(products)  # half of the mean distance
+        unit = 1 / (2 * max(float(spread), 0.0) or 1.0)
+        values = [float(pulls(float(square * unit) * products, labels)[0]) for square in SPREADS]
+        best = float(SPREADS[int(np.argmax(values))] * unit)
+        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=rows.dtype, device=array_api_compat.device(rows))
+        return xp.concat([zeros, xp.log(xp.ones_like(zeros[:1]) * best)])
 
     def step(self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
         """The loss, less the objective, of a batch, and its gradient; posteriors are held fixed for "fixed"."""
         xp = namespace(parameters)
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
         mixture, _, _ = self.unpack(parameters)
-        fisher = FisherScores(mixture, rows)
-        sums = fisher.sums(rows, starts)
-        roots, squared = xp.exp(parameters[: fisher.dim] / 2), xp.exp(parameters[-1:])
-        V, lengths = weigh(fisher.scores(sums), roots, self.unit)
-        value, by_w, by_V = objective(V, squared * xp.ones_like(roots), y)
-        by_b = squared * xp.sum(by_w)
+        roots, squared = xp.exp(parameters[: -self._others] / 2), xp.exp(parameters[-1:])
+        fisher = FisherScores(mixture, rows, roots)
+        scored = fisher.score(rows, starts)
+        products, lengths = self._products(scored.U)  # (n, n), (n,)
+        value, L = pulls(squared * products, y)
+        own = xp.sum(L * products, axis=1)  # (n,)
+        by_b = squared * xp.sum(own)
+        M = 2 * squared * L  # M V is the gradient by V, the scores at unit length or as they are
         if self.unit:  # what is along V changes its length alone
-            by_V = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths
-        by_v = xp.sum(by_V * V * lengths, axis=0) / 2
-        by_scores = by_V * roots
-        if self.learned == "weights":
-            rest = 0 * parameters[fisher.dim : -1]
-        else:
-            gradients = fisher.gradient(sums, by_scores)
-            if self.learned == "all":
-                moved = fisher.through(rows, starts, by_scores)
-                gradients = (gradients[0] + moved[0], gradients[1] + moved[1], gradients[2] + moved[2])
-            rest = self._by_mixture(mixture, gradients)
-        return -value, -xp.concat([by_v, rest, by_b])
+            each = xp.arange(M.shape[0], device=array_api_compat.device(M))
+            M[each, each] -= 2 * squared * own
+            M /= lengths
+            M /= lengths[:, None]
+        found = back(fisher, scored, M, self.learned)
+        rest = self._by_mixture(mixture, (found.alphas, found.means, found.deviations))
+        return -value, -xp.concat([found.logs / 2, rest, by_b])
+
+    def _products(self, U: Array) -> tuple[Array, Array]:
+        """Scores (k, 2d + 1, n) with each other, (n, n), at unit length where wanted, and the lengths, (n,)."""
+        xp = namespace(U)
+        U = xp.reshape(U, (-1, U.shape[2]))  # (P, n)
+        if not self.unit:
+            U = U - xp.mean(U, axis=1, keepdims=True)  # differences stay, rounding is less
+            return U.T @ U, xp.ones_like(U[0, :])
+        products = U.T @ U
+        lengths = unit_lengths(xp.linalg.diagonal(products))
+        products /= lengths
+        products /= lengths[:, None]
+        return products, lengths
+
+    @property
+    def _others(self) -> int:
+        """How many parameters there are besides the weights of scores."""
+        k, d = self.mixture.means.shape
+        return int(2 * k * d + k + 1)
 
     def _by_mixture(self, mixture: Mixture, gradients: tuple[Array, Array, Array]) -> Array:
         """Gradients by weights, means and deviations, as those by what stands for them here, in one array."""
@@ -92,9 +109,8 @@ class Packed(NamedTuple):
         return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), alpha * (by_alpha - xp.sum(alpha * by_alpha))])
 
 
-def weigh(scores: Array, roots: Array, unit: bool) -> tuple[Array, Array]:
-    """Scores (n, P) times √w, of unit length where wanted, and what they were divided by for that, (n, 1)."""
-    xp, V = namespace(scores), scores * roots
-    lengths = xp.sqrt(xp.sum(V * V, axis=1, keepdims=True))
-    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths)) if unit else xp.ones_like(lengths)
-    return V / lengths, lengths
+def unit_lengths(squares: Array) -> Array:
+    """What rows of these squared lengths are divided by to be of unit length; those of length 0 by 1."""
+    xp = namespace(squares)
+    lengths = xp.sqrt(squares)
+    return xp.where(lengths > 0, lengths, xp.ones_like(lengths))
