@@ -46,18 +46,18 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     n, m, d, k, b = options.items, options.rows, options.d, options.k, options.batch
     X, y, words = make(n, m, d, options.device)
-    first = Packed(Mixture(np.full(k, 1 / k), words[:k], np.ones((k, d))), "all", True)
+    first = Packed(Mixture(np.full(k, 1 / k), words[:k], np.ones((k, d))), "all")
     random = np.random.default_rng(0)
     order, held = np.arange(n - b), np.arange(n - b, n)
-    parameters, adam = first.start(*take(X, order[:b]), y[:b].cpu().numpy()), Adam()
-    before = -float(first.step(parameters, *take(X, held), y[held])[0])
+    (parameters, scale), adam = first.start(*take(X, order[:b])), Adam()
+    before = -float(first.step(parameters, *take(X, held), y[held], scale)[0])
     bare = products(b, m, d, k, options.device)
     seconds: dict[str, list[float]] = {"step": [], "products": []}
     for done in range(options.steps + 2):
         chosen = np.sort(random.choice(order, b, replace=False))
         start = clock(options.device)
-        _, gradient = first.step(parameters, *take(X, chosen), y[chosen])
-        parameters = parameters - 0.05 * adam(gradient)
+        _, gradient = first.step(parameters, *take(X, chosen), y[chosen], scale)
+        parameters = parameters - 0.03 * adam(gradient)
         middle = clock(options.device)
         bare()
         end = clock(options.device)
@@ -78,7 +78,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "TFLOP/s": flops / step / 1e12,
         f"share of {options.peak:g} TFLOP/s": flops / step / 1e12 / options.peak,
         "objective before": before,
-        "objective after": -float(first.step(parameters, *take(X, held), y[held])[0]),
+        "objective after": -float(first.step(parameters, *take(X, held), y[held], scale)[0]),
     }
     if options.device != "cpu":
         found["most memory, GB"] = torch.cuda.max_memory_allocated() / 1e9

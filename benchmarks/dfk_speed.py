@@ -94,16 +94,16 @@ def epoch(n: int, d: int, m: int, k: int, batch: int, torch: bool) -> Callable[[
     random = np.random.default_rng(0)
     rows = random.standard_normal((n * m, d), np.float32)
     y = np.arange(n) % 50
-    first = Packed(mixture(k, d), "all", True)
+    first = Packed(mixture(k, d), "all")
     if torch:
         rows = _torch().from_numpy(rows)
     X = rows if m == 1 else Sets(rows, np.arange(0, n * m + 1, m))
-    start = first.start(*take(X, np.arange(batch)), y[:batch])
+    start, scale = first.start(*take(X, np.arange(batch)))
 
     def step(parameters: Any, _: Any, numbers: Any) -> tuple[Any, Any]:
         chosen = np.asarray(numbers)
         labels = y[chosen]
-        return first.step(parameters, *take(X, chosen), _torch().from_numpy(labels) if torch else labels)
+        return first.step(parameters, *take(X, chosen), _torch().from_numpy(labels) if torch else labels, scale)
 
     def run() -> None:
         train(

@@ -63,14 +63,15 @@ def test_gradients_are_limits_of_finite_differences_with_posteriors_fixed_or_not
     M, logs = M + M.T, random.normal(size=k * (2 * d + 1)) * 0.3
     now = FisherScores(mixture, rows).score(rows, np.arange(len(rows) + 1)).counts.T  # (rows, k)
 
-    def value(logs, weights, means, deviations):  # half the trace of UMUᵀ, whose gradient by U is UM
+    def value(logs, weights, means, deviations):  # half the trace of RMRᵀ, whose gradient by R is RM
         other = FisherScores(Mixture(weights, means, deviations**2), rows)
         g = now if fixed else other.score(rows, np.arange(len(rows) + 1)).counts.T
         z, roots = (rows[:, None] - means) / deviations, np.sqrt(weights)[:, None]
         parts = (g[:, :, None] * z / roots, g[:, :, None] * (z * z - 1) / roots / 2**0.5, (g - weights) / roots[:, 0])
         each = np.concatenate([part.reshape(len(rows), -1) for part in parts], axis=1)
         U = np.exp(logs) * [each[begin:end].mean(axis=0) for begin, end in itertools.pairwise(starts)]
-        return np.sum(M * (U @ U.T)) / 2
+        R = U / np.sqrt(np.abs(U) + fisher_scores.SMALL)
+        return np.sum(M * (R @ R.T)) / 2
 
     at = logs, mixture.weights, mixture.means, np.sqrt(mixture.variances)
     fisher = FisherScores(mixture, rows, np.exp(logs))

@@ -1,8 +1,8 @@
 """The way back through Fisher scores: from a gradient by scores to those by their weights and by the mixture.
 
-In: scored items, and M (n, n) so that U M, scores by it, is the gradient by scores. Out: gradients by the logarithms of
-the scores' factors (P,) and by the mixture's weights (k,), means and deviations (k, d). Wang, Li & Liu 2013 (dfk),
-Eq. 10–11, derived anew; besides, what the paper leaves out: posteriors change with the mixture.
+In: scored items, and M (n, n) so that R M, R the scores' roots, is the gradient by these. Out: gradients by the
+logarithms of the scores' factors (P,) and by the mixture's weights (k,), means and deviations (k, d). Wang, Li & Liu
+2013 (dfk), Eq. 10–11, derived anew; besides, what the paper leaves out: posteriors change with the mixture.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import array_api_compat
 
 from lookalike.arrays import namespace
-from lookalike.learn.fisher_scores import FisherScores, Scored
+from lookalike.learn.fisher_scores import FisherScores, Scored, root_and_slope
 from lookalike.types import Array
 
 
@@ -24,7 +24,7 @@ class Gradients(NamedTuple):
 
 
 def back(fisher: FisherScores, scored: Scored, M: Array, learned: str = "all") -> Gradients:
-    """From H = U M, the gradient by scores U, which are used up.
+    """From R M, the gradient by R, the roots of scores U, which are used up; H is that by U itself.
 
     `learned` is "all"; "fixed": as if posteriors did not depend on the mixture; "weights": by the roots alone, all else
     zeros.
@@ -39,7 +39,8 @@ def back(fisher: FisherScores, scored: Scored, M: Array, learned: str = "all") -
             one[part, ...] for one in (fisher.m, fisher.s, fisher.alpha, fisher.A, fisher.B, fisher.C)
         )
         u, count = U[part, ...], counts[part, :]  # (b, 2d + 1, n), (b, n)
-        H = xp.reshape(xp.reshape(u, (-1, n)) @ M, u.shape)
+        R, slopes = root_and_slope(xp.reshape(u, (-1, n)))  # (b(2d + 1), n)
+        H = xp.reshape(xp.multiply(R @ M, slopes, out=slopes), u.shape)
         own = H * u
         logs[part, :] = own @ ones
         if learned == "weights":

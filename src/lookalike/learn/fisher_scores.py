@@ -17,6 +17,9 @@ from lookalike.features.mixture import FARTHEST, NEGLIGIBLE, Mixture, Products
 from lookalike.learn.groups import Group, group_rows
 from lookalike.types import Array
 
+SMALL = 1e-3
+"""Scores below this, in deviations, are taken as they are, not by their root, whose slope there has no bound."""
+
 
 class Scored(NamedTuple):
     """Items, and what of the way to their scores the way back needs."""
@@ -156,3 +159,34 @@ class FisherScores:
         self.xp.multiply(off, self.A[part, ...], out=first)
         count -= self.alpha[part, :, None]
         count *= self.C[part, :, None]
+
+
+def root(U: Array) -> Array:
+    """The signed square root, smooth at zero.
+
+    Roots keep the few Gaussians that an item is all about from drowning the others (Perronnin, Sánchez & Mensink, ECCV
+    2010).
+
+    >>> root(np.array([-4.0, 0.0, 9.0])).round(3).tolist()
+    [-2.0, 0.0, 3.0]
+    """
+    return U / _sizes(U)[1]
+
+
+def root_and_slope(U: Array) -> tuple[Array, Array]:
+    """The same, and its derivative."""
+    sizes, roots = _sizes(U)
+    R = U / roots
+    roots *= sizes
+    sizes += SMALL
+    sizes *= 0.5
+    sizes /= roots
+    return R, sizes
+
+
+def _sizes(U: Array) -> tuple[Array, Array]:
+    """|U|, a little enlarged, and its square root."""
+    xp = namespace(U)
+    sizes = xp.abs(U)
+    sizes += SMALL
+    return sizes, xp.sqrt(sizes)
