@@ -99,7 +99,7 @@ def test_items_are_scored_the_same_one_by_one_and_in_groups_of_any_size(monkeypa
         np.testing.assert_allclose(fisher.scores(own, np.array([0, len(own)]))[0], together[i], atol=1e-12)
     at_once = back_from(fisher, rows, starts, M)
     for module in (groups, fisher_scores):
-        monkeypatch.setattr(module, "held_bytes", lambda X: 900)  # a few rows, a Gaussian at a time
+        monkeypatch.setattr(module, "held_bytes", lambda *_: 900)  # a few rows, a Gaussian at a time
     assert len(fisher.score(rows, starts).groups) > 9
     assert len(list(fisher.blocks(30))) == 3
     for ours, theirs in zip(back_from(fisher, rows, starts, M), at_once, strict=True):

@@ -12,7 +12,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks, held_bytes, like, namespace
+from lookalike.arrays import CACHE_BYTES, chunks, held_bytes, like, namespace
 from lookalike.features.mixture import FARTHEST, NEGLIGIBLE, Mixture, Products
 from lookalike.learn.groups import Group, group_rows
 from lookalike.types import Array
@@ -120,7 +120,7 @@ class FisherScores:
 
     def blocks(self, n: int) -> Any:
         """Gaussians, a few at a time, so that what is done to the scores of n items stays in the processor's cache."""
-        return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m))
+        return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m, 2 * CACHE_BYTES))
 
     def powers(self, rows: Array) -> Array:
         """Rows (m, d) to (z², z, 1), (2d + 1, m)."""
@@ -152,8 +152,7 @@ class FisherScores:
         self.xp.multiply(off, self.A[part, ...], out=U[:, self.d : -1, :])
         off *= off
         off *= self.B[part, ...] / self.s[part, ...] ** 2
-        off -= self.B[part, ...]
-        U[:, : self.d, :] = off
+        self.xp.subtract(off, self.B[part, ...], out=U[:, : self.d, :])
         U[:, :-1, :] *= g[:, None, :]
         U[:, -1, :] = (g - self.alpha[part, :]) * self.C[part, :]
 
