@@ -61,9 +61,7 @@ def describe(name: str, recipe: str, data: Path, progress: Progress = silent) ->
     if key not in _MADE:
         with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
             dataset = datasets.pictures(name, data, Path(scratch))
-            made = kept(
-                dataset, RECIPES.get(recipe, [recipe]), lambda: _make(dataset, recipe, Path(scratch), progress)
-            )
+            made = kept(dataset, RECIPES.get(recipe, [recipe]), lambda: _make(dataset, recipe, Path(scratch), progress))
         names = made["names"]
         _MADE[key] = Rows(made["X"], np.array([dataset.labels[one] for one in names.tolist()]), names)
     return _MADE[key]
@@ -120,4 +118,3 @@ def _code() -> str:
     for file in sorted(file for package in CODE for file in (home / package).glob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
-

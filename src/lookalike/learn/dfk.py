@@ -159,7 +159,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Items to (n, k(2d + 1)) float32, of their own kind: roots of their scores times √w, all of length `scale_`."""
+        """Items to (n, k(2d + 1)) float32, of their own kind: the roots of weighted scores, of length `scale_`."""
         check_is_fitted(self)
         X = check_items(self, X, reset=False, min_items=0)
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)

@@ -61,8 +61,8 @@ class Packed(NamedTuple):
         roots = xp.exp(parameters[: fisher.dim] / 2)
         V, U, lengths = weigh(fisher.scores(sums), roots)
         value, _, by_V = objective(V, scale**2 * xp.ones_like(roots), y)
-        by_V = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths  # what is along V changes its length alone
-        by_U = by_V * root_slope(U)
+        by_R = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths  # what is along V changes but its length
+        by_U = by_R * root_slope(U)
         by_v = xp.sum(by_U * U, axis=0) / 2
         by_scores = by_U * roots
         if self.learned == "weights":

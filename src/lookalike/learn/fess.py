@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, chunks, like, namespace
+from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import check_number, float32_out
 from lookalike.features.mixture import Mixture, Products, fit_mixture
 from lookalike.learn.sets import check_items, sample_rows, take
@@ -25,7 +25,7 @@ MIXTURE_BYTES = 64 * 2**20
 
 
 class Moments(NamedTuple):
-    """What items are to a mixture, each the mean over the item's rows; g are posteriors, z rows in units of all rows."""
+    """What items are to a mixture, means over their rows; g are posteriors, z rows in units of all rows."""
 
     counts: Array  # (n, k), Σ g
     off: Array  # (n, k, d), Σ g (z − m)
@@ -44,9 +44,9 @@ class Gaussians(NamedTuple):
 class Fess(TransformerMixin, BaseEstimator):
     """Free energy score space: how well an item fits each Gaussian, and how sure the mixture is of it.
 
-    A row's log-likelihood is the sum over Gaussians of −g log g, of g log α, and, number by number, of g log N(x). These
-    are its coordinates; an item's are the mean over its rows. Each column is centred and brought to variance 1, as the
-    pieces are of very different size. Labels are not used.
+    A row's log-likelihood is the sum over Gaussians of −g log g, of g log α, and, number by number, of g log N(x).
+    These are its coordinates; an item's are the mean over its rows. Each column is centred and brought to variance 1,
+    as the pieces are of very different size, then each item to one length. Labels are not used.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Fess(TransformerMixin, BaseEstimator):
         for pieces in self._parts(X):
             xp = namespace(pieces)
             centre, spreads = like(pieces, self.centre_), like(pieces, self.spreads_)
-            out.append(xp.astype((pieces - centre) / spreads, xp.float32))
+            out.append(xp.astype(unit_rows((pieces - centre) / spreads), xp.float32))
         if not out:  # no items
             rows, _ = take(X, np.arange(0))
             return namespace(rows).zeros((0, len(self.centre_)), dtype=namespace(rows).float32)
@@ -131,9 +131,7 @@ class Fess(TransformerMixin, BaseEstimator):
 def summarise(mixture: Mixture, rows: Array, starts: NDArray[np.int64]) -> tuple[Gaussians, Moments]:
     """The mixture and what items are to it; the rows of item i are those from starts[i] to starts[i + 1]."""
     xp, products = namespace(rows), Products(mixture, rows)
-    k, d = mixture.means.shape
-
-    scale = products.scale
+    d, scale = mixture.means.shape[1], products.scale
     gaussians = Gaussians(*(like(rows, a) for a in (mixture.weights, mixture.variances / scale**2, scale)))
     m = like(rows, (mixture.means - products.shift) / scale)
     sums, entropies = [], []

@@ -15,8 +15,8 @@ class Pd(Fess):
 
     With N the items fitted on, θ the mixture and θ⁺ the mixture after the step, and g the item's posteriors, its
     coordinates are, for each Gaussian: what its coming changes for the others, Nα log(α⁺ / α) and, number by number,
-    −Nα KL(N(u, σ²) ‖ N(u⁺, σ⁺²)); how well it fits, g log α⁺ and g log N(x; u⁺, σ⁺²); and −g log g. Their sum is how much
-    the bound on the log-likelihood of all items gains by it. All else is as in `Fess`.
+    −Nα KL(N(u, σ²) ‖ N(u⁺, σ⁺²)); how well it fits, g log α⁺ and g log N(x; u⁺, σ⁺²); and −g log g. Their sum is how
+    much the bound on the log-likelihood of all items gains by it. All else is as in `Fess`.
 
     Examples
     --------
