@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, chunks, like, namespace
+from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import check_number, float32_out
 from lookalike.errors import UnknownNameError
 from lookalike.features.mixture import Mixture, fit_mixture
 from lookalike.learn.adam import Adam
-from lookalike.learn.dfk_step import Packed, weigh
-from lookalike.learn.fisher_scores import FisherScores
+from lookalike.learn.dfk_step import Packed
+from lookalike.learn.fisher_scores import FisherScores, root
 from lookalike.learn.labels import encode_many, hold_out
 from lookalike.learn.neighbours import retrieval
 from lookalike.learn.sets import check_items, sample_rows, take
@@ -159,7 +159,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Items to (n, k(2d + 1)) float32, of their own kind: the roots of weighted scores, of length `scale_`."""
+        """Items to (n, k(2d + 1)) float32, of their kind: roots of their scores times √w, all of length `scale_`."""
         check_is_fitted(self)
         X = check_items(self, X, reset=False, min_items=0)
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
@@ -175,9 +175,8 @@ class Dfk(TransformerMixin, BaseEstimator):
 def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any]) -> Array:
     """The weighted scores (n, P) of the items chosen."""
     out = []
-    for part in chunks(max(len(chosen), 1), row_bytes=32 * len(roots)):
+    for part in chunks(max(len(chosen), 1), row_bytes=16 * len(roots)):
         rows, starts = take(X, chosen[part])
-        fisher = FisherScores(mixture, rows)
-        scores = fisher.scores(fisher.sums(rows, starts))
-        out.append(weigh(scores, namespace(scores).astype(like(scores, roots), scores.dtype))[0])
+        fisher = FisherScores(mixture, rows, namespace(rows).astype(like(rows, roots), rows.dtype))
+        out.append(unit_rows(root(fisher.scores(rows, starts))))
     return namespace(out[0]).concat(out)

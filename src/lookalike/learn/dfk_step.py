@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.features.mixture import Mixture
-from lookalike.learn.fisher_scores import FisherScores
-from lookalike.learn.neighbours import objective
+from lookalike.learn.fisher_gradient import Gradients, back
+from lookalike.learn.fisher_scores import FisherScores, Scored, root
+from lookalike.learn.neighbours import pulls
 from lookalike.types import Array
 
 SPREAD = 16.0
 """The mean of D over pairs at the start, which fixes the scale. Where the scale is learned, or chosen by the objective,
 it grows until only the nearest neighbour of an item counts, and training overfits (docs/dfk.md)."""
-SMALL = 1e-3
-"""Scores below this, in deviations, are taken as they are, not by their root, whose slope there has no bound."""
 
 
 class Packed(NamedTuple):
@@ -44,75 +43,53 @@ class Packed(NamedTuple):
         """Where training starts, EM's mixture and weights of 1, of the kind of the rows; and the scale of scores."""
         xp, (k, d) = namespace(rows), self.mixture.means.shape
         fisher = FisherScores(self.mixture, rows)
-        V, _, _ = weigh(fisher.scores(fisher.sums(rows, starts)), xp.ones_like(rows[0, :1]))
-        mean = 2 * float(xp.sum(xp.var(V, axis=0)))  # of D, over all pairs
-        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=V.dtype, device=array_api_compat.device(V))
+        products, _ = _products(fisher, fisher.score(rows, starts))
+        mean = 2 * float(xp.mean(xp.linalg.diagonal(products)) - xp.mean(products))  # of D, over all pairs
+        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=rows.dtype, device=array_api_compat.device(rows))
         return zeros, (SPREAD / mean) ** 0.5 if mean > 0 else 1.0
 
     def step(
         self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array, scale: float
     ) -> tuple[Array, Array]:
         """The loss, less the objective, of a batch, and its gradient; posteriors are held fixed for "fixed"."""
-        xp = namespace(parameters)
+        xp, (mixture, _) = namespace(parameters), self.unpack(parameters)
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
-        mixture, _ = self.unpack(parameters)
-        fisher = FisherScores(mixture, rows)
-        sums = fisher.sums(rows, starts)
-        roots = xp.exp(parameters[: fisher.dim] / 2)
-        V, U, lengths = weigh(fisher.scores(sums), roots)
-        value, _, by_V = objective(V, scale**2 * xp.ones_like(roots), y)
-        by_R = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths  # what is along V changes but its length
-        by_U = by_R * root_slope(U)
-        by_v = xp.sum(by_U * U, axis=0) / 2
-        by_scores = by_U * roots
-        if self.learned == "weights":
-            rest = 0 * parameters[fisher.dim :]
-        else:
-            gradients = fisher.gradient(sums, by_scores)
-            if self.learned == "all":
-                moved = fisher.through(rows, starts, by_scores)
-                gradients = (gradients[0] + moved[0], gradients[1] + moved[1], gradients[2] + moved[2])
-            rest = self._by_mixture(mixture, gradients)
-        return -value, -xp.concat([by_v, rest])
+        k, d = mixture.means.shape
+        fisher = FisherScores(mixture, rows, xp.exp(parameters[: k * (2 * d + 1)] / 2))
+        scored = fisher.score(rows, starts)
+        products, lengths = _products(fisher, scored)  # (n, n), (n,)
+        value, M = pulls(scale**2 * products, y)
+        M *= 2 * scale**2  # times V, the roots at unit length, that is the gradient by V
+        each = xp.arange(M.shape[0], device=array_api_compat.device(M))
+        M[each, each] -= xp.sum(M * products, axis=1)  # what is along V changes its length alone
+        M /= lengths
+        M /= lengths[:, None]
+        found = back(fisher, scored, M, self.learned)
+        return -value, -xp.concat([found.logs / 2, self._by_mixture(mixture, found)])
 
-    def _by_mixture(self, mixture: Mixture, gradients: tuple[Array, Array, Array]) -> Array:
+    def _by_mixture(self, mixture: Mixture, found: Gradients) -> Array:
         """Gradients by weights, means and deviations, as those by what stands for them here, in one array."""
-        by_alpha, by_means, by_deviations = gradients
-        xp = namespace(by_alpha)
+        xp = namespace(found.alphas)
 
         def cast(values: NDArray[np.float64]) -> Array:
-            return xp.astype(like(by_alpha, values), by_alpha.dtype)
+            return xp.astype(like(found.alphas, values), found.alphas.dtype)
 
         alpha = cast(mixture.weights)
-        u = by_means * cast(np.sqrt(self.mixture.variances))
-        t = by_deviations * cast(np.sqrt(mixture.variances))
-        return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), alpha * (by_alpha - xp.sum(alpha * by_alpha))])
+        u = found.means * cast(np.sqrt(self.mixture.variances))
+        t = found.deviations * cast(np.sqrt(mixture.variances))
+        a = alpha * (found.alphas - xp.sum(alpha * found.alphas))
+        return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), a])
 
 
-def weigh(scores: Array, roots: Array) -> tuple[Array, Array, Array]:
-    """Scores (n, P) times √w, U; their roots at unit length, V; and what these were divided by for that, (n, 1).
-
-    As V, U, lengths. Roots keep the few Gaussians that an item is all about from drowning the others, lengths say
-    mostly how far an item is from all of them (Perronnin, Sánchez & Mensink, ECCV 2010).
-    """
-    xp, U = namespace(scores), scores * roots
-    R = root(U)
-    lengths = xp.sqrt(xp.sum(R * R, axis=1, keepdims=True))
+def _products(fisher: FisherScores, scored: Scored) -> tuple[Array, Array]:
+    """The roots of scores, at unit length, with each other, (n, n); and the lengths they had, (n,)."""
+    xp, n = namespace(scored.U), scored.U.shape[2]
+    products = xp.zeros((n, n), dtype=scored.U.dtype, device=array_api_compat.device(scored.U))
+    for part in fisher.blocks(n):
+        R = root(xp.reshape(scored.U[part, ...], (-1, n)))
+        products += R.T @ R
+    lengths = xp.sqrt(xp.linalg.diagonal(products))
     lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
-    return R / lengths, U, lengths
-
-
-def root(U: Array) -> Array:
-    """The signed square root, smooth at zero.
-
-    >>> root(np.array([-4.0, 0.0, 9.0])).round(3).tolist()
-    [-2.0, 0.0, 3.0]
-    """
-    xp = namespace(U)
-    return U / xp.sqrt(xp.abs(U) + SMALL)
-
-
-def root_slope(U: Array) -> Array:
-    """The derivative of `root`."""
-    size = namespace(U).abs(U)
-    return (size / 2 + SMALL) / (size + SMALL) ** 1.5
+    products /= lengths
+    products /= lengths[:, None]
+    return products, lengths
