@@ -44,7 +44,7 @@ def objective(scores, w, labels):
 
 
 def free_energy_pieces(rows, weights, means, deviations):
-    """Of an item, row by row and Gaussian by Gaussian: g log N(x) for each number, g log α, −g log g; the mean over rows."""
+    """Of an item, for each Gaussian: g log N(x) number by number, g log α, −g log g; the mean over rows."""
     k, d = means.shape
     densities, priors, entropies = np.zeros((k, d)), np.zeros(k), np.zeros(k)
     for x in rows:
