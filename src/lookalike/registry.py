@@ -20,6 +20,7 @@ from lookalike.errors import SpecError, UnknownNameError
 COMPONENTS: dict[str, dict[str, str]] = {
     "feature": {
         "color": "lookalike.features.color:Color",
+        "dfk": "lookalike.learn.dfk_pictures:DfkPictures",
         "efficientnet": "lookalike.features.efficientnet:EfficientNet",
         "fisher": "lookalike.features.fisher:Fisher",
         "fourier": "lookalike.features.fourier:Fourier",

@@ -82,6 +82,7 @@ class Dfk(TransformerMixin, BaseEstimator):
     """
 
     labels = True  # fit needs y
+    several = True  # of which an item may have more than one
 
     roots_: NDArray[np.float32]
     scale_: float

@@ -74,7 +74,7 @@ class FisherScores:
         xp, n, d = self.xp, len(starts) - 1, self.d
         U = self.score(rows, starts).U
         parts = (U[:, d:-1, :], U[:, :d, :], U[:, -1:, :])
-        return xp.concat([xp.reshape(part, (-1, n)) for part in parts]).T
+        return xp.concat([xp.reshape(part, (part.shape[0] * part.shape[1], n)) for part in parts]).T
 
     def information(self) -> Array:
         """(k(2d + 1),): what `scores` were divided by; times these they are Eq. 6, in the units of the rows."""
