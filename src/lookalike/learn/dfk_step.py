@@ -17,7 +17,7 @@ from lookalike.learn.fisher_scores import FisherScores, Scored, root
 from lookalike.learn.neighbours import pulls
 from lookalike.types import Array
 
-SPREAD = 16.0
+SPREAD = 24.0
 """The mean of D over pairs at the start, which fixes the scale. Where the scale is learned, or chosen by the objective,
 it grows until only the nearest neighbour of an item counts, and training overfits (docs/dfk.md)."""
 
