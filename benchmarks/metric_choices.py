@@ -4,7 +4,7 @@
                                         [--methods ncmml,lmnn,lmnn-all,lmnn-dynamic,wsabie,jscl,ncm-fda,svm]
                                         [--lams 1,3,10] [--rates 0.03,0.1,0.3,1] [--dim 64] [--most 8000]
 
-Rows are those of the training part of a set of `lookalike bench ncm`, at most so many; a quarter of each class, by lot,
+Rows are those of the training part of a set of `lookalike bench run ncm`, at most so many; a quarter of each class, by lot,
 is validated on. The test part is never read into anything. λ is that of the whitening that training starts from, as a
 share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as they do in the bench.
 """

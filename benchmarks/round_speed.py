@@ -3,7 +3,7 @@
     python benchmarks/round_speed.py [--rows 1000000] [--sessions 3] [--rounds 10] [--kernel gaussian] [--exact]
                                      [--json]
 
-Rows are those of `lookalike bench hyperplane`; a session wants one cluster and begins with one of it and 8 others.
+Rows are those of `lookalike bench run hyperplane`; a session wants one cluster and begins with one of it and 8 others.
 Prints the median milliseconds of rounds 0 to N, by part, and the share of the wanted among the 50 best; `--exact` plays
 the same sessions without leaves, too, to see what they cost in precision. The build of the leaves is timed apart.
 """

@@ -19,7 +19,21 @@ from lookalike.errors import SourceError, UnknownNameError
 from lookalike.recipes import RECIPES
 from reference.ranking import leave_one_out
 
-KEYS = ["bench", "row", "column", "measure", "value", "low", "high", "paper", "seconds", "peak_mb", "scored"]
+KEYS = [
+    "bench",
+    "row",
+    "column",
+    "measure",
+    "value",
+    "low",
+    "high",
+    "paper",
+    "unlike",
+    "seed",
+    "seconds",
+    "peak_mb",
+    "scored",
+]
 
 
 def score(row: str, column: str, data: Path, seed: int, progress: object) -> Score:
@@ -128,12 +142,12 @@ def test_the_plot_is_drawn_and_refused_before_a_long_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tables, "load", lambda name: TOY)
-    assert cli.run(["bench", "toy", "--data", ".", "--plot", str(tmp_path / "toy.png")]) == 0
+    assert cli.run(["bench", "run", "toy", "--data", ".", "--plot", str(tmp_path / "toy.png")]) == 0
     with Image.open(tmp_path / "toy.png") as drawn:
         assert drawn.width > 400
     capsys.readouterr()
     for target, message in (("toy.txt", "A plot ends in"), ("none/toy.png", "There is no folder")):
-        assert cli.run(["bench", "toy", "--data", ".", "--plot", str(tmp_path / target)]) == 2
+        assert cli.run(["bench", "run", "toy", "--data", ".", "--plot", str(tmp_path / target)]) == 2
         captured = capsys.readouterr()
         assert message in captured.err
         assert captured.out == ""
@@ -157,7 +171,7 @@ def test_retrieval_goes_through_the_engine(engine: list[Cell], pictures: Path) -
 def test_the_command_prints_one_json_line_a_cell(
     data: Path, engine: list[Cell], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["bench", "retrieval", "--data", str(data), "--rows", "color", "--columns", "corel1k, ukbench2000"]
+    words = ["bench", "run", "retrieval", "--data", str(data), "--rows", "color", "--columns", "corel1k, ukbench2000"]
     assert cli.run([*words, "--seed", "1", "--json"]) == 0
     cells = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [list(cell) for cell in cells] == [KEYS, KEYS]
@@ -170,7 +184,7 @@ def test_the_command_prints_one_json_line_a_cell(
 
 def test_a_pipe_gets_one_line_a_cell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(tables, "load", lambda name: TOY)
-    assert cli.run(["bench", "toy", "--data", ".", "--columns", "y"]) == 0
+    assert cli.run(["bench", "run", "toy", "--data", ".", "--columns", "y"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(",")[0] for line in lines] == [
         "toy  one  y  m 3.000 (0.000–9.000",
@@ -189,7 +203,7 @@ def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_table_puts_the_papers_figure_beside_ours() -> None:
     cells = [
-        Cell("toy", row, column, "mAP", 0.5, 0.4, 0.6, paper, 1.0, 100.0, 9)
+        Cell("toy", row, column, "mAP", 0.5, 0.4, 0.6, paper, "", 0, 1.0, 100.0, 9)
         for row in ("one", "three")
         for column, paper in (("x", 0.55), ("y", None))
     ]

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
-from lookalike.bench import datasets, feedback, plot, tables
+from lookalike.bench import datasets, feedback, feedback_sets, plot, tables
 from lookalike.bench.datasets import Described
 from lookalike.bench.memo import Memo, Split
 from lookalike.errors import SourceError
@@ -139,9 +139,10 @@ def test_coil_is_written_as_an_archive_of_labelled_pictures(tmp_path):
 
 def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(plot, "_write_lines", lambda title, panels, path: drawn.append(list(panels)) or path)
+    real = plot._draw_lines
+    monkeypatch.setattr(plot, "_draw_lines", lambda title, panels: drawn.append(list(panels)) or real(title, panels))
     cells = [
-        tables.Cell("feedback", row, f"{name}-{turn}", "precision", 0.5, 0.4, 0.6, None, 1.0, 1.0, 1)
+        tables.Cell("feedback", row, f"{name}-{turn}", "precision", 0.5, 0.4, 0.6, None, "", 0, 1.0, 1.0, 1)
         for row in ("a", "b")
         for name in ("corel5k/precision", "mnist/precision")
         for turn in (1, 5, 10)
@@ -150,12 +151,10 @@ def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
     assert drawn == [["corel5k/precision", "mnist/precision"]]
     plot.write_plot("sessions", cells[:2], tmp_path / "bars.png")
     assert len(drawn) == 1
-    monkeypatch.undo()
-    plot.write_plot("sessions", cells, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
 def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
-    for name in datasets.DESCRIBED:
+    for name in feedback_sets.SETS:
         with pytest.raises(SourceError, match=f"No {name.removesuffix('-classic')} in"):
             tables.plan(feedback.BENCH, tmp_path, columns=[f"{name}/ms"])

@@ -127,9 +127,9 @@ def test_cifar_is_split_by_its_own_parts(tmp_path, monkeypatch):
 
     def described(dataset, recipe, folder, progress):
         names = sorted(dataset.labels, reverse=True)
-        return np.arange(len(names), dtype=np.float32)[:, None], names
+        return np.arange(len(names), dtype=np.float32)[:, None], np.array(names)
 
-    monkeypatch.setattr(hashing, "describe", described)
+    monkeypatch.setattr("lookalike.bench.described._make", described)
     split = hashing.SETS["cifar10-fisher"][1](tmp_path, quiet)
     assert split.X.shape == (6, 1)
     assert split.queries.shape == (3, 1)
@@ -146,6 +146,9 @@ def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
 
 
 def test_the_command_prints_cells(digits, capsys):
-    assert cli.run(["bench", "hashing", "--data", str(digits), "--rows", "lsh", "--columns", "mnist/32", "--json"]) == 0
+    assert (
+        cli.run(["bench", "run", "hashing", "--data", str(digits), "--rows", "lsh", "--columns", "mnist/32", "--json"])
+        == 0
+    )
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["measure"] == "mAP@500"

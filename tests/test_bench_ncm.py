@@ -181,7 +181,7 @@ def write_mnist(folder: Path, n: int = 60) -> None:
 def test_the_command_fills_a_cell_from_files(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(ncm, "parts", labelled.parts)
     write_mnist(tmp_path)
-    words = ["bench", "ncm", "--data", str(tmp_path), "--columns", "mnist/32", "--rows", "ncm-l2", "--json"]
+    words = ["bench", "run", "ncm", "--data", str(tmp_path), "--columns", "mnist/32", "--rows", "ncm-l2", "--json"]
     assert cli.run(words) == 0
     cell = json.loads(capsys.readouterr().out)
     assert (cell["measure"], cell["value"], cell["scored"]) == ("top-1 error %", 0.0, 30)
@@ -196,9 +196,9 @@ def test_cifar_knows_its_two_parts(tmp_path, monkeypatch) -> None:
     arrays = {"x_train": images[:4], "y_train": [0, 1, 0, 1], "x_test": images[4:], "y_test": [1, 0]}
     np.savez(tmp_path / "cifar10" / "cifar10_12k.npz", **arrays)
     monkeypatch.setattr(
-        labelled, "describe", lambda dataset, *_: (np.eye(6, dtype=np.float32), sorted(dataset.labels, reverse=True))
+        "lookalike.bench.described._make",
+        lambda dataset, *_: (np.eye(6, dtype=np.float32), np.array(sorted(dataset.labels, reverse=True))),
     )
-    monkeypatch.setattr(labelled, "_FEATURES", {})
     given = labelled.parts("cifar10-deep", tmp_path)
     assert given.y.tolist() == ["0", "1", "0", "1"]
     assert given.y_test.tolist() == ["1", "0"]

@@ -9,7 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lookalike import cli
-from lookalike.bench import datasets, retrieval, slem, tables
+from lookalike.bench import slem, tables
+from lookalike.bench.described import Rows, describe
 from lookalike.bench.slem import Base, Outcome
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.whiten import L2
@@ -176,7 +177,7 @@ def test_long_rows_are_replaced_by_short_ones_with_the_same_products(monkeypatch
     monkeypatch.setattr(slem, "_BASES", {})
     X = np.random.default_rng(0).normal(size=(30, 200)).astype(np.float32)
     X[3] = X[4]
-    monkeypatch.setattr(slem, "_describe", lambda *_: (X, ["a"] * 30))
+    monkeypatch.setattr(slem, "describe", lambda *_: Rows(X, np.array(["a"] * 30), np.array(["a.jpg"] * 30)))
     base = slem.load_base(slem.COLUMNS["ukbench2000/deep"], Path("here"), quiet)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     assert base.X.shape == (30, 30)
@@ -204,19 +205,18 @@ def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
 def test_the_command_makes_vectors_once_and_shares_what_columns_share(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(slem.FEATURES, "deep", "color()")  # no network needed
+    monkeypatch.setattr(slem, "base", lambda _: "base = color()")  # no network needed
     calls = []
     real = slem.measure
     monkeypatch.setattr(slem, "measure", lambda row, *rest: calls.append(row) or real(row, *rest))
-    words = ["bench", "slem", "--data", str(data), "--rows", "cosine,linear", "--json", "--columns"]
+    words = ["bench", "run", "slem", "--data", str(data), "--rows", "cosine,linear", "--json", "--columns"]
     names = ["ukbench2000/deep", "ukbench2000/deep-4r4", "ukbench2000/deep-ms"]
     assert cli.run([*words, ",".join(names)]) == 0
     cells = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [cell["measure"] for cell in cells[::2]] == ["mAP", "4·recall@4", "ms"]
     assert calls == ["cosine", "linear"]  # three columns, one calibration each
     assert all(cell["low"] <= cell["value"] <= cell["high"] and cell["paper"] is None for cell in cells)
-    X, paths = retrieval.describe(datasets.load("ukbench2000", data), "color", tmp_path, quiet)
-    labels = np.array([datasets.load("ukbench2000", data).labels[path] for path in paths])
+    X, labels, _ = describe("ukbench2000", "color", data)
     test = slem.split(labels)[2]
     precisions, firsts = leave_one_out(L2().transform(X[test]).astype(np.float64), labels[test].tolist())
     assert cells[0]["value"] == pytest.approx(np.mean(precisions))

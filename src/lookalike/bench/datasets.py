@@ -8,7 +8,6 @@ is expected where.
 import gzip
 import io
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from lookalike.encode.whiten import PCA
 from lookalike.errors import SourceError, UnknownNameError
 from lookalike.images.sources import SUFFIXES
-from lookalike.types import Progress, Vectors, silent
+from lookalike.types import Vectors
 
 Labels = NDArray[np.str_]
 
@@ -68,8 +66,6 @@ FILES = {
     "mnist-test": ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
 }
 """The sets that are arrays, and so have a loader of their own below."""
-HARDEST = 52
-"""Objects of COIL-100 that are kept: those with the lowest mAP by the classic descriptor."""
 
 
 def load(name: str, folder: str | Path) -> Dataset:
@@ -101,6 +97,12 @@ def check(name: str, folder: str | Path) -> None:
     for file in FILES[name]:
         if not (Path(folder) / file).is_file():
             raise _missing(name, folder, f"Expected {Path(folder) / file}")
+
+
+def pictures(name: str, folder: str | Path, scratch: Path) -> Dataset:
+    """The set of this name as an archive; one that is kept as arrays is written into the folder `scratch`."""
+    write = {"cifar10": cifar10, "coil100": coil100}.get(name)
+    return load(name, folder) if write is None else write(folder, scratch / f"{name}.tar")
 
 
 def coil100(folder: str | Path, archive: Path) -> Dataset:
@@ -151,71 +153,6 @@ def classes(labels: Labels) -> list[str]:
     ['9', '10']
     """
     return sorted(set(labels.tolist()), key=lambda label: (len(label), label))
-
-
-def describe(name: str, folder: Path, progress: Progress = silent) -> Described:
-    """A set of `DESCRIBED`, made once a process."""
-    if (folder, name) not in _MADE:
-        _MADE[folder, name] = DESCRIBED[name](folder, progress)
-    return _MADE[folder, name]
-
-
-def _pictures(dataset: Dataset, recipe: str, progress: Progress) -> Described:
-    from lookalike.bench import retrieval  # which needs the sets above
-
-    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
-        X, names = retrieval.describe(dataset, recipe, Path(scratch), progress)
-    return Described(X, np.array([dataset.labels[name] for name in names]))
-
-
-def _corel(recipe: str) -> Callable[[Path, Progress], Described]:
-    return lambda folder, progress: _pictures(load("corel5k", folder), recipe, progress)
-
-
-def _coil(recipe: str) -> Callable[[Path, Progress], Described]:
-    def make(folder: Path, progress: Progress) -> Described:
-        hardest = _hardest(folder, progress)
-        X, labels = _coil_all(folder, recipe, progress)
-        kept = np.isin(labels, hardest)
-        return Described(X[kept], labels[kept])
-
-    return make
-
-
-def _coil_all(folder: Path, recipe: str, progress: Progress) -> Described:
-    key = folder, f"coil100-all-{recipe}"
-    if key not in _MADE:
-        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
-            _MADE[key] = _pictures(coil100(folder, Path(scratch) / "coil100.tar"), recipe, progress)
-    return _MADE[key]
-
-
-def _hardest(folder: Path, progress: Progress) -> list[str]:
-    from lookalike.bench import retrieval
-
-    X, labels = _coil_all(folder, "classic", progress)
-    rows = np.arange(len(X))
-    value = retrieval.COLUMNS["corel1k"].value  # mAP with the query left out
-    values = retrieval.rank(X, labels, value, progress, queries=rows, database=rows)
-    objects = np.unique(labels)
-    by_object = np.array([values[labels == name].mean() for name in objects])
-    return [str(name) for name in objects[np.argsort(by_object, kind="stable")[:HARDEST]]]
-
-
-def _mnist(folder: Path, progress: Progress) -> Described:  # noqa: ARG001
-    X, labels = mnist(folder)
-    return Described(PCA(dim=64).fit(X).transform(X), labels)
-
-
-DESCRIBED: dict[str, Callable[[Path, Progress], Described]] = {
-    "coil100": _coil("deep"),
-    "corel5k": _corel("deep"),
-    "mnist": _mnist,
-    "coil100-classic": _coil("classic"),
-    "corel5k-classic": _corel("classic"),
-}
-"""Sets as vectors, by their default or by their classic recipe; of mnist, 64 dimensions of its pixels by PCA."""
-_MADE: dict[tuple[Path, str], Described] = {}
 
 
 def _missing(name: str, folder: str | Path, expected: str) -> SourceError:

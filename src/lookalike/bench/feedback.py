@@ -28,7 +28,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import LinearSVC
 
-from lookalike.bench import datasets
+from lookalike.bench import datasets, feedback_sets
 from lookalike.bench.measures import Values, bootstrap, mean
 from lookalike.bench.memo import Memo, Split
 from lookalike.bench.tables import Bench, Score
@@ -116,7 +116,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     turn = int(number) - 1 if kind == "scored" else int(number)  # the questions of round N are chosen in N − 1
     values = marks_until(outcome.precision, int(number) / 100) if kind == "marks" else getattr(outcome, kind)[:, turn]
     low, high = bootstrap(values, seed=seed)
-    scored = int(outcome.scored[:, :-1].sum() * len(datasets.describe(name, data).X))
+    scored = int(outcome.scored[:, :-1].sum() * len(feedback_sets.vectors(name, data).X))
     return Score(kind, mean(values), low, high, scored=scored)
 
 
@@ -124,7 +124,7 @@ def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
     """The sessions of one method on one set, once a process."""
     key = data, row, name
     if key not in _OUTCOMES:
-        base = datasets.describe(name, data, progress)
+        base = feedback_sets.vectors(name, data, progress)
         _OUTCOMES[key] = measure(row, base, SESSIONS.get(name, 50), progress)
         logger.info("%s, %s: precision by round %s", row, name, _OUTCOMES[key].precision.mean(axis=0).round(3).tolist())
     return _OUTCOMES[key]
@@ -230,7 +230,7 @@ def marks_until(precision: Values, enough: float) -> Values:
 
 
 COLUMNS = [
-    f"{name}/{measure}" for measures in (MEASURES, CURVES) for name, measure in product(datasets.DESCRIBED, measures)
+    f"{name}/{measure}" for measures in (MEASURES, CURVES) for name, measure in product(feedback_sets.SETS, measures)
 ]
 
 

@@ -5,7 +5,6 @@ both parts. Features are the first stage of the recipe of that name; vocabularie
 from a sample of all pictures of the set, as a collection does.
 """
 
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.bench import datasets
-from lookalike.bench.retrieval import describe
+from lookalike.bench.described import base, describe
 from lookalike.encode.whiten import L2
 from lookalike.errors import UnknownNameError
-from lookalike.recipes import RECIPES
 from lookalike.types import Progress, Vectors, silent
 
 Labels = NDArray[np.str_]
 Rows = NDArray[np.intp]
-FEATURES = {name: RECIPES[name][0] for name in ("deep", "fisher")}
 SETS = ("mnist", "cifar10-deep", "cifar10-fisher", "corel5k-deep", "corel5k-fisher")
 
 
@@ -32,10 +29,6 @@ class Parts(NamedTuple):
     y: Labels  # (n,)
     X_test: Vectors  # (m, d)
     y_test: Labels  # (m,)
-
-
-_FEATURES: dict[tuple[Path, str], tuple[Vectors, Labels, Labels]] = {}
-"""What this process has computed: rows, labels and names in the order of the names."""
 
 
 def parts(name: str, folder: Path, progress: Progress = silent) -> Parts:
@@ -54,17 +47,10 @@ def parts(name: str, folder: Path, progress: Progress = silent) -> Parts:
 
 def rows(name: str, folder: Path, progress: Progress = silent) -> tuple[Vectors, Labels, Labels]:
     """Rows (n, d) of length one, labels and names of all pictures of a set such as "ukbench2000-deep", by name."""
-    key = folder, name
-    if key not in _FEATURES:
-        kind, _, feature = name.rpartition("-")
-        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
-            made = datasets.cifar10(folder, Path(scratch) / "cifar10.tar") if kind == "cifar10" else None
-            dataset = made or datasets.load(kind, folder)
-            X, names = describe(dataset, f"base = {FEATURES[feature]}", Path(scratch), progress)
-        order = np.argsort(names)
-        found = np.array(names)[order]
-        _FEATURES[key] = L2().transform(X)[order], np.array([dataset.labels[one] for one in found]), found
-    return _FEATURES[key]
+    kind, _, recipe = name.rpartition("-")
+    X, labels, names = describe(kind, base(recipe), folder, progress)
+    order = np.argsort(names)
+    return L2().transform(X)[order], labels[order], names[order]
 
 
 def halves(y: Labels) -> tuple[Rows, Rows]:

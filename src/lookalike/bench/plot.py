@@ -1,19 +1,19 @@
 """A bench as a picture: one panel a column, one bar a row, with the 95 % interval.
 
-In: the cells of a table. Out: an image file (.png, .svg, .pdf). Needs the extra `bench`.
+In: the cells of a table. Out: a figure, or an image file (.png, .svg, .pdf). Needs the extra `bench`.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lookalike.bench.tables import Cell
+from lookalike.bench.tables import SMALLER, Cell
 from lookalike.errors import InputError, MissingError
 
 SUFFIXES = (".png", ".svg", ".pdf")
+ACROSS = 4
+"""Panels in a line."""
 BAR, BEST = "#9fb7d9", "#2f6fde"
-SMALLER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
-"""The measures that are better the smaller they are."""
 
 
 def check_plot(target: str | Path) -> Path:
@@ -28,23 +28,28 @@ def check_plot(target: str | Path) -> Path:
 
 
 def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
-    """Draw the cells of one bench; the best of each column stands out.
+    """Draw the cells of one bench into a file."""
+    path = check_plot(target)
+    draw(title, cells).savefig(path, dpi=120)
+    return path
+
+
+def draw(title: str, cells: Sequence[Cell]) -> Any:
+    """A figure of the cells of one bench; the best of each column stands out.
 
     Where all columns are numbered, at least three of each name (`corel5k/precision-1`, `-5`, `-10`), a panel a name and
     a line a row.
     """
-    path = check_plot(target)
     numbered: dict[str, list[Cell]] = {}
     for cell in cells:
         name, _, number = cell.column.rpartition("-")
         numbered.setdefault(name if number.isdigit() else "", []).append(cell)
     if "" not in numbered and all(len({cell.column for cell in group}) >= 3 for group in numbered.values()):
-        return _write_lines(title, numbered, path)
+        return _draw_lines(title, numbered)
     columns = list(dict.fromkeys(cell.column for cell in cells))
     rows = list(dict.fromkeys(cell.row for cell in cells))
-    figure = _figure()(figsize=(3.2 * len(columns) + 1, 0.36 * len(rows) + 1.3), layout="constrained")
-    figure.suptitle(title)
-    for axes, column in zip(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True):
+    figure, panels = _panels(title, len(columns), 3.2, 0.36 * len(rows) + 1)
+    for axes, column in zip(panels, columns, strict=True):
         shown = [cell for cell in cells if cell.column == column]
         best = (min if shown[0].measure in SMALLER else max)(cell.value for cell in shown)
         errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
@@ -59,18 +64,15 @@ def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
             axes.annotate(f" {cell.value:.3f}", (cell.high, rows.index(cell.row)), va="center", fontsize=8)
         axes.set_title(f"{column}, {shown[0].measure}", fontsize=10)
         axes.set_xlim(0, 1.25 * max(cell.high for cell in shown))
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_ylim(len(rows) - 0.5, -0.5)  # the first row is on top
         axes.set_yticks(range(len(rows)), rows)
-    figure.axes[0].invert_yaxis()  # shared: the first row is on top everywhere
-    figure.savefig(path, dpi=120)
-    return path
+    return figure
 
 
-def _write_lines(title: str, panels: dict[str, list[Cell]], path: Path) -> Path:
+def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
     """A panel a name, a line a row, the number of the column along it."""
-    figure = _figure()(figsize=(4.5 * len(panels) + 2, 4), layout="constrained")
-    figure.suptitle(title)
-    for axes, (name, cells) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    figure, panels = _panels(title, len(numbered), 4.5, 3.6)
+    for axes, (name, cells) in zip(panels, numbered.items(), strict=True):
         for row in dict.fromkeys(cell.row for cell in cells):
             line = sorted((int(cell.column.rpartition("-")[2]), cell) for cell in cells if cell.row == row)
             numbers = [number for number, _ in line]
@@ -79,10 +81,22 @@ def _write_lines(title: str, panels: dict[str, list[Cell]], path: Path) -> Path:
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("round")
         axes.set_ylim(bottom=0)
+    panels[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    return figure
+
+
+def _panels(title: str, count: int, width: float, height: float) -> tuple[Any, list[Any]]:
+    """A figure with so many panels of this size in inches, at most ACROSS side by side."""
+    across = min(count, ACROSS)
+    down = -(-count // across)
+    figure = _figure()(figsize=(width * across + 1, height * down + 0.3), layout="constrained")
+    figure.suptitle(title)
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
+    for unused in panels[count:]:
+        unused.remove()
+    for axes in panels[:count]:
         axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    figure.savefig(path, dpi=120)
-    return path
+    return figure, panels[:count]
 
 
 def _figure() -> Any:

@@ -5,7 +5,6 @@ training pictures, or UKBench's 4·recall@4 with the query ranked. Each cell goe
 add, fit, exact ranks of its vectors.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,9 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.bench import datasets
+from lookalike.bench.described import describe
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean, precision_at
 from lookalike.bench.tables import Bench, Score
-from lookalike.collection import Collection
-from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
 from lookalike.types import Progress, Vectors
 
@@ -47,36 +45,14 @@ COLUMNS = {
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
     """One recipe on one set. `seed` draws the bootstrap; nothing else is random."""
-    dataset = datasets.load(COLUMNS[column].dataset, data)
-    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:
-        X, names = describe(dataset, row, Path(folder), progress)
     wanted = COLUMNS[column]
-    labels = np.array([dataset.labels[name] for name in names])
+    X, labels, names = describe(wanted.dataset, row, data, progress)
     queries, database = (
-        np.flatnonzero([name.startswith(prefix) for name in names]) for prefix in (wanted.queries, wanted.database)
+        np.flatnonzero(np.char.startswith(names, prefix)) for prefix in (wanted.queries, wanted.database)
     )
     values = rank(X, labels, wanted.value, progress, queries=queries, database=database)
     low, high = bootstrap(values, seed=seed)
     return Score(wanted.measure, mean(values), low, high, scored=len(queries) * len(database))
-
-
-def describe(dataset: datasets.Dataset, recipe: str, folder: Path, progress: Progress) -> tuple[Vectors, list[str]]:
-    """(n, d) vectors and the n names of a set's pictures, out of a collection made in `folder`.
-
-    A picture that the set holds twice is one item and two rows.
-    """
-    with Collection(folder / "collection", create=True) as collection:
-        collection.add(dataset.source, recipes=[recipe], progress=progress)
-        if any(space["state"] == "raw" for space in collection.stats()["spaces"]):  # too few to be fitted by the add
-            collection.fit(progress=progress)
-        ids, X = collection.vectors()
-        at = {int(item): row for row, item in enumerate(ids)}
-        rows, names = [], []
-        for item in collection.items():
-            for path in item.paths:
-                rows.append(at[item.id])
-                names.append(split_member(path)[1])
-        return np.asarray(X)[rows], names  # a copy: the files behind X are about to go
 
 
 def rank(

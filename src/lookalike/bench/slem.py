@@ -20,7 +20,6 @@ class, for queries and for what is searched (only corel5k is; each class keeps i
 """
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,15 +34,14 @@ from sklearn.pipeline import make_pipeline
 
 from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.bench import datasets
+from lookalike.bench.described import base, describe
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean
-from lookalike.bench.retrieval import describe
 from lookalike.bench.tables import Bench, Score
 from lookalike.encode.calibrate import calibrate_labels
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import L2, PCA
-from lookalike.recipes import RECIPES
 from lookalike.types import Progress, Transform, Vectors
 
 LAMS = tuple(10.0**power for power in range(-6, 1))
@@ -96,7 +94,7 @@ class _Column(NamedTuple):
     pool: str = "disjoint"
 
 
-FEATURES = {name: RECIPES[name][0] for name in ("deep", "vlad", "fisher", "classic")}
+FEATURES = ("deep", "vlad", "fisher", "classic")
 """Base features: what the recipes of these names begin with."""
 COLUMNS = {
     **{f"ukbench2000/{name}": _Column("ukbench2000", name) for name in FEATURES},
@@ -128,7 +126,6 @@ class Outcome(NamedTuple):
     scored: int
 
 
-_FEATURES: dict[tuple[Path, str, str], tuple[Vectors, list[str]]] = {}
 _BASES: dict[tuple[Path, str, str, str], Base] = {}
 _OUTCOMES: dict[tuple[Path, str, str, str, str], Outcome] = {}
 """What this process has computed: many cells begin with the same vectors."""
@@ -218,26 +215,16 @@ def load_base(column: _Column, data: Path, progress: Progress) -> Base:
     """The base vectors of a column, made once a process."""
     key = data, column.dataset, column.feature, column.pool
     if key not in _BASES:
-        X, labels = _describe(column.dataset, column.feature, data, progress)
-        foreign = _describe(FOREIGN, column.feature, data, progress)[0] if column.pool == "foreign" else X[:0]
+        recipe = base(column.feature)
+        X, labels, _ = describe(column.dataset, recipe, data, progress)
+        foreign = describe(FOREIGN, recipe, data, progress).X if column.pool == "foreign" else X[:0]
         rows = L2().transform(np.concatenate([X, foreign]))
         d = rows.shape[1]
         if d > len(rows):
             R = np.asarray(np.linalg.qr(rows.T.astype(np.float64), mode="r"))  # (n, n): X = RᵀQᵀ, so XXᵀ = RᵀR
             rows = R.T.astype(np.float32)
-        _BASES[key] = Base(rows[: len(X)], np.array(labels), rows[len(X) :], d, column.pool)
+        _BASES[key] = Base(rows[: len(X)], labels, rows[len(X) :], d, column.pool)
     return _BASES[key]
-
-
-def _describe(name: str, feature: str, data: Path, progress: Progress) -> tuple[Vectors, list[str]]:
-    """(n, d) vectors of a set's pictures by a feature alone, and their labels, through a collection."""
-    key = data, name, feature
-    if key not in _FEATURES:
-        dataset = datasets.load(name, data)
-        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:
-            X, names = describe(dataset, f"base = {FEATURES[feature]}", Path(folder), progress)
-        _FEATURES[key] = X, [dataset.labels[name] for name in names]
-    return _FEATURES[key]
 
 
 def _few(labels: Labels) -> Rows:

@@ -16,7 +16,10 @@ from pathlib import Path
 from lookalike.errors import UnknownNameError
 from lookalike.types import Progress, silent
 
+SMALLER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
+"""The measures that are better the smaller they are."""
 BENCHES = {
+    "dfk": "lookalike.bench.dfk:BENCH",
     "feedback": "lookalike.bench.feedback:BENCH",
     "hashing": "lookalike.bench.hashing:BENCH",
     "hyperplane": "lookalike.bench.hyperplane:BENCH",
@@ -39,6 +42,8 @@ class Score:
     """Vectors compared with a query."""
     paper: float | None = None
     """The paper's figure, where there is one."""
+    unlike: str = ""
+    """Why the paper's figure is of something else, where it is."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Cell:
     low: float
     high: float
     paper: float | None
+    unlike: str
+    seed: int
     seconds: float
     peak_mb: float
     """The most memory the process held during the cell; where the system cannot reset its count, since the start."""
@@ -128,6 +135,8 @@ def fill(
         low=score.low,
         high=score.high,
         paper=score.paper,
+        unlike=score.unlike,
+        seed=seed,
         seconds=time.perf_counter() - start,
         peak_mb=_peak_mb(),
         scored=score.scored,

@@ -113,7 +113,8 @@ for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.s
     app.command(cls=_PARSERS.get(_verb))(_verb)
 app.command()(classes.classify)
 app.add_typer(classes.app)
+app.add_typer(bench.app)
 for _verb in (feedback.sessions, looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
-for _verb in (changes.label, looks.recipes, demo.demo, bench.bench):
+for _verb in (changes.label, looks.recipes, demo.demo):
     app.command()(_verb)

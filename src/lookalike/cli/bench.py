@@ -1,10 +1,11 @@
-"""`lookalike bench`: fill a table of figures, one cell at a time.
+"""`lookalike bench`: fill tables of figures, one cell at a time, and report them.
 
 In: a bench's name, a folder of image sets. Out: one JSON line or one line of text per cell as soon as it is done, and a
-table at the end on a terminal.
+table at the end on a terminal; a page of all results.
 """
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,56 +18,148 @@ from lookalike.errors import InputError
 if TYPE_CHECKING:
     from rich import table
 
+    from lookalike.bench import described, report, results, tables
     from lookalike.bench import plot as plots
-    from lookalike.bench import tables
 else:
     table, tables, plots = Lazy("rich.table"), Lazy("lookalike.bench.tables"), Lazy("lookalike.bench.plot")
+    described, results = Lazy("lookalike.bench.described"), Lazy("lookalike.bench.results")
+    report = Lazy("lookalike.bench.report")
+
+ALL = "all"
+Results = Annotated[
+    str | None,
+    typer.Option("--results", metavar="FILE", help="Results as JSON lines; what is there already is not run again."),
+]
+
+app = typer.Typer(name="bench", rich_markup_mode=None)
 
 
-def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A bench, or list.")],
+@app.callback(invoke_without_command=True)
+def bench(ctx: typer.Context) -> None:
+    """Measure: tables of figures, rows are methods, columns are data sets.
+
+    \b
+    Examples:
+      lookalike bench list
+      lookalike bench run retrieval --data ~/data --columns corel1k
+      lookalike bench run all --data ~/data --results figures.jsonl
+      lookalike bench report figures.jsonl --html figures.html
+    """
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A bench, or all.")],
     data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="The folder that holds the sets.")] = None,
     rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help="Only these rows.")] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="X,Y", help="Only these columns.")] = None,
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="FILE", help="Also draw the table: .png, .svg or .pdf.")
     ] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="DIR", help="Keep the vectors of pictures here, for the next time.")
+    ] = None,
+    kept: Results = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="For whatever is random.")] = 0,
     json: Json = False,
 ) -> int:
-    """Measure: rows are methods, columns are data sets.
+    """Fill a table, one cell at a time; or all tables.
 
     \b
     Examples:
-      lookalike bench list
-      lookalike bench retrieval --data ~/data --columns corel1k
-      lookalike bench retrieval --data ~/data --rows deep,color --json
-      lookalike bench retrieval --data ~/data --plot retrieval.png
+      lookalike bench run retrieval --data ~/data --rows deep,color --json
+      lookalike bench run retrieval --data ~/data --plot retrieval.png
+      lookalike bench run all --data ~/data --keep ~/vectors --results figures.jsonl
     """
-    if name == "list":
-        return _list(json)
-    chosen = tables.load(name)
-    if data is None and chosen.needs_data:
+    if name == ALL and (rows or columns or plot):
+        raise InputError("Rows, columns and a plot are of one bench. Name it instead of all.")
+    benches = [tables.load(one) for one in (sorted(tables.BENCHES) if name == ALL else [name])]
+    if data is None and any(chosen.needs_data for chosen in benches):
         raise InputError(f"bench {name} needs data. Give --data DIR; docs/bench.md says what is expected there.")
     if plot is not None:
         plots.check_plot(plot)  # before the long run, not after it
-    cells = []
-    for row, column in tables.plan(chosen, data or "", rows=_split(rows), columns=_split(columns)):
-        with bars(f"{row} {column}: ") as progress:
-            cell = tables.fill(chosen, row, column, data or "", seed=seed, progress=progress)
-        cells.append(cell)
-        if json:
-            print_json(dataclasses.asdict(cell))
-        else:
-            print_line(f"{cell.bench}  {row}  {column}  {cell.measure} {_figure(cell)}  {_cost(cell)}")
-    if on_terminal() and not json:
-        print_rich(_table(chosen, cells))
-    if plot is not None:
-        print_note(f"Wrote {plots.write_plot(f'{chosen.name}: {chosen.about}', cells, plot)}")
+    plans = [
+        (chosen, tables.plan(chosen, data or "", rows=_split(rows), columns=_split(columns))) for chosen in benches
+    ]
+    file = None if kept is None else Path(kept)
+    known = [] if file is None else results.read(file)
+    clock = _Clock(sum(len(places) for _, places in plans))
+    for chosen, places in plans:
+        done = results.done(known, chosen.name, seed)
+        cells = []
+        for row, column in places:
+            if (row, column) in done:
+                cell = done[row, column].cell
+                clock.skip()
+            else:
+                with described.keeping(keep), bars(f"{clock}{chosen.name} {row} {column}: ") as progress:
+                    cell = tables.fill(chosen, row, column, data or "", seed=seed, progress=progress)
+                clock.tick(cell.seconds)
+                if file is not None:
+                    results.append(file, results.record(cell))
+            cells.append(cell)
+            if json:
+                print_json(dataclasses.asdict(cell))
+            else:
+                print_line(f"{cell.bench}  {row}  {column}  {cell.measure} {_figure(cell)}  {_cost(cell)}")
+        if on_terminal() and not json:
+            print_rich(_table(chosen, cells))
+        if plot is not None:
+            print_note(f"Wrote {plots.write_plot(f'{chosen.name}: {chosen.about}', cells, plot)}")
     return 0
 
 
-def _list(json: bool) -> int:
+@app.command("report")
+def write_report(
+    kept: Annotated[list[str], typer.Argument(metavar="FILE", help="Results that `bench run --results` wrote.")],
+    page: Annotated[str | None, typer.Option("--html", metavar="FILE", help="A page with tables and plots.")] = None,
+    markdown: Annotated[str | None, typer.Option("--markdown", metavar="FILE", help="The tables as Markdown.")] = None,
+) -> int:
+    """Make one page of results: tables, plots, and a verdict on each cell that the papers have too.
+
+    \b
+    Examples:
+      lookalike bench report figures.jsonl --html figures.html
+    """
+    if page is None and markdown is None:
+        raise InputError("Say where the report goes: --html FILE, --markdown FILE or both.")
+    for one in kept:
+        if not Path(one).is_file():
+            raise InputError(f"There is no {one}. Results are written by: lookalike bench run all --results {one}")
+    records = [record for one in kept for record in results.read(Path(one))]
+    for write, target in ((report.write_html, page), (report.write_markdown, markdown)):
+        if target is not None:
+            print_note(f"Wrote {write(records, Path(target))}")
+    return 0
+
+
+class _Clock:
+    """How many cells are done, and how long the rest may take: what a cell took so far in the mean."""
+
+    def __init__(self, total: int):
+        self.total, self.done, self.timed, self.seconds = total, 0, 0, 0.0
+
+    def skip(self) -> None:
+        self.done += 1
+
+    def tick(self, seconds: float) -> None:
+        self.done += 1
+        self.timed += 1
+        self.seconds += seconds
+
+    def __str__(self) -> str:
+        if self.total == 1:
+            return ""
+        left = (self.total - self.done) * self.seconds / max(1, self.timed)
+        eta = f", about {left / 60:.0f} min left" if self.timed else ""
+        return f"[{self.done + 1}/{self.total}{eta}] "
+
+
+@app.command("list")
+def list_benches(json: Json = False) -> int:
+    """Name every bench, its rows and its columns."""
     benches = [tables.load(name) for name in sorted(tables.BENCHES)]
     if json:
         print_json([{"name": b.name, "about": b.about, "rows": b.rows, "columns": b.columns} for b in benches])

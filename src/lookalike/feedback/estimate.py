@@ -29,10 +29,10 @@ WIDEN, QUANTILES = 2.1, (0.01, 0.8)
 """What the spread of the curves is multiplied by, for marks of one session are not independent, and the ends of the
 interval, for errors are mostly upwards. Chosen on sessions that want classes 0, 2, 4 … of corel5k: narrow, and holding
 the truth in 9 of 10 of rounds 2 to 10. For the other classes it does so in 90 % of the sessions at round 8 and in 82 %
-at round 15 (`lookalike bench feedback --rows gaussian-exact --columns corel5k/coverage-8,corel5k/coverage-15`). That a
-large rest weighs more was chosen among four rules on classes 0, 2, 4 … of corel5k and mnist and on drawn clusters: for
-those of 1,000 in a million, the likely number is still two to four times the true one, and 7 to 9 of 10 intervals hold
-it."""
+at round 15 (`lookalike bench run feedback --rows gaussian-exact --columns corel5k/coverage-8,corel5k/coverage-15`).
+That a large rest weighs more was chosen among four rules on classes 0, 2, 4 … of corel5k and mnist and on drawn
+clusters: for those of 1,000 in a million, the likely number is still two to four times the true one, and 7 to 9 of 10
+intervals hold it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from lookalike.learn.fisher_scores import FisherScores
 from lookalike.learn.neighbours import pulls
 from lookalike.types import Array
 
-SPREAD = 16.0
+SPREAD = 24.0
 """The mean of D over pairs at the start, which fixes the scale. Where the scale is learned, or chosen by the objective,
 it grows until only the nearest neighbour of an item counts, and training overfits (docs/dfk.md)."""
 
@@ -37,7 +37,7 @@ class Packed(NamedTuple):
         means = self.mixture.means + sigma * u.reshape(k, d)
         alpha = self.mixture.weights * np.exp(a - a.max())
         mixture = Mixture(alpha / alpha.sum(), means, (sigma * np.exp(t.reshape(k, d))) ** 2)
-        return mixture, np.exp(v / 2)
+        return mixture, np.exp(v)
 
     def start(self, rows: Array, starts: NDArray[np.int64]) -> tuple[Array, float]:
         """Where training starts, EM's mixture and weights of 1, of the kind of the rows; and the scale of scores."""
@@ -55,7 +55,7 @@ class Packed(NamedTuple):
         xp, (mixture, _) = namespace(parameters), self.unpack(parameters)
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
         k, d = mixture.means.shape
-        fisher = FisherScores(mixture, rows, xp.exp(parameters[: k * (2 * d + 1)] / 2))
+        fisher = FisherScores(mixture, rows, xp.exp(parameters[: k * (2 * d + 1)]))
         scored = fisher.score(rows, starts)
         R = fisher.rooted(scored.U)
         products, lengths = _products(R)  # (n, n), (n,)
@@ -66,7 +66,7 @@ class Packed(NamedTuple):
         M /= lengths
         M /= lengths[:, None]
         found = back(fisher, scored, R, M, self.learned)
-        return -value, -xp.concat([found.logs / 2, self._by_mixture(mixture, found)])
+        return -value, -xp.concat([found.logs, self._by_mixture(mixture, found)])
 
     def _by_mixture(self, mixture: Mixture, found: Gradients) -> Array:
         """Gradients by weights, means and deviations, as those by what stands for them here, in one array."""

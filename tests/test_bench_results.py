@@ -1,0 +1,138 @@
+"""Results of benches: kept, resumed, judged and reported."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lookalike import cli
+from lookalike.bench import report, results, tables
+from lookalike.bench.tables import Bench, Cell, Score
+from lookalike.bench.verdict import judge
+from lookalike.errors import InputError
+
+CELL = Cell("toy", "one", "x", "mAP", 0.80, 0.79, 0.81, 0.80, "", 0, 1.5, 90.0, 7)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A bench that counts its runs."""
+    runs = []
+
+    def run(row, column, data, seed, progress):
+        runs.append((row, column, seed))
+        return Score("mAP", 0.5, 0.4, 0.6, scored=1, paper=0.55)
+
+    monkeypatch.setitem(tables.BENCHES, "toy", "toy:BENCH")
+    monkeypatch.setattr(tables, "load", lambda name: Bench("toy", "for tests", ("a", "b"), ("x", "y"), run))
+    return runs
+
+
+def test_what_is_appended_is_read_back(tmp_path):
+    file = tmp_path / "figures.jsonl"
+    first, second = results.record(CELL), results.record(replace(CELL, row="two", value=float("nan")))
+    results.append(file, first)
+    results.append(file, second)
+    again = results.read(file)
+    assert again[0] == first
+    assert again[1].cell.value != again[1].cell.value
+    assert {"python", "numpy"} <= set(first.versions)
+    assert first.commit
+    assert "cores" in first.machine
+
+
+def test_a_line_that_was_cut_off_is_passed_over(tmp_path):
+    file = tmp_path / "figures.jsonl"
+    results.append(file, results.record(CELL))
+    file.write_bytes(file.read_bytes() + b'{"cell": {"ben')
+    results.append(file, results.record(replace(CELL, row="two")))
+    assert [one.cell.row for one in results.read(file)] == ["one", "two"]
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(InputError, match="Line 1 of"):
+        results.read(tmp_path / "other.jsonl")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="cannot be read"):
+        results.read(tmp_path / "bytes")
+    with pytest.raises(InputError, match="cannot be written"):
+        results.append(tmp_path, results.record(CELL))
+    assert results.read(tmp_path / "none") == []
+
+
+def test_a_run_goes_on_where_it_was_stopped(toy, tmp_path, capsys, monkeypatch):
+    words = ["bench", "run", "toy", "--data", ".", "--results", str(tmp_path / "figures.jsonl"), "--json"]
+    assert cli.run([*words, "--columns", "x"]) == 0
+    assert cli.run(words) == 0
+    assert toy == [("a", "x", 0), ("b", "x", 0), ("a", "y", 0), ("b", "y", 0)]
+    assert [json.loads(line)["column"] for line in capsys.readouterr().out.splitlines()] == list("xxxxyy")
+    assert cli.run([*words, "--columns", "x", "--seed", "1"]) == 0
+    assert toy[4:] == [("a", "x", 1), ("b", "x", 1)]
+    monkeypatch.setattr(results, "commit", lambda: "other")  # other code: other figures
+    assert cli.run([*words, "--columns", "x"]) == 0
+    assert toy[6:] == [("a", "x", 0), ("b", "x", 0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "text"),
+    [
+        ({}, "reproduced", "reproduced"),
+        ({"paper": 0.829}, "short", "short by 0.029"),
+        ({"paper": 0.819}, "reproduced", "reproduced"),
+        ({"paper": 0.75}, "better", "better by 0.05"),
+        ({"paper": None}, "", "the paper has no such figure"),
+        ({"unlike": "other pictures"}, "not comparable", "not comparable because other pictures"),
+        (
+            {"measure": "top-1 error %", "value": 40.0, "low": 39.0, "high": 41.0, "paper": 43.0},
+            "better",
+            "better by 3",
+        ),
+        ({"measure": "ms", "value": 5.0, "low": 4.9, "high": 5.1, "paper": 2.0}, "short", "short by 3"),
+    ],
+)
+def test_a_cell_is_judged_by_the_papers_figure(changes, kind, text):
+    assert judge(replace(CELL, **changes)) == (kind, text)
+
+
+def test_seeds_become_one_figure_and_the_last_run_counts():
+    other = replace(CELL, seed=1, value=0.3, low=0.2, high=0.9)
+    cells = [CELL, replace(CELL, value=0.1), other, replace(CELL, row="b")]
+    merged = report.merge(map(results.record, cells))
+    assert [(cell.row, cell.value, cell.low, cell.high) for cell in merged] == [
+        ("one", pytest.approx(0.2), 0.2, 0.9),
+        ("b", 0.80, 0.79, 0.81),
+    ]
+
+
+def test_the_report_is_one_page(tmp_path, capsys):
+    file = tmp_path / "figures.jsonl"
+    results.append(file, results.record(replace(CELL, bench="hashing", column="mnist/32", row="<i>tq")))
+    results.append(file, results.record(replace(CELL, bench="hashing", column="mnist/64", paper=0.9)))
+    words = ["bench", "report", str(file), "--html", str(tmp_path / "a.html"), "--markdown", str(tmp_path / "a.md")]
+    assert cli.run(words) == 0
+    page, text = (tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()
+    for shown in (page, text):
+        assert "paper 0.900: short by 0.1" in shown
+        assert "paper 0.800: reproduced" in shown
+    assert "<svg" in page
+    assert "&lt;i&gt;tq" in page
+    assert "<i>" not in page
+    assert "src=" not in page.replace("xmlns:xlink", "")
+    assert "| `one` |  | 0.800" in text
+
+
+def test_a_report_wants_results_and_a_place(tmp_path, capsys):
+    assert cli.run(["bench", "report", str(tmp_path / "none"), "--html", "a.html"]) == 2
+    assert "bench run all --results" in capsys.readouterr().err
+    (tmp_path / "empty").touch()
+    assert cli.run(["bench", "report", str(tmp_path / "empty"), "--html", str(tmp_path / "a.html")]) == 2
+    assert "no results to report" in capsys.readouterr().err
+    assert cli.run(["bench", "report", str(tmp_path / "empty")]) == 2
+    assert cli.run(["bench", "report", str(tmp_path / "empty"), "--html", str(Path("/none/a.html"))]) == 2
+
+
+def test_all_has_no_rows_of_its_own(capsys):
+    assert cli.run(["bench", "run", "all", "--data", ".", "--rows", "deep"]) == 2
+    assert "of one bench" in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""Descriptors of image sets, kept between runs."""
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from PIL import Image
+
+from lookalike.bench import described
+from lookalike.bench.described import describe, keeping
+from lookalike.errors import InputError
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A corel1k of two classes of two."""
+    (tmp_path / "data" / "corel1k").mkdir(parents=True)
+    write(tmp_path / "data" / "corel1k" / "corel1k.tar", seed=0)
+    return tmp_path / "data"
+
+
+def write(archive, seed):
+    random = np.random.default_rng(seed)
+    with tarfile.open(archive, "w") as tar:
+        for name in ("beach/0.png", "beach/1.png", "bus/2.png", "bus/3.png"):
+            Image.fromarray(random.integers(0, 256, (16, 16, 3), np.uint8)).save(png := io.BytesIO(), "png")
+            member = tarfile.TarInfo(name)
+            member.size = png.tell()
+            png.seek(0)
+            tar.addfile(member, png)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """How often descriptors were really made."""
+    calls, real = [], described._make
+    monkeypatch.setattr(described, "_make", lambda *given: calls.append(given[1]) or real(*given))
+    return calls
+
+
+def again(monkeypatch):
+    monkeypatch.setattr(described, "_MADE", {})  # as a new process would have it
+
+
+def test_what_is_kept_is_what_was_made(data, tmp_path, made, monkeypatch):
+    with keeping(tmp_path / "kept"):
+        first = describe("corel1k", "color", data)
+        again(monkeypatch)
+        second = describe("corel1k", "color", data)
+    assert made == ["color"]
+    assert sorted(first.names) == ["beach/0.png", "beach/1.png", "bus/2.png", "bus/3.png"]
+    assert all(name.startswith(label) for label, name in zip(first.labels, first.names, strict=True))
+    for one, other in zip(first, second, strict=True):
+        assert_array_equal(one, other)
+
+
+def test_another_recipe_another_archive_or_other_code_is_made_anew(data, tmp_path, made, monkeypatch):
+    with keeping(tmp_path / "kept"):
+        describe("corel1k", "color", data)
+        describe("corel1k", "base = color()", data)
+        again(monkeypatch)
+        write(data / "corel1k" / "corel1k.tar", seed=1)
+        describe("corel1k", "color", data)
+        again(monkeypatch)
+        monkeypatch.setattr(described, "_code", lambda: "changed")
+        describe("corel1k", "color", data)
+    assert made == ["color", "base = color()", "color", "color"]
+    assert len(list((tmp_path / "kept").iterdir())) == 4
+
+
+def test_nothing_is_kept_where_nobody_asked(data, tmp_path, made, monkeypatch):
+    describe("corel1k", "color", data)
+    again(monkeypatch)
+    describe("corel1k", "color", data)
+    assert made == ["color", "color"]
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_folder_that_cannot_be_is_an_error(data, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="Nothing can be kept in"), keeping(tmp_path / "file" / "kept"):
+        pass
