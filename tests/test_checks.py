@@ -26,7 +26,9 @@ def test_conforms(kind, name, check, network):
         "sdh": {"bits": 32},
         "dfk": {"k": 4, "max_iterations": 20},
         "dmleig": {"pairs": 300},
+        "fess": {"k": 4},
         "mmc": {"pairs": 300},
+        "pd": {"k": 4},
         "sdpm": {"triplets": 300},
     }
     check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))

@@ -10,8 +10,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features.mixture import Mixture
 from lookalike.learn.dfk import Dfk
-from lookalike.learn.dfk_step import Packed
-from lookalike.learn.fisher_scores import FisherScores
+from lookalike.learn.dfk_step import SPREAD, Packed
+from lookalike.learn.fisher_scores import SMALL, FisherScores
 from lookalike.learn.neighbours import objective, retrieval
 from lookalike.learn.sets import Sets
 from reference import fisher_kernel as slow
@@ -30,22 +30,22 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2), st.booleans(), st.sampled_from(["all", "fixed"]))
-def test_a_step_is_the_limit_of_finite_differences(seed, k, d, unit, learned):
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2), st.sampled_from(["all", "fixed"]))
+def test_a_step_is_the_limit_of_finite_differences(seed, k, d, learned):
     random = np.random.default_rng(seed)
     first = Mixture(random.dirichlet(np.ones(k) * 3), random.normal(size=(k, d)), random.gamma(2, size=(k, d)) + 0.2)
-    packed, P = Packed(first, learned, unit), k * (2 * d + 1)
-    parameters = random.normal(size=P + 2 * k * d + k + 1) * 0.3
+    packed, P, scale = Packed(first, learned), k * (2 * d + 1), random.gamma(2)
+    parameters = random.normal(size=P + 2 * k * d + k) * 0.3
     rows, starts = random.normal(size=(9, d)) * 2, np.array([0, 2, 3, 5, 9])
     y = random.integers(0, 2, (4, 3))
 
     def posteriors_under(mixture):  # (M, k, 1)
-        return FisherScores(mixture, rows).sums(rows, np.arange(10))[:, :, -1:]
+        return FisherScores(mixture, rows).score(rows, np.arange(10)).counts.T[:, :, None]
 
     now = posteriors_under(packed.unpack(parameters)[0])
 
     def loss(parameters):
-        (alpha, means, variances), roots, scale = packed.unpack(parameters)
+        (alpha, means, variances), roots = packed.unpack(parameters)
         posteriors = now if learned == "fixed" else posteriors_under(Mixture(alpha, means, variances))
         z = (rows[:, None] - means) / np.sqrt(variances)
         root = np.sqrt(alpha)[:, None]
@@ -53,15 +53,16 @@ def test_a_step_is_the_limit_of_finite_differences(seed, k, d, unit, learned):
         scores = np.concatenate([part.reshape(9, -1) for part in parts], axis=1)
         means = np.stack([scores[a:b].mean(axis=0) for a, b in itertools.pairwise(starts)])
         weighted = means * roots
-        weighted = weighted / np.linalg.norm(weighted, axis=1, keepdims=True) if unit else weighted
+        weighted = weighted / np.sqrt(np.abs(weighted) + SMALL)
+        weighted = weighted / np.linalg.norm(weighted, axis=1, keepdims=True)
         return -slow.objective(weighted, np.full(P, scale**2), [set(np.flatnonzero(row)) for row in y])
 
-    found, gradient = packed.step(parameters, rows, starts, y)
+    found, gradient = packed.step(parameters, rows, starts, y, scale)
     assert found == pytest.approx(loss(parameters))
     np.testing.assert_allclose(gradient, slow.differences(loss, parameters), rtol=1e-4, atol=1e-6)
-    weights_only = Packed(first, "weights", unit).step(parameters, rows, starts, y)[1]
-    assert not weights_only[P:-1].any()
-    np.testing.assert_array_equal(weights_only[[*range(P), -1]], gradient[[*range(P), -1]])
+    weights_only = Packed(first, "weights").step(parameters, rows, starts, y, scale)[1]
+    assert not weights_only[P:].any()
+    np.testing.assert_array_equal(weights_only[:P], gradient[:P])
 
 
 @settings(max_examples=30, deadline=None)
@@ -69,13 +70,12 @@ def test_a_step_is_the_limit_of_finite_differences(seed, k, d, unit, learned):
 def test_whatever_the_parameters_the_mixture_and_the_weights_are_valid(seed, size):
     random = np.random.default_rng(seed)
     first = Mixture(np.array([0.3, 0.7]), random.normal(size=(2, 2)), random.gamma(2, size=(2, 2)) + 0.1)
-    (alpha, _, variances), roots, scale = Packed(first, "all", True).unpack(random.normal(size=10 + 8 + 2 + 1) * size)
+    (alpha, _, variances), roots = Packed(first, "all").unpack(random.normal(size=10 + 8 + 2) * size)
     assert (roots > 0).all()
-    assert scale > 0
     assert (variances > 0).all()
     assert alpha.sum() == pytest.approx(1)
     assert (alpha >= 0).all()
-    (alpha, means, variances), _, _ = Packed(first, "all", True).unpack(np.zeros(21))
+    (alpha, means, variances), _ = Packed(first, "all").unpack(np.zeros(20))
     np.testing.assert_allclose(
         [*alpha, *means.flat, *variances.flat], [*first.weights, *first.means.flat, *first.variances.flat]
     )
@@ -84,7 +84,7 @@ def test_whatever_the_parameters_the_mixture_and_the_weights_are_valid(seed, siz
 @pytest.mark.parametrize("learned", ["all", "fixed", "weights"])
 @pytest.mark.parametrize("y", [Y, SEVERAL])
 def test_training_raises_the_objective_and_the_precision_of_what_is_held_out(learned, y):
-    part = Dfk(k=3, max_iterations=60, validation=0, learned=learned, rate=0.05)
+    part = Dfk(k=3, max_iterations=60, validation=0, learned=learned)
     plain = part.set_params(max_iterations=0).fit(X, y).transform(X)
     better = part.set_params(max_iterations=60).fit(X, y)
     Z = better.transform(X)
@@ -93,35 +93,40 @@ def test_training_raises_the_objective_and_the_precision_of_what_is_held_out(lea
     losses = better.curve_[1:, 1]
     assert losses[-1] < losses[0]
     assert (np.diff(better.likelihoods_) >= 0).all()
-    watched = Dfk(k=1, max_iterations=100, rate=0.05, learned=learned).fit(X, y).curve_
+    watched = Dfk(k=1, max_iterations=100, learned=learned).fit(X, y).curve_
     assert watched[:, 2].max() > watched[0, 2] + 0.01
 
 
 def test_new_items_find_their_like_better_than_before():
     half = np.arange(240) < 160
-    part = Dfk(k=2, rate=0.05, batch=80)
+    part = Dfk(k=2, batch=80)
     plain = part.set_params(max_iterations=0).fit(X[half], Y[half]).transform(X[~half])
     learned = part.set_params(max_iterations=150).fit(X[half], Y[half]).transform(X[~half])
     assert retrieval(learned, Y[~half]) > retrieval(plain, Y[~half]) + 0.05
 
 
+def test_distances_start_at_the_spread():
+    Z = Dfk(k=2, max_iterations=0, validation=0).fit(SETS, Y).transform(SETS).astype(np.float64)
+    assert 2 * Z.var(axis=0).sum() == pytest.approx(SPREAD, rel=1e-3)
+
+
 def test_what_validates_best_is_kept_and_told():
     seen = []
-    part = Dfk(k=2, max_iterations=60, rate=0.3, batch=30).fit(X, Y, callback=lambda *entry: seen.append(entry))
+    part = Dfk(k=2, max_iterations=60, batch=30).fit(X, Y, callback=lambda *entry: seen.append(entry))
     np.testing.assert_array_equal(np.array(seen), part.curve_)
     steps = int(part.curve_[part.curve_[:, 2].argmax(), 0])
-    again = Dfk(k=2, max_iterations=steps, rate=0.3, batch=30).fit(X, Y)
+    again = Dfk(k=2, max_iterations=steps, batch=30).fit(X, Y)
     np.testing.assert_array_equal(again.roots_, part.roots_)
 
 
 def test_weighted_scores_are_those_of_the_mixture():
-    part = Dfk(k=3, max_iterations=5, unit=False).fit(SETS, Y)
+    part = Dfk(k=3, max_iterations=5).fit(SETS, Y)
     assert part.roots_.shape == (39,)
     fisher = FisherScores(Mixture(part.alphas_, part.means_, part.deviations_**2), SETS[4])
-    expected = fisher.scores(fisher.sums(SETS[4], np.array([0, len(SETS[4])]))) * part.roots_ * part.scale_
-    np.testing.assert_allclose(part.transform(SETS)[4:5], expected, rtol=1e-4, atol=1e-6)
-    of_one_length = Dfk(k=3, max_iterations=5).fit(SETS, Y)
-    np.testing.assert_allclose(np.linalg.norm(of_one_length.transform(SETS), axis=1), of_one_length.scale_, rtol=1e-4)
+    weighted = fisher.scores(SETS[4], np.array([0, len(SETS[4])])) * part.roots_
+    expected = np.sign(weighted) * np.abs(weighted) / np.sqrt(np.abs(weighted) + SMALL)
+    expected *= part.scale_ / np.linalg.norm(expected)
+    np.testing.assert_allclose(part.transform(SETS)[4:5], expected, rtol=1e-4, atol=1e-5)
     starts = np.cumsum([0, *map(len, SETS)])
     np.testing.assert_array_equal(part.transform(Sets(np.concatenate(SETS), starts)), part.transform(SETS))
     np.testing.assert_allclose(part.transform(X), part.transform([row[None] for row in X]), atol=1e-5)

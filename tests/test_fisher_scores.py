@@ -9,6 +9,8 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from lookalike.errors import InputError
 from lookalike.features.mixture import Mixture
+from lookalike.learn import fisher_scores, groups
+from lookalike.learn.fisher_gradient import back
 from lookalike.learn.fisher_scores import FisherScores
 from lookalike.learn.neighbours import objective, retrieval, shares
 from lookalike.learn.sets import Sets, check_items, take
@@ -17,6 +19,11 @@ from reference import fisher_kernel as slow
 
 def mixed(random, k, d):
     return Mixture(random.dirichlet(np.ones(k)), random.normal(size=(k, d)) * 2, random.gamma(2, size=(k, d)) + 0.1)
+
+
+def back_from(fisher, rows, starts, M, learned="all"):
+    scored = fisher.score(rows, starts)
+    return back(fisher, scored, fisher.rooted(scored.U), M, learned)
 
 
 def items(random, n, d, most=4):
@@ -31,13 +38,13 @@ def test_scores_are_gradients_of_the_likelihood(seed, k, d, most):
     mixture = mixed(random, k, d)
     rows, starts = items(random, 3, d, most)
     fisher = FisherScores(mixture, rows)
-    found = fisher.scores(fisher.sums(rows, starts))
+    found = fisher.scores(rows, starts)
     assert found.shape == (3, fisher.dim)
     for i in range(3):
         expected = slow.scores(
             rows[starts[i] : starts[i + 1]], mixture.weights, mixture.means, np.sqrt(mixture.variances)
         )
-        np.testing.assert_allclose((found * fisher.roots())[i], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose((found * fisher.information())[i], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_scores_of_what_the_mixture_makes_have_mean_zero_and_for_one_gaussian_variance_one():
@@ -45,70 +52,88 @@ def test_scores_of_what_the_mixture_makes_have_mean_zero_and_for_one_gaussian_va
     mixture = Mixture(np.ones(1), np.array([[3.0, -1.0]]), np.array([[4.0, 0.25]]))
     rows = random.normal(size=(40_000, 2)) * [2, 0.5] + [3, -1]
     fisher = FisherScores(mixture, rows)
-    found = fisher.scores(fisher.sums(rows, np.arange(40_001)))
+    found = fisher.scores(rows, np.arange(40_001))
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=0.03)
     np.testing.assert_allclose(found.var(axis=0), [1, 1, 1, 1, 0], atol=0.05)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3))
-def test_gradients_by_the_mixture_are_limits_of_finite_differences_at_fixed_posteriors(seed, k, d):
-    random = np.random.default_rng(seed)
-    mixture = mixed(random, k, d)
-    rows, starts = items(random, 4, d)
-    fisher = FisherScores(mixture, rows)
-    sums, by_scores = fisher.sums(rows, starts), random.normal(size=(4, fisher.dim))
-    posteriors = np.stack([fisher.sums(row[None], np.arange(2))[0, :, -1] for row in rows])  # (M, k)
-
-    def value(weights, means, deviations):
-        out = []
-        for begin, end in itertools.pairwise(starts):
-            g = posteriors[begin:end, :, None]
-            z = (rows[begin:end, None] - means) / deviations
-            out.append(
-                np.concatenate(
-                    [
-                        ((g * z).mean(axis=0) / np.sqrt(weights)[:, None]).ravel(),
-                        ((g * (z * z - 1)).mean(axis=0) / np.sqrt(2 * weights)[:, None]).ravel(),
-                        (g[:, :, 0].mean(axis=0) - weights) / np.sqrt(weights),
-                    ]
-                )
-            )
-        return np.sum(by_scores * np.stack(out))
-
-    weights, means, deviations = mixture.weights, mixture.means, np.sqrt(mixture.variances)
-    expected = [
-        slow.differences(lambda a: value(a, means, deviations), weights, 1e-6 * weights.min()),
-        slow.differences(lambda u: value(weights, u, deviations), means),
-        slow.differences(lambda s: value(weights, means, s), deviations),
-    ]
-    for found, numeric in zip(fisher.gradient(sums, by_scores), expected, strict=True):
-        np.testing.assert_allclose(found, numeric, rtol=1e-3, atol=1e-4 * (1 + np.abs(numeric).max()))
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
-def test_with_what_goes_through_posteriors_gradients_are_limits_of_finite_differences(seed, k, d, most):
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4), st.booleans())
+def test_gradients_are_limits_of_finite_differences_with_posteriors_fixed_or_not(seed, k, d, most, fixed):
     random = np.random.default_rng(seed)
     mixture = mixed(random, k, d)
     mixture = mixture._replace(weights=(mixture.weights + 0.1) / (1 + 0.1 * k))
     rows, starts = items(random, 4, d, most)
-    by_scores = random.normal(size=(4, k * (2 * d + 1)))
+    M = random.normal(size=(4, 4))
+    M, logs = M + M.T, random.normal(size=k * (2 * d + 1)) * 0.3
+    now = FisherScores(mixture, rows).score(rows, np.arange(len(rows) + 1)).counts.T  # (rows, k)
 
-    def value(weights, means, deviations):
-        fisher = FisherScores(Mixture(weights, means, deviations**2), rows)
-        return np.sum(by_scores * fisher.scores(fisher.sums(rows, starts)))
+    def value(logs, weights, means, deviations):  # half the trace of RMRᵀ, whose gradient by R is RM
+        other = FisherScores(Mixture(weights, means, deviations**2), rows)
+        g = now if fixed else other.score(rows, np.arange(len(rows) + 1)).counts.T
+        z, roots = (rows[:, None] - means) / deviations, np.sqrt(weights)[:, None]
+        parts = (g[:, :, None] * z / roots, g[:, :, None] * (z * z - 1) / roots / 2**0.5, (g - weights) / roots[:, 0])
+        each = np.concatenate([part.reshape(len(rows), -1) for part in parts], axis=1)
+        U = np.exp(logs) * [each[begin:end].mean(axis=0) for begin, end in itertools.pairwise(starts)]
+        R = U / np.sqrt(np.abs(U) + fisher_scores.SMALL)
+        return np.sum(M * (R @ R.T)) / 2
 
-    weights, means, deviations = mixture.weights, mixture.means, np.sqrt(mixture.variances)
-    expected = [
-        slow.differences(lambda a: value(a, means, deviations), weights),
-        slow.differences(lambda u: value(weights, u, deviations), means),
-        slow.differences(lambda s: value(weights, means, s), deviations),
-    ]
+    at = logs, mixture.weights, mixture.means, np.sqrt(mixture.variances)
+    fisher = FisherScores(mixture, rows, np.exp(logs))
+    found = back_from(fisher, rows, starts, M, "fixed" if fixed else "all")
+    for i, gradient in enumerate(found):
+        numeric = slow.differences(lambda x, i=i: value(*at[:i], x, *at[i + 1 :]), at[i], 1e-6 * min(1, at[1].min()))
+        np.testing.assert_allclose(gradient, numeric, rtol=1e-3, atol=1e-4 * (1 + np.abs(numeric).max()))
+    alone = back_from(fisher, rows, starts, M, "weights")
+    np.testing.assert_allclose(alone.logs, found.logs)
+    assert not any(part.any() for part in alone[1:])
+
+
+def test_items_are_scored_the_same_one_by_one_and_in_groups_of_any_size(monkeypatch):
+    random = np.random.default_rng(4)
+    mixture, (rows, starts) = mixed(random, 3, 2), items(random, 30, 2, most=9)
+    fisher, M = FisherScores(mixture, rows), random.normal(size=(30, 30))
+    together = fisher.scores(rows, starts)
+    for i in range(30):
+        own = rows[starts[i] : starts[i + 1]]
+        np.testing.assert_allclose(fisher.scores(own, np.array([0, len(own)]))[0], together[i], atol=1e-12)
+    at_once = back_from(fisher, rows, starts, M)
+    for module in (groups, fisher_scores):
+        monkeypatch.setattr(module, "held_bytes", lambda *_: 900)  # a few rows, a Gaussian at a time
+    assert len(fisher.score(rows, starts).groups) > 9
+    assert len(list(fisher.blocks(30))) == 3
+    for ours, theirs in zip(back_from(fisher, rows, starts, M), at_once, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
+def test_a_weight_too_small_for_a_number_has_no_gradient_and_spoils_none():
+    random = np.random.default_rng(5)
+    mixture, rows = mixed(random, 2, 2), random.normal(size=(6, 2)).astype(np.float32)
+    roots = np.ones(10, np.float32)
+    roots[:2] = 0
+    fisher = FisherScores(mixture, rows, roots)
+    found = back_from(fisher, rows, np.arange(7), np.eye(6, dtype=np.float32))
+    assert all(np.isfinite(part).all() for part in found)
+    assert not found.logs[:2].any()
+
+
+def test_gaussians_that_no_row_belongs_to_or_that_are_a_point_give_finite_scores_and_gradients():
+    random = np.random.default_rng(6)
+    rows = random.normal(size=(8, 2)).astype(np.float32)
+    mixture = Mixture(
+        np.array([1 - 2e-6, 1e-6, 1e-6]),
+        np.array([[0.0, 0], [500, 500], rows[3]]),
+        np.array([[1.0, 1], [1, 1], [1e-6, 1e-6]]),
+    )
     fisher = FisherScores(mixture, rows)
-    both = fisher.gradient(fisher.sums(rows, starts), by_scores), fisher.through(rows, starts, by_scores)
-    for fixed, through, numeric in zip(*both, expected, strict=True):
-        np.testing.assert_allclose(fixed + through, numeric, rtol=1e-4, atol=1e-5 * (1 + np.abs(numeric).max()))
+    for starts in (np.arange(9), np.array([0, 3, 4, 8])):
+        M = np.eye(len(starts) - 1, dtype=np.float32)
+        scores = fisher.scores(rows, starts)
+        assert np.isfinite(scores).all()
+        np.testing.assert_allclose(scores[:, 2:4], 0, atol=1e-5)  # nothing belongs to the second
+        assert all(np.isfinite(part).all() for part in back_from(fisher, rows, starts, M))
+    far = fisher.scores(rows * np.float32(1e30), np.arange(9))
+    assert np.isfinite(far).all()
 
 
 @settings(max_examples=25, deadline=None)
@@ -142,16 +167,16 @@ def test_torch_gives_the_same_numbers():
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(2)
     mixture, (rows, starts) = mixed(random, 3, 2), items(random, 6, 2)
-    y = random.integers(0, 2, (6, 3))
+    y, M = random.integers(0, 2, (6, 3)), random.normal(size=(6, 6))
     results = []
     for cast in (np.asarray, torch.from_numpy):
         X = cast(rows)
         fisher = FisherScores(mixture, X)
-        sums = fisher.sums(X, starts)
-        value, by_w, by_scores = objective(fisher.scores(sums), fisher.roots(), cast(y))
-        results.append([value, by_w, by_scores, shares(fisher.scores(sums)), *fisher.gradient(sums, by_scores)])
-        results[-1] += fisher.through(X, starts, by_scores)
-        retrieval(fisher.scores(sums), y)
+        scores = fisher.scores(X, starts)
+        value, by_w, by_scores = objective(scores, fisher.information(), cast(y))
+        found = back_from(fisher, X, starts, cast(M))
+        results.append([value, by_w, by_scores, shares(scores), *found])
+        retrieval(scores, y)
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(np.asarray(theirs), ours, atol=1e-10)
 

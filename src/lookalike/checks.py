@@ -359,7 +359,10 @@ def _extremes() -> list[Pixels]:
 
 def _fitted(feature: Any) -> Any:
     """The feature, after it learned from the pictures, if it does learn."""
-    return feature.fit(map(feature.prepare, _pictures())) if needs_fit(feature) else feature
+    prepared = map(feature.prepare, _pictures())
+    if needs_labels(feature):
+        return feature.fit(zip(prepared, (["a"], ["b"], ["a", "c"], ["b"]), strict=True))
+    return feature.fit(prepared) if needs_fit(feature) else feature
 
 
 def _learned(transform: Any, X: Vectors) -> Any:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO
@@ -18,9 +19,10 @@ import numpy as np
 from lookalike.arrays import check_count
 from lookalike.engine import calibration, export, labels
 from lookalike.engine.calibration import CalibrationReport
-from lookalike.engine.chain import Chain, takes_negatives
+from lookalike.engine.chain import Chain, feature_takes_labels, takes_negatives
 from lookalike.engine.class_model import Settings
 from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted, Verdict
+from lookalike.engine.compression import StepQuality, score_steps
 from lookalike.engine.evaluation import Evaluation
 from lookalike.engine.examples import Crop, Example, combine, listed, vectors
 from lookalike.engine.explain import Push, explain, pooled
@@ -47,7 +49,7 @@ from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, 
 __all__ = [
     "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
     "Finished", "Guess", "Item", "LabelReport", "Predicted", "Push", "Report", "Result", "Round", "Session", "Settings",
-    "SimulatedRound", "Summary", "Verdict", "format_id", "parse_id",
+    "SimulatedRound", "StepQuality", "Summary", "Verdict", "format_id", "parse_id",
 ]  # fmt: skip
 
 
@@ -195,8 +197,9 @@ class Collection:
         which makes a space of its name on the first space's feature; `"codes(bits=64)"` is `tsvm` where at least two
         labels have 10 pictures, or `labels` are given, and `itq` elsewhere. `negatives` is another collection or
         pictures, for transforms that tell rows from a pool; where None, the collection itself is their pool. Steps that
-        learn from labels are fitted on the pictures with exactly one; `labels`, as `import_labels` takes them, are
-        imported first.
+        learn from labels are fitted on the pictures with exactly one (`dfk` on all that have any); `labels`, as
+        `import_labels` takes them, are imported first. A feature that learns from labels does so where `labels` or
+        `features` are asked for, and where it never did; every picture is then described again.
         `features`: the vocabularies of features that learn are made anew first, and every picture is described again;
         stopped on the way, `refresh` goes on.
         """
@@ -204,7 +207,9 @@ class Collection:
             self.import_labels(labels)
         with self._store.writer(self.wait_s), self._tried_spaces():
             names = [self._spaces.ensure_fit(name, labels=bool(labels)) for name in spaces]
-            if useless := [name for name in names if labels and not self._spaces.wants_labels(name)]:
+            taught = [name for name in names if self._spaces.feature_wants_labels(name)]
+            wanting = {*taught, *(name for name in names if self._spaces.wants_labels(name))}
+            if useless := [name for name in names if labels and name not in wanting]:
                 chain = " | ".join(self._spaces.all()[useless[0]].chain)
                 raise InputError(
                     f"Space '{useless[0]}' has no use for labels: its chain is {chain}. Those that have: ncmml, lmnn,"
@@ -214,6 +219,9 @@ class Collection:
             if features:
                 fitted = self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
                 names = [name for name in {**dict.fromkeys(names), **fitted} if name in self._spaces.learning()]
+            elif taught := [name for name in taught if labels or not self._spaces.described(name)]:
+                fitted = self._fit_features_anew(taught, progress or silent, workers)
+                names = [name for name in names if name not in taught or name in self._spaces.learning()]
             if not spaces:
                 names = self._spaces.learning()
             for name in names:
@@ -221,6 +229,14 @@ class Collection:
                 fitted[name] = self._spaces.fit(name, progress or silent, pool)
             self._spaces.settle(names, progress or silent)
         return fitted
+
+    def score_steps(self, space: str) -> list[StepQuality]:
+        """What each step of a space's chain leaves of retrieval by labels, such as PCA or codes after `dfk`.
+
+        The chain is fitted anew without three in ten of the labelled pictures (at most 1,000), which then look for
+        their like among each other. Nothing is written.
+        """
+        return at_one_moment(self._store, lambda: score_steps(self._spaces, self._spaces.find(space)))
 
     def add_negatives(
         self,
@@ -518,13 +534,15 @@ class Collection:
         self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
     ) -> set[int]:
         """Read the sources into these spaces; returns the known items that were met at a new path."""
-        fitted, failed = self._spaces.fit_features(names, self._entries(sources), progress, workers)
+        fitted, failed = self._spaces.fit_features(names, partial(self._entries, sources), progress, workers)
         report.notes += [
             f"{feature} was fitted on {n:,} pictures only. When there are more, run: lookalike fit --features"
             for feature, n in fitted.items()
             if n < FIT_MIN
         ]
-        report.notes += [f"{feature} waits for more pictures: {reason}" for feature, reason in failed.items()]
+        for feature, reason in failed.items():
+            what = "to be asked" if feature_takes_labels(feature) else "for more pictures"
+            report.notes.append(f"{feature} waits {what}: {reason}")
         chains = {name: self._spaces.chain(name) for name in names}
         chains = {name: chain for name, chain in chains.items() if chain.specs[0] not in failed}
         if not chains:
@@ -560,7 +578,7 @@ class Collection:
         for source in sources:
             if not has_files(source) or problem(self._store, source):
                 raise SourceError(f"{source} is not there: its pictures would lose their vectors. Is its disk mounted?")
-        entries = walk(sources, on_skip=ignore)
+        entries = partial(walk, sources, on_skip=ignore)
         fitted, failed = self._spaces.fit_features(names, entries, progress, workers, anew=True)
         if failed:
             raise InputError(next(iter(failed.values())))

@@ -20,6 +20,7 @@ from lookalike.errors import SpecError, UnknownNameError
 COMPONENTS: dict[str, dict[str, str]] = {
     "feature": {
         "color": "lookalike.features.color:Color",
+        "dfk": "lookalike.learn.dfk_pictures:DfkPictures",
         "efficientnet": "lookalike.features.efficientnet:EfficientNet",
         "fisher": "lookalike.features.fisher:Fisher",
         "fourier": "lookalike.features.fourier:Fourier",
@@ -46,6 +47,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "dfk": "lookalike.learn.dfk:Dfk",
         "dmleig": "lookalike.learn.pairs:DmlEig",
         "fda": "lookalike.learn.linear:Fda",
+        "fess": "lookalike.learn.fess:Fess",
         "invcov": "lookalike.learn.linear:InverseCovariance",
         "jscl": "lookalike.learn.jscl:Jscl",
         "kernelslem": "lookalike.encode.kernel_slem:KernelSlem",
@@ -56,6 +58,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "ncmml": "lookalike.learn.ncmml:Ncmml",
         "ncmmldot": "lookalike.learn.ncmml:NcmmlDot",
         "pca": "lookalike.encode.whiten:PCA",
+        "pd": "lookalike.learn.pd:Pd",
         "rca": "lookalike.learn.chunklets:Rca",
         "ridge": "lookalike.learn.linear:Ridge",
         "sdpm": "lookalike.learn.sdpm:Sdpm",

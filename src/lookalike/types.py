@@ -146,6 +146,23 @@ class LearnedFeature(Feature, Protocol):
         ...
 
 
+@runtime_checkable
+class LabelledFeature(Feature, Protocol):
+    """A feature that learns from pictures and their labels, one or several a picture. Its class has `labels = True`."""
+
+    labels: bool
+
+    def fit(
+        self,
+        labelled: Iterable[tuple[Prepared, Sequence[str]]],
+        *,
+        max_bytes: int = FIT_BYTES,
+        progress: Progress = silent,
+    ) -> Self:
+        """Learn from a stream of prepared pictures, each with its labels; otherwise as a `LearnedFeature`."""
+        ...
+
+
 def needs_fit(feature: Feature | type[Feature]) -> bool:
     """Whether a feature is one that learns. (`isinstance` would ask for `dim`, and so load a network.)"""
     return hasattr(feature, "fit")
@@ -186,8 +203,8 @@ class Transform(Protocol):
         ...
 
 
-def needs_labels(part: "Transform | Coder | type[Transform] | type[Coder]") -> bool:
-    """Whether a transform or a coder learns from labels: such a class has `labels = True`."""
+def needs_labels(part: "Transform | Coder | Feature | type[Transform] | type[Coder] | type[Feature]") -> bool:
+    """Whether a transform, a coder or a feature learns from labels: such a class has `labels = True`."""
     return bool(getattr(part, "labels", False))
 
 

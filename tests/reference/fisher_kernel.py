@@ -41,3 +41,45 @@ def objective(scores, w, labels):
         like = np.array([2 / (1 + np.exp(1 - 2 * len(labels[i] & labels[j]))) - 1 for j in others])
         total += near @ like / near.sum()
     return total / n
+
+
+def free_energy_pieces(rows, weights, means, deviations):
+    """Of an item, for each Gaussian: g log N(x) number by number, g log α, −g log g; the mean over rows."""
+    k, d = means.shape
+    densities, priors, entropies = np.zeros((k, d)), np.zeros(k), np.zeros(k)
+    for x in rows:
+        logs = log_densities(x, weights, means, deviations**2)
+        g = np.exp(logs - np.logaddexp.reduce(logs))
+        for i in range(k):
+            for j in range(d):
+                z = (x[j] - means[i, j]) / deviations[i, j]
+                densities[i, j] += g[i] * (-0.5 * np.log(2 * np.pi) - np.log(deviations[i, j]) - 0.5 * z * z)
+            priors[i] += g[i] * np.log(weights[i])
+            entropies[i] -= g[i] * np.log(g[i])
+    return np.concatenate([densities.ravel(), priors, entropies]) / len(rows)
+
+
+def posterior_divergence(rows, items, weights, means, deviations):
+    """What an item does to a mixture of so many items by a step of incremental EM; the step by weighted means."""
+    k, d = means.shape
+    logs = np.array([log_densities(x, weights, means, deviations**2) for x in rows])
+    g = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+    share = g / len(rows)  # an item counts as one, whatever its rows
+    effects, fits = np.zeros((2, k, d))
+    effect_weights, fit_weights, entropies = np.zeros((3, k))
+    for i in range(k):
+        old = items * weights[i]
+        now = old + share[:, i].sum()
+        alpha = now / (items + 1)
+        effect_weights[i] = old * (np.log(alpha) - np.log(weights[i]))
+        fit_weights[i] = share[:, i].sum() * np.log(alpha)
+        entropies[i] = -np.mean(g[:, i] * np.log(g[:, i]))
+        for j in range(d):
+            mean = (old * means[i, j] + share[:, i] @ rows[:, j]) / now
+            second = (old * (deviations[i, j] ** 2 + means[i, j] ** 2) + share[:, i] @ rows[:, j] ** 2) / now
+            sigma = np.sqrt(second - mean**2)
+            ratio, shift = deviations[i, j] / sigma, (means[i, j] - mean) / sigma
+            effects[i, j] = -old * (ratio**2 / 2 + shift**2 / 2 - 0.5 - np.log(ratio))  # KL(old ‖ new)
+            z = (rows[:, j] - mean) / sigma
+            fits[i, j] = share[:, i] @ (-0.5 * np.log(2 * np.pi) - np.log(sigma) - 0.5 * z * z)
+    return np.concatenate([effects.ravel(), fits.ravel(), effect_weights, fit_weights, entropies])

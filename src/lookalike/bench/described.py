@@ -7,12 +7,12 @@ them, the archive, the recipe and the code that reads and describes pictures: af
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from lookalike.types import Progress, Vectors, silent
 
 CODE = ("encode", "features", "images")
 """The packages that a picture goes through on its way to a vector."""
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 _FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
 _MADE: dict[tuple[Path, str, str], "Rows"] = {}
 
@@ -60,17 +61,27 @@ def describe(name: str, recipe: str, data: Path, progress: Progress = silent) ->
     if key not in _MADE:
         with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
             dataset = datasets.pictures(name, data, Path(scratch))
-            folder = _FOLDER.get()
-            file = None if folder is None else folder / f"{name}-{_key(dataset, recipe)}.npz"
-            if file is not None and file.exists():
-                with np.load(file) as kept:
-                    X, names = kept["X"], kept["names"]
-            else:
-                X, names = _make(dataset, recipe, Path(scratch), progress)
-                if file is not None:
-                    _keep(file, X, names)
-        _MADE[key] = Rows(X, np.array([dataset.labels[one] for one in names.tolist()]), names)
+            made = kept(dataset, RECIPES.get(recipe, [recipe]), lambda: _make(dataset, recipe, Path(scratch), progress))
+        names = made["names"]
+        _MADE[key] = Rows(made["X"], np.array([dataset.labels[one] for one in names.tolist()]), names)
     return _MADE[key]
+
+
+def kept(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) -> Arrays:
+    """What `make` makes of a set, or what was kept of it; `by` says, by its `repr`, how it is made."""
+    folder = _FOLDER.get()
+    if folder is None:
+        return make()
+    file = folder / f"{dataset.name}-{_key(dataset, by)}.npz"
+    if file.exists():
+        with np.load(file) as found:
+            return dict(found)
+    made = make()
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    with part.open("wb") as stream:
+        np.savez(stream, **made)  # type: ignore[arg-type]
+    part.rename(file)
+    return made
 
 
 def base(recipe: str) -> str:
@@ -82,9 +93,7 @@ def base(recipe: str) -> str:
     return f"base = {RECIPES[recipe][0]}"
 
 
-def _make(
-    dataset: datasets.Dataset, recipe: str, scratch: Path, progress: Progress
-) -> tuple[Vectors, NDArray[np.str_]]:
+def _make(dataset: datasets.Dataset, recipe: str, scratch: Path, progress: Progress) -> Arrays:
     with Collection(scratch / "collection", create=True) as collection:
         collection.add(dataset.source, recipes=[recipe], progress=progress)
         if any(space["state"] == "raw" for space in collection.stats()["spaces"]):  # too few to be fitted by the add
@@ -92,12 +101,12 @@ def _make(
         ids, X = collection.vectors()
         at = {int(item): row for row, item in enumerate(ids)}
         pairs = [(at[item.id], split_member(path)[1]) for item in collection.items() for path in item.paths]
-        return np.asarray(X)[[row for row, _ in pairs]], np.array([name for _, name in pairs])  # copies: X is a file
+        rows, names = [row for row, _ in pairs], [name for _, name in pairs]
+        return {"X": np.asarray(X)[rows], "names": np.array(names)}  # a copy: X is a file
 
 
-def _key(dataset: datasets.Dataset, recipe: str) -> str:
-    chain = RECIPES.get(recipe, [recipe])
-    digest = hashlib.sha256(repr((chain, _code())).encode())
+def _key(dataset: datasets.Dataset, by: object) -> str:
+    digest = hashlib.sha256(repr((by, _code())).encode())
     with dataset.source.open("rb") as file:
         digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
@@ -109,10 +118,3 @@ def _code() -> str:
     for file in sorted(file for package in CODE for file in (home / package).glob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def _keep(file: Path, X: Vectors, names: NDArray[np.str_]) -> None:
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    with part.open("wb") as stream:
-        np.savez(stream, X=X, names=names)
-    part.rename(file)

@@ -19,6 +19,7 @@ from lookalike.types import Progress, silent
 SMALLER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
 """The measures that are better the smaller they are."""
 BENCHES = {
+    "dfk": "lookalike.bench.dfk:BENCH",
     "feedback": "lookalike.bench.feedback:BENCH",
     "hashing": "lookalike.bench.hashing:BENCH",
     "hyperplane": "lookalike.bench.hyperplane:BENCH",

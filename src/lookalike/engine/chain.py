@@ -8,17 +8,21 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import to_numpy
+from lookalike.arrays import chunks, to_numpy
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
 from lookalike.registry import COMPONENTS, Spec, component, create, parse, parse_chain, restore, spec_of, state_of
 from lookalike.types import Box, Coder, Feature, Ids, Pixels, Prepared, Query, Transform, Vectors, needs_labels
+
+STEP_BYTES = 2**30
+"""What a step may make of the rows that the next one is fitted on: of long rows, it sees fewer, the first ones."""
 
 
 class Labelled(NamedTuple):
@@ -26,7 +30,7 @@ class Labelled(NamedTuple):
 
     ids: Ids  # (m,), ascending
     X: Vectors  # (m, d), of a space's feature
-    y: NDArray[Any]  # (m,), one label each
+    y: NDArray[Any]  # (m,), one label each; or (m, C), ones and zeros, for steps that take several
     free: Vectors | None = None  # (f, d), rows without a label, for a coder: some learn from these, too
 
 
@@ -79,6 +83,21 @@ class Chain:
 
     def transform(self, X: Vectors) -> Vectors:
         """The feature's vectors to those that are compared, (n, d) to (n, D) float32: the space's, or what is coded."""
+        if len(X) < 2:
+            return self._through(X)
+        # A few at a time: between the first step and the last, rows may be many times as long (dfk, then pca).
+        parts = chunks(len(X), 4 * self.widest(X[:1]))
+        return np.concatenate([self._through(X[part]) for part in parts])
+
+    def widest(self, X: Vectors) -> int:
+        """The most numbers that there are of a row at any step, for rows like X (1, d)."""
+        widest = int(X.shape[1])
+        for step in self.transforms:
+            X = step.transform(X)
+            widest = max(widest, int(X.shape[1]))
+        return widest
+
+    def _through(self, X: Vectors) -> Vectors:
         for step in self.transforms:
             X = step.transform(X)
         return to_numpy(X)
@@ -129,11 +148,13 @@ def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labe
             step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
         fitted.append(step)
         if len(fitted) < len(specs) - 1:
-            X = step.transform(X)
-            negatives = None if negatives is None else step.transform(negatives)
+            most = max(2, STEP_BYTES // (4 * step.transform(X[:1]).shape[1]))
+            X = step.transform(X[:most])
+            negatives = None if negatives is None else step.transform(negatives[:most])
             if labelled is not None:
-                free = None if labelled.free is None else step.transform(labelled.free)
-                labelled = labelled._replace(X=step.transform(labelled.X), free=free)
+                ids, rows, y, free = labelled
+                free = None if free is None else step.transform(free[:most])
+                labelled = Labelled(ids[:most], step.transform(rows[:most]), y[:most], free)
     return Chain(specs, lambda: fitted)
 
 
@@ -164,6 +185,16 @@ def step_class(spec: str) -> type[Any]:
 def takes_labels(spec: str) -> bool:
     """Whether a step learns from labels: its class says so."""
     return needs_labels(step_class(spec))
+
+
+def takes_several(spec: str) -> bool:
+    """Whether a step that learns from labels makes use of pictures that have several: its class says so."""
+    return getattr(step_class(spec), "several", False) is True
+
+
+def feature_takes_labels(spec: str) -> bool:
+    """Whether a feature learns from labels: its class says so."""
+    return needs_labels(component("feature", parse(spec).name))
 
 
 def takes_negatives(spec: str) -> bool:
@@ -223,7 +254,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     name, pipeline = own.group(1), own.group(2)
     if name in RECIPES:
         raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
-    specs = [_absolute(spec) for spec in parse_chain(pipeline)]
+    specs = _aggregated([_absolute(spec) for spec in parse_chain(pipeline)])
     create("feature", specs[0])  # refuses unknown names and options before anything is written
     steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
     for step, spec, after in zip(steps, specs[1:], specs[2:], strict=False):  # each with its next
@@ -232,6 +263,24 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
         if kind_of_step(after) == "coder" and hasattr(step, "compare"):
             raise InputError(f"{spec} has a measure of its own, which codes do not keep. Choose another step for it.")
     return name, [str(spec) for spec in specs]
+
+
+def _aggregated(specs: list[Spec]) -> list[Spec]:
+    """A chain that begins with a local: what comes next makes one row of its patches, and is the feature.
+
+    >>> [str(spec) for spec in _aggregated(parse_chain("sift() | fisher(k=4) | l2()"))]
+    ["fisher(k=4, local='sift()')", 'l2()']
+    """
+    first, second = specs[0], specs[1] if len(specs) > 1 else None
+    if first.name not in COMPONENTS["local"]:
+        return specs
+    known = second is not None and second.name in COMPONENTS["feature"]
+    if second is None or not known or "local" not in signature(component("feature", second.name)).parameters:
+        raise InputError(
+            f"{first} gives many rows a picture: what makes one of them comes next, dfk, fisher or vlad, such as"
+            f" {first} | vlad(). Got {' | '.join(map(str, specs))}."
+        )
+    return [Spec(second.name, {**second.params, "local": str(first)}), *specs[2:]]
 
 
 def _absolute(spec: Spec) -> Spec:

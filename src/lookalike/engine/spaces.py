@@ -8,7 +8,7 @@ or whose transforms wait to be fitted, is searched there.
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
@@ -22,25 +22,28 @@ from lookalike.codes.bits import check_bits
 from lookalike.engine.chain import (
     Chain,
     Labelled,
+    feature_takes_labels,
     fit,
     is_coder,
     parse_recipe,
     step_class,
     takes_labels,
     takes_negatives,
+    takes_several,
 )
 from lookalike.engine.looks import at_one_moment
-from lookalike.engine.vocabulary import draw, fit_feature
+from lookalike.engine.vocabulary import LABELLED, draw, fit_feature, labelled
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
 from lookalike.index.choice import choose
 from lookalike.index.flat import Flat
 from lookalike.index.recall import measure
-from lookalike.registry import Spec, component, create, parse
+from lookalike.learn.label_names import join_names
+from lookalike.registry import Spec, component, create, parse, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.segments import KINDS, Members, Pending, Recall, Space, Structure
-from lookalike.types import Feature, Ids, Progress, Vectors, needs_fit
+from lookalike.types import Feature, Ids, LabelledFeature, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.ann import Ann
@@ -75,8 +78,10 @@ SHORTLISTED = "shortlisted"
 """The index for spaces with a measure of their own; its files begin with that."""
 
 SEGMENT_ROWS = 262_144
+SEGMENT_BYTES = 2**30
 ROWS_BYTES = 256 * 2**20
-"""Rows written at a time when a space is filled anew, and what is held of its base meanwhile: bounds on memory."""
+"""Rows written at a time when a space is filled anew, at most, their bytes, and what is held of its base meanwhile:
+bounds on memory."""
 
 
 class Pool(NamedTuple):
@@ -117,11 +122,26 @@ class Spaces:
         spaces = self.all()
         chains = {name: spaces[name].chain for name in self.recipes()}
         able = [name for name, chain in chains.items() if len(chain) > 1 and self.store.vectors.rows(chain[0]) > 1]
-        return [name for name in able if not self.wants_labels(name) or self._count_labels(name)[1] > 1]
+        return [name for name in able if not self.wants_labels(name) or self._tell_apart(name)]
+
+    def _tell_apart(self, name: str) -> bool:
+        """Whether there are labels enough for a space that learns from them."""
+        with suppress(InputError):
+            return len(self._said(name)[0]) > 0
+        return False
 
     def wants_labels(self, name: str) -> bool:
         """Whether a transform of a space learns from labels."""
         return any(map(takes_labels, self.all()[name].chain[1:]))
+
+    def feature_wants_labels(self, name: str) -> bool:
+        """Whether a space's feature learns from labels."""
+        return feature_takes_labels(self.all()[name].chain[0])
+
+    def described(self, name: str) -> bool:
+        """Whether a space's feature has all it needs to describe pictures."""
+        base = self.all()[name].chain[0]
+        return not _needs_fit(base) or self.all()[base].model is not None
 
     def ensure(self, recipes: Sequence[str], free: Iterable[str] = ()) -> list[str]:
         """Make the spaces of these recipes where they are missing; returns their names. Needs the writer lock.
@@ -202,7 +222,7 @@ class Spaces:
     def fit_features(
         self,
         names: Sequence[str],
-        entries: Iterable[Entry],
+        entries: Callable[[], Iterable[Entry]],
         progress: Progress,
         workers: int | None,
         *,
@@ -210,18 +230,25 @@ class Spaces:
     ) -> tuple[dict[str, int], dict[str, str]]:
         """Fit the features of these spaces that need it, on a sample of the entries; needs the writer lock.
 
-        `anew`: also those that are fitted; every row that was made with what they had learned goes. Returns the
-        features that were fitted with the number of pictures, and those that could not be with the reason.
+        `anew`: also those that are fitted, and those that learn from labels; every row that was made with what they
+        had learned goes. Returns the features that were fitted with the number of pictures, and those that could not
+        be with the reason.
         """
         spaces = self.all()
         bases = dict.fromkeys(spaces[name].chain[0] for name in names)
         waiting = [base for base in bases if _needs_fit(base) and (anew or spaces[base].model is None)]
-        sample = draw(entries) if waiting else []
+        sample = draw(entries()) if not all(map(feature_takes_labels, waiting)) else []
         fitted, failed = {}, {}
         for base in waiting:
             feature = create("feature", base)
             try:
-                n = fit_feature(feature, sample, progress, workers)
+                if not feature_takes_labels(base):
+                    n = fit_feature(feature, sample, progress, workers)
+                elif anew:
+                    n = self._fit_labelled(feature, entries(), progress, workers)
+                else:
+                    own = next(name for name in names if spaces[name].chain[0] == base)
+                    raise InputError(f"{base} learns from labels, when it is asked to: lookalike fit {own} --labels")
             except InputError as error:  # too little to learn from
                 failed[base] = str(error)
                 continue
@@ -237,6 +264,21 @@ class Spaces:
                         self.store.vectors.replace(space.name, [], model=None, fitted_on=None)
             fitted[base] = n
         return fitted, failed
+
+    def _fit_labelled(
+        self, feature: LabelledFeature, entries: Iterable[Entry], progress: Progress, workers: int | None
+    ) -> int:
+        """Fit a feature on some of the pictures that have labels; returns how many."""
+        said = {entry.path: (entry, labels) for entry, labels in labelled(self.store, entries)}
+        sample = draw((entry for entry, _ in said.values()), LABELLED)
+        labels = {entry.path: said[entry.path][1] for entry in sample}
+        if len({tuple(names) for names in labels.values()}) < 2:
+            names = {name for names in labels.values() for name in names}
+            raise InputError(
+                f"{spec_of(feature)} learns from pictures with labels, not all the same. The collection has"
+                f" {len(labels):,} pictures with labels, of {len(names)}. Label some first: lookalike label SOURCE"
+            )
+        return fit_feature(feature, sample, progress, workers, labels)
 
     def index(self, name: str) -> "Flat | Ann | Coded":
         """The index over a space's vectors, in step with the store; codes have those of their base beside them."""
@@ -340,7 +382,8 @@ class Spaces:
         """
         space = self.all()[name]
         if len(space.chain) == 1:
-            raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.")
+            hint = f" To learn from labels anew: lookalike fit {name} --labels" * self.feature_wants_labels(name)
+            raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.{hint}")
         ids, sample = self.sample(space.chain[0])
         if len(sample) < 2:
             raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
@@ -405,7 +448,8 @@ class Spaces:
 
     def _transform(self, name: str, chain: Chain, ids: Ids, progress: Progress) -> Iterator[Pending]:
         truth = self.index(self.all()[name].chain[0])
-        for part in chunks(len(ids), 1, SEGMENT_ROWS):
+        width = chain.store(truth.vectors(ids[:1])).nbytes if len(ids) else 0
+        for part in chunks(len(ids), max(width, SEGMENT_BYTES // SEGMENT_ROWS), SEGMENT_BYTES):
             progress(f"encoding {name}", part.start, len(ids))
             yield self.store.vectors.write(name, ids[part], self._rows(truth, chain, ids[part]))
         progress(f"encoding {name}", len(ids), len(ids))
@@ -423,21 +467,13 @@ class Spaces:
     def labelled(self, name: str) -> Labelled | None:
         """What a space that learns from labels is fitted on, None for others: pictures with exactly one label.
 
-        One with several says nothing to a transform that tells classes apart, and is left out. As many as `sample` has;
-        a coder gets as many without any label besides.
+        One with several says nothing to a transform that tells classes apart, and is left out, unless all that learn
+        from labels take several. As many as `sample` has; a coder gets as many without any label besides.
         """
         if not self.wants_labels(name):
             return None
         base, last = self.all()[name].chain[0], self.all()[name].chain[-1]
-        labels = self._one_label(base)
-        ids = np.array(sorted(labels)[: self._most(base)], np.int64)
-        y = np.array([labels[item] for item in ids.tolist()])
-        if len(np.unique(y)) < 2:
-            raise InputError(
-                f"Space '{name}' learns from pictures that have one label each, of at least 2 labels. The collection"
-                f" has {len(ids):,} such pictures, of {len(np.unique(y))}. Label some first: lookalike label SOURCE,"
-                " or lookalike classes add NAME IMAGE"
-            )
+        ids, y = self._said(name)
         free = None
         if is_coder(last) and takes_labels(last):
             some = self.store.vectors.live_ids(base)[: self._most(base)]
@@ -445,25 +481,36 @@ class Spaces:
             free = self.index(base).vectors(some[[not said.get(item) for item in some.tolist()]])
         return Labelled(ids, self.index(base).vectors(ids), y, free)
 
+    def _said(self, name: str) -> tuple[Ids, NDArray[Any]]:
+        """The pictures that a space which learns from labels is fitted on, (m,), and their labels as `Labelled` has."""
+        base = self.all()[name].chain[0]
+        several = all(map(takes_several, filter(takes_labels, self.all()[name].chain[1:])))
+        labels = self.labels(base, several)
+        ids = np.array(sorted(labels)[: self._most(base)], np.int64)
+        y = join_names([labels[item] for item in ids.tolist()])
+        if len(np.unique(y, axis=0)) < 2:
+            each = "labels, not all the same" if several else "one label each, of at least 2 labels"
+            raise InputError(
+                f"Space '{name}' learns from pictures that have {each}. The collection has {len(ids):,} such pictures,"
+                f" of {len({one for names in labels.values() for one in names})}. Label some first: lookalike label"
+                " SOURCE, or lookalike classes add NAME IMAGE"
+            )
+        return ids, y
+
     def _coder(self, base: str, labels: bool) -> str:
         """The coder for whoever names none: with labels enough one that learns from those and from other pictures."""
-        counts = Counter(self._one_label(base).values())
+        counts = Counter(label for (label,) in self.labels(base).values())
         return "tsvm" if labels or sum(n >= LABEL_MIN for n in counts.values()) > 1 else "itq"
 
     def _most(self, base: str) -> int:
         """How many rows of a base a fit looks at."""
         return min(FIT_MAX, SAMPLE_BYTES // (4 * (self.index(base).dim or 1)))
 
-    def _count_labels(self, name: str) -> tuple[int, int]:
-        """How many pictures have one label each, and how many labels these are."""
-        labels = self._one_label(self.all()[name].chain[0])
-        return len(labels), len(set(labels.values()))
-
-    def _one_label(self, base: str) -> dict[int, str]:
-        """The pictures of a base that have one label, and it."""
-        found = self.store.judgements.single_labels()
-        there = np.isin(np.fromiter(found, np.int64), self.store.vectors.live_ids(base))
-        return {item: label for (item, label), live in zip(found.items(), there.tolist(), strict=True) if live}
+    def labels(self, base: str, several: bool = False) -> dict[int, list[str]]:
+        """The pictures of a base that have one label, or `several` too, and these."""
+        said = self.store.judgements
+        live = np.intersect1d(said.labelled(), self.store.vectors.live_ids(base))
+        return {item: names for item, names in said.labels(live.tolist()).items() if several or len(names) == 1}
 
     def _snapshot(self, name: str, progress: Progress) -> None:
         """A faiss index for a space that is large enough to want one, built anew when it has aged."""

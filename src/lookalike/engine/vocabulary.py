@@ -8,19 +8,27 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
+from typing import Any
 
 from lookalike.arrays import chunks
 from lookalike.engine.calm import CALM
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Read, ReadPool
-from lookalike.types import LearnedFeature, Prepared, Progress
+from lookalike.store.directory import Store
+from lookalike.types import LabelledFeature, LearnedFeature, Progress
 
 SAMPLE = 1_000
 """Pictures that a feature is fitted on: some three million local descriptors to draw from."""
 
+LABELLED = 5_000
+"""The same for a feature that learns from labels, which must see many pictures of each."""
+
 CARRIED_BYTES = 256 * 2**20
 """What the sample may hold of compressed archives, whose members carry their bytes with them."""
+
+LOOKUP = 1_000
+"""Files looked up in the catalogue at a time."""
 
 BLOCK = 64
 """Pictures read at a time and put in order: a bound on what waits for a slow one."""
@@ -46,11 +54,34 @@ def draw(entries: Iterable[Entry], n: int = SAMPLE) -> list[Entry]:
     return [entry for *_, entry in kept]
 
 
-def fit_feature(feature: LearnedFeature, entries: Sequence[Entry], progress: Progress, workers: int | None) -> int:
-    """Fit a feature on the pictures of these entries; returns how many could be read, 0 where it was not fitted."""
+def labelled(store: Store, entries: Iterable[Entry]) -> Iterator[tuple[Entry, list[str]]]:
+    """Those of the entries whose pictures have labels, each picture once, with these."""
+    entries, met = iter(entries), set[int]()
+    while batch := list(islice(entries, LOOKUP)):
+        seen = store.items.seen([entry.path for entry in batch])
+        items = [one.item for one in seen.values() if one.item is not None]
+        said = store.judgements.labels(items)
+        for entry in batch:
+            item = seen[entry.path].item if entry.path in seen else None
+            if item is not None and said[item] and item not in met:
+                met.add(item)
+                yield entry, said[item]
+
+
+def fit_feature(
+    feature: LearnedFeature | LabelledFeature,
+    entries: Sequence[Entry],
+    progress: Progress,
+    workers: int | None,
+    labels: dict[str, list[str]] | None = None,
+) -> int:
+    """Fit a feature on the pictures of these entries; returns how many could be read, 0 where it was not fitted.
+
+    `labels`, by path, for a feature that learns from them.
+    """
     read = 0
 
-    def prepared() -> Iterator[Prepared]:
+    def prepared() -> Iterator[Any]:
         nonlocal read
         with ReadPool(feature.prepare, side=feature.side, workers=workers) as pool:
             for part in chunks(len(entries), 1, BLOCK):
@@ -58,7 +89,7 @@ def fit_feature(feature: LearnedFeature, entries: Sequence[Entry], progress: Pro
                 for outcome in (found[entry.path] for entry in entries[part]):
                     if isinstance(outcome, Read):
                         read += 1
-                        yield outcome.parts
+                        yield outcome.parts if labels is None else (outcome.parts, labels[outcome.entry.path])
                 progress("sampling", part.stop, len(entries))
 
     stream = prepared()

@@ -1,6 +1,6 @@
-"""From the patches of a picture to one row: what VLAD and Fisher vectors share.
+"""From the patches of a picture to one row: what VLAD, Fisher vectors and discriminative Fisher kernels share.
 
-In: pictures, by way of locals, each a channel of its own. Out: (n, dim) float32. The vocabulary is learned from a
+In: pictures, by way of locals, each a channel of its own. Out: (n, dim) float32. A vocabulary is learned from a
 uniform sample of the patches; `_fit` makes it, and what `_aggregator` returns puts it to work.
 """
 
@@ -17,7 +17,19 @@ from lookalike.features.pixels import check_pixels
 from lookalike.features.pyramid import cut_box, parse_pyramid
 from lookalike.features.sample import Reservoir
 from lookalike.registry import create, state_of
-from lookalike.types import FIT_BYTES, Box, LearnedFeature, Local, Patches, Pixels, Prepared, Progress, Vectors, silent
+from lookalike.types import (
+    FIT_BYTES,
+    Box,
+    Feature,
+    LearnedFeature,
+    Local,
+    Patches,
+    Pixels,
+    Prepared,
+    Progress,
+    Vectors,
+    silent,
+)
 
 MOST_WORDS = 2**12
 """Words or Gaussians that a vocabulary may have: at 128 numbers a patch, half a million numbers a row."""
@@ -29,7 +41,7 @@ Aggregator: TypeAlias = Callable[[Sequence[Patches]], Vectors]
 """The patches of one picture, a channel each, to (dim,) float32."""
 
 
-class Aggregate(LearnedFeature):
+class Aggregate(Feature):
     """A feature that stands on locals. Those who derive from it say what is learned and how it is used."""
 
     k: int
@@ -54,10 +66,6 @@ class Aggregate(LearnedFeature):
     @abstractmethod
     def _lengths(self) -> list[int]:
         """How long the patches of each channel are in the vocabulary; those longer are reduced."""
-
-    @abstractmethod
-    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
-        """The vocabulary from a sample of the patches of each channel, (n, local's dim) each."""
 
     @abstractmethod
     def _aggregator(self) -> Aggregator:
@@ -91,6 +99,30 @@ class Aggregate(LearnedFeature):
         rows = [aggregate([cut_box(patches, box, height, width) for patches in channels]) for box in boxes]
         return np.array(rows, np.float32).reshape(-1, self.dim)
 
+    def _describe(self, prepared: Sequence[Prepared]) -> Iterator[tuple[Patches, ...]]:
+        """The patches of each picture, a channel each."""
+        channels = [local.describe([parts[i] for parts in prepared]) for i, local in enumerate(self._locals)]
+        return zip(*channels, strict=True)
+
+    def _ready(self) -> Aggregator:
+        """The vocabulary at work, made once for what was learned."""
+        if not state_of(self):
+            raise InputError(f"{type(self).__name__} has no vocabulary yet. Fit it on pictures first.")
+        if self._at_work is None:
+            self._at_work = self._aggregator()
+        return self._at_work
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_at_work": None}  # a function of this process
+
+
+class Vocabulary(Aggregate, LearnedFeature):
+    """One that learns from patches alone, whatever picture they are of."""
+
+    @abstractmethod
+    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
+        """The vocabulary from a sample of the patches of each channel, (n, local's dim) each."""
+
     def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
         """Learn the vocabulary from a stream of prepared pictures; `max_bytes` are shared by the channels."""
         lengths = self._lengths()
@@ -119,22 +151,6 @@ class Aggregate(LearnedFeature):
         self._fit([reservoir.rows for reservoir in reservoirs], progress)
         self._at_work = None
         return self
-
-    def _describe(self, prepared: Sequence[Prepared]) -> Iterator[tuple[Patches, ...]]:
-        """The patches of each picture, a channel each."""
-        channels = [local.describe([parts[i] for parts in prepared]) for i, local in enumerate(self._locals)]
-        return zip(*channels, strict=True)
-
-    def _ready(self) -> Aggregator:
-        """The vocabulary at work, made once for what was learned."""
-        if not state_of(self):
-            raise InputError(f"{type(self).__name__} has no vocabulary yet. Fit it on pictures first.")
-        if self._at_work is None:
-            self._at_work = self._aggregator()
-        return self._at_work
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_at_work": None}  # a function of this process
 
 
 def project(X: Vectors, center: Vectors, components: Vectors) -> Vectors:

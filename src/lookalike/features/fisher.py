@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import principal, unit_rows
 from lookalike.errors import InputError
-from lookalike.features.aggregate import Aggregate, Aggregator, project
+from lookalike.features.aggregate import Aggregator, Vocabulary, project
 from lookalike.features.mixture import Mixture, Products, fit_mixture
 from lookalike.features.pyramid import Levels, count_cells, split_cells
 from lookalike.types import Patches, Progress, Vectors
 
 
-class Fisher(Aggregate):
+class Fisher(Vocabulary):
     """Fisher vectors of local descriptors, each local a channel with a mixture of its own.
 
     A channel's patches are reduced by PCA; the gradients for means and standard deviations of the mean log-likelihood

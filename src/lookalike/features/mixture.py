@@ -88,16 +88,16 @@ class Products:
         W = np.concatenate([-0.5 / v, m / v, constants[:, None]], axis=1).T  # (2d + 1, k)
         self._xp = namespace(X)
         self._dtype, self._device = X.dtype, array_api_compat.device(X)
-        self._shift, self._scale, self._W = (self._like_rows(a) for a in (shift, scale, W))
+        self._shift, self._scale, self.W = (self._like_rows(a) for a in (shift, scale, W))
         # As arrays: `clip` with numbers takes as long as the rest together.
         self._negligible, self._farthest = (self._like_rows(np.array(a)) for a in (NEGLIGIBLE, FARTHEST))
         self._offset = -float(np.sum(np.log(scale)))  # of densities, from z to x
-        self._row_bytes = self._W.itemsize * (2 * self.k + 4 * self.d)
+        self.row_bytes = self.W.itemsize * (2 * self.k + 4 * self.d)
         self.shift, self.scale = shift, scale
 
     def parts(self, n: int) -> Iterator[slice]:
         """n rows in parts of a good size for `weigh`."""
-        return chunks(n, self._row_bytes, held_bytes(self._W, CACHE_BYTES))
+        return chunks(n, self.row_bytes, held_bytes(self.W, CACHE_BYTES))
 
     def weigh(self, X: Array) -> tuple[Array, Array, Array]:
         """Rows X (m, d) to E (m, k), Y (m, 2d + 1) and log-likelihoods (m,).
@@ -111,7 +111,7 @@ class Products:
         Y[:, : self.d] = z * z
         Y[:, self.d : -1] = z
         Y[:, -1] = 1
-        E = Y @ self._W  # (m, k)
+        E = Y @ self.W  # (m, k)
         most = xp.max(E, axis=1, keepdims=True)  # (m, 1)
         E -= most
         xp.maximum(E, self._negligible, out=E)  # NumPy and torch both know `out`: new memory takes time

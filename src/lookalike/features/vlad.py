@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import CACHE_BYTES, chunks, principal, unit_rows
 from lookalike.errors import InputError
-from lookalike.features.aggregate import Aggregate, Aggregator, project
+from lookalike.features.aggregate import Aggregator, Vocabulary, project
 from lookalike.features.kmeans import kmeans
 from lookalike.features.pyramid import count_cells, split_cells
 from lookalike.types import Patches, Progress, Vectors
@@ -20,7 +20,7 @@ ROUNDING = 1e-5
 """A sum of residuals shorter than this share of what it is the difference of is noise, and counts as none."""
 
 
-class Vlad(Aggregate):
+class Vlad(Vocabulary):
     """Residuals of local descriptors to their nearest word, summed up for each word.
 
     Each word's sum is turned to the principal axes of the residuals around that word and scaled to unit length (a

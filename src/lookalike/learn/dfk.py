@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, chunks, like, namespace
+from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import check_number, float32_out
 from lookalike.errors import UnknownNameError
 from lookalike.features.mixture import Mixture, fit_mixture
 from lookalike.learn.adam import Adam
-from lookalike.learn.dfk_step import Packed, weigh
-from lookalike.learn.fisher_scores import FisherScores
+from lookalike.learn.dfk_step import Packed
+from lookalike.learn.fisher_scores import FisherScores, root
 from lookalike.learn.labels import encode_many, hold_out
 from lookalike.learn.neighbours import retrieval
 from lookalike.learn.sets import check_items, sample_rows, take
@@ -31,11 +31,12 @@ MIXTURE_BYTES = 64 * 2**20
 """What is held of the rows to fit the mixture to them."""
 MOST_HELD = 1_000
 """Items held out, at most: each asks all others."""
+RATE = 0.03
+"""The length of a step (Adam's), as a share of weights and deviations."""
 EVERY, PATIENCE = 10, 10
 """Batches between two validations, and how many without a gain end the training."""
 LIMITS: dict[str, tuple[type, str, float, float]] = {
     "k": (Integral, "a whole number of at least 1", 1, np.inf),
-    "rate": (Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max),
     "batch": (Integral, "a whole number of at least 2", 2, np.inf),
     "max_iterations": (Integral, "a whole number of at least 0", 0, np.inf),
     "validation": (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9),
@@ -48,27 +49,24 @@ class Dfk(TransformerMixin, BaseEstimator):
     """Discriminative Fisher kernel: items become weighted Fisher scores of a mixture of Gaussians.
 
     EM fits the mixture; then the mean of Σ_j s_ij p_ij is raised, p the soft nearest neighbours under weights w of the
-    scores' columns and s how many labels two items share, by w, by their scale and by the mixture. Scores are divided
-    by the root of their Fisher information; w = exp(v), σ = σ₀ exp(t) and α = softmax(a), so that every step leaves
-    them valid.
+    scores' columns and s how many labels two items share, by w and by the mixture. Scores are divided by the root of
+    their Fisher information, weighted, replaced by their signed roots and brought to one length; w = exp(v),
+    σ = σ₀ exp(t) and α = softmax(a), so that every step leaves them valid.
 
     Parameters
     ----------
     k : Gaussians; no more than rows there are.
-    rate : length of a step (Adam's), as a share of weights and deviations.
     batch : items a step, which cost batch² distances; as many as there are, or more: full batches.
     max_iterations : steps at most; 0: the plain Fisher kernel.
     validation : share of the items (at most 1,000), below 1, held out to see when to stop, by mean average precision;
         the best parameters seen are kept. 0: all steps are taken, the last parameters are kept.
     learned : "all"; "fixed": the same by the paper's gradient, which leaves out that posteriors change with the
         mixture; or "weights": the mixture stays that of EM.
-    unit : whether weighted scores are brought to one length, as Fisher vectors are (the paper does not): where an item
-        has but few rows, or is far from all Gaussians, its length says little else.
     random_state : seed of the mixture, of what is held out and of the batches.
 
     Attributes
     ----------
-    roots_ : (k(2d + 1),) float32, √w. scale_ : float, what weighted scores are multiplied by in the end.
+    roots_ : (k(2d + 1),) float32, √w. scale_ : float, the length of what comes out.
     alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. All NumPy.
     likelihoods_ : (passes,) float64, the mean log-likelihood of a row before each step of EM.
     curve_ : (t, 3) float64: step, mean loss (less the objective) since the entry before, and score, at each validation.
@@ -84,6 +82,7 @@ class Dfk(TransformerMixin, BaseEstimator):
     """
 
     labels = True  # fit needs y
+    several = True  # of which an item may have more than one
 
     roots_: NDArray[np.float32]
     scale_: float
@@ -96,21 +95,17 @@ class Dfk(TransformerMixin, BaseEstimator):
     def __init__(
         self,
         k: int = 60,
-        rate: float = 0.05,
         batch: int = 500,
         max_iterations: int = 500,
         validation: float = 0.2,
         learned: str = "all",
-        unit: bool = True,
         random_state: int = 0,
     ):
         self.k = k
-        self.rate = rate
         self.batch = batch
         self.max_iterations = max_iterations
         self.validation = validation
         self.learned = learned
-        self.unit = unit
         self.random_state = random_state
 
     def fit(self, X: Any, y: Array | None = None, *, callback: Callback | None = None) -> Self:
@@ -133,24 +128,23 @@ class Dfk(TransformerMixin, BaseEstimator):
         rows = sample_rows(X, MIXTURE_BYTES // (8 * X.shape[1]), random)
         k = min(int(self.k), rows.shape[0])
         mixture, self.likelihoods_ = fit_mixture(rows, k, random_state=self.random_state)
-        first = Packed(mixture, self.learned, bool(self.unit))
+        first = Packed(mixture, self.learned)
         batch = min(int(self.batch), len(kept))
+        start, self.scale_ = first.start(*take(X, np.sort(random.permutation(kept)[:batch])))
 
         def step(parameters: Array, _: Array, numbers: Array) -> tuple[Array, Array]:
             chosen = as_numpy(numbers)
-            return first.step(parameters, *take(X, chosen), like(parameters, codes[chosen]))
+            return first.step(parameters, *take(X, chosen), like(parameters, codes[chosen]), self.scale_)
 
         def score(parameters: Array) -> float:
-            mixture, roots, _ = first.unpack(parameters)
-            return retrieval(_transform(X, held, mixture, roots, first.unit), codes[held])
+            return retrieval(_transform(X, held, *first.unpack(parameters)), codes[held])
 
-        some = np.sort(random.permutation(kept)[:batch])
         parameters, curve = train(
-            first.start(*take(X, some), codes[some]),
+            start,
             step,
             np.empty((len(kept), 0)),  # rows are read by number: an item may have many
             kept,
-            rate=self.rate,
+            rate=RATE,
             batch=batch,
             max_iterations=self.max_iterations,
             validate=score if len(held) else None,
@@ -160,17 +154,17 @@ class Dfk(TransformerMixin, BaseEstimator):
             callback=callback,
             condition=Adam(),
         )
-        (self.alphas_, self.means_, variances), roots, self.scale_ = first.unpack(parameters)
+        (self.alphas_, self.means_, variances), roots = first.unpack(parameters)
         self.deviations_, self.roots_ = np.sqrt(variances), roots.astype(np.float32)
         self.curve_ = curve.table()
         return self
 
     def transform(self, X: Any) -> Array:
-        """Items to (n, k(2d + 1)) float32, of their own kind: their scores times √w, at the learned scale."""
+        """Items to (n, k(2d + 1)) float32, of their kind: roots of their scores times √w, all of length `scale_`."""
         check_is_fitted(self)
         X = check_items(self, X, reset=False, min_items=0)
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
-        Z = float(self.scale_) * _transform(X, np.arange(X.shape[0]), mixture, self.roots_, bool(self.unit))
+        Z = float(self.scale_) * _transform(X, np.arange(X.shape[0]), mixture, self.roots_)
         return namespace(Z).astype(Z, namespace(Z).float32, copy=False)
 
     def __sklearn_tags__(self) -> Tags:
@@ -179,12 +173,11 @@ class Dfk(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any], unit: bool) -> Array:
+def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any]) -> Array:
     """The weighted scores (n, P) of the items chosen."""
     out = []
-    for part in chunks(max(len(chosen), 1), row_bytes=32 * len(roots)):
+    for part in chunks(max(len(chosen), 1), row_bytes=16 * len(roots)):
         rows, starts = take(X, chosen[part])
-        fisher = FisherScores(mixture, rows)
-        scores = fisher.scores(fisher.sums(rows, starts))
-        out.append(weigh(scores, namespace(scores).astype(like(scores, roots), scores.dtype), unit)[0])
+        fisher = FisherScores(mixture, rows, namespace(rows).astype(like(rows, roots), rows.dtype))
+        out.append(unit_rows(root(fisher.scores(rows, starts))))
     return namespace(out[0]).concat(out)

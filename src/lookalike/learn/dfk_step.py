@@ -1,6 +1,6 @@
 """What DFK learns, as one array, and a step of it: the objective of a batch and its gradient.
 
-In: parameters (P + 2kd + k + 1,), and a batch of items with their labels, NumPy or torch. Out: the loss, and its
+In: parameters (P + 2kd + k,), and a batch of items with their labels, NumPy or torch. Out: the loss, and its
 gradient by the parameters. Wang, Li & Liu 2013 (dfk), Eq. 9–11.
 """
 
@@ -12,89 +12,83 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.features.mixture import Mixture
+from lookalike.learn.fisher_gradient import Gradients, back
 from lookalike.learn.fisher_scores import FisherScores
-from lookalike.learn.neighbours import objective
+from lookalike.learn.neighbours import pulls
 from lookalike.types import Array
 
-SPREADS = 2.0 ** np.arange(-3, 8)
-"""Squares of the scale that training may start at, by the mean distance: the one with the best objective."""
+SPREAD = 24.0
+"""The mean of D over pairs at the start, which fixes the scale. Where the scale is learned, or chosen by the objective,
+it grows until only the nearest neighbour of an item counts, and training overfits (docs/dfk.md)."""
 
 
 class Packed(NamedTuple):
-    """All that is learned, in one array: v (P,), means and log deviations (k, d) from where EM left them, a (k,), b.
-
-    exp(b) is the square of the scale: with rows of unit length weights cannot say it.
-    """
+    """All that is learned, in one array: v (P,), means and log deviations (k, d) from where EM left them, a (k,)."""
 
     mixture: Mixture  # of EM
     learned: str
-    unit: bool
 
-    def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64], float]:
-        """The mixture, √w (P,) and the scale."""
+    def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64]]:
+        """The mixture, and √w (P,)."""
         values = as_numpy(parameters).astype(np.float64)
         k, d = self.mixture.means.shape
-        v, u, t, a, b = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d, k]))
+        v, u, t, a = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d]))
         sigma = np.sqrt(self.mixture.variances)
         means = self.mixture.means + sigma * u.reshape(k, d)
         alpha = self.mixture.weights * np.exp(a - a.max())
         mixture = Mixture(alpha / alpha.sum(), means, (sigma * np.exp(t.reshape(k, d))) ** 2)
-        return mixture, np.exp(v / 2), float(np.exp(b[0] / 2))
+        return mixture, np.exp(v)
 
-    def start(self, rows: Array, starts: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
-        """Where training starts, of the kind of the rows: EM's mixture, weights of 1, and the scale y likes best."""
+    def start(self, rows: Array, starts: NDArray[np.int64]) -> tuple[Array, float]:
+        """Where training starts, EM's mixture and weights of 1, of the kind of the rows; and the scale of scores."""
         xp, (k, d) = namespace(rows), self.mixture.means.shape
         fisher = FisherScores(self.mixture, rows)
-        scores, labels = fisher.scores(fisher.sums(rows, starts)), like(rows, y)
-        ones = xp.ones_like(scores[0, :])
-        V, _ = weigh(scores, ones, self.unit)
-        unit = 1 / (2 * float(xp.sum(xp.var(V, axis=0))) or 1.0)
-        values = [float(objective(V, ones * float(spread * unit), labels)[0]) for spread in SPREADS]
-        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=V.dtype, device=array_api_compat.device(V))
-        return xp.concat([zeros, xp.log(ones[:1] * float(SPREADS[int(np.argmax(values))] * unit))])
+        products, _ = _products(fisher.rooted(fisher.score(rows, starts).U))
+        mean = 2 * float(xp.mean(xp.linalg.diagonal(products)) - xp.mean(products))  # of D, over all pairs
+        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=rows.dtype, device=array_api_compat.device(rows))
+        return zeros, (SPREAD / mean) ** 0.5 if mean > 0 else 1.0
 
-    def step(self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array) -> tuple[Array, Array]:
+    def step(
+        self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array, scale: float
+    ) -> tuple[Array, Array]:
         """The loss, less the objective, of a batch, and its gradient; posteriors are held fixed for "fixed"."""
-        xp = namespace(parameters)
+        xp, (mixture, _) = namespace(parameters), self.unpack(parameters)
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
-        mixture, _, _ = self.unpack(parameters)
-        fisher = FisherScores(mixture, rows)
-        sums = fisher.sums(rows, starts)
-        roots, squared = xp.exp(parameters[: fisher.dim] / 2), xp.exp(parameters[-1:])
-        V, lengths = weigh(fisher.scores(sums), roots, self.unit)
-        value, by_w, by_V = objective(V, squared * xp.ones_like(roots), y)
-        by_b = squared * xp.sum(by_w)
-        if self.unit:  # what is along V changes its length alone
-            by_V = (by_V - xp.sum(by_V * V, axis=1, keepdims=True) * V) / lengths
-        by_v = xp.sum(by_V * V * lengths, axis=0) / 2
-        by_scores = by_V * roots
-        if self.learned == "weights":
-            rest = 0 * parameters[fisher.dim : -1]
-        else:
-            gradients = fisher.gradient(sums, by_scores)
-            if self.learned == "all":
-                moved = fisher.through(rows, starts, by_scores)
-                gradients = (gradients[0] + moved[0], gradients[1] + moved[1], gradients[2] + moved[2])
-            rest = self._by_mixture(mixture, gradients)
-        return -value, -xp.concat([by_v, rest, by_b])
+        k, d = mixture.means.shape
+        fisher = FisherScores(mixture, rows, xp.exp(parameters[: k * (2 * d + 1)]))
+        scored = fisher.score(rows, starts)
+        R = fisher.rooted(scored.U)
+        products, lengths = _products(R)  # (n, n), (n,)
+        value, M = pulls(scale**2 * products, y)
+        M *= 2 * scale**2  # times V, the roots at unit length, that is the gradient by V
+        each = xp.arange(M.shape[0], device=array_api_compat.device(M))
+        M[each, each] -= xp.sum(M * products, axis=1)  # what is along V changes its length alone
+        M /= lengths
+        M /= lengths[:, None]
+        found = back(fisher, scored, R, M, self.learned)
+        return -value, -xp.concat([found.logs, self._by_mixture(mixture, found)])
 
-    def _by_mixture(self, mixture: Mixture, gradients: tuple[Array, Array, Array]) -> Array:
+    def _by_mixture(self, mixture: Mixture, found: Gradients) -> Array:
         """Gradients by weights, means and deviations, as those by what stands for them here, in one array."""
-        by_alpha, by_means, by_deviations = gradients
-        xp = namespace(by_alpha)
+        xp = namespace(found.alphas)
 
         def cast(values: NDArray[np.float64]) -> Array:
-            return xp.astype(like(by_alpha, values), by_alpha.dtype)
+            return xp.astype(like(found.alphas, values), found.alphas.dtype)
 
         alpha = cast(mixture.weights)
-        u = by_means * cast(np.sqrt(self.mixture.variances))
-        t = by_deviations * cast(np.sqrt(mixture.variances))
-        return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), alpha * (by_alpha - xp.sum(alpha * by_alpha))])
+        u = found.means * cast(np.sqrt(self.mixture.variances))
+        t = found.deviations * cast(np.sqrt(mixture.variances))
+        a = alpha * (found.alphas - xp.sum(alpha * found.alphas))
+        return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), a])
 
 
-def weigh(scores: Array, roots: Array, unit: bool) -> tuple[Array, Array]:
-    """Scores (n, P) times √w, of unit length where wanted, and what they were divided by for that, (n, 1)."""
-    xp, V = namespace(scores), scores * roots
-    lengths = xp.sqrt(xp.sum(V * V, axis=1, keepdims=True))
-    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths)) if unit else xp.ones_like(lengths)
-    return V / lengths, lengths
+def _products(R: Array) -> tuple[Array, Array]:
+    """Roots of scores R (k, 2d + 1, n), at unit length, with each other, (n, n); and the lengths they had, (n,)."""
+    xp = namespace(R)
+    R = xp.reshape(R, (-1, R.shape[2]))
+    products = R.T @ R
+    lengths = xp.sqrt(xp.linalg.diagonal(products))
+    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
+    products /= lengths
+    products /= lengths[:, None]
+    return products, lengths

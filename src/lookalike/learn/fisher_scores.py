@@ -3,126 +3,194 @@
 In: items of one row or many, NumPy or torch, and a mixture (k, d). Out: (n, k(2d + 1)) scores, for means, for standard
 deviations, for weights. Wang, Li & Liu 2013, "Learning discriminative Fisher kernel" (dfk), Eq. 3, 5–7: Eq. 6 holds
 for each Gaussian by itself; weights are a soft-max, as weights that sum to 1 have k - 1 directions, not k.
+Inside, rows and items are the last axis: what is done to all of them alike is done to long runs of numbers.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import like, namespace
-from lookalike.features.mixture import Mixture, Products
+from lookalike.arrays import CACHE_BYTES, chunks, held_bytes, like, namespace
+from lookalike.features.mixture import FARTHEST, NEGLIGIBLE, Mixture, Products
+from lookalike.learn.groups import Group, group_rows
 from lookalike.types import Array
+
+SMALL = 1e-3
+"""Scores below this, in deviations, are taken as they are, not by their root, whose slope there has no bound."""
+
+
+class Scored(NamedTuple):
+    """Items, and what of the way to their scores the way back needs."""
+
+    U: Array  # (k, 2d + 1, n): scores for deviations, for means, for the weight, of each Gaussian
+    counts: Array  # (k, n), mean posteriors
+    Y: Array  # (2d + 1, n): (z², z, 1) of items of one row
+    groups: list[tuple[Group, Array, Array]]  # of items of many: their posteriors, (k, c · m), and Y, (2d + 1, c · m)
 
 
 class FisherScores:
-    """Scores under one mixture, for rows of the kind and the precision of X.
+    """Scores under one mixture, for rows of the kind and the precision of X, times `roots` (k(2d + 1),) where given.
 
-    `scores` are divided by the root of their Fisher information, so that the parts can be compared; `roots` undoes it.
-    Numbers inside are those of z, rows less the mixture's mean by its deviation, which no score depends on.
+    `scores` are divided by the root of their Fisher information, so that the parts can be compared; `information`
+    undoes it. Numbers inside are those of z, rows less the mixture's mean by its deviation, which no score depends on.
 
     >>> mixture = Mixture(np.array([1.0]), np.array([[0.0]]), np.array([[4.0]]))
     >>> fisher = FisherScores(mixture, np.empty((0, 1)))
-    >>> (fisher.scores(fisher.sums(np.array([[2.0], [6.0]]), np.array([0, 2]))) * fisher.roots()).tolist()
+    >>> (fisher.scores(np.array([[2.0], [6.0]]), np.array([0, 2])) * fisher.information()).tolist()
     [[1.0, 2.0, 0.0]]
     """
 
-    def __init__(self, mixture: Mixture, X: Array):
-        self._xp, self._products = namespace(X), Products(mixture, X)
-        shift, scale = self._products.shift, self._products.scale
+    def __init__(self, mixture: Mixture, X: Array, roots: Array | None = None):
+        xp = self.xp = namespace(X)
+        products = Products(mixture, X)
+        self.k, self.d = k, d = mixture.means.shape
+        self.dim = k * (2 * d + 1)
 
-        def cast(values: NDArray[np.float64]) -> Array:
-            return self._xp.astype(like(X, values), X.dtype)
+        def cast(values: NDArray[np.float64] | float) -> Array:
+            return xp.astype(like(X, np.asarray(values)), X.dtype)
 
-        self._m, self._s = cast((mixture.means - shift) / scale), cast(np.sqrt(mixture.variances) / scale)  # (k, d)
-        self._alpha, self._scale = cast(mixture.weights[:, None]), cast(scale)  # (k, 1), (d,)
-        self._root = self._xp.sqrt(self._alpha)
-        self.k, self.d = mixture.means.shape
-        self.dim = self.k * (2 * self.d + 1)
+        self.m = cast((mixture.means - products.shift) / products.scale)[:, :, None]  # (k, d, 1)
+        self.s = cast(np.sqrt(mixture.variances) / products.scale)[:, :, None]
+        self.alpha, self.scale = cast(mixture.weights)[:, None], cast(products.scale)  # (k, 1), (d,)
+        self._shift, self._by_scale = cast(products.shift)[:, None], 1 / self.scale[:, None]  # (d, 1)
+        self._W, self._row_bytes, self._device = products.W.T, products.row_bytes, array_api_compat.device(X)
+        self._negligible, self._farthest = cast(NEGLIGIBLE), cast(FARTHEST)
+        reach = FARTHEST * products.scale  # inside, no row is cut off at the farthest
+        self._least, self._most = float(np.max(products.shift - reach)), float(np.min(products.shift + reach))
+        root = xp.sqrt(self.alpha)
+        # Scores are A Σg(z − m), B (Σg(z − m)² / s² − Σg) and C (Σg − α), sums over an item's rows by their number.
+        self.A = 1 / (self.s * root[:, :, None])  # (k, d, 1)
+        self.B = xp.ones_like(self.s) / (2**0.5 * root[:, :, None])
+        self.C = 1 / root  # (k, 1)
+        if roots is not None:
+            self.A = self.A * xp.reshape(roots[: k * d], (k, d, 1))
+            self.B = self.B * xp.reshape(roots[k * d : 2 * k * d], (k, d, 1))
+            self.C = self.C * roots[2 * k * d :, None]
 
-    def sums(self, rows: Array, starts: NDArray[np.int64]) -> Array:
-        """Posteriors times (z², z, 1), the mean over the rows of each item: (n, k, 2d + 1). All a score needs (Eq. 3).
+    def scores(self, rows: Array, starts: NDArray[np.int64]) -> Array:
+        """(n, k(2d + 1)): all Gaussians' for means, then for deviations, then for weights (Eq. 6)."""
+        xp, n, d = self.xp, len(starts) - 1, self.d
+        U = self.score(rows, starts).U
+        parts = (U[:, d:-1, :], U[:, :d, :], U[:, -1:, :])
+        return xp.concat([xp.reshape(part, (part.shape[0] * part.shape[1], n)) for part in parts]).T
 
-        The rows of item i are those from starts[i] to starts[i + 1].
-        """
-        xp = self._xp
-        if len(starts) == rows.shape[0] + 1:
-            E, Y, _ = self._products.weigh(rows)
-            return E[:, :, None] * Y[:, None, :]
-        found = []
-        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            E, Y, _ = self._products.weigh(rows[begin:end])
-            found.append(E.T @ Y / (end - begin))
-        return xp.stack(found)
-
-    def scores(self, sums: Array) -> Array:
-        """(n, k, 2d + 1) to (n, k(2d + 1)): Eq. 6, each divided by the root of its Fisher information."""
-        xp, count, n = self._xp, sums[:, :, -1:], sums.shape[0]
-        off, square = self._moments(sums)  # (n, k, d)
-        means = off / (self._s * self._root)
-        spreads = (square / self._s**2 - count) / (2**0.5 * self._root)
-        weights = (count - self._alpha) / self._root  # (n, k, 1)
-        parts = (means, spreads, weights)
-        return xp.concat([xp.reshape(part, (n, self.k * part.shape[2])) for part in parts], axis=1)
-
-    def roots(self) -> Array:
+    def information(self) -> Array:
         """(k(2d + 1),): what `scores` were divided by; times these they are Eq. 6, in the units of the rows."""
-        xp, sigma = self._xp, self._s * self._scale
-        parts = (self._root / sigma, 2**0.5 * self._root / sigma, self._root)
-        return xp.concat([xp.reshape(part, (-1,)) for part in parts])
+        xp, root = self.xp, self.xp.sqrt(self.alpha)[:, :, None]
+        by_mean = root / (self.s * self.scale[:, None])  # (k, d, 1)
+        return xp.concat([xp.reshape(part, (-1,)) for part in (by_mean, 2**0.5 * by_mean, root)])
 
-    def gradient(self, sums: Array, by_scores: Array) -> tuple[Array, Array, Array]:
-        """From a gradient by scores (n, k(2d + 1)) to those by weights (k,), means (k, d) and deviations (k, d).
+    def score(self, rows: Array, starts: NDArray[np.int64]) -> Scored:
+        """The scores of items; the rows of item i are those from starts[i] to starts[i + 1]."""
+        xp, n = self.xp, len(starts) - 1
+        U = xp.empty((self.k, 2 * self.d + 1, n), dtype=rows.dtype, device=self._device)
+        if len(rows) == n:
+            Y = self.powers(rows)
+            counts = self.posteriors(Y)
+            for part in self.blocks(n):
+                self._of_rows(Y[self.d : -1, :], counts[part, :], part, U[part, ...])
+            return Scored(U, counts, Y, [])
+        sums, groups = xp.empty((n, self.dim), dtype=U.dtype, device=self._device), []
+        for group in group_rows(starts, 2 * self._row_bytes, 2 * self.dim * U.itemsize, rows):
+            Y = self.powers(group.take(rows))
+            g = group.mask(self.posteriors(Y))
+            found = xp.matmul(group.split(g), group.split(Y).mT)  # (c, k, 2d + 1)
+            sums[group.items, :] = xp.reshape(found * group.shares, (-1, self.dim))
+            groups.append((group, g, Y))
+        for part in self.blocks(n):
+            width = 2 * self.d + 1
+            U[part, ...] = xp.reshape(sums[:, part.start * width : part.stop * width].T, U[part, ...].shape)
+        counts = U[:, -1, :] + 0  # a copy
+        for part in self.blocks(n):
+            self._of_sums(U[part, ...], part)
+        return Scored(U, counts, U[0, :, :0], groups)
 
-        Posteriors are held fixed, as in the paper; weights are taken as k free numbers.
-        """
-        xp, k, d, n = self._xp, self.k, self.d, by_scores.shape[0]
-        second, first, count = self._split(sums)
-        by_means = xp.reshape(by_scores[:, : k * d], (n, k, d))
-        by_spreads = xp.reshape(by_scores[:, k * d : 2 * k * d], (n, k, d))
-        by_weights = by_scores[:, 2 * k * d :]
+    def rooted(self, U: Array) -> Array:
+        """`root` of scores (k, 2d + 1, n), of the same shape."""
+        xp, R = self.xp, self.xp.empty_like(U)
+        for part in self.blocks(U.shape[2]):
+            u, r = U[part, ...], R[part, ...]
+            xp.abs(u, out=r)
+            r += SMALL
+            xp.sqrt(r, out=r)
+            xp.divide(u, r, out=r)
+        return R
 
-        def total(by: Array, moment: Array) -> Array:  # over items, (k, d), without a product of all in memory
-            return xp.einsum("nkd,nkd->kd", by, xp.broadcast_to(moment, by.shape))
+    def blocks(self, n: int) -> Any:
+        """Gaussians, a few at a time, so that what is done to the scores of n items stays in the processor's cache."""
+        return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m, 2 * CACHE_BYTES))
 
-        m, s, counts, spread_counts = self._m, self._s, total(by_means, count), total(by_spreads, count)
-        firsts = total(by_spreads, first)
-        means_off, spreads_off = total(by_means, first) - m * counts, firsts - m * spread_counts
-        square = (total(by_spreads, second) - m * (firsts + spreads_off)) / 2**0.5
-        m_part = -(counts / s + 2**0.5 * spreads_off / s**2) / self._root
-        s_part = -(means_off / s**2 + 2 * square / s**3) / self._root
-        own = xp.sum(means_off / s + square / s**2 - spread_counts / 2**0.5, axis=1)  # (k,)
-        shares = xp.sum(by_weights * (count[:, :, 0] + self._alpha[:, 0]), axis=0)  # (k,)
-        alpha_part = -(own + shares) / (2 * (self._alpha * self._root)[:, 0])
-        return alpha_part, m_part / self._scale, s_part / self._scale
+    def powers(self, rows: Array) -> Array:
+        """Rows (m, d) to (z², z, 1), (2d + 1, m)."""
+        xp, d = self.xp, self.d
+        Y = xp.empty((2 * d + 1, rows.shape[0]), dtype=self.m.dtype, device=self._device)
+        z = Y[d:-1, :]
+        xp.subtract(rows.T, self._shift, out=z)  # NumPy and torch both know `out`: new memory takes time
+        z *= self._by_scale
+        if rows.shape[0] and not (self._least <= float(xp.min(rows)) and float(xp.max(rows)) <= self._most):
+            xp.minimum(z, self._farthest, out=z)
+            xp.maximum(z, -self._farthest, out=z)
+        xp.multiply(z, z, out=Y[:d, :])
+        Y[-1, :] = 1
+        return Y
 
-    def through(self, rows: Array, starts: NDArray[np.int64], by_scores: Array) -> tuple[Array, Array, Array]:
-        """What `gradient` leaves out: how scores change because posteriors do, in the same shapes."""
-        xp, k, d, n = self._xp, self.k, self.d, by_scores.shape[0]
-        by_means = xp.reshape(by_scores[:, : k * d], (n, k, d)) / (self._s * self._root)
-        by_spreads = xp.reshape(by_scores[:, k * d : 2 * k * d], (n, k, d)) / (2**0.5 * self._root)
-        by_weights = xp.reshape(by_scores[:, 2 * k * d :], (n, k, 1)) / self._root
-        squares = by_spreads / self._s**2
-        counts = xp.sum(self._m * (self._m * squares - by_means) - by_spreads, axis=2, keepdims=True) + by_weights
-        by_sums = xp.concat([squares, by_means - 2 * self._m * squares, counts], axis=2)  # (n, k, 2d + 1)
-        single, total = len(starts) == rows.shape[0] + 1, 0 * by_sums[0, ...]
-        for i in range(1 if single else n):
-            E, Y, _ = self._products.weigh(rows if single else rows[int(starts[i]) : int(starts[i + 1])])
-            size = xp.sum(E, axis=1, keepdims=True)
-            g, Y = E / size, Y * size
-            by_g = xp.einsum("nkc,nc->nk", by_sums, Y) if single else Y @ by_sums[i, ...].T / Y.shape[0]  # (m, k)
-            total = total + (g * (by_g - xp.sum(g * by_g, axis=1, keepdims=True))).T @ Y  # by the logs of α N(x)
-        off, square = self._moments(total[None, ...])
-        count = total[:, -1:]
-        m_part, s_part = off[0, ...] / self._s**2, square[0, ...] / self._s**3 - count / self._s
-        return count[:, 0] / self._alpha[:, 0], m_part / self._scale, s_part / self._scale
+    def posteriors(self, Y: Array) -> Array:
+        """How likely each Gaussian is to have made each row: (2d + 1, m) to (k, m)."""
+        xp = self.xp
+        g = self._W @ Y
+        g -= xp.max(g, axis=0)
+        xp.maximum(g, self._negligible, out=g)
+        xp.exp(g, out=g)
+        g /= xp.sum(g, axis=0)
+        return g
 
-    def _split(self, sums: Array) -> tuple[Array, Array, Array]:
-        """Sums of z², of z and of posteriors alone."""
-        return sums[:, :, : self.d], sums[:, :, self.d : -1], sums[:, :, -1:]
+    def _of_rows(self, z: Array, g: Array, part: slice, U: Array) -> None:
+        """Scores (b, 2d + 1, n) of items of one row z (d, n), with posteriors g (b, n)."""
+        off = z - self.m[part, ...]  # (b, d, n)
+        self.xp.multiply(off, self.A[part, ...], out=U[:, self.d : -1, :])
+        off *= off
+        off *= self.B[part, ...] / self.s[part, ...] ** 2
+        self.xp.subtract(off, self.B[part, ...], out=U[:, : self.d, :])
+        U[:, :-1, :] *= g[:, None, :]
+        U[:, -1, :] = (g - self.alpha[part, :]) * self.C[part, :]
 
-    def _moments(self, sums: Array) -> tuple[Any, Any]:
-        """Sums of z − m and of its square, (n, k, d) each."""
-        second, first, count = self._split(sums)
-        off = first - count * self._m
-        return off, second - self._m * (first + off)
+    def _of_sums(self, U: Array, part: slice) -> None:
+        """Scores (b, 2d + 1, n) where there were mean posteriors times (z², z, 1)."""
+        m, B = self.m[part, ...], self.B[part, ...]
+        second, first, count = U[:, : self.d, :], U[:, self.d : -1, :], U[:, -1:, :]
+        off = first - m * count  # (b, d, n), of z − m
+        first += off
+        first *= m
+        second -= first  # of (z − m)²
+        second *= B / self.s[part, ...] ** 2
+        second -= B * count
+        self.xp.multiply(off, self.A[part, ...], out=first)
+        count -= self.alpha[part, :, None]
+        count *= self.C[part, :, None]
+
+
+def root(U: Array) -> Array:
+    """The signed square root, smooth at zero.
+
+    Roots keep the few Gaussians that an item is all about from drowning the others (Perronnin, Sánchez & Mensink, ECCV
+    2010).
+
+    >>> root(np.array([-4.0, 0.0, 9.0])).round(3).tolist()
+    [-2.0, 0.0, 3.0]
+    """
+    xp = namespace(U)
+    return U / xp.sqrt(xp.abs(U) + SMALL)
+
+
+def root_slope(U: Array, out: Array, scratch: Array) -> Array:
+    """Twice the derivative of `root`, in `out`; `scratch` is another of its shape."""
+    xp = namespace(U)
+    xp.abs(U, out=out)
+    out += SMALL
+    xp.sqrt(out, out=scratch)
+    scratch *= out
+    out += SMALL
+    out /= scratch
+    return out

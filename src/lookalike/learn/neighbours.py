@@ -5,6 +5,7 @@ Li & Liu 2013, "Learning discriminative Fisher kernel" (dfk), Eq. 8–11, derive
 negative throughout and Eq. 10–11 lose a factor. With one label an item it is NCA's objective (Goldberger et al. 2004).
 """
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,14 +32,7 @@ def shares(Z: Array) -> Array:
     >>> shares(np.array([[0.0], [1.0], [1.0]]))[0].tolist()
     [0.0, 0.5, 0.5]
     """
-    xp = namespace(Z)
-    products = Z @ Z.T  # (n, n)
-    squares = xp.linalg.diagonal(products)
-    D = squares[:, None] + squares[None, :] - 2 * products
-    own = xp.arange(Z.shape[0])
-    D[own, own] = xp.inf
-    p = xp.exp(xp.min(D, axis=1, keepdims=True) - D)
-    return p / xp.sum(p, axis=1, keepdims=True)
+    return _shares(Z @ Z.T)
 
 
 def objective(scores: Array, w: Array, y: Array) -> tuple[Array, Array, Array]:
@@ -46,17 +40,38 @@ def objective(scores: Array, w: Array, y: Array) -> tuple[Array, Array, Array]:
 
     Scores (n, P), w (P,), labels y as for `likeness`. Costs two products of n × n × P; holds n × n, never n × n × P.
     """
-    xp, n = namespace(scores), scores.shape[0]
+    xp = namespace(scores)
     centred = scores - xp.mean(scores, axis=0)  # differences stay, rounding is less
-    p = shares(centred * xp.sqrt(w))  # (n, n)
-    s = likeness(y, scores.dtype)
-    means = xp.sum(s * p, axis=1, keepdims=True)  # (n, 1)
-    by_distance = -p * (s - means) / n  # ∂O/∂D
-    L = -(by_distance + by_distance.T)
-    own = xp.arange(n)
-    L[own, own] = -xp.sum(L, axis=1)  # none with itself: the diagonal was zero
+    weighted = centred * xp.sqrt(w)
+    value, L = pulls(weighted @ weighted.T, y)
     pulled = L @ centred  # (n, P)
-    return xp.mean(means), xp.sum(centred * pulled, axis=0), 2 * pulled * w
+    return value, xp.sum(centred * pulled, axis=0), 2 * pulled * w
+
+
+def pulls(products: Array, y: Array) -> tuple[Array, Array]:
+    """The same objective from the products (n, n) of weighted scores with each other, and L (n, n).
+
+    L is the Laplacian of ∂O/∂D: 2L times weighted scores is the gradient by these; its rows sum to 0.
+    """
+    xp, n = namespace(products), products.shape[0]
+    p, s = _shares(products), likeness(y, products.dtype)
+    means = xp.sum(s * p, axis=1, keepdims=True)  # (n, 1)
+    by_distance = p * (means - s) / n  # ∂O/∂D
+    L = -(by_distance + by_distance.T)
+    own = xp.arange(n, device=array_api_compat.device(L))
+    L[own, own] = -xp.sum(L, axis=1)  # none with itself: the diagonal was zero
+    return xp.mean(means), L
+
+
+def _shares(products: Array) -> Array:
+    """`shares`, from the products (n, n) of rows with each other."""
+    xp = namespace(products)
+    squares = xp.linalg.diagonal(products)
+    D = squares[:, None] + squares[None, :] - 2 * products
+    own = xp.arange(products.shape[0], device=array_api_compat.device(D))
+    D[own, own] = xp.inf
+    p = xp.exp(xp.min(D, axis=1, keepdims=True) - D)
+    return p / xp.sum(p, axis=1, keepdims=True)
 
 
 def retrieval(Z: Array, y: NDArray[np.int64]) -> float:

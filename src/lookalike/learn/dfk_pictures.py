@@ -1,0 +1,166 @@
+"""DFK as a feature: pictures, by way of their local descriptors, to scores learned from labels.
+
+In: pictures, by way of a local, and to learn from, their labels. Out: (n, k(2D + 1)) float32, unit rows, D the lesser
+of patch_dim and the local's dim: plain Euclidean distance is the learned one. Wang, Li & Liu 2013, "Learning
+discriminative Fisher kernel for image retrieval" (dfk). `Dfk` does the learning.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import principal, unit_rows
+from lookalike.errors import InputError
+from lookalike.features.aggregate import PICTURES, Aggregate, Aggregator, project
+from lookalike.features.mixture import Mixture
+from lookalike.learn.fisher_scores import FisherScores, root
+from lookalike.learn.label_names import join_names
+from lookalike.types import FIT_BYTES, LabelledFeature, Patches, Prepared, Progress, Vectors, silent
+
+PCA_SHARE = 4
+"""Of what may be held, one part in so many is patches as they came, to reduce the others by."""
+
+
+class DfkPictures(Aggregate, LabelledFeature):
+    """Discriminative Fisher kernel of local descriptors, reduced by PCA, learned from labelled pictures.
+
+    Of each picture it learns from as many patches, by lot, as may be held of all; of a picture that it describes, all
+    patches count.
+
+    Parameters
+    ----------
+    local : the spec of a local.
+    k : Gaussians.
+    patch_dim : numbers that PCA leaves of a patch, at most.
+    max_iterations : steps of learning, at most; 0 is the plain Fisher kernel.
+    random_state : of the patches that are learned from, and of `Dfk`.
+
+    Attributes
+    ----------
+    center_, components_ : (d,) and (D, d) float32, the PCA.
+    roots_ : (k(2D + 1),) float32, alphas_ : (k,), means_ and deviations_ : (k, D) float64, as of `Dfk`.
+
+    """
+
+    labels = True
+
+    center_: Vectors
+    components_: Vectors
+    roots_: Vectors
+    alphas_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    deviations_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        local: str = "sift()",
+        k: int = 60,
+        patch_dim: int = 64,
+        max_iterations: int = 500,
+        random_state: int = 0,
+    ):
+        if not isinstance(local, str):
+            raise InputError(f"local must be the spec of a local, such as 'sift()'. Got {local!r}.")
+        if not isinstance(max_iterations, int) or max_iterations < 0:
+            raise InputError(f"max_iterations must be a whole number of at least 0. Got {max_iterations!r}.")
+        self.local = local
+        self.max_iterations = max_iterations
+        super().__init__([local], k, patch_dim, "1x1", random_state)
+
+    @property
+    def dim(self) -> int:
+        """The length of a row."""
+        return self.k * (2 * self._lengths()[0] + 1)
+
+    def fit(
+        self,
+        labelled: Iterable[tuple[Prepared, Sequence[str]]],
+        *,
+        max_bytes: int = FIT_BYTES,
+        progress: Progress = silent,
+    ) -> Self:
+        """Learn from a stream of prepared pictures, each with the names of its labels."""
+        from lookalike.learn.dfk import Dfk  # scikit-learn, which processes that only describe need not load
+        from lookalike.learn.sets import Sets
+
+        (D,), random = self._lengths(), np.random.default_rng(self.random_state)
+        names: list[Sequence[str]] = []
+        patches = self._patches(labelled, names, random)
+        first: list[Vectors] = []
+        while sum(map(len, first)) < max(max_bytes // (4 * self._locals[0].dim * PCA_SHARE), D, 2):
+            if (rows := next(patches, None)) is None:
+                break
+            first.append(rows)
+        seen, least = sum(map(len, first)), max(self.k, D, 2)
+        if seen < least:
+            raise InputError(
+                f"DFK with k={self.k} and patch_dim={self.patch_dim} must have at least {least} patches to be fitted"
+                f" on. Got {seen}. Give it more labelled pictures, or smaller numbers."
+            )
+        center, components, _ = (part.astype(np.float32) for part in principal(np.concatenate(first), D))
+        held = _Held(max_bytes // (2 * D))
+        for rows in _then(first, patches):
+            held.add(project(rows, center, components).astype(np.float16))
+        starts = np.cumsum([0, *map(len, held.items)])
+        progress("fitting", 0, None)
+        dfk = Dfk(k=self.k, max_iterations=self.max_iterations, random_state=self.random_state)
+        dfk.fit(
+            Sets(np.concatenate(held.items), starts),
+            join_names(names),
+            callback=lambda step, *_: progress("learning from labels", step, self.max_iterations),
+        )
+        self.center_, self.components_, self.roots_ = center, components, dfk.roots_
+        self.alphas_, self.means_, self.deviations_ = dfk.alphas_, dfk.means_, dfk.deviations_
+        self._at_work = None
+        return self
+
+    def _patches(
+        self, labelled: Iterable[tuple[Prepared, Sequence[str]]], names: list[Sequence[str]], random: Any
+    ) -> Iterator[Vectors]:
+        """The patches of each picture, (m, d), in an order by lot; notes the labels on the way."""
+        stream = iter(labelled)
+        while batch := list(islice(stream, PICTURES)):
+            described = self._describe([prepared for prepared, _ in batch])
+            for ((rows, _),), (_, said) in zip(described, batch, strict=True):
+                names.append(said)
+                yield rows[random.permutation(len(rows))]
+
+    def _lengths(self) -> list[int]:
+        return [min(self.patch_dim, self._locals[0].dim)]
+
+    def _aggregator(self) -> Aggregator:
+        center, components, roots = self.center_, self.components_, self.roots_
+        fisher = FisherScores(Mixture(self.alphas_, self.means_, self.deviations_**2), roots[:0], roots)
+
+        def aggregate(channels: Sequence[Patches]) -> Vectors:
+            ((X, _),) = channels
+            scores = fisher.scores(project(X, center, components), np.array([0, len(X)]))  # (1, dim)
+            return unit_rows(root(scores))[0]  # type: ignore[no-any-return]
+
+        return aggregate
+
+
+class _Held:
+    """Items of many rows within a bound: when there are too many rows, each item keeps the first half of its own."""
+
+    def __init__(self, most: int):
+        self.items: list[Any] = []
+        self._most, self._rows, self._each = most, 0, 2**62
+
+    def add(self, rows: Any) -> None:
+        self.items.append(rows[: self._each].copy())
+        self._rows += len(self.items[-1])
+        while self._rows > self._most and self._each > 1:
+            self._each = min(self._each, max(map(len, self.items))) // 2 or 1
+            self.items = [item[: self._each].copy() for item in self.items]
+            self._rows = sum(map(len, self.items))
+
+
+def _then(first: list[Vectors], rest: Iterator[Vectors]) -> Iterator[Vectors]:
+    """One after the other; what is done with goes."""
+    while first:
+        yield first.pop(0)
+    yield from rest

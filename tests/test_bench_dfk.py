@@ -1,0 +1,194 @@
+"""The bench of Fisher kernels: splits, measures, words, and every row on sets that are easy to tell apart."""
+
+import io
+import json
+import tarfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike import cli
+from lookalike.bench import described, dfk, dfk_rows, dfk_sets, tables
+from lookalike.errors import SourceError
+from lookalike.features.color_sift import OpponentSift
+from lookalike.learn.dfk import Dfk
+from lookalike.learn.fess import Fess
+from lookalike.learn.pd import Pd
+from lookalike.learn.sets import Sets
+
+random = np.random.default_rng(0)
+Y = np.arange(60) % 3
+SETS = Sets(
+    (random.normal(size=(60, 8, 4)) + 3 * np.eye(4)[Y][:, None]).reshape(-1, 4).astype(np.float32), np.arange(0, 481, 8)
+)
+NAMES = np.array(["00_africa", "01_beach", "02_buildings"])[Y]
+WORDS = np.stack([Y == 0, Y == 1, Y == 2, random.random(60) < 0.3], axis=1).astype(np.int64)
+SMALL = {
+    "fisher": lambda seed: Dfk(k=3, max_iterations=0, random_state=seed),
+    "fess": lambda seed: Fess(k=3, random_state=seed),
+    "pd": lambda seed: Pd(k=3, random_state=seed),
+    "dfk": lambda seed: Dfk(k=3, max_iterations=10, random_state=seed),
+}
+
+
+def few(make):
+    """The same metric, of few pairs and steps."""
+
+    def made(seed, **options):
+        part = make(seed, **options)
+        for name, most in (("pairs", 300), ("triplets", 300), ("max_iterations", 50)):
+            if hasattr(part, name):
+                setattr(part, name, most)
+        return part
+
+    return made
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(dfk, "_DONE", {})
+    monkeypatch.setattr(dfk, "SPLITS", 2)
+    monkeypatch.setattr(dfk, "SCORES", SMALL)
+    quick = {name: replace(one, make=few(one.make), candidates=one.candidates[:2]) for name, one in dfk.METRICS.items()}
+    monkeypatch.setattr(dfk, "METRICS", quick)
+    monkeypatch.setattr(dfk_sets, "_MADE", {})
+
+    def load(wanted, *_):
+        X = SETS.rows.reshape(60, 8, 4).mean(axis=1) if wanted.kind == "deep" else SETS
+        return X, WORDS if wanted.words else Y, NAMES
+
+    monkeypatch.setattr(dfk, "_load", load)
+
+
+def fill(row, column, data="x"):
+    return tables.fill(dfk.BENCH, row, column, data)
+
+
+@pytest.mark.parametrize("row", dfk.ROWS)
+def test_every_row_finds_what_is_easy_to_find(row):
+    cell = fill(row, "corel1k")
+    assert cell.value > 0.8  # by lot it would be 0.4
+    assert cell.low <= cell.value <= cell.high
+    assert cell.scored == 2 * 18 * 17
+    assert cell.measure == "mAP of 20"
+    assert cell.paper == dfk.PAPER["corel1k"].get(row)
+    words = fill(row, "corel5k-words")
+    assert words.value > 0.6  # by lot 0.4
+    assert words.measure == "mAP"
+
+
+def test_cells_are_those_of_the_issue():
+    plan = tables.plan(dfk.Bench("x", "y", dfk.ROWS, tuple(dfk.COLUMNS), dfk.run, has=dfk.has), "x")
+    rows = ["euclidean", "fisher", "mmc", "rca", "dca", "sdpm", "dml-eig", "lmnn", "nca", "fess", "pd", "dfk"]
+    assert list(dfk.ROWS) == rows
+    assert {(row, column) for row in rows for column in ("corel1k", "corel5k", "corel5k-words")} <= set(plan)
+    assert ("fess", "corel1k-scores") not in plan
+    assert ("dfk", "corel1k-scores") in plan
+
+
+def test_one_class_has_its_own_column_and_their_mean_is_that_of_all():
+    each = [fill("euclidean", f"corel1k/{name}").value for name in ("africa", "beach", "buildings")]
+    assert np.mean(each) == pytest.approx(fill("euclidean", "corel1k").value)
+
+
+@pytest.mark.parametrize("column", ["corel1k-scores", "corel5k-deep"])
+def test_metrics_can_start_elsewhere(column):
+    assert fill("dca", column).value > 0.8
+
+
+def test_splits_are_by_class_and_learn_nothing_of_the_test():
+    train, test = dfk_rows.split(Y, 0.3, 0)
+    assert np.bincount(Y[test]).tolist() == [6, 6, 6]
+    assert set(train) | set(test) == set(range(60))
+    wrong = Y.copy()
+    wrong[test] = 0  # what rows learn does not depend on the labels of the test
+    for row in ("dfk", "dca", "mmc"):
+        found = [dfk.embed(row, SETS, y, train, test, 0, "sets", (row, str(i))) for i, y in enumerate((Y, wrong))]
+        np.testing.assert_array_equal(*found)
+
+
+def test_precision_of_the_first_few_is_zero_where_none_is_found_and_nothing_where_there_is_none():
+    Z = np.array([[0.0], [1.0], [1.1], [5.0], [9.0]])
+    y = np.array([0, 1, 1, 0, 2])
+    np.testing.assert_allclose(dfk.precisions(Z, y, 1), [0, 1, 1, 0, np.nan])
+    np.testing.assert_allclose(dfk.precisions(Z, y, None), [1 / 3, 1, 1, 1 / 4, np.nan])
+    several = np.array([[1, 0], [1, 1], [0, 1], [0, 1], [0, 0]])
+    np.testing.assert_allclose(dfk.precisions(Z, several, 1), [1, 1, 1, 1, np.nan])
+
+
+def test_pairs_share_a_label_or_none():
+    alike, unlike = dfk_rows.draw_pairs(WORDS, 50, np.random.default_rng(0))
+    assert len(alike) == len(unlike) == 50
+    assert ((WORDS[alike[:, 0]] * WORDS[alike[:, 1]]).sum(axis=1) > 0).all()
+    assert ((WORDS[unlike[:, 0]] * WORDS[unlike[:, 1]]).sum(axis=1) == 0).all()
+    assert (alike[:, 0] != alike[:, 1]).all()
+    first, second = dfk_rows.draw_pairs(WORDS, 50, np.random.default_rng(0), same_first=True)
+    np.testing.assert_array_equal(first[:, 0], second[:, 0])
+
+
+def add(tar, name, payload):
+    member = tarfile.TarInfo(name)
+    member.size = len(payload)
+    tar.addfile(member, io.BytesIO(payload))
+
+
+def write_corel5k(folder, words=True):
+    (folder / "corel5k").mkdir()
+    random = np.random.default_rng(0)
+    with tarfile.open(folder / "corel5k" / "corel5k.tar", "w") as tar:
+        lines = []
+        for i in range(20):
+            pixels = random.integers(0, 256, (40, 48, 3), np.uint8)
+            pixels[:: 2 + 3 * (i % 2)] = 0
+            Image.fromarray(pixels).save(jpeg := io.BytesIO(), "jpeg")
+            add(tar, f"train/{i % 2}/{i}.jpeg", jpeg.getvalue())
+            lines.append(f"{i} {1 + i % 2} {3 + i % 3}  ")
+        if words:
+            add(tar, "labels/training_label", "\n".join(lines).encode())
+            add(tar, "labels/test_label", b"99 1\n")
+
+
+def test_the_command_reads_pictures_and_words_and_keeps_descriptors(tmp_path, capsys, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(dfk, "SPLITS", 2)
+    monkeypatch.setattr(dfk, "_DONE", {})
+    write_corel5k(tmp_path)
+    words = ["bench", "run", "dfk", "--data", str(tmp_path), "--columns", "corel5k,corel5k-words"]
+    words += ["--rows", "euclidean", "--json", "--keep", str(tmp_path / "kept")]
+    assert cli.run(words) == 0
+    classes, several = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert classes["value"] == 1  # stripes of two kinds
+    assert 0.5 < several["value"] < 1
+    found = dfk_sets.describe("corel5k", tmp_path, lambda *_: None)
+    assert found.sets.shape == (20, 64)
+    assert found.names.tolist() == sorted(found.names)
+    y = dfk_sets.words(found.names, tmp_path)
+    assert y.shape == (20, 5)
+    assert y.sum(axis=1).tolist() == [2] * 20
+    monkeypatch.setattr(dfk_sets, "_MADE", {})
+    monkeypatch.setattr(dfk_sets, "_make", None)  # not called: taken from the folder
+    with described.keeping(tmp_path / "kept"):
+        again = dfk_sets.describe("corel5k", tmp_path, lambda *_: None)
+    np.testing.assert_array_equal(again.sets.rows, found.sets.rows)
+
+
+def test_a_picture_has_at_most_so_many_patches_and_the_same_ones_again(monkeypatch):
+    monkeypatch.setattr(dfk_sets, "PATCHES", 30)
+    picture = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
+    local = dfk_sets.SomePatches(points="both")
+    rows, places = local.prepare(picture)
+    assert rows.shape == (30, 384)
+    assert places.shape == (30, 2)
+    np.testing.assert_array_equal(rows, local.prepare(picture)[0])
+    every = {row.tobytes() for row in OpponentSift(points="both").prepare(picture)[0]}
+    assert {row.tobytes() for row in rows} <= every
+
+
+def test_what_is_missing_is_refused(tmp_path):
+    with pytest.raises(SourceError, match="No corel5k in"):
+        tables.plan(dfk.BENCH, tmp_path, columns=["corel5k"])
+    write_corel5k(tmp_path, words=False)
+    with pytest.raises(SourceError, match=r"lacks words.*labels/training_label"):
+        dfk_sets.words(np.array(["train/0/0.jpeg"]), tmp_path)
