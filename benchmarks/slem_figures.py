@@ -4,9 +4,9 @@
 
 The set, the split and the calibration are those of `lookalike bench run slem` (objects 0–249 are negatives, 250–499
 are the test; λ and γ are chosen on the negatives alone, once, with all of them). Figure 1: n negatives, of as many
-objects as that takes, against mAP and against the time of fit and encoding. Figure 2: kernel PCA and incomplete Cholesky at ranks
-2 to 512. Figure 3: incomplete Cholesky at rank 32, n negatives. `--esvm` adds exemplar SVMs to figure 1: one SVM a
-picture of the test, tens of minutes.
+objects as that takes, against mAP and against the time of fit and encoding. Figure 2: kernel PCA and incomplete
+Cholesky at ranks 2 to 512. Figure 3: incomplete Cholesky at rank 32, n negatives. `--esvm` adds exemplar SVMs to
+figure 1: one SVM a picture of the test, tens of minutes.
 """
 
 import argparse
