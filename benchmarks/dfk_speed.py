@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from slem_speed import interleave
+from slem_speed import clock, interleave
 
 from lookalike.features.mixture import Mixture
 from lookalike.learn.adam import Adam
@@ -48,16 +48,25 @@ def main() -> None:
 
 
 def share(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, Any]]:
-    """An epoch and the products of as many steps, in turns."""
+    """Epochs, each step in turns with its products, so that whatever else the machine does hits both alike."""
     n, k, b = options.items, options.k, min(options.batch, options.items)
     steps, P = n // b, k * (2 * d + 1)
-    run = epoch(n, d, m, k, b, options.torch)
-    times = interleave({"products": products(b, d, m, k, steps, options.torch), "epoch": run}, options.repeats)
-    shares = [bare / ours for bare, ours in zip(times["products"], times["epoch"], strict=True)]
+    bare, seconds = products(b, d, m, k, options.torch), {"products": 0.0, "steps": 0.0}
+    shares = []
+    for done in range(options.repeats + 1):
+        now = {"products": 0.0, "steps": 0.0}
+
+        def time_products(now: dict[str, float] = now) -> None:
+            now["products"] += clock(bare)
+
+        now["steps"] = clock(epoch(n, d, m, k, b, options.torch, time_products)) - now["products"]
+        if done:  # the first one makes ready
+            shares.append(now["products"] / now["steps"])
+            seconds = {name: seconds[name] + now[name] / options.repeats for name in now}
     yield {
         "case": f"share n={n} k={k} d={d} rows={m} batch={b}{' torch' if options.torch else ''}",
-        "products s": statistics.median(times["products"]),
-        "epoch s": statistics.median(times["epoch"]),
+        "products s": seconds["products"],
+        "epoch s": seconds["steps"],
         "share of throughput": statistics.median(shares),
         "least": min(shares),
         "most": max(shares),
@@ -89,8 +98,10 @@ def memory(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, An
         yield {"case": f"memory n={n} k={k} d={d} rows={m} batch={b}", "of a batch's scores and rows": peak / held}
 
 
-def epoch(n: int, d: int, m: int, k: int, batch: int, torch: bool) -> Callable[[], object]:
-    """Each item once, as `Dfk.fit` does it."""
+def epoch(
+    n: int, d: int, m: int, k: int, batch: int, torch: bool, after: Callable[[], None] = lambda: None
+) -> Callable[[], object]:
+    """Each item once, as `Dfk.fit` does it; `after` each step something else."""
     random = np.random.default_rng(0)
     rows = random.standard_normal((n * m, d), np.float32)
     y = np.arange(n) % 50
@@ -103,6 +114,7 @@ def epoch(n: int, d: int, m: int, k: int, batch: int, torch: bool) -> Callable[[
     def step(parameters: Any, _: Any, numbers: Any) -> tuple[Any, Any]:
         chosen = np.asarray(numbers)
         labels = y[chosen]
+        after()
         return first.step(parameters, *take(X, chosen), _torch().from_numpy(labels) if torch else labels, scale)
 
     def run() -> None:
@@ -114,8 +126,8 @@ def epoch(n: int, d: int, m: int, k: int, batch: int, torch: bool) -> Callable[[
     return run
 
 
-def products(b: int, d: int, m: int, k: int, steps: int, torch: bool) -> Callable[[], object]:
-    """The matrix products of so many steps, and nothing else."""
+def products(b: int, d: int, m: int, k: int, torch: bool) -> Callable[[], object]:
+    """The matrix products of a step, and nothing else."""
     random, c = np.random.default_rng(0), 2 * d + 1
     shapes = {"Y": (b * m, c), "W": (c, k), "V": (b, k * c), "L": (b, b), "E": (b * m, k), "S": (b, k, c)}
     arrays: Any = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
@@ -125,14 +137,13 @@ def products(b: int, d: int, m: int, k: int, steps: int, torch: bool) -> Callabl
     by_item, rows_of = E.reshape(b, m, k).swapaxes(1, 2), Y.reshape(b, m, c)
 
     def run() -> None:
-        for _ in range(steps):
-            Y @ W  # log-densities
-            V @ V.T  # distances
-            L @ V  # the gradient by scores
-            if m > 1:
-                by_item @ rows_of  # sums of each item
-                rows_of @ S.swapaxes(1, 2)  # the gradient by posteriors
-            E.T @ Y  # the gradient by the mixture
+        Y @ W  # log-densities
+        V @ V.T  # distances
+        L @ V  # the gradient by scores
+        if m > 1:
+            by_item @ rows_of  # sums of each item
+            rows_of @ S.swapaxes(1, 2)  # the gradient by posteriors
+        E.T @ Y  # the gradient by the mixture
 
     return run
 

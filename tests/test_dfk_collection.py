@@ -1,12 +1,13 @@
 """The discriminative Fisher kernel in a collection: on vectors and on local descriptors."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike import Collection
+from lookalike import Collection, cli
 from lookalike.engine import chain, compression, spaces
 from lookalike.engine.chain import parse_recipe
 from lookalike.errors import InputError
@@ -72,7 +73,7 @@ def test_on_local_descriptors_a_picture_is_one_vector_and_nothing_more_is_kept(f
     assert part[0].box is not None
 
 
-def test_scores_can_be_compressed_and_the_chain_goes_on(filled, pictures):
+def test_scores_can_be_compressed_and_the_chain_goes_on(filled, pictures, capsys):
     assert filled.fit("small = fourier() | dfk(k=2, max_iterations=5) | pca(dim=4)", labels=pictures) == {"small": 12}
     assert filled.vectors("small")[1].shape == (12, 4)
     assert filled.fit("coded = fourier() | dfk(k=2, max_iterations=5) | pq(bits=32)", labels=True) == {"coded": 12}
@@ -81,6 +82,12 @@ def test_scores_can_be_compressed_and_the_chain_goes_on(filled, pictures):
     feature, dfk, pca = filled.score_steps("small")
     assert (feature.numbers, dfk.numbers, dfk.recall, pca.bytes) == (48, 2 * 97, 1, 16)
     assert [row.numbers for row in filled.score_steps("coded")] == [48, 2 * 97, 4]
+    assert cli.run(["-c", str(filled.path), "stats", "--steps", "small"]) == 0
+    head, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head == ["step", "numbers", "bytes", "mAP", "recall"]
+    assert [row[-4] for row in rows] == ["48", "194", "4"]
+    assert cli.run(["-c", str(filled.path), "stats", "--steps", "small", "--json"]) == 0
+    assert [row["bytes"] for row in json.loads(capsys.readouterr().out)] == [192, 776, 16]
 
 
 def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(filled, monkeypatch):
@@ -142,13 +149,13 @@ def test_what_cannot_be_learned_from_is_said_and_leaves_no_space_behind(filled, 
     with pytest.raises(InputError, match=r"has 0 pictures with labels, of 0\. Label some first"):
         filled.fit(OWN)
     with pytest.raises(InputError, match=r"has 0 such pictures, of 0"):
-        filled.fit("dfk(k=2)")
+        filled.fit("dfk(k=2, max_iterations=3)")
     ids = filled.vectors("plain")[0].tolist()
     filled._store.judgements.add_labels([(item, "same") for item in ids], author="anna", source="hand")
     with pytest.raises(InputError, match=r"not all the same. The collection has 12 pictures with labels, of 1"):
         filled.fit(OWN)
     with pytest.raises(InputError, match=r"labels, not all the same. The collection has 12 such pictures, of 1"):
-        filled.fit("dfk(k=2)")
+        filled.fit("dfk(k=2, max_iterations=3)")
     assert [space["name"] for space in filled.stats()["spaces"]] == ["plain"]
     filled._store.judgements.add_labels([(ids[0], "once")], author="anna", source="hand")
     assert filled.fit("dfk(k=2, max_iterations=3)") == {"dfk": 12}  # a label seen once is enough to tell apart

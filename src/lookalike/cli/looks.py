@@ -6,12 +6,14 @@ In: the words of a command line. Out: what the verb found, printed or written to
 import os
 import shutil
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
 import lookalike
+from lookalike.cli.class_tables import print_table
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, effort, filtered, opened, parse_box
 from lookalike.cli.terminal import (
@@ -142,14 +144,23 @@ def items(where: Where, json: Json = False, *, filter: "Filter | None") -> int:
     return 0
 
 
-def stats(where: Where, json: Json = False) -> int:
+def stats(
+    where: Where,
+    steps: Annotated[
+        str | None, typer.Option("--steps", metavar="SPACE", help="What each step of a space is worth, by labels.")
+    ] = None,
+    json: Json = False,
+) -> int:
     """Say what the collection holds.
 
     \b
     Examples:
       lookalike stats
       lookalike stats --json
+      lookalike stats --steps mine
     """
+    if steps is not None:
+        return _steps(where, steps, json)
     with opened(where) as collection:
         found = collection.stats()
     if json:
@@ -169,6 +180,20 @@ def stats(where: Where, json: Json = False) -> int:
             f"space {space['name']}: {space['rows']:,} × {size}, {space['state']}{fitted}, "
             f"{space['index']} index{recall}, {human_bytes(space['bytes'])}{each}; {' | '.join(space['chain'])}"
         )
+    return 0
+
+
+def _steps(where: Where, space: str, json: bool) -> int:
+    with opened(where) as collection:
+        rows = [asdict(row) for row in collection.score_steps(space)]
+    if json:
+        print_json(rows)
+        return 0
+    cells = [
+        [row["step"], f"{row['numbers']:,}", f"{row['bytes']:,}", f"{row['precision']:.3f}", f"{row['recall']:.3f}"]
+        for row in rows
+    ]
+    print_table(["step", "numbers", "bytes", "mAP", "recall"], cells)
     return 0
 
 

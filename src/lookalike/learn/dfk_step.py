@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.features.mixture import Mixture
 from lookalike.learn.fisher_gradient import Gradients, back
-from lookalike.learn.fisher_scores import FisherScores, Scored, root
+from lookalike.learn.fisher_scores import FisherScores
 from lookalike.learn.neighbours import pulls
 from lookalike.types import Array
 
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
         """Where training starts, EM's mixture and weights of 1, of the kind of the rows; and the scale of scores."""
         xp, (k, d) = namespace(rows), self.mixture.means.shape
         fisher = FisherScores(self.mixture, rows)
-        products, _ = _products(fisher, fisher.score(rows, starts))
+        products, _ = _products(fisher.rooted(fisher.score(rows, starts).U))
         mean = 2 * float(xp.mean(xp.linalg.diagonal(products)) - xp.mean(products))  # of D, over all pairs
         zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=rows.dtype, device=array_api_compat.device(rows))
         return zeros, (SPREAD / mean) ** 0.5 if mean > 0 else 1.0
@@ -57,14 +57,15 @@ class Packed(NamedTuple):
         k, d = mixture.means.shape
         fisher = FisherScores(mixture, rows, xp.exp(parameters[: k * (2 * d + 1)]))
         scored = fisher.score(rows, starts)
-        products, lengths = _products(fisher, scored)  # (n, n), (n,)
+        R = fisher.rooted(scored.U)
+        products, lengths = _products(R)  # (n, n), (n,)
         value, M = pulls(scale**2 * products, y)
         M *= 2 * scale**2  # times V, the roots at unit length, that is the gradient by V
         each = xp.arange(M.shape[0], device=array_api_compat.device(M))
         M[each, each] -= xp.sum(M * products, axis=1)  # what is along V changes its length alone
         M /= lengths
         M /= lengths[:, None]
-        found = back(fisher, scored, M, self.learned)
+        found = back(fisher, scored, R, M, self.learned)
         return -value, -xp.concat([found.logs, self._by_mixture(mixture, found)])
 
     def _by_mixture(self, mixture: Mixture, found: Gradients) -> Array:
@@ -81,13 +82,11 @@ class Packed(NamedTuple):
         return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), a])
 
 
-def _products(fisher: FisherScores, scored: Scored) -> tuple[Array, Array]:
-    """The roots of scores, at unit length, with each other, (n, n); and the lengths they had, (n,)."""
-    xp, n = namespace(scored.U), scored.U.shape[2]
-    products = xp.zeros((n, n), dtype=scored.U.dtype, device=array_api_compat.device(scored.U))
-    for part in fisher.blocks(n):
-        R = root(xp.reshape(scored.U[part, ...], (-1, n)))
-        products += R.T @ R
+def _products(R: Array) -> tuple[Array, Array]:
+    """Roots of scores R (k, 2d + 1, n), at unit length, with each other, (n, n); and the lengths they had, (n,)."""
+    xp = namespace(R)
+    R = xp.reshape(R, (-1, R.shape[2]))
+    products = R.T @ R
     lengths = xp.sqrt(xp.linalg.diagonal(products))
     lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
     products /= lengths

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import array_api_compat
 
 from lookalike.arrays import namespace
-from lookalike.learn.fisher_scores import FisherScores, Scored, root_and_slope
+from lookalike.learn.fisher_scores import FisherScores, Scored, root_slope
 from lookalike.types import Array
 
 
@@ -23,8 +23,8 @@ class Gradients(NamedTuple):
     deviations: Array  # (k, d)
 
 
-def back(fisher: FisherScores, scored: Scored, M: Array, learned: str = "all") -> Gradients:
-    """From R M, the gradient by R, the roots of scores U, which are used up; H is that by U itself.
+def back(fisher: FisherScores, scored: Scored, R: Array, M: Array, learned: str = "all") -> Gradients:
+    """From R M, the gradient by R (k, 2d + 1, n), the roots of scores U; H is that by U itself. R and U are used up.
 
     `learned` is "all"; "fixed": as if posteriors did not depend on the mixture; "weights": by the roots alone, all else
     zeros.
@@ -33,23 +33,26 @@ def back(fisher: FisherScores, scored: Scored, M: Array, learned: str = "all") -
     logs = xp.empty_like(U[:, :, 0])  # (k, 2d + 1)
     by_alpha, by_m, by_s = (xp.zeros_like(part[..., 0]) for part in (fisher.alpha, fisher.m, fisher.s))
     by_g = xp.empty_like(counts)  # (k, n): Σ over scores of H by posteriors, times these where an item is one row
-    n, ones = M.shape[0], xp.ones_like(M[:, 0])
+    M, n, ones = M / 2, M.shape[0], xp.ones_like(M[:, 0])  # slopes are twice what they should be
+    scratch: list[Array] = []  # used again and again: new memory takes time
     for part in fisher.blocks(n):
         m, s, alpha, A, B, C = (
             one[part, ...] for one in (fisher.m, fisher.s, fisher.alpha, fisher.A, fisher.B, fisher.C)
         )
         u, count = U[part, ...], counts[part, :]  # (b, 2d + 1, n), (b, n)
-        R, slopes = root_and_slope(xp.reshape(u, (-1, n)))  # (b(2d + 1), n)
-        H = xp.reshape(xp.multiply(R @ M, slopes, out=slopes), u.shape)
-        own = H * u
+        scratch = scratch or [xp.empty_like(u) for _ in range(3)]
+        H, slope, more = (one[: u.shape[0], ...] for one in scratch)
+        xp.matmul(xp.reshape(R[part, ...], (-1, n)), M, out=xp.reshape(H, (-1, n)))
+        H *= root_slope(u, slope, more)
+        own = xp.multiply(H, u, out=R[part, ...])
         logs[part, :] = own @ ones
         if learned == "weights":
             continue
         H_s, H_m, H_w = H[:, :d, :], H[:, d:-1, :], H[:, -1, :]
         shared = (H @ count[:, :, None])[:, :-1, :]  # Σ H Σg, (b, 2d, 1)
-        off = ((H_s * u[:, d:-1, :]) @ ones)[:, :, None] / _positive(A)  # Σ H Σg(z − m)
+        off = xp.multiply(H_s, u[:, d:-1, :], out=more[:, :d, :]) @ ones  # Σ H Σg(z − m) A
         logs_s, logs_m = logs[part, :d, None], logs[part, d:-1, None]
-        by_m[part, :] = (-A * shared[:, d:, :] - 2 * B / s**2 * off)[:, :, 0]
+        by_m[part, :] = (-A * shared[:, d:, :] - 2 * B / s**2 * off[:, :, None] / _positive(A))[:, :, 0]
         by_s[part, :] = (-(logs_m + 2 * (logs_s + B * shared[:, :d, :])) / s)[:, :, 0]
         by_weights = C[:, 0] * ((H_w * (count + alpha)) @ ones)
         by_alpha[part] = -(xp.sum(logs[part, :-1], axis=1) + by_weights) / (2 * alpha[:, 0])

@@ -12,7 +12,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks, held_bytes, like, namespace
+from lookalike.arrays import CACHE_BYTES, chunks, held_bytes, like, namespace
 from lookalike.features.mixture import FARTHEST, NEGLIGIBLE, Mixture, Products
 from lookalike.learn.groups import Group, group_rows
 from lookalike.types import Array
@@ -107,9 +107,20 @@ class FisherScores:
             self._of_sums(U[part, ...], part)
         return Scored(U, counts, U[0, :, :0], groups)
 
+    def rooted(self, U: Array) -> Array:
+        """`root` of scores (k, 2d + 1, n), of the same shape."""
+        xp, R = self.xp, self.xp.empty_like(U)
+        for part in self.blocks(U.shape[2]):
+            u, r = U[part, ...], R[part, ...]
+            xp.abs(u, out=r)
+            r += SMALL
+            xp.sqrt(r, out=r)
+            xp.divide(u, r, out=r)
+        return R
+
     def blocks(self, n: int) -> Any:
         """Gaussians, a few at a time, so that what is done to the scores of n items stays in the processor's cache."""
-        return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m))
+        return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m, 2 * CACHE_BYTES))
 
     def powers(self, rows: Array) -> Array:
         """Rows (m, d) to (z², z, 1), (2d + 1, m)."""
@@ -141,8 +152,7 @@ class FisherScores:
         self.xp.multiply(off, self.A[part, ...], out=U[:, self.d : -1, :])
         off *= off
         off *= self.B[part, ...] / self.s[part, ...] ** 2
-        off -= self.B[part, ...]
-        U[:, : self.d, :] = off
+        self.xp.subtract(off, self.B[part, ...], out=U[:, : self.d, :])
         U[:, :-1, :] *= g[:, None, :]
         U[:, -1, :] = (g - self.alpha[part, :]) * self.C[part, :]
 
@@ -170,23 +180,17 @@ def root(U: Array) -> Array:
     >>> root(np.array([-4.0, 0.0, 9.0])).round(3).tolist()
     [-2.0, 0.0, 3.0]
     """
-    return U / _sizes(U)[1]
-
-
-def root_and_slope(U: Array) -> tuple[Array, Array]:
-    """The same, and its derivative."""
-    sizes, roots = _sizes(U)
-    R = U / roots
-    roots *= sizes
-    sizes += SMALL
-    sizes *= 0.5
-    sizes /= roots
-    return R, sizes
-
-
-def _sizes(U: Array) -> tuple[Array, Array]:
-    """|U|, a little enlarged, and its square root."""
     xp = namespace(U)
-    sizes = xp.abs(U)
-    sizes += SMALL
-    return sizes, xp.sqrt(sizes)
+    return U / xp.sqrt(xp.abs(U) + SMALL)
+
+
+def root_slope(U: Array, out: Array, scratch: Array) -> Array:
+    """Twice the derivative of `root`, in `out`; `scratch` is another of its shape."""
+    xp = namespace(U)
+    xp.abs(U, out=out)
+    out += SMALL
+    xp.sqrt(out, out=scratch)
+    scratch *= out
+    out += SMALL
+    out /= scratch
+    return out
