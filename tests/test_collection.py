@@ -289,6 +289,8 @@ def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(collection, folder):
     for example in (path, str(path), path.read_bytes(), item, format_id(item), vector):
         assert collection.search(example, k=1)[0].id == item
     assert collection.search(pixels, k=1)[0].id == item
+    for row in collection.describe([path, item, pixels]):
+        np.testing.assert_allclose(row, vector, atol=1e-5)
     outside = folder.parent / "outside.jpg"
     shutil.copy(path, outside)
     assert collection.search(outside, k=1)[0].id == item

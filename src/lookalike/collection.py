@@ -416,6 +416,12 @@ class Collection:
 
         return at_one_moment(self._store, look)
 
+    def describe(self, pictures: Example | Sequence[Example], *, space: str | None = None) -> Vectors:
+        """The vectors (n, d) of pictures, of the collection or not, by a space; nothing is kept."""
+        return at_one_moment(
+            self._store, lambda: vectors(self._store, self._spaces, self._spaces.find(space), listed(pictures))
+        )
+
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
         """The labels of each of these items, sorted; an empty list where there are none."""
         return self._store.judgements.labels(ids)

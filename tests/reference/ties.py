@@ -1,4 +1,4 @@
-"""Average precision over every order of tied items, the slow way: all permutations.
+"""Precision over every order of tied items, the slow way: all permutations.
 
 In: groups of equal scores, best first, each a list of True (relevant) and False. Out: the mean, the best-first and the
 worst-first value, divided by the relevant ones among the first k.
@@ -13,9 +13,9 @@ def precision(hits, k):
     return sum(at_hits) / len(at_hits) if at_hits else 0.0
 
 
-def mean_over_orders(groups, k):
+def mean_over_orders(groups, k, measure=precision):
     orders = [[x for part in parts for x in part] for parts in product(*(list(permutations(g)) for g in groups))]
-    return sum(precision(order, k) for order in orders) / len(orders)
+    return sum(measure(order, k) for order in orders) / len(orders)
 
 
 def laid_out(groups, k, best):

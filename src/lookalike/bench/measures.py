@@ -26,6 +26,46 @@ def average_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None, tot
     return _share((precision * relevant).sum(axis=1), _total(relevant, total))
 
 
+def trapezoid_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None) -> Values:
+    """Average precision as the program that comes with Oxford5k computes it: the area under precision over recall.
+
+    At each hit, the mean of the precision one place before it and the precision with it.
+
+    >>> trapezoid_precision([[True, False, True]])  # 1 · ½, then (½ + ⅔) / 2 · ½
+    array([0.79166667])
+    """
+    relevant, counted = _ranking(relevant, junk)
+    hits, place = np.cumsum(relevant, axis=1), np.cumsum(counted, axis=1)  # (q, n), after each
+    after = hits / np.maximum(place, 1)
+    before = np.where(place > 1, (hits - relevant) / np.maximum(place - 1, 1), 1.0)
+    return _share((relevant * (before + after) / 2).sum(axis=1), _total(relevant, None))
+
+
+def top_error(places: ArrayLike, k: int) -> Values:
+    """The flat error of a classifier: 1 where the right class is not among the first k, by its `places` from 0, (q,).
+
+    >>> top_error([0, 4, 9], 5)
+    array([0., 0., 1.])
+    """
+    if k < 1:
+        raise InputError(f"k must be at least 1. Got {k}.")
+    wrong: Values = (np.asarray(places) >= k).astype(np.float64)
+    return wrong
+
+
+def learning_area(values: ArrayLike) -> Values:
+    """The area under a learning curve, 0 to 1: of what each session was worth after each round, (q, rounds).
+
+    >>> learning_area([[0.0, 1.0, 1.0]])
+    array([0.75])
+    """
+    curves = np.asarray(values, np.float64)
+    if curves.ndim != 2 or curves.shape[1] < 2:
+        raise InputError(f"values must be (q, rounds), at least two rounds. Got shape {curves.shape}.")
+    area: Values = np.trapezoid(curves, axis=1) / (curves.shape[1] - 1)
+    return area
+
+
 def precision_at(relevant: ArrayLike, k: int, *, junk: ArrayLike | None = None) -> Values:
     """The share of relevant items among the first k; a ranking shorter than k is filled with misses.
 
@@ -89,6 +129,20 @@ def tied_average_precision(sizes: ArrayLike, relevant: ArrayLike, k: int, *, ord
         total = sums[row] + _expected(np.full(len(inside), k - ahead), inside, ahead, R[row])
         share = np.divide(total, R[row] + inside, out=np.zeros(len(inside)), where=R[row] + inside > 0)
         values[row] = float(chance @ share)
+    return values
+
+
+def tied_precision(sizes: ArrayLike, relevant: ArrayLike, k: int) -> Values:
+    """The share of relevant items among the first k where scores tie: the mean over every order of what is tied.
+
+    Groups as for `tied_average_precision`; a ranking shorter than k is filled with misses.
+
+    >>> tied_precision([[1, 2]], [[1, 1]], 2)  # one hit, and half of another
+    array([0.75])
+    """
+    n, r = _groups(sizes, relevant, k)
+    inside = np.clip(k - (np.cumsum(n, axis=1) - n), 0, n)  # (q, g) of each group among the first k
+    values: Values = (r * (inside / np.maximum(n, 1))).sum(axis=1) / k
     return values
 
 

@@ -14,6 +14,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 ACROSS = 4
 """Panels in a line."""
 BAR, BEST = "#9fb7d9", "#2f6fde"
+ALONG = {"feedback": "round", "hashing": "returned", "ncm": "pictures of a new class"}
+"""What the numbers of a bench's numbered columns count."""
 
 
 def check_plot(target: str | Path) -> Path:
@@ -79,7 +81,9 @@ def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
             axes.plot(numbers, [cell.value for _, cell in line], marker="o", markersize=3, label=row)
             axes.fill_between(numbers, [cell.low for _, cell in line], [cell.high for _, cell in line], alpha=0.1)
         axes.set_title(name, fontsize=10)
-        axes.set_xlabel("round")
+        axes.set_xlabel(ALONG.get(cells[0].bench, ""))
+        if max(numbers) >= 50 * max(1, min(numbers)):  # 1, 10, 100 …: else all but the last would be in a corner
+            axes.set_xscale("log")
         axes.set_ylim(bottom=0)
     panels[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return figure

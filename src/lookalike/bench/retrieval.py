@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import CHUNK_BYTES, chunks
-from lookalike.bench import datasets
+from lookalike.bench import datasets, standard_retrieval
 from lookalike.bench.described import describe
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean, precision_at
 from lookalike.bench.tables import Bench, Score
@@ -45,6 +45,10 @@ COLUMNS = {
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
     """One recipe on one set. `seed` draws the bootstrap; nothing else is random."""
+    if column in standard_retrieval.NAMES:
+        values, scored = standard_retrieval.measure(row, column, data, progress)
+        low, high = bootstrap(values, seed=seed)
+        return Score(standard_retrieval.MEASURES[column], mean(values), low, high, scored=scored)
     wanted = COLUMNS[column]
     X, labels, names = describe(wanted.dataset, row, data, progress)
     queries, database = (
@@ -84,7 +88,18 @@ def rank(
 def check(columns: Sequence[str], data: Path) -> None:
     """Refuse before the first cell when a set is missing."""
     for column in columns:
-        datasets.load(COLUMNS[column].dataset, data)
+        if column in standard_retrieval.NAMES:
+            standard_retrieval.check(column, data)
+        else:
+            datasets.load(COLUMNS[column].dataset, data)
 
 
-BENCH = Bench("retrieval", "how well each recipe ranks real image sets", tuple(RECIPES), tuple(COLUMNS), run, check)
+BENCH = Bench(
+    "retrieval",
+    "how well each recipe ranks real image sets",
+    tuple(RECIPES),
+    (*COLUMNS, *standard_retrieval.NAMES),
+    run,
+    check,
+    on_request=standard_retrieval.NAMES,
+)

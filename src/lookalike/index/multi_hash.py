@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from lookalike.codes.bits import to_words
 from lookalike.codes.queries import CodeQuery
 from lookalike.errors import InputError
+from lookalike.index import threads
 from lookalike.index.flat import check_search
 from lookalike.index.hamming import Hamming
 from lookalike.index.ids import sort_ids
 from lookalike.index.multi_hash_probe import CHUNK, masks, probe
-from lookalike.index.threads import share
 from lookalike.types import Array, Hits, Ids, Progress, Query
 
-PAYS = 300
-"""A row that a table leads to costs as much as so many words of 64 bits in a scan: it is somewhere else in memory."""
+PAYS = 8
+"""A query is given up to the scan when it would take more rows than the scan has words, over this. Going through tables
+costs three or four times as much a row as the scan a word, so that giving up costs half a scan, at most."""
 MIN_ROWS = 10_000
 """Fewer rows are scanned in no time."""
 
@@ -30,6 +31,7 @@ class Tables(NamedTuple):
     """The rows by the value of each of their parts."""
 
     order: NDArray[np.int32]  # (parts, n) rows, sorted by the value of the part
+    keys: NDArray[np.uint64]  # (parts, n) the word of 64 bits that the part is of, in the same order
     starts: NDArray[np.int32]  # (parts, 2**16 + 1) where each value begins
     n: int  # rows that were there when they were built
 
@@ -37,8 +39,8 @@ class Tables(NamedTuple):
 class MultiHash:
     """Tables over the codes of a `Hamming`, 2 bytes a part; each query is given up to a scan once that is cheaper.
 
-    What was added since `build` is scanned, what was removed is never an answer: exact at any time. Short codes, and
-    queries whose k-th answer differs in many bits, are the scan's: see `benchmarks/hamming_speed.py --kind multihash`.
+    What was added since `build` is scanned, what was removed is never an answer: exact at any time. Queries whose k-th
+    answer differs in many bits are the scan's: see `benchmarks/hamming_speed.py --kind multihash`.
 
     Examples
     --------
@@ -92,7 +94,7 @@ class MultiHash:
         return self.truth.vectors(ids)
 
     def build(self, truth: Hamming | None = None, progress: Progress | None = None) -> Self:
-        """Sort all rows, of another `truth` where one is given, by each of their parts: 4 bytes a row and part."""
+        """Sort all rows, of another `truth` where one is given, by each of their parts: 12 bytes a row and part."""
         if truth is not None:
             self.truth, self._tables = truth, None
         blocks = self.truth.blocks
@@ -101,15 +103,17 @@ class MultiHash:
         if blocks.n >= 2**31:
             raise InputError(f"Tables hold up to {2**31 - 1} codes. Got {blocks.n}; use Hamming.")
         parts = -(-blocks.dim // 2)
-        order, starts = np.empty((parts, blocks.n), np.int32), np.zeros((parts, 2**CHUNK + 1), np.int32)
+        order, keys = np.empty((parts, blocks.n), np.int32), np.empty((parts, blocks.n), np.uint64)
+        starts = np.zeros((parts, 2**CHUNK + 1), np.int32)
         for part in range(parts):
             if progress is not None:
                 progress("indexing", part, parts)
             words = blocks.words[:, part // 4].reshape(-1)[: blocks.n]
             values = (words >> np.uint64(CHUNK * (part % 4))).astype(np.uint16)
             order[part] = np.argsort(values, kind="stable")  # by digits: as many steps as rows
+            keys[part] = words[order[part]]
             np.cumsum(np.bincount(values, minlength=2**CHUNK), out=starts[part, 1:])
-        self._tables = Tables(order, starts, blocks.n)
+        self._tables = Tables(order, keys, starts, blocks.n)
         return self
 
     def search(
@@ -157,7 +161,8 @@ class MultiHash:
         blocks, q = self.truth.blocks, len(query.codes)
         keep = self.truth.kept(exclude)
         words = to_words(query.codes)
-        budget = int(tables.n * words.shape[1] / PAYS)
+        cores = max(1.0, threads.CORES / max(1, q))  # that a scan has for one query
+        budget = int(tables.n * words.shape[1] / PAYS / cores)
         ids, distances = np.full((q, k), -1, np.int64), np.full((q, k), np.inf, np.float32)
         scored = np.empty(q, np.int64)
 
@@ -166,10 +171,10 @@ class MultiHash:
             near, found = np.empty(size, np.int32), np.empty(size, np.int64)
             for j in range(start, stop):
                 held, scored[j] = probe(
-                    blocks.words, blocks.ids, keep, tables.order, tables.starts, words[j], *masks(), budget, near, found
+                    blocks.words, blocks.ids, keep, *tables[:3], words[j], *masks(), budget, near, found
                 )
                 best = np.lexsort((found[:held], near[:held]))
                 ids[j, :held], distances[j, :held] = found[best], near[best]
 
-        share(work, q)
+        threads.share(work, q)
         return ids, distances, scored
