@@ -76,6 +76,15 @@ def test_probabilities_are_those_of_equation_22():
     np.testing.assert_array_equal(model.predict(TEST), np.argmax(p, axis=1))
 
 
+def test_far_rows_still_say_which_class_is_next():
+    model = Ncmc(dim=2, k=3, max_iterations=100).fit(X, Y)
+    far = 50 * TEST[:20]
+    assert (np.sort(model.predict_proba(far), axis=1)[:, 0] == 0).all()  # too small for float32
+    scores = model.decision_function(far)
+    assert all(len(np.unique(row)) == scores.shape[1] for row in scores)
+    np.testing.assert_array_equal(model.classes_[scores.argmax(axis=1)], model.predict(far))
+
+
 def test_centroids_are_means_of_rows_of_their_class_class_by_class():
     model = Ncmc(dim=2, k=5, max_iterations=50).fit(X, Y)
     assert (np.diff(model.centroid_labels_) >= 0).all()

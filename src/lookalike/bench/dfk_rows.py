@@ -35,6 +35,7 @@ NCA_ROWS, NCA_STEPS = 3_000, 50
 TRIES = 16
 """Rows that are drawn to find one that makes a pair."""
 LAMS = tuple({"lam": lam} for lam in (0.001, 0.01, 0.1, 1.0, 10.0))
+WIDE = tuple({"lam": lam} for lam in (0.01, 1.0, 100.0))
 COSTS = tuple({"cost": cost} for cost in (0.1, 1.0, 10.0))
 
 Codes: TypeAlias = NDArray[np.int64]
@@ -96,11 +97,11 @@ class Nca:
 
 
 METRICS = {
-    "mmc": Metric(lambda seed, **options: Mmc(random_state=seed, **options), LAMS[1::2], "pairs"),
+    "mmc": Metric(lambda seed, **options: Mmc(random_state=seed, **options), WIDE, "pairs"),
     "rca": Metric(lambda _, **options: Rca(**options), LAMS),
     "dca": Metric(lambda _, **options: Dca(**options), LAMS),
     "sdpm": Metric(lambda seed, **options: Sdpm(random_state=seed, **options), COSTS, "triplets"),
-    "dml-eig": Metric(lambda seed, **options: DmlEig(random_state=seed, **options), LAMS[1::2], "pairs"),
+    "dml-eig": Metric(lambda seed, **options: DmlEig(random_state=seed, **options), WIDE, "pairs"),
     "lmnn": Metric(lambda seed: Lmnn(dim=64, random_state=seed)),
     "nca": Metric(lambda seed: Nca(seed)),
 }

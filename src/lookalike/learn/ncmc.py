@@ -104,11 +104,25 @@ class Ncmc(ClassifierMixin, Ncmml):
 
     def predict(self, X: Rows) -> NDArray[Any]:
         """The most likely class of each row, (n,)."""
-        likely = np.argmax(as_numpy(self.predict_proba(X)), axis=1)
+        likely = np.argmax(as_numpy(self._scores(X)), axis=1)
         return np.asarray(self.classes_[likely])
 
     def predict_proba(self, X: Rows) -> Array:
         """p(c|x), (n, C) float32 of the kind of X, in the order of `classes_`: Eq. 22."""
+        scores = self._scores(X)
+        xp = namespace(scores)
+        p = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+        return p / xp.sum(p, axis=1, keepdims=True)
+
+    def decision_function(self, X: Rows) -> Array:
+        """ln p(c|x) but for what all classes share, (n, C) float32: tells classes apart whose p is too small to write.
+
+        Of two classes (n,), how much more the second has: scikit-learn's way.
+        """
+        scores = self._scores(X)
+        return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
+
+    def _scores(self, X: Rows) -> Array:
         check_is_fitted(self)
         X = check_source(self, X, reset=False)
         owners = encode_labels(self.centroid_labels_, len(self.centroid_labels_), self.classes_)[1]
@@ -120,9 +134,7 @@ class Ncmc(ClassifierMixin, Ncmml):
             W, middle = like(rows, self.W_), like(rows, centre)
             M = (like(rows, self.centroids_) - middle) @ W.T  # (K, D)
             P = (xp.astype(rows, xp.float32, copy=False) - middle) @ W.T  # (m, D)
-            scores = class_scores(P, M, owners)  # (m, C)
-            p = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
-            out.append(p / xp.sum(p, axis=1, keepdims=True))
+            out.append(class_scores(P, M, owners))  # (m, C)
         return namespace(out[0]).concat(out)
 
     def _alternate(self, task: Task, callback: Callback | None) -> tuple[Array, "Clusters", NDArray[np.float64]]:
