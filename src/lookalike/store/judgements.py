@@ -1,4 +1,4 @@
-"""What people said about pictures: labels, each with who said it, where it came from and when; sessions; classes.
+"""What people said about pictures: labels, each with who said it and when; sessions; classes; what is no duplicate.
 
 In: pairs of item id and label. Out: the labels of items, the items of a label. A file of its own, keyed by content
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lookalike.errors import InputError
+from lookalike.store.apart import Apart
 from lookalike.store.classes import ClassNames
 from lookalike.store.database import Database, as_ids, read_ids, write_ids
 from lookalike.store.labels import check_label, check_text
@@ -26,6 +27,7 @@ class Judgements:
         self.sessions = Sessions(self._db)
         self.classes = ClassNames(self._db)
         self.predictions = Predictions(self._db)
+        self.apart = Apart(self._db)
 
     def __len__(self) -> int:
         with self._db.reading() as db:
