@@ -7,6 +7,7 @@ digests, so that it outlives the catalogue; its transactions are short and need 
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from lookalike.errors import InputError
 from lookalike.store.apart import Apart
@@ -17,6 +18,15 @@ from lookalike.store.predictions import Predictions
 from lookalike.store.schema import JUDGEMENTS, text
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
+
+
+class Saying(NamedTuple):
+    """A label of an item, and where it comes from."""
+
+    label: str
+    author: str
+    source: str  # "hand", "csv", "folder", "session", "confirmed" …
+    at: float  # POSIX seconds
 
 
 class Judgements:
@@ -58,6 +68,18 @@ class Judgements:
         with self._db.reading() as db:
             for item, label in db.execute(query, [write_ids(found)]):
                 found[item].append(label)
+        return found
+
+    def said(self, ids: Sequence[int]) -> dict[int, list[Saying]]:
+        """The labels of each of these items, sorted, with who said so, how and when; items without any are left out."""
+        found: dict[int, list[Saying]] = {}
+        query = (
+            "SELECT item, label, author, source, at FROM labels"
+            " WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
+        )
+        with self._db.reading() as db:
+            for item, *said in db.execute(query, [write_ids(ids)]):
+                found.setdefault(item, []).append(Saying(*said))
         return found
 
     def items_with(self, label: str) -> Ids:
