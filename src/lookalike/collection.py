@@ -36,6 +36,7 @@ from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.stats import stats
 from lookalike.engine.where import with_boxes
+from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
 from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import Entry, walk
@@ -49,7 +50,7 @@ from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, 
 __all__ = [
     "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
     "Finished", "Guess", "Item", "LabelReport", "Order", "Page", "Predicted", "Prediction", "Push", "Report", "Result",
-    "Round", "Session", "Settings", "SimulatedRound", "Summary", "Verdict", "format_id", "login", "parse_id",
+    "Round", "Session", "Settings", "SimulatedRound", "Summary", "Verdict", "Why", "format_id", "login", "parse_id",
 ]  # fmt: skip
 
 

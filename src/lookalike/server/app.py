@@ -17,12 +17,19 @@ from lookalike.server.access import Access
 from lookalike.server.guard import Guard
 from lookalike.server.models import ErrorOut
 from lookalike.server.pages import Pages
-from lookalike.server.routes import health, items, search
+from lookalike.server.routes import classes, health, items, search, sessions
 from lookalike.server.served import Served, needs
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import FromMemory
 
-ROUTERS: tuple[APIRouter, ...] = (health.open_router, health.router, items.router, search.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.open_router,
+    health.router,
+    items.router,
+    search.router,
+    sessions.router,
+    classes.router,
+)
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorOut, "description": "An error, in the one shape that all have."}
     for status in (401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 507)

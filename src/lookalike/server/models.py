@@ -85,6 +85,69 @@ class LoginIn(Given):
     token: str = Field(min_length=1, max_length=200)
 
 
+class SessionIn(Given):
+    """What a session starts from: examples, or a label that brings its pictures."""
+
+    examples: list[ExampleIn] = Field([], max_length=100)
+    without: list[ExampleIn] = Field([], max_length=100)
+    label: Name | None = None
+    space: Name | None = None
+    name: Name | None = None
+
+
+class MarksIn(Given):
+    """What somebody says about pictures, in one step."""
+
+    relevant: Ids = []
+    irrelevant: Ids = []
+    skip: Ids = []
+
+
+class RoundIn(Given):
+    """How much a round shows and asks."""
+
+    k: int = Field(50, ge=1, le=MOST)
+    window: int = Field(9, ge=1, le=100)
+    filter: FilterIn = Field(default_factory=FilterIn)
+
+
+class FinishIn(Given):
+    """What it is called; by default the session's own name."""
+
+    name: Name | None = None
+
+
+class NameIn(Given):
+    """A class."""
+
+    name: Name
+
+
+class MembersIn(NameIn):
+    """Pictures of a class."""
+
+    items: Ids = []
+
+
+class RenameIn(NameIn):
+    """A class and its new name."""
+
+    to: Name
+
+
+class MergeIn(Given):
+    """Classes, and what they become."""
+
+    names: list[Name] = Field(min_length=1, max_length=MOST)
+    into: Name
+
+
+class ClassifyIn(Given):
+    """Pictures to be classified."""
+
+    examples: list[ExampleIn] = Field(min_length=1, max_length=100)
+
+
 class Predicted(BaseModel):
     """What a picture is taken for."""
 
@@ -140,6 +203,160 @@ class UploadOut(BaseModel):
     width: int
     height: int
     item: str | None = Field(description="Its id, where the collection has the very same file.")
+
+
+class SessionOut(BaseModel):
+    """Where a session stands. A list of sessions leaves the ids of the marks out."""
+
+    id: str
+    name: str | None
+    space: str
+    author: str
+    started: float
+    changed: float
+    rounds: int
+    marks: dict[str, int] = Field(description="How many relevant, irrelevant, skip.")
+    finished: bool
+    label: str | None
+    relevant: list[str] = []
+    irrelevant: list[str] = []
+    skipped: list[str] = []
+
+
+class UndoneOut(BaseModel):
+    """What was taken back."""
+
+    undone: dict[str, str]
+    session: SessionOut
+
+
+class Ranked(BaseModel):
+    """A picture in a session's ranking."""
+
+    item: Item
+    score: float = Field(description="Minus the margin: smaller is better.")
+    mark: str | None
+
+
+class EstimateOut(BaseModel):
+    """How many there may be in all."""
+
+    value: int
+    low: int
+    high: int
+
+
+class RoundOut(BaseModel):
+    """What a round shows and asks."""
+
+    number: int
+    best: list[Ranked]
+    questions: list[Item]
+    found: int
+    estimate: EstimateOut | None
+    stop: str | None
+    seconds: dict[str, float]
+    notes: list[str]
+
+
+class RankedOut(BaseModel):
+    """A session's ranking."""
+
+    best: list[Ranked]
+
+
+class LogLine(BaseModel):
+    """Something that happened in a session."""
+
+    kind: str
+    item: str
+    round: int
+    position: int | None
+    author: str
+    at: float
+    undone: bool
+
+
+class FinishedOut(BaseModel):
+    """What a finished session left."""
+
+    label: str
+    labelled: int
+    relevant: int
+    irrelevant: int
+    contradicted: list[str]
+
+
+class NearOut(BaseModel):
+    """A marked picture; without an item, an example from outside."""
+
+    item: Item | None
+    distance: float
+
+
+class WhyOut(BaseModel):
+    """What speaks for a picture, and against it."""
+
+    margin: float | None = Field(description="Above 0 on the side of what is wanted; null before anything is learned.")
+    nearest_relevant: list[NearOut]
+    nearest_irrelevant: list[NearOut]
+    box: list[float] | None
+
+
+class ClassOut(BaseModel):
+    """A class at a glance."""
+
+    name: str
+    pictures: int
+    elsewhere: int = Field(description="Pictures of it that the collection does not have now.")
+    predicted: int
+    parents: list[str]
+
+
+class Member(BaseModel):
+    """A picture of a class, and who said so."""
+
+    item: Item
+    author: str
+    when: float
+    source: str
+
+
+class Guessed(BaseModel):
+    """A picture that is predicted to be of a class."""
+
+    item: Item
+    probability: float
+
+
+class ClassView(BaseModel):
+    """A page of a class."""
+
+    name: str
+    total: int
+    total_predicted: int
+    offset: int
+    members: list[Member]
+    predicted: list[Guessed]
+    parents: list[str]
+
+
+class ChangedOut(BaseModel):
+    """A class that was changed, and how many pictures that was about."""
+
+    name: str
+    count: int
+
+
+class VerdictOut(BaseModel):
+    """What a picture is taken for."""
+
+    id: str | None
+    labels: list[str]
+    label: str | None = Field(description="null: none of these.")
+    probability: float
+    runner_up: str | None
+    runner_up_probability: float
 
 
 class Me(BaseModel):

@@ -170,7 +170,7 @@ def needs(role: Role) -> Any:
 
 
 def _item(item: Item, labels: list[str], predicted: Prediction | None) -> dict[str, Any]:
-    paths = [_valid(path) for path in item.paths]
+    paths = [valid(path) for path in item.paths]
     first = paths[0] if paths else None
     return {
         "id": format_id(item.id),
@@ -183,13 +183,18 @@ def _item(item: Item, labels: list[str], predicted: Prediction | None) -> dict[s
         "bytes": item.bytes,
         "taken": item.taken_at,
         "added": item.added_at,
-        "labels": [_valid(label) for label in labels],
+        "labels": [valid(label) for label in labels],
         "predicted": None
         if predicted is None
-        else {"label": _valid(predicted.label), "probability": round(predicted.probability, 4)},
+        else {"label": valid(predicted.label), "probability": round(predicted.probability, 4)},
     }
 
 
-def _valid(text: str) -> str:
+def numbers(ids: Sequence[str]) -> list[int]:
+    """Ids as the collection takes them: whole numbers, which nobody can take for paths."""
+    return [number for id in ids if (number := parse_id(id)) is not None]
+
+
+def valid(text: str) -> str:
     """Undecodable bytes of a name as escapes, so that JSON is valid."""
     return text.encode("utf-8", "backslashreplace").decode()
