@@ -140,7 +140,6 @@ def install(app: FastAPI) -> None:
 def _invalid(error: RequestValidationError) -> Response:
     """The first thing that is wrong with a request; what it held is not repeated."""
     first = error.errors()[0]
-    place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    field = ".".join(place) or None
-    said = str(first["msg"]).removeprefix("Value error, ")
+    field = ".".join(str(part) for part in first["loc"][1:]) or None  # the first word is "body", "query" or "path"
+    said = str(first["msg"]).removeprefix("Value error, ").rstrip(".") + "."
     return reply(error_body("input", f"{field}: {said}" if field else said, field), 422)
