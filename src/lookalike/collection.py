@@ -33,24 +33,29 @@ from lookalike.engine.looks import Result, at_one_moment, select
 from lookalike.engine.map import POINTS, Map, check_points
 from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
+from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import has_files, ignore
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.stats import stats
 from lookalike.engine.where import with_boxes
+from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
+from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import Entry, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
-from lookalike.store.items import Filter, Item
+from lookalike.store.items import Filter, Item, Order
 from lookalike.store.judgements import Saying
+from lookalike.store.predictions import Prediction
 from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 __all__ = [
     "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
-    "Finished", "Group", "Guess", "Item", "LabelReport", "Map", "Predicted", "Push", "Report", "Result", "Round",
-    "Session", "Settings", "SimulatedRound", "Summary", "Verdict", "format_id", "parse_id",
+    "Finished", "Group", "Guess", "Item", "LabelReport", "Map", "Order", "Page", "Predicted", "Prediction", "Push",
+    "Report", "Result", "Round", "Session", "Settings", "SimulatedRound", "Summary", "Tier", "Verdict", "Why",
+    "format_id", "login", "parse_id",
 ]  # fmt: skip
 
 
@@ -86,6 +91,7 @@ class Collection:
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
+        self._pages = Pages(self._store)
         self.classes = Classes(self._store, self._spaces)
 
     def __enter__(self) -> Self:
@@ -484,6 +490,26 @@ class Collection:
         path = _absolute(word)
         seen = self._store.items.seen([path]).get(path)
         return None if seen is None else seen.item
+
+    def page(self, filter: Filter | None = None, *, order: Order = "path", offset: int = 0, limit: int = 200) -> Page:
+        """Some of the items that pass the filter, for somebody who scrolls; and how many pass in all."""
+        return self._pages.page(filter, order, offset, limit)
+
+    def read(self, item: int, limits: Limits = LIMITS) -> bytes:
+        """The bytes of an item's file, the very ones that were added; ImageError where no file holds them now."""
+        return read_item(self._store, item, limits)
+
+    def spaces(self) -> list[str]:
+        """The names of the spaces that somebody asked for; the first is searched where nobody names one."""
+        return self._spaces.recipes()
+
+    def sources(self) -> list[str]:
+        """What was added, in the order it was: what `refresh` looks at."""
+        return self._store.items.sources()
+
+    def predictions(self, ids: Sequence[int]) -> dict[int, Prediction]:
+        """What these items are taken for, where something was predicted and nobody said otherwise."""
+        return self._store.judgements.predictions.get(ids)
 
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
         """Ids (n,) and vectors (n, d) of a space, or codes (n, bits / 8), in memory, in the order of their ids."""
