@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lookalike.engine import stars as module
 from lookalike.engine.stars import near, stars, typical
-from tests.reference import stars as reference
+from reference import stars as reference
 
 
 def everybody(centre, others, distances):

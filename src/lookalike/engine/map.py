@@ -72,7 +72,7 @@ def lay_out(X: Vectors) -> Vectors:
     if len(X) < 3:
         return np.linspace(0.25, 0.75, len(X), dtype=np.float32)[:, None].repeat(2, axis=1)
     with threadpool_limits(1):  # the order of sums is that of one thread
-        if (X == X[0]).all():
+        if not (X - X[0]).any():
             return np.full((len(X), 2), 0.5, np.float32)
         keep = min(COMPONENTS, *X.shape)
         rows = PCA(keep, random_state=0, svd_solver="covariance_eigh").fit_transform(X.astype(np.float64))  # (n, keep)
