@@ -88,7 +88,9 @@ def running(
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=WRITE, timeout=30, trust_env=False) as client:
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", headers=WRITE, timeout=30, trust_env=False
+            ) as client:
                 yield Running(client, app, collection, port, shelf)
         finally:
             app.here.closing.set()

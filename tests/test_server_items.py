@@ -6,12 +6,12 @@ import time
 
 import pytest
 from PIL import Image
-from serving import copy_shelf, error, running
 
 from lookalike import Collection
 from lookalike.errors import InputError
 from lookalike.server.metrics import Metrics
 from lookalike.server.thumbnails import Kept, fit, rounded
+from serving import copy_shelf, error, running
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@
 
 import io
 
-import hostile
 import numpy as np
 import pytest
 from PIL import Image
-from serving import error, quick, running
 
+import hostile
 from lookalike.server.uploads import reduce
+from serving import error, quick, running
 
 
 @pytest.fixture(scope="module")

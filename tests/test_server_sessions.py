@@ -7,10 +7,10 @@ import sys
 
 import httpx
 import pytest
-from serving import WRITE, add_token, copy_shelf, error, running
 
 from lookalike import Collection
 from lookalike.store import database
+from serving import WRITE, add_token, copy_shelf, error, running
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,9 @@ def test_what_a_session_cannot_do_is_said(service, kinds):
         error(service.client.post("/api/v1/sessions", json=body), 422, "input")
     session = service.post("/sessions", {"label": "house"}, status=201)["id"]
     both = {"relevant": [kinds["house"][0]], "irrelevant": [kinds["house"][0]]}
-    assert "Say one of the two" in error(service.client.post(f"/api/v1/sessions/{session}/marks", json=both), 422, "input")
+    assert "Say one of the two" in error(
+        service.client.post(f"/api/v1/sessions/{session}/marks", json=both), 422, "input"
+    )
     error(service.client.post(f"/api/v1/sessions/{session}/marks", json={"relevant": ["../x"]}), 422, "input")
     error(service.client.post(f"/api/v1/sessions/{session}/marks", json={"skip": ["0" * 16]}), 422, "input")
     assert "needs a name" in error(service.client.post(f"/api/v1/sessions/{session}/finish", json={}), 422, "input")
