@@ -32,7 +32,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorOut, "description": "An error, in the one shape that all have."}
-    for status in (401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 507)
+    for status in (400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 507)
 }
 
 
