@@ -12,6 +12,7 @@ from schemathesis.specs.openapi.checks import (
 
 from lookalike import Collection
 from lookalike.server.app import create_api, create_app
+from lookalike.server.jobs import Jobs
 from lookalike.server.settings import Settings
 from serving import WRITE, copy_shelf, running
 
@@ -21,7 +22,14 @@ CHECKS = [not_a_server_error, content_type_conformance, response_schema_conforma
 
 @pytest.fixture(scope="module")
 def service(shelf, tmp_path_factory):
-    with running(copy_shelf(shelf, tmp_path_factory.mktemp("fuzzed"))) as running_service:
+    def spawn(_):
+        raise OSError(0, "no processes here")  # jobs are asked for, and fail at once
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        running(copy_shelf(shelf, tmp_path_factory.mktemp("fuzzed"))) as running_service,
+    ):
+        patch.setattr(Jobs, "_spawn", spawn)
         yield running_service
 
 
@@ -38,7 +46,12 @@ def operations():
         app = create_app(collection, Settings())
         document = create_api(app.here).openapi()
         app.here.close()
-    return [(path, method.upper()) for path, methods in document["paths"].items() for method in methods]
+    return [
+        (path, method.upper())
+        for path, methods in document["paths"].items()
+        for method in methods
+        if not path.endswith("/events")  # streams that do not end
+    ]
 
 
 @pytest.mark.parametrize(("path", "method"), operations())

@@ -14,8 +14,8 @@ import lookalike
 from lookalike.collection import Collection, login
 from lookalike.server import problems
 from lookalike.server.access import Access
+from lookalike.server.answers import ErrorOut
 from lookalike.server.guard import Guard
-from lookalike.server.models import ErrorOut
 from lookalike.server.pages import Pages
 from lookalike.server.routes import classes, duplicates, export, health, items, jobs, search, sessions
 from lookalike.server.routes import map as mapping

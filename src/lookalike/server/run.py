@@ -65,6 +65,7 @@ def serve(collection: Collection, settings: Settings, *, ready: Callable[[str], 
     server = make_server(app, settings)
     address = url(settings.host, listener.getsockname()[1])
     ready(address)
+    threading.Thread(target=app.here.warm, name="warm", daemon=True).start()
     try:
         server.run(sockets=[listener])
     finally:
