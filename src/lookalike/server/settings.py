@@ -97,9 +97,6 @@ class Settings:
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
-            return not self.local and name in _own_names()
+            own = socket.gethostname().lower()  # without asking a name server: strangers would have us ask often
+            return not self.local and name in (own, f"{own}.local")
         return address.is_loopback or not self.local
-
-
-def _own_names() -> set[str]:
-    return {socket.gethostname().lower(), socket.getfqdn().lower()}
