@@ -1,0 +1,188 @@
+// A grid over any number of pictures: only the rows in sight exist, pages of the list are fetched as they come into sight.
+// role=grid with a roving tabindex: one stop for Tab, arrows inside.
+import { h } from "./dom.js";
+
+const PAGE = 200; // items fetched at once
+const KEPT = 30; // pages remembered
+const OVERSCAN = 2; // rows beyond what is in sight
+const GAP = 10;
+
+/**
+ * @param options.label  what the grid is, for screen readers
+ * @param options.fetch  async (offset, limit) → {total, items}
+ * @param options.tile   (item, index) → element with a [data-focus]
+ * @param options.small  the least width of a tile
+ * @param options.onkey  (event, item, index) → true where it was its key
+ */
+export class Grid {
+  constructor({ label, fetch, tile, signal, small = 190, onkey = () => false }) {
+    Object.assign(this, { fetch, tile, small, onkey, pages: new Map(), rows: new Map(), total: 0, active: 0, columns: 1, wanted: 0 });
+    this.element = h("div", { class: "grid", role: "grid", "aria-label": label, onkeydown: (event) => this.#key(event) });
+    this.element.addEventListener("focusin", (event) => this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)));
+    const look = () => (this.wanted ||= requestAnimationFrame(() => this.#draw()));
+    addEventListener("scroll", look, { passive: true, signal });
+    const sizes = new ResizeObserver(() => this.#measure());
+    sizes.observe(this.element);
+    signal?.addEventListener("abort", () => sizes.disconnect());
+  }
+
+  /** Read the first page; the number of all. */
+  async open() {
+    const first = await this.fetch(0, PAGE);
+    this.pages = new Map([[0, first.items]]);
+    this.total = first.total;
+    this.#measure();
+    return this.total;
+  }
+
+  /** The place in the whole list of one in a page. */
+  place(page, at) {
+    return page * PAGE + at;
+  }
+
+  item(index) {
+    const page = this.pages.get(Math.floor(index / PAGE));
+    return Array.isArray(page) ? page[index % PAGE] : undefined;
+  }
+
+  /** Draw one place again. */
+  redraw(index) {
+    const cell = this.element.querySelector(`[data-index="${index}"]`);
+    const item = this.item(index);
+    if (!cell || !item) return;
+    const focused = cell.contains(document.activeElement);
+    this.#fill(cell, item, index);
+    if (focused) cell.querySelector("[data-focus]").focus();
+  }
+
+  /** Take an item out, without asking again; those after it move up. */
+  drop(index) {
+    const whole = [];
+    for (const [page, items] of this.pages) if (Array.isArray(items)) items.forEach((item, i) => (whole[page * PAGE + i] = item));
+    whole.splice(index, 1);
+    const last = Math.floor(index / PAGE);
+    for (const page of [...this.pages.keys()]) {
+      const items = whole.slice(page * PAGE, (page + 1) * PAGE);
+      if (page < last) continue;
+      if (items.length && items.filter(Boolean).length === Math.min(PAGE, this.total - 1 - page * PAGE)) this.pages.set(page, items);
+      else this.pages.delete(page);
+    }
+    this.total -= 1;
+    this.active = Math.max(0, Math.min(this.active, this.total - 1));
+    this.#measure(true);
+  }
+
+  focus(index = this.active) {
+    this.#activate(Math.max(0, Math.min(index, this.total - 1)));
+    const row = Math.floor(this.active / this.columns);
+    const top = this.element.getBoundingClientRect().top + row * this.pitch;
+    const head = (document.getElementById("top")?.offsetHeight ?? 0) + GAP;
+    if (top < head) scrollBy({ top: top - head, behavior: "instant" });
+    else if (top + this.pitch > innerHeight) scrollBy({ top: top + this.pitch - innerHeight + GAP, behavior: "instant" });
+    this.#draw();
+    this.element.querySelector(`[data-index="${this.active}"] [data-focus]`)?.focus({ preventScroll: true });
+  }
+
+  #measure(force = false) {
+    const width = this.element.clientWidth;
+    if (!width) return;
+    const small = innerWidth < 600 ? Math.min(this.small, 110) : this.small;
+    const gap = innerWidth < 600 ? 4 : GAP;
+    const columns = Math.max(2, Math.floor((width + gap) / (small + gap)));
+    const side = (width - gap * (columns - 1)) / columns;
+    if (!force && columns === this.columns && side === this.side && this.drawnTotal === this.total) return;
+    Object.assign(this, { columns, side, gap, pitch: Math.round(side * 0.75) + gap, drawnTotal: this.total });
+    const rows = Math.ceil(this.total / columns);
+    this.element.style.setProperty("--columns", columns);
+    this.element.style.setProperty("--gap", `${gap}px`);
+    this.element.style.setProperty("--height", `${this.pitch - gap}px`);
+    this.element.style.height = `${Math.max(0, rows * this.pitch - gap)}px`;
+    this.element.setAttribute("aria-rowcount", rows);
+    this.element.setAttribute("aria-colcount", columns);
+    for (const row of this.rows.values()) row.remove();
+    this.rows.clear();
+    this.#draw();
+  }
+
+  #draw() {
+    this.wanted = 0;
+    if (!this.pitch || !this.element.isConnected) return;
+    const top = -this.element.getBoundingClientRect().top;
+    const count = Math.ceil(this.total / this.columns);
+    const first = Math.max(0, Math.floor(top / this.pitch) - OVERSCAN);
+    const last = Math.min(count - 1, Math.floor((top + innerHeight) / this.pitch) + OVERSCAN);
+    const kept = Math.floor(this.active / this.columns); // what has the focus stays
+    for (const [number, row] of this.rows) {
+      if ((number < first || number > last) && number !== kept) {
+        row.remove();
+        this.rows.delete(number);
+      }
+    }
+    for (let number = first; number <= last; number++) if (!this.rows.has(number)) this.#addRow(number);
+    if (count && !this.rows.has(kept)) this.#addRow(kept);
+    clearTimeout(this.reading); // a fling over thousands of rows asks for the last of them only
+    this.reading = setTimeout(() => this.#read(first * this.columns, (last + 1) * this.columns), 40);
+  }
+
+  #addRow(number) {
+    const row = h("div", { role: "row", class: "row", "aria-rowindex": number + 1 });
+    row.style.transform = `translateY(${number * this.pitch}px)`;
+    for (let column = 0; column < this.columns; column++) {
+      const index = number * this.columns + column;
+      if (index >= this.total) break;
+      const cell = h("div", { role: "gridcell", class: "cell", "aria-colindex": column + 1, dataset: { index } });
+      const item = this.item(index);
+      if (item) this.#fill(cell, item, index);
+      row.append(cell);
+    }
+    const after = [...this.rows.keys()].filter((other) => other > number).sort((a, b) => a - b)[0];
+    this.element.insertBefore(row, after === undefined ? null : this.rows.get(after)); // read in order
+    this.rows.set(number, row);
+  }
+
+  #fill(cell, item, index) {
+    const tile = this.tile(item, index);
+    cell.replaceChildren(tile);
+    const target = tile.matches("[data-focus]") ? tile : tile.querySelector("[data-focus]");
+    target.tabIndex = index === this.active ? 0 : -1;
+  }
+
+  #read(from, to) {
+    for (let page = Math.floor(from / PAGE); page * PAGE < Math.min(to, this.total); page++) {
+      if (this.pages.has(page)) continue;
+      const reading = this.fetch(page * PAGE, PAGE).then(
+        ({ items }) => {
+          this.pages.set(page, items);
+          for (const cell of this.element.querySelectorAll(".cell:empty")) {
+            const item = this.item(Number(cell.dataset.index));
+            if (item) this.#fill(cell, item, Number(cell.dataset.index));
+          }
+        },
+        () => this.pages.delete(page), // asked again when it is next in sight
+      );
+      this.pages.set(page, reading);
+      if (this.pages.size > KEPT) this.pages.delete([...this.pages.keys()].find((other) => Math.abs(other - page) > 3 && other !== Math.floor(this.active / PAGE)));
+    }
+  }
+
+  #activate(index) {
+    if (index === this.active) return;
+    const old = this.element.querySelector(`[data-index="${this.active}"] [data-focus]`);
+    if (old) old.tabIndex = -1;
+    this.active = index;
+    const now = this.element.querySelector(`[data-index="${index}"] [data-focus]`);
+    if (now) now.tabIndex = 0;
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(innerHeight / this.pitch) - 1) * this.columns;
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns, PageUp: -page, PageDown: page, Home: -this.total, End: this.total };
+    const item = this.item(this.active);
+    if (event.key in steps) {
+      const next = this.active + steps[event.key];
+      if (next >= 0 || !["ArrowLeft", "ArrowUp"].includes(event.key)) this.focus(next);
+    } else if (!item || !this.onkey(event, item, this.active)) return;
+    event.preventDefault();
+  }
+}

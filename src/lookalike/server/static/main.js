@@ -1,0 +1,92 @@
+// The page: its header, and which view the address means.
+import { say } from "./aloud.js";
+import { collection } from "./collection.js";
+import { anchor, button, h, icon } from "./dom.js";
+import { listen as listenKeys, showKeys, typing } from "./keys.js";
+import { link, listen, read } from "./router.js";
+import { failed, plate, waiting } from "./states.js";
+import * as theme from "./colours.js";
+import * as tray from "./tray.js";
+import * as upload from "./upload.js";
+import * as work from "./progress.js";
+import { show as showClass } from "./class.js";
+import { show as showClasses } from "./classes.js";
+import { show as showDuplicates } from "./duplicates.js";
+import { show as showItem } from "./item.js";
+import { show as showJobs } from "./jobs.js";
+import { show as showLogin } from "./login.js";
+import { show as showMap } from "./map.js";
+import { show as showPictures } from "./pictures.js";
+import { show as showSearch } from "./search.js";
+import { show as showSession } from "./session.js";
+import { show as showSessions } from "./sessions.js";
+
+const VIEWS = {
+  pictures: showPictures, item: showItem, search: showSearch, sessions: showSessions, session: showSession, classes: showClasses,
+  class: showClass, duplicates: showDuplicates, map: showMap, jobs: showJobs,
+};
+const PLACES = [
+  ["pictures", "Pictures", "pictures", ["pictures", "item", "search"]],
+  ["sessions", "Sessions", "session", ["sessions", "session"]],
+  ["classes", "Classes", "classes", ["classes", "class"]],
+  ["duplicates", "Duplicates", "duplicates", ["duplicates"]],
+  ["map", "Map", "map", ["map"]],
+  ["jobs", "Jobs", "jobs", ["jobs"]],
+];
+const main = document.getElementById("main");
+const top = document.getElementById("top");
+let stay = new AbortController();
+let first = true;
+
+function header(route) {
+  const links = PLACES.map(([view, words, drawing, views]) =>
+    h("a", { href: link(view), "aria-current": views.includes(route.view) ? "page" : null }, icon(drawing), h("span", {}, words)),
+  );
+  const brand = h("a", { class: "brand", href: "#/" }, h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }), h("span", {}, "Lookalike"));
+  top.replaceChildren(brand, h("nav", { "aria-label": "Views" }, links), h("div", { class: "tools" }, work.chip, theme.control(), button("why", "Keys", showKeys, { quiet: true, class: "plain" })));
+}
+
+/** Show what the address says. What is shown stays until the next is there, or until it takes too long. */
+async function render(scroll = 0) {
+  stay.abort();
+  stay = new AbortController();
+  const { signal } = stay;
+  const route = read();
+  document.body.dataset.view = route.view;
+  header(route);
+  tray.show(route);
+  const patience = setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
+  let element;
+  try {
+    upload.allow((await collection(signal)).limits);
+    work.listen();
+    const view = VIEWS[route.view];
+    element = view ? await view(route, signal) : plate("There is nothing here", "This address leads nowhere. It may have been cut short.", anchor(null, "To all pictures", "#/"));
+  } catch (problem) {
+    if (signal.aborted || problem.name === "AbortError") return;
+    element = problem.status === 401 ? showLogin(problem, render) : failed(problem, () => render(scroll), signal);
+    if (!problem.status && problem.kind === undefined) console.error(problem);
+  } finally {
+    clearTimeout(patience);
+  }
+  if (signal.aborted) return;
+  main.replaceChildren(element);
+  scrollTo({ top: scroll, behavior: "instant" });
+  const heading = element.querySelector("h1")?.textContent;
+  document.title = heading && heading !== "Lookalike" ? `${heading} – Lookalike` : "Lookalike";
+  if (first) first = false;
+  else if (!element.contains(document.activeElement) && !document.querySelector("dialog[open]")) main.focus({ preventScroll: true });
+  element.dispatchEvent(new CustomEvent("shown"));
+  if (heading) say(heading);
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.defaultPrevented && !typing(event) && read().view === "item") history.back();
+});
+listenKeys();
+upload.listen();
+listen(render);
