@@ -24,29 +24,33 @@ from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted
 from lookalike.engine.evaluation import Evaluation
 from lookalike.engine.examples import Crop, Example, combine, listed, vectors
 from lookalike.engine.explain import Push, explain, pooled
-from lookalike.engine.feedback import Finished, Round, Session, start_session
+from lookalike.engine.feedback import Finished, Round, Session, login, start_session
 from lookalike.engine.gone import forget_gone, problem
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.looks import Result, at_one_moment, select
 from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
+from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import has_files, ignore
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.stats import stats
 from lookalike.engine.where import with_boxes
+from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
+from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import Entry, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
-from lookalike.store.items import Filter, Item
+from lookalike.store.items import Filter, Item, Order
+from lookalike.store.predictions import Prediction
 from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 __all__ = [
     "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
-    "Finished", "Guess", "Item", "LabelReport", "Predicted", "Push", "Report", "Result", "Round", "Session", "Settings",
-    "SimulatedRound", "Summary", "Verdict", "format_id", "parse_id",
+    "Finished", "Guess", "Item", "LabelReport", "Order", "Page", "Predicted", "Prediction", "Push", "Report", "Result",
+    "Round", "Session", "Settings", "SimulatedRound", "Summary", "Verdict", "Why", "format_id", "login", "parse_id",
 ]  # fmt: skip
 
 
@@ -82,6 +86,7 @@ class Collection:
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
+        self._pages = Pages(self._store)
         self.classes = Classes(self._store, self._spaces)
 
     def __enter__(self) -> Self:
@@ -388,6 +393,26 @@ class Collection:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Those of the ids that are items, in the order asked."""
         return self._store.items.get(ids)
+
+    def page(self, filter: Filter | None = None, *, order: Order = "path", offset: int = 0, limit: int = 200) -> Page:
+        """Some of the items that pass the filter, for somebody who scrolls; and how many pass in all."""
+        return self._pages.page(filter, order, offset, limit)
+
+    def read(self, item: int, limits: Limits = LIMITS) -> bytes:
+        """The bytes of an item's file, the very ones that were added; ImageError where no file holds them now."""
+        return read_item(self._store, item, limits)
+
+    def spaces(self) -> list[str]:
+        """The names of the spaces that somebody asked for; the first is searched where nobody names one."""
+        return self._spaces.recipes()
+
+    def sources(self) -> list[str]:
+        """What was added, in the order it was: what `refresh` looks at."""
+        return self._store.items.sources()
+
+    def predictions(self, ids: Sequence[int]) -> dict[int, Prediction]:
+        """What these items are taken for, where something was predicted and nobody said otherwise."""
+        return self._store.judgements.predictions.get(ids)
 
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
         """Ids (n,) and vectors (n, d) of a space, or codes (n, bits / 8), in memory, in the order of their ids."""

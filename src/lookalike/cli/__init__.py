@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import lookalike
-from lookalike.cli import bench, changes, classes, demo, feedback, looks
+from lookalike.cli import bench, changes, classes, demo, feedback, looks, serve
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -115,5 +115,6 @@ app.command()(classes.classify)
 app.add_typer(classes.app)
 for _verb in (feedback.sessions, looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
-for _verb in (changes.label, looks.recipes, demo.demo, bench.bench):
+for _verb in (changes.label, serve.serve, looks.recipes, demo.demo, bench.bench):
     app.command()(_verb)
+app.add_typer(serve.app)
