@@ -14,7 +14,7 @@ export function note(text, { problem = false, action = null } = {}) {
   const card = h("div", { class: problem ? "note problem" : "note" }, h("p", {}, text), action, close);
   document.getElementById("notes").append(card);
   say(text);
-  if (!problem) setTimeout(() => card.remove(), 7000);
+  if (!problem) setTimeout(() => card.remove(), 5000);
 }
 
 /** Do something; what goes wrong becomes a message. Returns undefined then. */

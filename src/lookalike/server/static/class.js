@@ -83,7 +83,7 @@ function suggestions(name, predicted, signal) {
   };
   draw();
   const all = may("judge") && button("yes", "Yes to all shown", () => answer("confirm", [...waiting.keys()]));
-  place.append(h("div", { class: "lane-head" }, h("h2", {}, "Do these belong here too?"), h("p", { class: "quiet" }, "Suggestions, the surest first. Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n")), all || ""), lane.element);
+  place.append(h("div", { class: "lane-head" }, h("h2", {}, "Do these belong here too?"), h("p", { class: "quiet" }, "The surest first.", h("span", { class: "for-keys" }, " Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n"))), all || ""), lane.element);
   keys({ ArrowDown: () => lane.focus() }, signal);
   return place;
 }

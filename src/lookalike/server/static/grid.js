@@ -86,7 +86,7 @@ export class Grid {
   #measure(force = false) {
     const width = this.element.clientWidth;
     if (!width) return;
-    const small = innerWidth < 600 ? Math.min(this.small, 110) : this.small;
+    const small = innerWidth < 600 ? Math.min(this.small, 100) : this.small;
     const gap = innerWidth < 600 ? 4 : GAP;
     const columns = Math.max(2, Math.floor((width + gap) / (small + gap)));
     const side = (width - gap * (columns - 1)) / columns;

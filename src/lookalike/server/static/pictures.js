@@ -48,7 +48,7 @@ function glance({ items, classes, labelled }) {
 }
 
 function drop() {
-  return h("div", { class: "drop" }, icon("search"), h("p", {}, h("b", {}, "Drop or paste a picture"), " to search with it, or click one below"), picker("Pick a picture", searchWith));
+  return h("div", { class: "drop" }, icon("search"), h("p", {}, h("b", {}, "Drop or paste a picture"), ", or click one below"), picker("Search with a picture", searchWith));
 }
 
 function nothing(about) {

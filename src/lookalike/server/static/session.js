@@ -68,11 +68,10 @@ class Desk {
         this.gauge,
         h("form", { class: "inline name", onsubmit: submit }, field, this.nameButton),
       ),
-      this.words,
       h(
         "div",
         { class: "lanes" },
-        h("section", { class: "asking" }, h("div", { class: "lane-head" }, h("h2", {}, "Please judge these"), this.timer), this.questions.element, this.busy, h("div", { class: "acts" }, this.undoButton, this.restButton, this.nextButton), h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n"), " ", h("kbd", {}, "space"), " skip, ", h("kbd", {}, "u"), " undo, ", h("kbd", {}, "enter"), " next round.")),
+        h("section", { class: "asking" }, h("div", { class: "lane-head" }, h("h2", {}, "Please judge these"), this.timer), this.questions.element, this.busy, h("div", { class: "acts" }, this.undoButton, this.restButton, this.nextButton), h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n"), " ", h("kbd", {}, "space"), " skip, ", h("kbd", {}, "u"), " undo, ", h("kbd", {}, "enter"), " next round."), this.words),
         h("section", { class: "standing" }, h("div", { class: "lane-head" }, h("h2", {}, "Best so far"), this.allButton), this.best.element, this.divide, this.others.element, this.story),
       ),
     );
@@ -90,7 +89,8 @@ class Desk {
     const asked = round?.questions ?? [];
     this.questions.fill(round ? asked.map((item) => tile(item, true)) : Array.from({ length: 9 }, () => h("span", { class: "pic" })));
     const ranked = round?.best ?? [];
-    this.likely = ranked.filter(({ score }) => score < 0).map(({ item }) => item.id); // on the wanted side of what was learned
+    const told = round?.number > 1 && [...this.state.marks.values()].includes("no"); // before, the line means little
+    this.likely = told ? ranked.filter(({ score }) => score < 0).map(({ item }) => item.id) : []; // the wanted side
     const cut = this.likely.length || ranked.length;
     this.best.fill(ranked.slice(0, cut).map(({ item }) => tile(item, false)));
     this.others.fill(ranked.slice(cut).map(({ item }) => tile(item, false)));

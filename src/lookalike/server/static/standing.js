@@ -11,7 +11,7 @@ export function gauge(place, state) {
   const { found, round } = state;
   const estimate = round?.estimate;
   if (!estimate) {
-    place.replaceChildren(h("p", {}, h("b", {}, count(found)), " found so far"), h("p", { class: "quiet" }, "Mark some yes and some no; then it can say of about how many."));
+    place.replaceChildren(h("p", {}, h("b", {}, count(found)), " found so far"), h("p", { class: "quiet" }, "Of how many? A few more answers will tell."));
     return;
   }
   const [value, low, high] = [estimate.value, estimate.low, estimate.high].map((n) => Math.max(found, Math.round(n)));
