@@ -1,6 +1,7 @@
 // The one place that talks to the server. Every failure comes out as a Problem with a sentence for people.
 
 const BASE = "/api/v1";
+export const GONE = "Lookalike does not answer. It may have been stopped: start it again with “lookalike serve”. This page goes on by itself then.";
 
 export class Problem extends Error {
   constructor(kind, message, status = 0, details = {}) {
@@ -28,7 +29,7 @@ async function call(method, path, { query, body, signal } = {}) {
     answer = await fetch(address(path, query), { method, headers, signal, credentials: "same-origin", body: form ? body : body && JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("gone", "Lookalike does not answer. It may have been stopped: start it again with “lookalike serve”. This page goes on by itself then.");
+    throw new Problem("gone", GONE);
   }
   return read(answer.status, await answer.text(), answer.statusText);
 }

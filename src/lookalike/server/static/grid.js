@@ -19,6 +19,7 @@ export class Grid {
     Object.assign(this, { fetch, tile, small, onkey, pages: new Map(), rows: new Map(), total: 0, active: 0, columns: 1, wanted: 0 });
     this.element = h("div", { class: "grid", role: "grid", "aria-label": label, onkeydown: (event) => this.#key(event) });
     this.element.addEventListener("focusin", (event) => this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)));
+    this.element.addEventListener("measure", () => this.#measure()); // it was just put into the page
     const look = () => (this.wanted ||= requestAnimationFrame(() => this.#draw()));
     addEventListener("scroll", look, { passive: true, signal });
     const sizes = new ResizeObserver(() => this.#measure());
@@ -45,33 +46,7 @@ export class Grid {
     return Array.isArray(page) ? page[index % PAGE] : undefined;
   }
 
-  /** Draw one place again. */
-  redraw(index) {
-    const cell = this.element.querySelector(`[data-index="${index}"]`);
-    const item = this.item(index);
-    if (!cell || !item) return;
-    const focused = cell.contains(document.activeElement);
-    this.#fill(cell, item, index);
-    if (focused) cell.querySelector("[data-focus]").focus();
-  }
-
-  /** Take an item out, without asking again; those after it move up. */
-  drop(index) {
-    const whole = [];
-    for (const [page, items] of this.pages) if (Array.isArray(items)) items.forEach((item, i) => (whole[page * PAGE + i] = item));
-    whole.splice(index, 1);
-    const last = Math.floor(index / PAGE);
-    for (const page of [...this.pages.keys()]) {
-      const items = whole.slice(page * PAGE, (page + 1) * PAGE);
-      if (page < last) continue;
-      if (items.length && items.filter(Boolean).length === Math.min(PAGE, this.total - 1 - page * PAGE)) this.pages.set(page, items);
-      else this.pages.delete(page);
-    }
-    this.total -= 1;
-    this.active = Math.max(0, Math.min(this.active, this.total - 1));
-    this.#measure(true);
-  }
-
+  /** Go to a picture, as arrows do. */
   focus(index = this.active) {
     this.#activate(Math.max(0, Math.min(index, this.total - 1)));
     const row = Math.floor(this.active / this.columns);
@@ -80,17 +55,18 @@ export class Grid {
     if (top < head) scrollBy({ top: top - head, behavior: "instant" });
     else if (top + this.pitch > innerHeight) scrollBy({ top: top + this.pitch - innerHeight + GAP, behavior: "instant" });
     this.#draw();
-    this.element.querySelector(`[data-index="${this.active}"] [data-focus]`)?.focus({ preventScroll: true });
+    const cell = this.element.querySelector(`[data-index="${this.active}"]`);
+    (cell?.querySelector("[data-focus]") ?? cell)?.focus({ preventScroll: true }); // the place, until its picture is there
   }
 
-  #measure(force = false) {
+  #measure() {
     const width = this.element.clientWidth;
     if (!width) return;
     const small = innerWidth < 600 ? Math.min(this.small, 100) : this.small;
     const gap = innerWidth < 600 ? 4 : GAP;
     const columns = Math.max(2, Math.floor((width + gap) / (small + gap)));
     const side = (width - gap * (columns - 1)) / columns;
-    if (!force && columns === this.columns && side === this.side && this.drawnTotal === this.total) return;
+    if (columns === this.columns && side === this.side && this.drawnTotal === this.total) return;
     Object.assign(this, { columns, side, gap, pitch: Math.round(side * 0.75) + gap, drawnTotal: this.total });
     const rows = Math.ceil(this.total / columns);
     this.element.style.setProperty("--columns", columns);
@@ -130,7 +106,7 @@ export class Grid {
     for (let column = 0; column < this.columns; column++) {
       const index = number * this.columns + column;
       if (index >= this.total) break;
-      const cell = h("div", { role: "gridcell", class: "cell", "aria-colindex": column + 1, dataset: { index } });
+      const cell = h("div", { role: "gridcell", class: "cell", tabindex: "-1", "aria-colindex": column + 1, dataset: { index } });
       const item = this.item(index);
       if (item) this.#fill(cell, item, index);
       row.append(cell);
@@ -141,10 +117,11 @@ export class Grid {
   }
 
   #fill(cell, item, index) {
-    const tile = this.tile(item, index);
-    cell.replaceChildren(tile);
-    const target = tile.matches("[data-focus]") ? tile : tile.querySelector("[data-focus]");
+    cell.replaceChildren(this.tile(item, index));
+    const target = cell.querySelector("[data-focus]");
     target.tabIndex = index === this.active ? 0 : -1;
+    if (cell === document.activeElement) target.focus({ preventScroll: true });
+    cell.removeAttribute("tabindex");
   }
 
   #read(from, to) {

@@ -11,7 +11,8 @@ export class Judging extends EventTarget {
     this.body = body; // the filter of the rounds
     this.sending = Promise.resolve();
     this.steps = 0; // marks made here, for the undo button
-    this.round = kept(session.id);
+    this.slot = `lookalike.round.${session.id}.${JSON.stringify(body)}`;
+    this.round = kept(this.slot);
     this.#take(session);
   }
 
@@ -59,7 +60,7 @@ export class Judging extends EventTarget {
       const round = await post(`/sessions/${this.session.id}/round`, { k: 60, window: 9, filter: this.body }, signal);
       this.round = round;
       this.session.rounds = round.number;
-      keep(this.session.id, round);
+      keep(this.slot, round);
       this.#changed();
     });
   }
@@ -67,7 +68,7 @@ export class Judging extends EventTarget {
   finish(name) {
     return this.#queue(async () => {
       this.finished = await post(`/sessions/${this.session.id}/finish`, { name });
-      sessionStorage.removeItem(slot(this.session.id));
+      sessionStorage.removeItem(this.slot);
     }).then(() => this.finished);
   }
 
@@ -83,19 +84,17 @@ export class Judging extends EventTarget {
 }
 
 // The last round stays in this tab: going back to a session, or loading it again, asks for no new one.
-const slot = (id) => `lookalike.round.${id}`;
-
-function kept(id) {
+function kept(slot) {
   try {
-    return JSON.parse(sessionStorage.getItem(slot(id)));
+    return JSON.parse(sessionStorage.getItem(slot));
   } catch {
     return null;
   }
 }
 
-function keep(id, round) {
+function keep(slot, round) {
   try {
-    sessionStorage.setItem(slot(id), JSON.stringify(round));
+    sessionStorage.setItem(slot, JSON.stringify(round));
   } catch {
     // full or not allowed: a new round is asked for then
   }

@@ -1,5 +1,6 @@
 // The page: its header, and which view the address means.
 import { say } from "./aloud.js";
+import { GONE, Problem } from "./api.js";
 import { collection } from "./collection.js";
 import { anchor, button, h, icon } from "./dom.js";
 import { listen as listenKeys, showKeys, typing } from "./keys.js";
@@ -9,21 +10,21 @@ import * as theme from "./colours.js";
 import * as tray from "./tray.js";
 import * as upload from "./upload.js";
 import * as work from "./progress.js";
-import { show as showClass } from "./class.js";
-import { show as showClasses } from "./classes.js";
-import { show as showDuplicates } from "./duplicates.js";
-import { show as showItem } from "./item.js";
-import { show as showJobs } from "./jobs.js";
-import { show as showLogin } from "./login.js";
-import { show as showMap } from "./map.js";
-import { show as showPictures } from "./pictures.js";
-import { show as showSearch } from "./search.js";
-import { show as showSession } from "./session.js";
-import { show as showSessions } from "./sessions.js";
+import * as pictures from "./pictures.js";
 
+// The start page comes with the page itself, the others when they are first asked for.
 const VIEWS = {
-  pictures: showPictures, item: showItem, search: showSearch, sessions: showSessions, session: showSession, classes: showClasses,
-  class: showClass, duplicates: showDuplicates, map: showMap, jobs: showJobs,
+  pictures: () => pictures,
+  item: () => import("./item.js"),
+  search: () => import("./search.js"),
+  sessions: () => import("./sessions.js"),
+  session: () => import("./session.js"),
+  classes: () => import("./classes.js"),
+  class: () => import("./class.js"),
+  duplicates: () => import("./duplicates.js"),
+  map: () => import("./map.js"),
+  jobs: () => import("./jobs.js"),
+  login: () => import("./login.js"),
 };
 const PLACES = [
   ["pictures", "Pictures", "pictures", ["pictures", "item", "search"]],
@@ -46,6 +47,16 @@ function header(route) {
   top.replaceChildren(brand, h("nav", { "aria-label": "Views" }, links), h("div", { class: "tools" }, work.chip, theme.control(), button("why", "Keys", showKeys, { quiet: true, class: "plain" })));
 }
 
+/** The module of a view; null where there is no such view. */
+async function load(name) {
+  if (!Object.hasOwn(VIEWS, name)) return null;
+  try {
+    return await VIEWS[name]();
+  } catch {
+    throw new Problem("gone", GONE);
+  }
+}
+
 /** Show what the address says. What is shown stays until the next is there, or until it takes too long. */
 async function render(scroll = 0) {
   stay.abort();
@@ -60,17 +71,18 @@ async function render(scroll = 0) {
   try {
     upload.allow((await collection(signal)).limits);
     work.listen();
-    const view = VIEWS[route.view];
-    element = view ? await view(route, signal) : plate("There is nothing here", "This address leads nowhere. It may have been cut short.", anchor(null, "To all pictures", "#/"));
+    const view = route.view === "login" ? null : await load(route.view);
+    element = view ? await view.show(route, signal) : plate("There is nothing here", "This address leads nowhere. It may have been cut short.", anchor(null, "To all pictures", "#/"));
   } catch (problem) {
     if (signal.aborted || problem.name === "AbortError") return;
-    element = problem.status === 401 ? showLogin(problem, render) : failed(problem, () => render(scroll), signal);
+    element = problem.status === 401 ? (await load("login")).show(problem, render) : failed(problem, () => render(scroll), signal);
     if (!problem.status && problem.kind === undefined) console.error(problem);
   } finally {
     clearTimeout(patience);
   }
   if (signal.aborted) return;
   main.replaceChildren(element);
+  for (const grid of element.querySelectorAll(".grid")) grid.dispatchEvent(new Event("measure")); // its height, before we scroll
   scrollTo({ top: scroll, behavior: "instant" });
   const heading = element.querySelector("h1")?.textContent;
   document.title = heading && heading !== "Lookalike" ? `${heading} – Lookalike` : "Lookalike";

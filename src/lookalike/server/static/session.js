@@ -3,7 +3,7 @@ import { attempt, note, say } from "./aloud.js";
 import { get } from "./api.js";
 import { collection, forget, may } from "./collection.js";
 import { anchor, button, h, icon } from "./dom.js";
-import { body } from "./filters.js";
+import { bar, body, filtered } from "./filters.js";
 import { Judging } from "./judging.js";
 import { keys } from "./keys.js";
 import { Lane } from "./lane.js";
@@ -14,17 +14,19 @@ import { MARKS, badge, picture, spoken } from "./tile.js";
 import { why } from "./why.js";
 import { many, seconds } from "./words.js";
 
+const LESS = 20; // pictures shown below the line
+
 export async function show({ arg: id, query }, signal) {
   const [session, about] = await Promise.all([get(`/sessions/${id}`, {}, signal), collection(signal)]);
   const mine = may("manage") || (may("judge") && session.author === about.me.name);
   const state = new Judging(session, body(query));
   if (session.finished || !mine) return past(state, mine, signal);
-  return new Desk(state, about, signal).element;
+  return new Desk(state, query, signal).element;
 }
 
 class Desk {
-  constructor(state, about, signal) {
-    Object.assign(this, { state, about, signal, tiles: new Map(), likely: [] });
+  constructor(state, query, signal) {
+    Object.assign(this, { state, query, signal, tiles: new Map(), likely: [] });
     const onkey = (event, tile) => this.#key(event, tile);
     this.questions = new Lane("Please judge these", { signal, onkey, kind: "judge" });
     this.best = new Lane("Best so far", { signal, onkey, kind: "best" });
@@ -71,7 +73,7 @@ class Desk {
       h(
         "div",
         { class: "lanes" },
-        h("section", { class: "asking" }, h("div", { class: "lane-head" }, h("h2", {}, "Please judge these"), this.timer), this.questions.element, this.busy, h("div", { class: "acts" }, this.undoButton, this.restButton, this.nextButton), h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n"), " ", h("kbd", {}, "space"), " skip, ", h("kbd", {}, "u"), " undo, ", h("kbd", {}, "enter"), " next round."), this.words),
+        h("section", { class: "asking" }, h("div", { class: "lane-head" }, h("h2", {}, "Please judge these"), this.timer), this.questions.element, this.busy, h("div", { class: "acts" }, this.undoButton, this.restButton, this.nextButton), h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n"), " ", h("kbd", {}, "space"), " skip, ", h("kbd", {}, "u"), " undo, ", h("kbd", {}, "enter"), " next round."), this.words, h("details", { class: "story", open: filtered(this.query) }, h("summary", {}, "Look only among some pictures"), bar(this.query, { signal: this.signal }))),
         h("section", { class: "standing" }, h("div", { class: "lane-head" }, h("h2", {}, "Best so far"), this.allButton), this.best.element, this.divide, this.others.element, this.story),
       ),
     );
@@ -93,7 +95,7 @@ class Desk {
     this.likely = told ? ranked.filter(({ score }) => score < 0).map(({ item }) => item.id) : []; // the wanted side
     const cut = this.likely.length || ranked.length;
     this.best.fill(ranked.slice(0, cut).map(({ item }) => tile(item, false)));
-    this.others.fill(ranked.slice(cut).map(({ item }) => tile(item, false)));
+    this.others.fill(ranked.slice(cut, cut + LESS).map(({ item }) => tile(item, false)));
     this.divide.hidden = cut === ranked.length;
     if (round && !asked.length) this.questions.element.after((this.none = empty("There is nothing left to ask. Give it a name, or go on with the pictures on the other side.")));
     else this.none?.remove();

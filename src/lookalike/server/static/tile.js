@@ -39,7 +39,7 @@ export function linkTile(item, href, { words = "", box = null, side = 256 } = {}
 /** The same with + and − for the tray, which show when it is pointed at; keys do the same. */
 export function exampleTile(item, href, props) {
   const add = (drawing, words, side) => button(drawing, `${words}: ${title(item)}`, () => put({ id: item.id }, side), { quiet: true, tabindex: "-1" });
-  return h("div", { class: "tile" }, linkTile(item, href, props), h("div", { class: "adds" }, add("plus", "Wanted", "with"), add("minus", "Not wanted", "without")));
+  return h("div", { class: "tile" }, linkTile(item, href, props), h("div", { class: "adds", "aria-hidden": "true" }, add("plus", "Wanted", "with"), add("minus", "Not wanted", "without")));
 }
 
 /** A badge that says a mark by shape and word besides colour. */
