@@ -39,7 +39,10 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 def create_app(collection: Collection, settings: Settings | None = None, access: Access | None = None) -> Guard:
     """The service for a collection. Closing the collection is left to whoever opened it."""
     settings = settings or Settings()
-    access = access or Access(collection.path, login() if settings.local else None)
+    if access is None:
+        access = Access(collection.path)
+        if settings.local and not settings.names and not access.entries():  # else, the last token's end opens no door
+            access = Access(collection.path, login())
     here = Served(collection, settings, access)
     api = create_api(here)
     return Guard(Pages(FromMemory(api, here.thumbnails)), here)

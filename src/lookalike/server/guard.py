@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lookalike.errors import LookalikeError
-from lookalike.server.problems import Problem, answer
+from lookalike.server.problems import Left, Problem, answer
 from lookalike.server.rates import Limiter
 from lookalike.server.served import Served
 from lookalike.server.settings import Settings
+from lookalike.text import printable
 
 log = logging.getLogger("lookalike.server")
 requests = logging.getLogger("lookalike.server.requests")
@@ -27,6 +27,14 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
 WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions")
 """Last words of addresses that make the machine work."""
+
+PIECE = 2**16
+"""Bytes that are sent at once."""
+MAX_HEAD, MAX_ADDRESS = 32 * 2**10, 8 * 2**10
+"""Bytes of a request's headers, and of its address."""
+REFUSED = (401, 403, 408, 413, 421, 429)
+SHOWN = 200
+"""Characters of an address that a line of the log has."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self';"
@@ -68,18 +76,25 @@ class Guard:
             self._check(scope, headers)
             body = _Body(receive, self.settings, scope["path"], headers)
             await self.app(scope, body, out)
-        except (Problem, LookalikeError) as problem:
-            if out.status:
-                raise
-            await answer(problem)(scope, receive, out)
+        except Left:
+            self.metrics.count("clients_left")  # uvicorn hangs up, as the answer is not whole
+        except Exception as error:
+            if not out.status:
+                await answer(error)(scope, receive, out)
+            elif out.status != 500:  # those were told when they were answered
+                log.exception("An answer broke off.")
         finally:
             seconds = time.perf_counter() - began
             route = str(scope.get("fast") or getattr(scope.get("route"), "path", "other"))
             self.metrics.request(route, scope["method"], out.status, seconds)
-            _write_line(scope, out.status, seconds)
+            self._write_lines(scope, out.status, seconds)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Raise a Problem for what may not come in; leave the person in the scope."""
+        if len(scope["path"]) + len(scope["query_string"]) > MAX_ADDRESS:
+            raise Problem(414, f"An address may have {MAX_ADDRESS:,} characters. Send what is long in the body.")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD:
+            raise Problem(431, f"The headers of a request may have {MAX_HEAD:,} bytes. Send fewer.")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self.settings.knows(_host_name(host)):
             raise Problem(421, "This service is not known by that name. To allow it, start it with --allow-host NAME.")
@@ -89,12 +104,26 @@ class Guard:
         person = self.access.identify(headers)
         scope.setdefault("state", {})["person"] = person
         if person is None and (bearer or path == "/api/v1/login"):
-            self.rates.check("login", client)  # each guess costs; see `routes.health.login` for what is given back
+            self.rates.check("login", client)  # each try costs, right or wrong
         if person is None and path.startswith((API, "/metrics")) and path not in PUBLIC:
             raise Problem(401, "This needs a token. Sign in, or send it as: Authorization: Bearer TOKEN.")
         words = path.rsplit("/", 2)
         kind = "work" if words[-1] in WORK or words[-2] in ("why",) else "look"
         self.rates.check(kind, person.name if person is not None else client)
+
+    def _write_lines(self, scope: Scope, status: int, seconds: float) -> None:
+        """One line a request, where somebody wants them; queries are left out, for they may hold what is private.
+
+        What is refused is told in any case, but nobody can fill the log with it.
+        """
+        client = (scope.get("client") or ("unknown", 0))[0]
+        if requests.isEnabledFor(logging.INFO):
+            person: Any = scope.get("state", {}).get("person")
+            name = person.name if person is not None else "-"
+            shown = printable(scope["path"])[:SHOWN]
+            requests.info("%s %s %s %d %.1f ms", name, printable(scope["method"])[:10], shown, status, 1e3 * seconds)
+        if status in REFUSED and self.rates.take("log", client) == 0:
+            log.warning("Refused a request from %s with status %d.", client, status)
 
 
 class _Body:
@@ -152,8 +181,19 @@ class _Out:
             if b"cache-control" not in names:
                 more.append(NO_STORE)
             message = {**message, "headers": [*given, *more]}
-        async with asyncio.timeout(self.send_s):
-            await self.send(message)
+        body = message.get("body", b"")
+        if len(body) > PIECE:  # a server waits for the client between two pieces, never within one
+            for start in range(0, len(body) - PIECE, PIECE):
+                await self._send({**message, "body": body[start : start + PIECE], "more_body": True})
+            message = {**message, "body": body[(len(body) - 1) // PIECE * PIECE :]}
+        await self._send(message)
+
+    async def _send(self, message: Message) -> None:
+        try:
+            async with asyncio.timeout(self.send_s):
+                await self.send(message)
+        except TimeoutError:
+            raise Left from None
 
 
 def _host_name(host: str) -> str:
@@ -176,16 +216,3 @@ def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]
             raise Problem(403, "Requests from pages of other sites are refused.")
     if method not in SAFE and not bearer and headers.get(b"x-lookalike") != b"1":
         raise Problem(403, "A request that changes something needs the header X-Lookalike: 1, or a bearer token.")
-
-
-def _write_line(scope: Scope, status: int, seconds: float) -> None:
-    """One line a request, where somebody wants them; queries are left out, for they may hold what is private."""
-    if requests.isEnabledFor(logging.INFO):
-        person: Any = scope.get("state", {}).get("person")
-        path = scope["path"].encode("ascii", "backslashreplace").decode()[:200]
-        shown = "".join(c if c.isprintable() else "?" for c in path)
-        name = person.name if person is not None else "-"
-        requests.info("%s %s %s %d %.1f ms", name, scope["method"], shown, status, 1_000 * seconds)
-    if status in (401, 403, 408, 413, 421, 429):
-        client = (scope.get("client") or ("unknown", 0))[0]
-        log.warning("Refused with %d: a request from %s.", status, client)

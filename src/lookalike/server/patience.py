@@ -39,14 +39,24 @@ class Patient(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Something comes in."""
-        if not self.transport.is_closing():
-            super().data_received(data)
-            self._look()
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._look()
 
     def on_response_complete(self) -> None:
-        """A request is answered."""
+        """A request is answered; until the next one begins, uvicorn's own timer runs."""
         super().on_response_complete()
-        self._look()
+        self._unset()
+        if self.transport.is_closing():
+            self._hang_up()
+        elif self.conn.their_state is h11.SEND_BODY:
+            self._look()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing came for a while."""
+        super().timeout_keep_alive_handler()
+        self._hang_up()
 
     def send_400_response(self, msg: str) -> None:
         """What came in is not HTTP."""
@@ -54,8 +64,8 @@ class Patient(H11Protocol):
 
     def _look(self) -> None:
         """Have a timer run while a head, or the rest of a body that nobody reads, is under way."""
-        answered = self.conn.our_state is h11.DONE
-        if self.transport.is_closing() or not (self.conn.their_state is h11.IDLE or answered):
+        waits = self.conn.their_state is h11.IDLE or self.conn.our_state is h11.DONE
+        if self.transport.is_closing() or not waits:
             self._unset()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.budget.header_s, self._late)
@@ -76,7 +86,12 @@ class Patient(H11Protocol):
             body = json.dumps(error_body(kind, message)).encode()
             head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n{more}"
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close, and do not wait for ever that the client takes what is left for it."""
         self.transport.close()
+        self.loop.call_later(self.budget.send_s, self.transport.abort)
 
 
 def patient(budget: Budget) -> type[Patient]:

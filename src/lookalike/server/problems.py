@@ -56,9 +56,11 @@ STATUSES = {
     405: "input",
     408: "too-slow",
     413: "too-large",
+    414: "too-large",
     421: "refused",
     422: "input",
     429: "too-many",
+    431: "too-large",
     503: "busy",
 }
 
@@ -67,8 +69,15 @@ MESSAGES = {
     405: "This address does not take that method. The API is described at /api/v1/openapi.json.",
 }
 
+GONE = 499
+"""The status of a request whose client has gone: seen by the log alone."""
+
 BUSY_S = 2
 """What clients are told to wait where something is busy."""
+
+
+class Left(Exception):  # noqa: N818 — nothing is wrong
+    """A client has gone, or takes no more: nobody waits for the rest."""
 
 
 class Problem(HTTPException):
@@ -109,6 +118,8 @@ def answer(error: Exception) -> Response:
     """The response to any error."""
     if isinstance(error, Problem):
         return reply(error_body(error.kind, error.detail, error.field), error.status_code, error.headers)
+    if isinstance(error, Left):
+        return Response(status_code=GONE)
     if isinstance(error, RequestValidationError):
         return _invalid(error)
     if isinstance(error, HTTPException):
@@ -140,7 +151,6 @@ def install(app: FastAPI) -> None:
 def _invalid(error: RequestValidationError) -> Response:
     """The first thing that is wrong with a request; what it held is not repeated."""
     first = error.errors()[0]
-    place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    field = ".".join(place) or None
-    said = str(first["msg"]).removeprefix("Value error, ")
+    field = ".".join(str(part) for part in first["loc"][1:]) or None  # the first word is "body", "query" or "path"
+    said = str(first["msg"]).removeprefix("Value error, ").rstrip(".") + "."
     return reply(error_body("input", f"{field}: {said}" if field else said, field), 422)

@@ -19,13 +19,12 @@ from lookalike.collection import Collection
 from lookalike.errors import InputError
 from lookalike.server.access import Access
 from lookalike.server.app import create_app
-from lookalike.server.guard import Guard
+from lookalike.server.guard import MAX_HEAD, Guard
 from lookalike.server.patience import patient
 from lookalike.server.settings import Rates, Settings
 
 GRACE_S = 10
 KEEP_ALIVE_S = 15
-MAX_HEAD = 32 * 2**10
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

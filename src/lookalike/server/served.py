@@ -192,7 +192,7 @@ def _item(item: Item, labels: list[str], predicted: Prediction | None) -> dict[s
 
 def numbers(ids: Sequence[str]) -> list[int]:
     """Ids as the collection takes them: whole numbers, which nobody can take for paths."""
-    return [number for id in ids if (number := parse_id(id)) is not None]
+    return [number for word in ids if (number := parse_id(word)) is not None]
 
 
 def valid(text: str) -> str:

@@ -15,20 +15,13 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from lookalike.server.metrics import Metrics
-from lookalike.server.problems import BUSY_S, Problem
+from lookalike.server.problems import BUSY_S, Left, Problem
 from lookalike.server.settings import Budget
 
 T = TypeVar("T")
 
 DECODERS = 2
 """Threads that wait for the processes that decode uploads: a slow picture holds nobody else up."""
-
-GONE = 499
-"""The status of a request whose client has gone: seen by the log alone."""
-
-
-class Left(Exception):  # noqa: N818 — nothing is wrong
-    """Raised inside work that nobody waits for any more."""
 
 
 class Stop:
@@ -83,7 +76,7 @@ class Work:
                 return done.result()
             if gone.done():
                 self._metrics.count("requests_left")
-                raise Problem(GONE, "The client has gone.", kind="gone")
+                raise Left
             raise Problem(503, "This took too long and was stopped. Ask for less, or try again.", wait_s=BUSY_S)
         finally:
             stop.set()
