@@ -9,6 +9,7 @@ import { Grid } from "./grid.js";
 import { keys } from "./keys.js";
 import { Lane } from "./lane.js";
 import { tally } from "./pictures.js";
+import { follow } from "./progress.js";
 import { go, link } from "./router.js";
 import { empty } from "./states.js";
 import { exampleTile, picture } from "./tile.js";
@@ -37,10 +38,22 @@ export async function show({ arg: name }, signal) {
       h("div", {}, h("p", { class: "crumb" }, h("a", { href: link("classes") }, "Classes")), h("h1", {}, name), h("p", { class: "quiet" }, `${many(total, "picture")}${whole.parents?.length ? `, a kind of ${whole.parents.join(", ")}` : ""}`)),
       h("div", { class: "actions" }, may("judge") && total ? button("session", "Find more", () => begin({ label: name, name }), { class: "main" }) : null, exporter({ label: name }), may("manage") && more(name)),
     ),
-    suggestions(name, whole.predicted ?? [], signal),
+    suggestions(name, whole.predicted, signal) ?? (total && may("judge") ? ask(signal) : null),
     h("h2", {}, "In this class"),
     total ? grid.element : empty("Nothing so far. Open a picture and put it into this class, or start a session."),
   );
+}
+
+/** Nothing is suggested: offer to look for more. */
+function ask(signal) {
+  const place = h("div", { class: "actions" });
+  const look = () =>
+    attempt(async () => {
+      const job = await post("/jobs", { kind: "classify" });
+      place.replaceChildren(follow(job, "Looking at all pictures that have no class…", signal));
+    });
+  place.append(button("search", "Suggest more", look), h("p", { class: "quiet" }, "Looks for pictures that may belong to your classes."));
+  return place;
 }
 
 /** What is predicted, to be answered by click or key; each answer counts at once. */

@@ -3,20 +3,20 @@ import { attempt, note } from "./aloud.js";
 import { post, remove, send } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
-import { RUNNING, jobs, news, share } from "./progress.js";
+import { jobs, news, running, share } from "./progress.js";
 import { empty } from "./states.js";
 import { picker } from "./upload.js";
-import { count, percent, seconds } from "./words.js";
+import { count, many, percent, seconds } from "./words.js";
 
 const KINDS = { add: "Adding pictures", refresh: "Looking again", fit: "Learning", map: "Drawing the map", classify: "Suggesting classes", duplicates: "Looking for duplicates" };
-const STATES = { queued: "waiting", waiting: "waiting", running: "running", stopping: "stopping", done: "done", finished: "done", failed: "failed", cancelled: "stopped", stopped: "stopped", lost: "interrupted" };
+const STATES = { queued: "waiting", running: "running", done: "done", failed: "failed", cancelled: "stopped" };
+const AT_ONCE = 50; // files in one request
 
 export async function show(_route, signal) {
   const about = await collection(signal);
   const list = h("div", { class: "jobs" });
   const draw = () => {
-    const all = [...jobs.values()].sort((a, b) => String(b.id).localeCompare(String(a.id), "en", { numeric: true }));
-    all.sort((a, b) => RUNNING.includes(b.state) - RUNNING.includes(a.state));
+    const all = [...jobs.values()].sort((a, b) => running(b) - running(a) || Number(b.id) - Number(a.id));
     list.replaceChildren(...(all.length ? all.map(card) : [empty("Nothing is being done, and nothing was done since the server started.")]));
   };
   news.addEventListener("change", draw, { signal });
@@ -24,7 +24,7 @@ export async function show(_route, signal) {
   return h("div", { class: "view narrow" }, h("header", { class: "lead" }, h("div", {}, h("h1", {}, "Jobs"), h("p", { class: "quiet" }, "Work that takes longer. It goes on when you leave this page."))), may("manage") ? starters(about) : null, h("h2", {}, "At work and done"), list);
 }
 
-function starters({ roots = [] }) {
+function starters({ roots, limits }) {
   const start = (body) => attempt(async () => (await post("/jobs", body), note("Begun."), true));
   const field = h("input", { type: "text", name: "folder", placeholder: roots[0] ?? "/home/me/Pictures", list: "roots", required: true, "aria-label": "Folder on the server", autocomplete: "off", value: roots.length === 1 ? roots[0] : "" });
   const submit = (event) => {
@@ -36,8 +36,9 @@ function starters({ roots = [] }) {
     attempt(async () => {
       bar.hidden = false;
       try {
-        await send("/uploads/files", "files", files, (far) => (bar.value = far));
-        note(`${count(files.length)} sent; they are being added.`);
+        const all = batches(files, limits.upload_bytes);
+        for (const [number, batch] of all.entries()) await send("/uploads/files", "files", batch, (far) => (bar.value = (number + far) / all.length));
+        note(`${many(files.length, "picture")} sent; they are being added.`);
       } finally {
         bar.hidden = true;
       }
@@ -54,12 +55,27 @@ function starters({ roots = [] }) {
   );
 }
 
+/** Files in groups that one request may carry. */
+function batches(files, bytes) {
+  const all = [[]];
+  let size = 0;
+  for (const file of files) {
+    if (all.at(-1).length === AT_ONCE || (size + file.size > bytes * 0.9 && all.at(-1).length)) {
+      all.push([]);
+      size = 0;
+    }
+    all.at(-1).push(file);
+    size += file.size;
+  }
+  return all;
+}
+
 function card(job) {
   const far = share(job);
-  const running = RUNNING.includes(job.state);
+  const active = running(job);
   const name = KINDS[job.kind] ?? job.kind ?? "Work";
-  const words = [STATES[job.state] ?? job.state, running && job.stage, job.total ? `${count(job.done)} of ${count(job.total)}` : null, running && job.eta_s ? `about ${seconds(job.eta_s)} left` : null].filter(Boolean).join(" · ");
-  const bar = running ? h("progress", { max: 1, value: far ?? null, "aria-label": `${name}, ${far === null ? "running" : percent(far)}` }) : null;
-  const stop = running && may("manage") ? button("no", "Stop", () => attempt(() => remove(`/jobs/${job.id}`)), { class: "plain" }) : null;
-  return h("article", { class: `job ${job.state}` }, h("div", {}, h("h3", {}, name), h("p", { class: "quiet" }, words), job.message ? h("p", {}, job.message) : null), stop, bar);
+  const words = [STATES[job.state] ?? job.state, active && job.stage, job.total ? `${count(job.done)} of ${count(job.total)}` : null, active && job.eta_s ? `about ${seconds(job.eta_s)} left` : null].filter(Boolean).join(" · ");
+  const bar = active ? h("progress", { max: 1, value: far ?? null, "aria-label": `${name}, ${far === null ? "at work" : percent(far)}` }) : null;
+  const stop = active && may("manage") ? button("no", "Stop", () => attempt(() => remove(`/jobs/${job.id}`)), { class: "plain" }) : null;
+  return h("article", { class: `job ${job.state}` }, h("div", {}, h("h3", {}, name), h("p", { class: "quiet" }, words), job.error || job.message ? h("p", {}, job.error?.message ?? job.message) : null), stop, bar);
 }

@@ -3,10 +3,10 @@ import { say } from "./aloud.js";
 import { get, thumbnail } from "./api.js";
 import { collection } from "./collection.js";
 import { button, h } from "./dom.js";
-import { RUNNING, news } from "./progress.js";
+import { follow } from "./progress.js";
 import { amend, go, link } from "./router.js";
 import { empty } from "./states.js";
-import { many, percent } from "./words.js";
+import { count, many } from "./words.js";
 
 const TILE = 64; // a small picture on the map
 const NEAR = 22; // how far from a point a click still means it
@@ -15,14 +15,9 @@ export async function show({ query }, signal) {
   const about = await collection(signal);
   const space = query.get("space");
   const head = (text, ...tools) => h("header", { class: "lead" }, h("div", {}, h("h1", {}, "Map"), h("p", { class: "quiet" }, text)), h("div", { class: "actions" }, tools));
-  let data;
-  try {
-    data = await get("/map", { space }, signal);
-  } catch (problem) {
-    if (problem.status !== 409) throw problem;
-    return h("div", { class: "view" }, head("Alike pictures near each other."), drawing(problem, signal));
-  }
-  if (!data.ids.length) return h("div", { class: "view" }, head(""), empty("There are no pictures to draw yet."));
+  const data = await get("/map", { space }, signal);
+  const coming = data.job && follow(data.job, data.ids.length ? "There are changes; the map is being drawn anew." : "The map is being drawn. This takes a moment, once.", signal);
+  if (!data.ids.length) return h("div", { class: "view" }, head("Alike pictures near each other."), coming ?? empty("There are no pictures to draw yet."));
   const chart = new Chart(data, signal);
   const names = [...new Set(data.labels.flat().filter(Boolean))].sort();
   const pick = names.length > 1 && choice("Show", [["", "all"], ...names.map((name) => [name, name])], query.get("label") ?? "", (label) => {
@@ -31,29 +26,11 @@ export async function show({ query }, signal) {
   });
   const ways = about.spaces.length > 1 && choice("Alike in", about.spaces.map(({ name }) => [name, name]), data.space, (name) => go(amend({ space: name })));
   chart.highlight(query.get("label") ?? "");
-  return h("div", { class: "view" }, head(`${many(data.ids.length, "picture")}; alike ones are near each other. Click one to open it.`, pick, ways, button("plus", "Closer", () => chart.zoom(1.6), { quiet: true }), button("minus", "Farther", () => chart.zoom(1 / 1.6), { quiet: true })), chart.element);
+  return h("div", { class: "view" }, head(`${many(data.ids.length, "picture")}${data.total > data.ids.length ? ` of ${count(data.total)}` : ""}; alike ones are near each other. Click one to open it.`, pick, ways, button("plus", "Closer", () => chart.zoom(1.6), { quiet: true }), button("minus", "Farther", () => chart.zoom(1 / 1.6), { quiet: true })), coming, chart.element);
 }
 
 function choice(words, options, chosen, onchoose) {
   return h("label", { class: "choice" }, h("span", {}, words), h("select", { onchange: (event) => onchoose(event.target.value) }, options.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));
-}
-
-/** While the server works on it. */
-function drawing(problem, signal) {
-  const bar = h("progress", { max: 1, "aria-label": "Drawing the map" });
-  const text = h("p", {}, "The map is being drawn. This takes a moment, once.");
-  const mine = problem.details.job ?? problem.details.error?.job;
-  news.addEventListener("change", ({ detail: job }) => {
-    if (job.kind !== "map" && job.id !== mine) return;
-    if (!RUNNING.includes(job.state)) dispatchEvent(new HashChangeEvent("hashchange"));
-    else if (job.total) {
-      bar.value = job.done / job.total;
-      text.textContent = `The map is being drawn: ${percent(bar.value)}`;
-    }
-  }, { signal });
-  const again = setTimeout(() => dispatchEvent(new HashChangeEvent("hashchange")), 5000);
-  signal.addEventListener("abort", () => clearTimeout(again));
-  return h("div", { class: "empty" }, text, bar);
 }
 
 /** Whether a small picture has room here; if so, it is taken. */
