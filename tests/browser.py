@@ -60,7 +60,9 @@ class Site:
         self._contexts.append(context)
         import os
         if os.environ.get("S3_STUB"):
-            context.route("**/api/v1/jobs", lambda r: r.fulfill(json=[]))
+            context.route("**/api/v1/jobs", lambda r: r.fulfill(json={'jobs': []}))
+            context.route("**/api/v1/map*", lambda r: r.fulfill(json={'ids': [], 'job': None}))
+            context.route("**/api/v1/duplicates*", lambda r: r.fulfill(json={'groups': [], 'total': 0, 'job': None}))
             context.route("**/api/v1/events", lambda r: r.fulfill(body=": x\n\n", content_type="text/event-stream"))
         page = context.new_page()
         page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
@@ -87,7 +89,7 @@ def shoot(page: Page, name: str) -> None:
 
 def settle(page: Page) -> None:
     """Until the pictures that are in sight are there."""
-    page.wait_for_load_state("networkidle") if page.url.startswith("about:") else page.wait_for_timeout(150)
+    page.wait_for_timeout(150)
     for _ in range(100):
         waiting = "[...document.images].filter(i => !i.complete && i.getBoundingClientRect().top < innerHeight).length"
         if not page.evaluate(waiting):

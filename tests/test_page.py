@@ -442,3 +442,85 @@ def test_question_mark_opens_the_list_of_keys(site):
     expect(page.locator("input[type=search]")).to_be_focused()
     page.keyboard.press("?")  # typed, not meant
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+VIEWS = {
+    "start": "", "item": "item/{id}", "search": "search?with={id}&without={other}", "sessions": "sessions", "session": "session/{session}",
+    "classes": "classes", "class": "class/house", "duplicates": "duplicates?tier=same", "map": "map", "jobs": "jobs", "nothing": "nothing",
+}  # fmt: skip
+READY = {
+    "start": ".grid img.there", "item": ".strip img.there", "search": ".grid img.there", "sessions": ".card img", "session": ".judge img.there",
+    "classes": ".card img", "class": ".grid img.there", "duplicates": ".empty", "map": ".empty", "jobs": ".starters", "nothing": ".plate",
+}  # fmt: skip
+
+
+def begin(address, item):
+    """A session by the API."""
+    request = urllib.request.Request(
+        f"{address}/api/v1/sessions",
+        json.dumps({"examples": [{"id": item}]}).encode(),
+        {"Content-Type": "application/json", "X-Lookalike": "1"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["id"]
+
+
+@pytest.fixture(scope="module")
+def places(address):
+    """The addresses of all views."""
+    known = {"id": first(address, "beach")["id"], "other": first(address, "fish")["id"]}
+    known["session"] = begin(address, known["id"])
+    return {view: place.format(**known) for view, place in VIEWS.items()}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_view_has_a_barrier(site, places, theme):
+    """axe-core finds nothing: names, roles, contrast, order of headings."""
+    page = site.visit(theme=theme)
+    page.evaluate(axe.Axe().axe_script)  # once: links do not load the page anew
+    found = []
+
+    def check(view):
+        answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert answer["passes"]  # it looked
+        for violation in answer["violations"]:
+            found.extend(f"{view}: {violation['id']}: {node['html'][:150]}" for node in violation["nodes"])
+
+    for view, place in places.items():
+        go(page, place)
+        page.locator(READY[view]).first.wait_for()
+        settle(page)
+        shoot(page, f"{view}-{theme}")
+        check(view)
+    page.keyboard.press("?")
+    check("keys")
+    assert not found, "\n".join(found)
+
+
+SMALL = """() => [...document.querySelectorAll("button, a, input:not([type=file]), select, summary")].filter(one => {
+  const {width, height} = one.getBoundingClientRect();
+  const hidden = !one.checkVisibility({opacityProperty: true, visibilityProperty: true}) || one.closest(".unseen, .skip, [aria-hidden]") || width < 2;
+  return !hidden && !one.closest("p, .crumb") && !one.closest("label") && (width < 43.5 || height < 43.5);
+}).map(one => `${one.outerHTML.slice(0, 120)} ${Math.round(one.getBoundingClientRect().width)}x${Math.round(one.getBoundingClientRect().height)}`)"""
+
+
+def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(site, places):
+    page = site.visit(size=PHONE, touch=True)
+    for view, place in places.items():
+        go(page, place)
+        page.locator(READY[view]).first.wait_for()
+        settle(page)
+        shoot(page, f"{view}-phone")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], view
+        assert not page.evaluate(SMALL), view
+
+
+def test_a_session_on_a_phone(site, address):
+    page = site.visit(f"item/{first(address, 'night')['id']}", size=PHONE, touch=True)
+    page.get_by_role("button", name="Start a session").tap()
+    expect(page.locator(".judge .tile")).to_have_count(9)
+    page.locator(".judge .answers .yes").first.tap()
+    page.get_by_role("button", name="No to the rest").tap()
+    expect(page.locator('.judge [data-mark="no"]')).to_have_count(8)
+    page.get_by_role("button", name="Next round").tap()
+    expect(page.locator(".timer")).to_contain_text("Round 2")

@@ -20,7 +20,8 @@ export function keys(table, signal) {
   addEventListener(
     "keydown",
     (event) => {
-      if (event.defaultPrevented || typing(event) || !plain(event) || !(event.key in table)) return;
+      if (event.defaultPrevented || typing(event) || !plain(event) || !Object.hasOwn(table, event.key)) return;
+      if (event.key === "Enter" && event.target.closest("a, button, summary")) return; // it means that one
       event.preventDefault();
       table[event.key](event);
     },
