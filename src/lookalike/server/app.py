@@ -17,7 +17,8 @@ from lookalike.server.access import Access
 from lookalike.server.guard import Guard
 from lookalike.server.models import ErrorOut
 from lookalike.server.pages import Pages
-from lookalike.server.routes import classes, health, items, search, sessions
+from lookalike.server.routes import classes, duplicates, export, health, items, jobs, search, sessions
+from lookalike.server.routes import map as mapping
 from lookalike.server.served import Served, needs
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import FromMemory
@@ -29,6 +30,10 @@ ROUTERS: tuple[APIRouter, ...] = (
     search.router,
     sessions.router,
     classes.router,
+    duplicates.router,
+    jobs.router,
+    export.router,
+    mapping.router,
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorOut, "description": "An error, in the one shape that all have."}
@@ -53,6 +58,7 @@ def create_api(here: Served) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        here.jobs.start()
         yield
         here.close()
 

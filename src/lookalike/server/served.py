@@ -15,6 +15,8 @@ from lookalike.collection import Collection, Crop, Item, Prediction, Result, for
 from lookalike.errors import ImageError
 from lookalike.images.read import Limits
 from lookalike.server.access import Access, Person, Role
+from lookalike.server.events import Events
+from lookalike.server.jobs import Jobs
 from lookalike.server.metrics import Metrics
 from lookalike.server.models import ExampleIn
 from lookalike.server.problems import Problem, missing
@@ -36,11 +38,16 @@ class Served:
         self.work = Work(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
         self.thumbnails = Kept(settings.budget.thumbnail_bytes)
+        self.jobs = Jobs(collection.path, settings.roots)
+        self.events = Events(self.jobs)
         self.metrics.gauges |= {
             "uploads": lambda: len(self.uploads),
             "thumbnail_bytes": lambda: self.thumbnails.bytes,
             "thumbnail_hits": lambda: self.thumbnails.hits,
             "thumbnail_misses": lambda: self.thumbnails.misses,
+            "jobs_queued": lambda: self.jobs.counts()["queued"],
+            "jobs_running": lambda: self.jobs.counts()["running"],
+            "event_streams": lambda: self.events.open,
         }
 
     def close(self) -> None:
@@ -48,6 +55,7 @@ class Served:
         self.closing.set()
         self.work.close()
         self.uploads.close()
+        self.jobs.close()
 
     def item(self, id: str) -> Item:
         """One item; 404 where there is none."""

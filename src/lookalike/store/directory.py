@@ -2,6 +2,7 @@
 
     catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
     judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
+    derived/            worked out, and can be again
 
 In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
 whatever a killed writer left behind is removed when the next one takes the lock.
@@ -21,6 +22,7 @@ import numpy as np
 
 from lookalike.errors import DamagedError, LockedError, NoCollectionError, StoreError
 from lookalike.store.database import Database
+from lookalike.store.derived import Derived
 from lookalike.store.files import sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
@@ -63,6 +65,7 @@ class Store:
         self.items = Items(self._catalogue)
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
         self.judgements = Judgements(judgements)
+        self.derived = Derived(self.path)
 
     @contextmanager
     def writer(self, wait_s: float = 0.0) -> Iterator[None]:

@@ -149,6 +149,12 @@ class Items:
                     found.setdefault(item, path)
         return found
 
+    def copies(self) -> dict[int, int]:
+        """The items at more than one path, with how many they are; most paths first."""
+        query = "SELECT item, count(*) AS n FROM paths WHERE item IS NOT NULL GROUP BY item HAVING n > 1"
+        with self._db.reading() as db:
+            return dict(db.execute(f"{query} ORDER BY n DESC, item"))
+
     def seen(self, paths: Sequence[str]) -> dict[str, Seen]:
         """What is remembered of each of these paths; unknown ones are left out."""
         found: dict[str, Seen] = {}

@@ -128,6 +128,12 @@ JUDGEMENTS = [
         SELECT RAISE(IGNORE);
     END
     """,
+    """
+    CREATE TABLE apart (
+        first INTEGER NOT NULL, second INTEGER NOT NULL, author TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (first, second), CHECK (first <= second)
+    ) WITHOUT ROWID
+    """,
 ]
 
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
