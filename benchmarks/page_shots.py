@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from browser import Site, end, find_browser, serve, settle  # noqa: E402
+from browser import Site, end, find_browser, go, serve, settle  # noqa: E402
 
 MOST_BYTES = 150_000
 ROUNDS = 2
@@ -50,7 +50,7 @@ def main():
         with sync_playwright() as tool:
             browser = tool.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
             site = Site(browser, address)
-            page = site.visit("?order=added")
+            page = site.visit("?order=id")
             page.locator(".grid img.there").first.wait_for()
             keep(page, "start")
             page.goto(f"{address}/#/?path=beach-005")
@@ -65,8 +65,10 @@ def main():
             page.mouse.move(1, 1)
             keep(page, "session")
             page = site.visit("?path=flower-00", theme="dark")
-            page.locator(".grid a.pic").nth(3).click()
-            page.locator(".large").wait_for()
+            page.locator(".grid a.pic").nth(3).wait_for()
+            flowers = [page.locator(".grid a.pic").nth(i).get_attribute("data-id") for i in (1, 3)]
+            go(page, f"search?with={flowers[0]}&with={flowers[1]}")
+            page.locator("h1", has_text="Looks like these").wait_for()
             keep(page, "dark")
             site.close()
             browser.close()

@@ -58,12 +58,6 @@ class Site:
             reduced_motion="reduce",
         )
         self._contexts.append(context)
-        import os
-        if os.environ.get("S3_STUB"):
-            context.route("**/api/v1/jobs", lambda r: r.fulfill(json={'jobs': []}))
-            context.route("**/api/v1/map*", lambda r: r.fulfill(json={'ids': [], 'job': None}))
-            context.route("**/api/v1/duplicates*", lambda r: r.fulfill(json={'groups': [], 'total': 0, 'job': None}))
-            context.route("**/api/v1/events", lambda r: r.fulfill(body=": x\n\n", content_type="text/event-stream"))
         page = context.new_page()
         page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -10,7 +10,7 @@ import pytest
 from browser import PHONE, Site, end, find_browser, go, serve, settle, shoot
 
 from lookalike import Collection
-from lookalike.images.demo import KINDS, draw_folder
+from lookalike.images.demo import draw_folder
 
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -83,10 +83,10 @@ def heading(page, text):
     expect(page.locator("main h1")).to_have_text(text)
 
 
-def test_first_visit_shows_the_collection(site, folder):
+def test_first_visit_shows_the_collection(site, address):
     page = site.visit()
     expect(page.locator("main h1")).to_have_text("demo")
-    expect(page.locator("header.lead")).to_contain_text(f"{len(KINDS) * MANY + 1} pictures · 2 classes")
+    expect(page.locator("header.lead")).to_contain_text(f"{len(items(address, limit=1000))} pictures · ")
     expect(page.locator(".grid")).to_have_role("grid")
     expect(page.locator(".grid a.pic").first).to_be_visible()
     expect(page.locator(".drop")).to_be_visible()
@@ -310,6 +310,73 @@ def test_a_class_is_made_renamed_and_deleted_from_a_picture(site, address):
     expect(page.locator(".card", has_text="birthday")).to_have_count(0)
 
 
+def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
+    page = site.visit("duplicates")
+    expect(page.locator(".group")).to_have_count(1)  # found by a job, shown when it is done
+    expect(page.locator(".group .path")).to_have_text([str(folder / "face" / name) for name in ("copy.jpg", "face-000.jpg")])
+    page.get_by_role("link", name="Look alike").click()
+    expect(page.locator(".group").first.or_(page.locator(".empty"))).to_be_visible()
+    page.go_back()
+    expect(page.locator('.tabs [aria-current="true"]')).to_have_text("Identical")
+
+
+def test_not_duplicates_is_remembered(site):
+    page = site.visit("duplicates?tier=same")
+    group = page.locator(".group", has=page.get_by_label("small.jpg"))
+    expect(group.locator("[data-focus]")).to_have_count(2)
+    assert {name.split(".")[0] for name in names(page, ".group")} >= {"small", "face-001"}
+    group.get_by_role("button", name="Not duplicates").click()
+    expect(group).to_have_count(0)
+    page.reload()
+    heading(page, "Duplicates")
+    expect(page.locator(".follow")).to_have_count(0)
+    expect(group).to_have_count(0)
+
+
+def test_the_map_is_drawn_and_leads_to_a_picture(site):
+    page = site.visit("map")
+    canvas = page.locator("canvas")
+    expect(canvas).to_be_visible()  # drawn by a job
+    expect(page.locator("header.lead")).to_contain_text("pictures; alike ones are near each other")
+    page.wait_for_timeout(500)
+    shoot(page, "map-light")
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".tip")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator(".large")).to_be_visible()
+    page.go_back()
+    place = canvas.bounding_box()
+    for x, y in [(x, y) for x in range(40, int(place["width"]), 40) for y in range(40, int(place["height"]), 40)]:
+        page.mouse.move(place["x"] + x, place["y"] + y)
+        if "aimed" in (canvas.get_attribute("class") or ""):
+            page.mouse.down()
+            page.mouse.up()
+            break
+    expect(page.locator(".large")).to_be_visible()
+
+
+def test_pictures_are_added_with_progress(site, folder, tmp_path):
+    draw_folder(tmp_path, per_kind=1, random_state=7)
+    fresh = tmp_path / "flower" / "flower-000.jpg"
+    page = site.visit("jobs")
+    expect(page.locator("main")).to_contain_text("may do everything")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Add pictures from this device").click()
+    chooser.value.set_files(fresh)
+    expect(page.locator(".job", has_text="Adding pictures").first).to_contain_text("done")
+    shoot(page, "jobs-light")
+    go(page, "?path=uploads")
+    heading(page, "“uploads”")
+    expect(page.locator(".grid a.pic")).to_have_count(1)
+    go(page, "jobs")
+    page.get_by_label("Folder on the server").fill(str(folder.parent))
+    page.get_by_role("button", name="Add folder").click()
+    expect(page.locator(".note.problem")).to_contain_text("not below one that may be added from")
+    site.complaints = [text for text in site.complaints if "403" not in text]
+
+
 def test_links_that_lead_nowhere_say_so(site):
     page = site.visit("nothing/at/all")
     heading(page, "There is nothing here")
@@ -446,11 +513,11 @@ def test_question_mark_opens_the_list_of_keys(site):
 
 VIEWS = {
     "start": "", "item": "item/{id}", "search": "search?with={id}&without={other}", "sessions": "sessions", "session": "session/{session}",
-    "classes": "classes", "class": "class/house", "duplicates": "duplicates?tier=same", "map": "map", "jobs": "jobs", "nothing": "nothing",
+    "classes": "classes", "class": "class/house", "duplicates": "duplicates?tier=identical", "map": "map", "jobs": "jobs", "nothing": "nothing",
 }  # fmt: skip
 READY = {
     "start": ".grid img.there", "item": ".strip img.there", "search": ".grid img.there", "sessions": ".card img", "session": ".judge img.there",
-    "classes": ".card img", "class": ".grid img.there", "duplicates": ".empty", "map": ".empty", "jobs": ".starters", "nothing": ".plate",
+    "classes": ".card img", "class": ".grid img.there", "duplicates": ".group", "map": "canvas", "jobs": ".starters", "nothing": ".plate",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import { h, icon } from "./dom.js";
 import { amend, go } from "./router.js";
 
 const SIZES = [["", "any size"], ["300", "300 and more"], ["800", "800 and more"], ["2000", "2,000 and more"]];
-const ORDERS = [["", "by path"], ["added", "newest first"], ["taken", "by day taken"]];
+const ORDERS = [["", "by path"], ["id", "mixed"], ["added", "newest first"], ["taken", "by day taken"]];
 const FORMATS = [["csv", "Table (CSV)"], ["json", "JSON"], ["paths", "List of paths"], ["coco", "COCO"]];
 
 /** The filter of an address, as the API takes it; a plain word is looked for anywhere in the path. */

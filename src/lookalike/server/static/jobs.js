@@ -3,6 +3,7 @@ import { attempt, note } from "./aloud.js";
 import { post, remove, send } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
+import { signed } from "./login.js";
 import { jobs, news, running, share } from "./progress.js";
 import { empty } from "./states.js";
 import { picker } from "./upload.js";
@@ -10,6 +11,7 @@ import { count, many, percent, seconds } from "./words.js";
 
 const KINDS = { add: "Adding pictures", refresh: "Looking again", fit: "Learning", map: "Drawing the map", classify: "Suggesting classes", duplicates: "Looking for duplicates" };
 const STATES = { queued: "waiting", running: "running", done: "done", failed: "failed", cancelled: "stopped" };
+const ROLES = { view: "may look and search", judge: "may judge and name", manage: "may do everything" };
 const AT_ONCE = 50; // files in one request
 
 export async function show(_route, signal) {
@@ -21,7 +23,12 @@ export async function show(_route, signal) {
   };
   news.addEventListener("change", draw, { signal });
   draw();
-  return h("div", { class: "view narrow" }, h("header", { class: "lead" }, h("div", {}, h("h1", {}, "Jobs"), h("p", { class: "quiet" }, "Work that takes longer. It goes on when you leave this page."))), may("manage") ? starters(about) : null, h("h2", {}, "At work and done"), list);
+  return h("div", { class: "view narrow" }, h("header", { class: "lead" }, h("div", {}, h("h1", {}, "Jobs"), h("p", { class: "quiet" }, "Work that takes longer. It goes on when you leave this page."))), may("manage") ? starters(about) : null, h("h2", {}, "At work and done"), list, person(about));
+}
+
+function person({ me, version }) {
+  const leave = () => attempt(async () => (await post("/logout"), signed(false), location.reload()));
+  return h("p", { class: "quiet actions" }, `You are ${me.name} (${ROLES[me.role]}). Lookalike ${version}.`, signed() && button(null, "Sign out", leave));
 }
 
 function starters({ roots, limits }) {

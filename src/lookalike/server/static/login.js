@@ -2,6 +2,17 @@
 import { post } from "./api.js";
 import { button, h } from "./dom.js";
 
+/** Whether somebody signed in here: then there is something to sign out of. */
+export function signed(now) {
+  try {
+    if (now) localStorage.setItem("lookalike.signed", "1");
+    else if (now === false) localStorage.removeItem("lookalike.signed");
+    return localStorage.getItem("lookalike.signed") !== null;
+  } catch {
+    return false; // no storage: closing the browser signs out
+  }
+}
+
 export function show(problem, again) {
   const trouble = h("p", { class: "trouble", role: "alert" });
   const field = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, "aria-describedby": "token-help" });
@@ -10,6 +21,7 @@ export function show(problem, again) {
     trouble.textContent = "";
     try {
       await post("/login", { token: field.value.trim() });
+      signed(true);
       await again();
     } catch (refusal) {
       trouble.textContent = refusal.message;

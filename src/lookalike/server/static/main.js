@@ -89,7 +89,7 @@ async function render(scroll = 0) {
   if (first) first = false;
   else if (!element.contains(document.activeElement) && !document.querySelector("dialog[open]")) main.focus({ preventScroll: true });
   element.dispatchEvent(new CustomEvent("shown"));
-  if (heading) say(heading);
+  if (heading) say([heading, element.querySelector(".lead p.quiet")?.textContent].filter(Boolean).join(". "));
 }
 
 document.getElementById("skip").addEventListener("click", (event) => {

@@ -17,9 +17,9 @@ export const share = ({ done, total }) => (total ? Math.min(1, done / total) : n
 
 export const running = ({ state }) => RUNNING.includes(state);
 
-/** Listen, once; what is running already is asked for. */
+/** Listen, once; what is running already is asked for. A page that nobody sees does not: browsers open few connections. */
 export function listen() {
-  if (stream) return;
+  if (stream || document.hidden) return;
   stream = new EventSource(address("/events"));
   stream.onmessage = (event) => take(JSON.parse(event.data));
   stream.onerror = () => {
@@ -28,6 +28,13 @@ export function listen() {
   };
   get("/jobs").then((answer) => answer.jobs.forEach(take), () => {}); // the stream tells of those that run
 }
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) return listen();
+  stream?.close();
+  stream = null;
+  return undefined;
+});
 
 function take(said) {
   const id = said.job ?? said.id;

@@ -1,5 +1,6 @@
 // The tray: the examples of the address, wanted and unwanted, and what to do with them.
 import { portrait } from "./api.js";
+import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { both, format } from "./examples.js";
 import { amend, go, link, read } from "./router.js";
@@ -32,7 +33,7 @@ export function show(route) {
   if (tray.hidden) return tray.replaceChildren();
   const chips = h("ul", { role: "list" }, wanted.map((one) => chip(one, "with")), unwanted.map((one) => chip(one, "without")));
   const search = h("a", { class: route.view === "search" ? "button" : "button main", href: link("search") }, icon("search"), h("span", {}, "Search"));
-  const learn = button("session", "Start a session", () => begin({ examples: wanted, without: unwanted }), { disabled: !wanted.length, class: route.view === "search" ? "main" : null });
+  const learn = may("judge") && button("session", "Start a session", () => begin({ examples: wanted, without: unwanted }), { disabled: !wanted.length, class: route.view === "search" ? "main" : null });
   const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend({ with: null, without: null })), { class: "plain" });
   return tray.replaceChildren(chips, h("div", { class: "actions" }, route.view === "search" ? null : search, learn, clear));
 }

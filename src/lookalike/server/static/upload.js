@@ -44,7 +44,7 @@ async function fit(file) {
 
 /** A button that opens the file picker. */
 export function picker(words, onfiles, props = {}) {
-  const input = h("input", { type: "file", accept: "image/*", multiple: true, class: "unseen", tabindex: "-1", "aria-label": words });
+  const input = h("input", { type: "file", accept: "image/*", multiple: true, class: "unseen", tabindex: "-1", "aria-hidden": "true" });
   input.addEventListener("change", () => input.files.length && onfiles(input.files));
   return h("span", { class: "picker" }, input, button("upload", words, () => input.click(), props));
 }
