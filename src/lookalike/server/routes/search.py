@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from lookalike.server.models import SearchIn, SearchOut, SideQuery, UploadOut
+from lookalike.server.answers import SearchOut, UploadOut
+from lookalike.server.models import SearchIn, SideQuery
 from lookalike.server.problems import Problem, reply
 from lookalike.server.routes.items import PICTURE, SHOWN
 from lookalike.server.served import needs, served
