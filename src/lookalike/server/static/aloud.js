@@ -32,7 +32,12 @@ export function dialog(heading, ...content) {
   const box = h(
     "dialog",
     { class: "dialog", "aria-labelledby": "dialog-title" },
-    h("header", {}, h("h2", { id: "dialog-title" }, heading), button("no", "Close", () => box.close(), { quiet: true, class: "plain" })),
+    h(
+      "header",
+      {},
+      h("h2", { id: "dialog-title" }, heading),
+      button("no", "Close", () => box.close(), { quiet: true, class: "plain" }),
+    ),
     ...content,
   );
   box.addEventListener("close", () => box.remove());

@@ -1,7 +1,8 @@
 // The one place that talks to the server. Every failure comes out as a Problem with a sentence for people.
 
 const BASE = "/api/v1";
-export const GONE = "Lookalike does not answer. It may have been stopped: start it again with “lookalike serve”. This page goes on by itself then.";
+export const GONE =
+  "Lookalike does not answer. It may have been stopped: start it again with “lookalike serve”. This page goes on by itself then.";
 
 export class Problem extends Error {
   constructor(kind, message, status = 0, details = {}) {
@@ -15,7 +16,8 @@ export class Problem extends Error {
 /** The address of a resource, with what is null or empty in `query` left out. */
 export function address(path, query = {}) {
   const text = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value !== null && value !== undefined && value !== "") text.set(name, value);
+  for (const [name, value] of Object.entries(query))
+    if (value !== null && value !== undefined && value !== "") text.set(name, value);
   return `${BASE}${path}${text.size ? `?${text}` : ""}`;
 }
 
@@ -26,7 +28,13 @@ async function call(method, path, { query, body, signal } = {}) {
   if (body !== undefined && !form) headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(address(path, query), { method, headers, signal, credentials: "same-origin", body: form ? body : body && JSON.stringify(body) });
+    answer = await fetch(address(path, query), {
+      method,
+      headers,
+      signal,
+      credentials: "same-origin",
+      body: form ? body : body && JSON.stringify(body),
+    });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem("gone", GONE);
@@ -43,7 +51,10 @@ function read(status, text, fallback) {
   }
   if (status >= 200 && status < 300) return data;
   const error = data?.error ?? {};
-  throw new Problem(error.kind ?? "broken", error.message ?? `The server answered ${status} ${fallback}.`, status, { ...data, field: error.field });
+  throw new Problem(error.kind ?? "broken", error.message ?? `The server answered ${status} ${fallback}.`, status, {
+    ...data,
+    field: error.field,
+  });
 }
 
 export const get = (path, query, signal) => call("GET", path, { query, signal });

@@ -11,7 +11,13 @@ export class Box {
   constructor(over, onchange, start = null) {
     this.over = over;
     this.onchange = onchange;
-    this.frame = h("div", { class: "part", role: "group", tabindex: "0", "aria-label": "The chosen part. Arrows move it, Shift and arrows size it, Escape drops it.", onkeydown: (event) => this.#key(event) });
+    this.frame = h("div", {
+      class: "part",
+      role: "group",
+      tabindex: "0",
+      "aria-label": "The chosen part. Arrows move it, Shift and arrows size it, Escape drops it.",
+      onkeydown: (event) => this.#key(event),
+    });
     over.append(this.frame);
     over.addEventListener("pointerdown", (event) => this.#start(event));
     this.set(start);
@@ -22,7 +28,12 @@ export class Box {
     this.frame.hidden = !box;
     if (box) {
       const [left, top, right, bottom] = box.map((share) => share * 100);
-      Object.assign(this.frame.style, { left: `${left}%`, top: `${top}%`, width: `${right - left}%`, height: `${bottom - top}%` });
+      Object.assign(this.frame.style, {
+        left: `${left}%`,
+        top: `${top}%`,
+        width: `${right - left}%`,
+        height: `${bottom - top}%`,
+      });
     }
     this.onchange(box);
   }
@@ -50,7 +61,8 @@ export class Box {
     const move = (moved) => {
       const [u, v] = this.#at(moved);
       if (inside) this.#shift(old, u - x, v - y);
-      else if (Math.abs(u - x) > LEAST && Math.abs(v - y) > LEAST) this.set([Math.min(x, u), Math.min(y, v), Math.max(x, u), Math.max(y, v)]);
+      else if (Math.abs(u - x) > LEAST && Math.abs(v - y) > LEAST)
+        this.set([Math.min(x, u), Math.min(y, v), Math.max(x, u), Math.max(y, v)]);
     };
     const end = () => {
       this.over.removeEventListener("pointermove", move);

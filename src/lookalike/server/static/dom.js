@@ -10,7 +10,9 @@ export function h(tag, props = {}, ...children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -32,11 +34,11 @@ const PATHS = {
   why: "M9.200 9a3 3 0 1 1 4.300 2.700c-1 .5-1.500 1.200-1.500 2.300M12 18h.01",
   next: "M5 12h14M13 6l6 6-6 6",
   back: "M19 12H5M11 6l-6 6 6 6",
-  light: "M12 8a4 4 0 1 1 0 8 4 4 0 0 1 0-8zM12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.400 1.400M17.600 17.600L19 19M5 19l1.400-1.400M17.600 6.400L19 5",
+  light:
+    "M12 8a4 4 0 1 1 0 8 4 4 0 0 1 0-8zM12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.400 1.400M17.600 17.600L19 19M5 19l1.400-1.400M17.600 6.400L19 5",
   dark: "M20 14.500A8.500 8.500 0 0 1 9.500 4a8.500 8.500 0 1 0 10.500 10.500z",
   out: "M12 4v11M7 10l5 5 5-5M4 20h16",
   upload: "M12 16V5M7 10l5-5 5 5M4 20h16",
-  filter: "M4 6h16M7 12h10M10 18h4",
 };
 
 /** A drawing of 24 by 24, as large as the text; it says nothing to a screen reader, so put words beside it. */

@@ -13,4 +13,7 @@ export function format({ id, upload, box }) {
 }
 
 /** Both lists of a query: what is wanted and what is not. */
-export const both = (query) => ({ wanted: query.getAll("with").map(parse), unwanted: query.getAll("without").map(parse) });
+export const both = (query) => ({
+  wanted: query.getAll("with").map(parse),
+  unwanted: query.getAll("without").map(parse),
+});

@@ -16,9 +16,27 @@ const GAP = 10;
  */
 export class Grid {
   constructor({ label, fetch, tile, signal, small = 190, onkey = () => false }) {
-    Object.assign(this, { fetch, tile, small, onkey, pages: new Map(), rows: new Map(), total: 0, active: 0, columns: 1, wanted: 0 });
-    this.element = h("div", { class: "grid", role: "grid", "aria-label": label, onkeydown: (event) => this.#key(event) });
-    this.element.addEventListener("focusin", (event) => this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)));
+    Object.assign(this, {
+      fetch,
+      tile,
+      small,
+      onkey,
+      pages: new Map(),
+      rows: new Map(),
+      total: 0,
+      active: 0,
+      columns: 1,
+      wanted: 0,
+    });
+    this.element = h("div", {
+      class: "grid",
+      role: "grid",
+      "aria-label": label,
+      onkeydown: (event) => this.#key(event),
+    });
+    this.element.addEventListener("focusin", (event) =>
+      this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)),
+    );
     this.element.addEventListener("measure", () => this.#measure()); // it was just put into the page
     const look = () => (this.wanted ||= requestAnimationFrame(() => this.#draw()));
     addEventListener("scroll", look, { passive: true, signal });
@@ -53,7 +71,8 @@ export class Grid {
     const top = this.element.getBoundingClientRect().top + row * this.pitch;
     const head = (document.getElementById("top")?.offsetHeight ?? 0) + GAP;
     if (top < head) scrollBy({ top: top - head, behavior: "instant" });
-    else if (top + this.pitch > innerHeight) scrollBy({ top: top + this.pitch - innerHeight + GAP, behavior: "instant" });
+    else if (top + this.pitch > innerHeight)
+      scrollBy({ top: top + this.pitch - innerHeight + GAP, behavior: "instant" });
     this.#draw();
     const cell = this.element.querySelector(`[data-index="${this.active}"]`);
     (cell?.querySelector("[data-focus]") ?? cell)?.focus({ preventScroll: true }); // the place, until its picture is there
@@ -106,7 +125,13 @@ export class Grid {
     for (let column = 0; column < this.columns; column++) {
       const index = number * this.columns + column;
       if (index >= this.total) break;
-      const cell = h("div", { role: "gridcell", class: "cell", tabindex: "-1", "aria-colindex": column + 1, dataset: { index } });
+      const cell = h("div", {
+        role: "gridcell",
+        class: "cell",
+        tabindex: "-1",
+        "aria-colindex": column + 1,
+        dataset: { index },
+      });
       const item = this.item(index);
       if (item) this.#fill(cell, item, index);
       row.append(cell);
@@ -138,7 +163,12 @@ export class Grid {
         () => this.pages.delete(page), // asked again when it is next in sight
       );
       this.pages.set(page, reading);
-      if (this.pages.size > KEPT) this.pages.delete([...this.pages.keys()].find((other) => Math.abs(other - page) > 3 && other !== Math.floor(this.active / PAGE)));
+      if (this.pages.size > KEPT)
+        this.pages.delete(
+          [...this.pages.keys()].find(
+            (other) => Math.abs(other - page) > 3 && other !== Math.floor(this.active / PAGE),
+          ),
+        );
     }
   }
 
@@ -154,7 +184,16 @@ export class Grid {
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, Math.floor(innerHeight / this.pitch) - 1) * this.columns;
-    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns, PageUp: -page, PageDown: page, Home: -this.total, End: this.total };
+    const steps = {
+      ArrowLeft: -1,
+      ArrowRight: 1,
+      ArrowUp: -this.columns,
+      ArrowDown: this.columns,
+      PageUp: -page,
+      PageDown: page,
+      Home: -this.total,
+      End: this.total,
+    };
     const item = this.item(this.active);
     if (event.key in steps) {
       const next = this.active + steps[event.key];

@@ -9,10 +9,12 @@ export function heaps(signal) {
     (entries) => {
       for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
         seen.unobserve(target);
-        readers.get(target)().then(
-          (ids) => target.append(...ids.slice(0, 4).map((id) => h("img", { src: thumbnail(id, 128), alt: "" }))),
-          () => {}, // a card without pictures still leads where it leads
-        );
+        readers
+          .get(target)()
+          .then(
+            (ids) => target.append(...ids.slice(0, 4).map((id) => h("img", { src: thumbnail(id, 128), alt: "" }))),
+            () => {}, // a card without pictures still leads where it leads
+          );
       }
     },
     { rootMargin: "200px" },

@@ -10,7 +10,6 @@ export class Judging extends EventTarget {
     super();
     this.body = body; // the filter of the rounds
     this.sending = Promise.resolve();
-    this.steps = 0; // marks made here, for the undo button
     this.slot = `lookalike.round.${session.id}.${JSON.stringify(body)}`;
     this.round = kept(this.slot);
     this.#take(session);
@@ -34,7 +33,6 @@ export class Judging extends EventTarget {
   mark(ids, mark) {
     const before = ids.map((id) => [id, this.marks.get(id)]);
     for (const id of ids) this.marks.set(id, mark);
-    this.steps += 1;
     this.#changed();
     return this.#queue(
       () => post(`/sessions/${this.session.id}/marks`, { [SENT[mark]]: ids }),
@@ -48,7 +46,6 @@ export class Judging extends EventTarget {
     return this.#queue(async () => {
       const { undone, session } = await post(`/sessions/${this.session.id}/undo`);
       ids = Object.keys(undone ?? {});
-      this.steps = Math.max(0, this.steps - 1);
       this.#take(session);
       this.#changed();
     }).then(() => ids);

@@ -3,11 +3,51 @@ import { dialog } from "./aloud.js";
 import { h } from "./dom.js";
 
 const ALL = [
-  ["Everywhere", [["/", "to the search box"], ["?", "this list"], ["Esc", "close; back from a large picture"]]],
-  ["Pictures", [["← ↑ ↓ →", "move from picture to picture"], ["Enter", "open the picture"], ["+", "add it to your examples"], ["-", "add it as what you do not want"]]],
-  ["Large picture", [["s", "search with it"], ["t", "start a session with it"], ["b", "choose a part; arrows move it, Shift and arrows size it"], ["← →", "the one before, the one after"]]],
-  ["Session", [["y", "yes, that is it"], ["n", "no, it is not"], ["Space", "skip: cannot say"], ["u", "undo"], ["Enter", "next round"], ["w", "why this one?"], ["o", "open the picture"]]],
-  ["Class", [["y", "confirm a suggestion"], ["n", "reject it"]]],
+  [
+    "Everywhere",
+    [
+      ["/", "to the search box"],
+      ["?", "this list"],
+      ["Esc", "close; back from a large picture"],
+    ],
+  ],
+  [
+    "Pictures",
+    [
+      ["← ↑ ↓ →", "move from picture to picture"],
+      ["Enter", "open the picture"],
+      ["+", "add it to your examples"],
+      ["-", "add it as what you do not want"],
+    ],
+  ],
+  [
+    "Large picture",
+    [
+      ["s", "search with it"],
+      ["t", "start a session with it"],
+      ["b", "choose a part; arrows move it, Shift and arrows size it"],
+      ["← →", "the one before, the one after"],
+    ],
+  ],
+  [
+    "Session",
+    [
+      ["y", "yes, that is it"],
+      ["n", "no, it is not"],
+      ["Space", "skip: cannot say"],
+      ["u", "undo"],
+      ["Enter", "next round"],
+      ["w", "why this one?"],
+      ["o", "open the picture"],
+    ],
+  ],
+  [
+    "Class",
+    [
+      ["y", "confirm a suggestion"],
+      ["n", "reject it"],
+    ],
+  ],
 ];
 
 /** Whether a key is meant for a field or a dialog. */
@@ -30,7 +70,17 @@ export function keys(table, signal) {
 }
 
 export function showKeys() {
-  const part = ([heading, rows]) => h("section", {}, h("h3", {}, heading), h("dl", {}, rows.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)))));
+  const part = ([heading, rows]) =>
+    h(
+      "section",
+      {},
+      h("h3", {}, heading),
+      h(
+        "dl",
+        {},
+        rows.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))),
+      ),
+    );
   dialog("Keys", h("div", { class: "keys" }, ALL.map(part)));
 }
 

@@ -8,7 +8,11 @@ export class Lane {
     this.row = h("div", { role: "row", class: "contents" });
     this.element = h("div", { class: `lane ${kind}`, role: "grid", "aria-label": label }, this.row);
     this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
-    this.element.addEventListener("focusin", (event) => event.target.matches("[data-focus]") && this.#activate(event.target), { signal });
+    this.element.addEventListener(
+      "focusin",
+      (event) => event.target.matches("[data-focus]") && this.#activate(event.target),
+      { signal },
+    );
   }
 
   get targets() {
@@ -34,7 +38,9 @@ export class Lane {
     const targets = this.targets;
     const here = targets.indexOf(document.activeElement);
     if (here < 0) return; // inside a tile: its own buttons
-    const next = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: targets.length - 1 }[event.key] ?? this.#beside(event.key, targets, here);
+    const next =
+      { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: targets.length - 1 }[event.key] ??
+      this.#beside(event.key, targets, here);
     if (next !== undefined) (targets[next] ?? this.#beyond(event.key))?.focus();
     else if (!this.onkey(event, targets[here])) return;
     event.preventDefault();
@@ -56,7 +62,12 @@ export class Lane {
     if (key !== "ArrowUp" && key !== "ArrowDown") return undefined;
     const places = targets.map((target) => target.getBoundingClientRect());
     const { left, top } = places[here];
-    const others = places.map((place, index) => ({ index, far: Math.abs(place.top - top), aside: Math.abs(place.left - left), down: place.top - top }));
+    const others = places.map((place, index) => ({
+      index,
+      far: Math.abs(place.top - top),
+      aside: Math.abs(place.left - left),
+      down: place.top - top,
+    }));
     const there = others.filter(({ down }) => (key === "ArrowDown" ? down > 5 : down < -5));
     there.sort((a, b) => a.far - b.far || a.aside - b.aside);
     const row = there.filter(({ far }) => far < there[0].far + 5).sort((a, b) => a.aside - b.aside);

@@ -15,7 +15,13 @@ export function signed(now) {
 
 export function show(problem, again) {
   const trouble = h("p", { class: "trouble", role: "alert" });
-  const field = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, "aria-describedby": "token-help" });
+  const field = h("input", {
+    type: "password",
+    name: "token",
+    autocomplete: "current-password",
+    required: true,
+    "aria-describedby": "token-help",
+  });
   const submit = async (event) => {
     event.preventDefault();
     trouble.textContent = "";
@@ -32,8 +38,17 @@ export function show(problem, again) {
     "section",
     { class: "plate" },
     h("h1", {}, "Please say who you are"),
-    h("p", { id: "token-help" }, "Whoever runs this collection can give you a token: lookalike token add NAME --role judge"),
-    h("form", { class: "login", onsubmit: submit }, h("label", {}, h("span", {}, "Token"), field), button(null, "Enter", null, { type: "submit", class: "main" })),
+    h(
+      "p",
+      { id: "token-help" },
+      "Whoever runs this collection can give you a token: lookalike token add NAME --role judge",
+    ),
+    h(
+      "form",
+      { class: "login", onsubmit: submit },
+      h("label", {}, h("span", {}, "Token"), field),
+      button(null, "Enter", null, { type: "submit", class: "main" }),
+    ),
     trouble,
   );
 }

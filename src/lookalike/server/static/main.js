@@ -41,10 +41,30 @@ let first = true;
 
 function header(route) {
   const links = PLACES.map(([view, words, drawing, views]) =>
-    h("a", { href: link(view), "aria-current": views.includes(route.view) ? "page" : null }, icon(drawing), h("span", {}, words)),
+    h(
+      "a",
+      { href: link(view), "aria-current": views.includes(route.view) ? "page" : null },
+      icon(drawing),
+      h("span", {}, words),
+    ),
   );
-  const brand = h("a", { class: "brand", href: "#/" }, h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }), h("span", {}, "Lookalike"));
-  top.replaceChildren(brand, h("nav", { "aria-label": "Views" }, links), h("div", { class: "tools" }, work.chip, theme.control(), button("why", "Keys", showKeys, { quiet: true, class: "plain" })));
+  const brand = h(
+    "a",
+    { class: "brand", href: "#/" },
+    h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }),
+    h("span", {}, "Lookalike"),
+  );
+  top.replaceChildren(
+    brand,
+    h("nav", { "aria-label": "Views" }, links),
+    h(
+      "div",
+      { class: "tools" },
+      work.chip,
+      theme.control(),
+      button("why", "Keys", showKeys, { quiet: true, class: "plain" }),
+    ),
+  );
 }
 
 /** The module of a view; null where there is no such view. */
@@ -72,10 +92,19 @@ async function render(scroll = 0) {
     upload.allow((await collection(signal)).limits);
     work.listen();
     const view = route.view === "login" ? null : await load(route.view);
-    element = view ? await view.show(route, signal) : plate("There is nothing here", "This address leads nowhere. It may have been cut short.", anchor(null, "To all pictures", "#/"));
+    element = view
+      ? await view.show(route, signal)
+      : plate(
+          "There is nothing here",
+          "This address leads nowhere. It may have been cut short.",
+          anchor(null, "To all pictures", "#/"),
+        );
   } catch (problem) {
     if (signal.aborted || problem.name === "AbortError") return;
-    element = problem.status === 401 ? (await load("login")).show(problem, render) : failed(problem, () => render(scroll), signal);
+    element =
+      problem.status === 401
+        ? (await load("login")).show(problem, render)
+        : failed(problem, () => render(scroll), signal);
     if (!problem.status && problem.kind === undefined) console.error(problem);
   } finally {
     clearTimeout(patience);
@@ -87,7 +116,8 @@ async function render(scroll = 0) {
   const heading = element.querySelector("h1")?.textContent;
   document.title = heading && heading !== "Lookalike" ? `${heading} – Lookalike` : "Lookalike";
   if (first) first = false;
-  else if (!element.contains(document.activeElement) && !document.querySelector("dialog[open]")) main.focus({ preventScroll: true });
+  else if (!element.contains(document.activeElement) && !document.querySelector("dialog[open]"))
+    main.focus({ preventScroll: true });
   element.dispatchEvent(new CustomEvent("shown"));
   if (heading) say([heading, element.querySelector(".lead p.quiet")?.textContent].filter(Boolean).join(". "));
 }

@@ -25,11 +25,27 @@ export async function show({ query }, signal) {
   const total = await grid.open();
   trail.keep(grid);
   const narrowed = filtered(query);
-  const heading = narrowed ? (query.get("label") ? `Class ${query.get("label")}` : query.get("path") ? `“${query.get("path")}”` : "Large pictures") : about.name || "Pictures";
+  const heading = narrowed
+    ? query.get("label")
+      ? `Class ${query.get("label")}`
+      : query.get("path")
+        ? `“${query.get("path")}”`
+        : "Large pictures"
+    : about.name || "Pictures";
   return h(
     "div",
     { class: "view" },
-    h("header", { class: "lead" }, h("div", {}, h("h1", {}, heading), h("p", { class: "quiet" }, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : glance(about))), narrowed || !about.items ? null : drop()),
+    h(
+      "header",
+      { class: "lead" },
+      h(
+        "div",
+        {},
+        h("h1", {}, heading),
+        h("p", { class: "quiet" }, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : glance(about)),
+      ),
+      narrowed || !about.items ? null : drop(),
+    ),
     about.items ? h("div", { class: "line" }, bar(query, { order: true, signal }), exporter(what)) : null,
     total ? grid.element : nothing(about),
   );
@@ -43,16 +59,30 @@ export function tally(event, item) {
 }
 
 function glance({ items, classes, labelled }) {
-  const parts = [many(items, "picture"), classes ? many(classes, "class", "classes") : null, labelled ? `${count(labelled)} with a class` : null];
+  const parts = [
+    many(items, "picture"),
+    classes ? many(classes, "class", "classes") : null,
+    labelled ? `${count(labelled)} with a class` : null,
+  ];
   return parts.filter(Boolean).join(" · ");
 }
 
 function drop() {
-  return h("div", { class: "drop" }, icon("search"), h("p", {}, h("b", {}, "Drop or paste a picture"), ", or click one below"), picker("Search with a picture", searchWith));
+  return h(
+    "div",
+    { class: "drop" },
+    icon("search"),
+    h("p", {}, h("b", {}, "Drop or paste a picture"), ", or click one below"),
+    picker("Search with a picture", searchWith),
+  );
 }
 
 function nothing(about) {
   if (about.items) return empty("No picture is like that. Try fewer words, or clear the filters.");
-  if (may("manage")) return empty("There are no pictures yet. Add a folder, or some pictures of yours.", anchor("plus", "Add pictures", link("jobs"), { class: "button main" }));
+  if (may("manage"))
+    return empty(
+      "There are no pictures yet. Add a folder, or some pictures of yours.",
+      anchor("plus", "Add pictures", link("jobs"), { class: "button main" }),
+    );
   return empty("There are no pictures yet. Whoever manages the collection can add some: lookalike add FOLDER");
 }

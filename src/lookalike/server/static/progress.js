@@ -26,7 +26,10 @@ export function listen() {
     if (stream?.readyState !== EventSource.CLOSED) return; // it comes back by itself
     stream = null; // refused: tried again with the next view
   };
-  get("/jobs").then((answer) => answer.jobs.forEach(take), () => {}); // the stream tells of those that run
+  get("/jobs").then(
+    (answer) => answer.jobs.forEach(take),
+    () => {},
+  ); // the stream tells of those that run
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -51,7 +54,10 @@ function draw() {
   chip.hidden = !all.length;
   if (!all.length) return;
   const far = share(all[0]);
-  chip.replaceChildren(h("span", { class: "spinner", "aria-hidden": "true" }), h("span", {}, far === null ? "Working" : percent(far)));
+  chip.replaceChildren(
+    h("span", { class: "spinner", "aria-hidden": "true" }),
+    h("span", {}, far === null ? "Working" : percent(far)),
+  );
   chip.href = link("jobs");
   chip.setAttribute("aria-label", `${many(all.length, "job")} at work${far === null ? "" : `, ${percent(far)}`}`);
 }

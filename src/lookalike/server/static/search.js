@@ -16,10 +16,22 @@ const SHOWN = 200; // results asked for
 
 export async function show({ query }, signal) {
   const { wanted, unwanted } = both(query);
-  if (!wanted.length) return plate("Search with pictures", "Drop or paste a picture anywhere on this page, or choose one of the collection as an example.", anchor("pictures", "To all pictures", link("pictures"), { class: "button main" }));
+  if (!wanted.length)
+    return plate(
+      "Search with pictures",
+      "Drop or paste a picture anywhere on this page, or choose one of the collection as an example.",
+      anchor("pictures", "To all pictures", link("pictures"), { class: "button main" }),
+    );
   const about = await collection(signal);
   const where = query.get("where") === "1";
-  const ask = { examples: wanted, without: unwanted, space: query.get("space") ?? undefined, k: where ? 60 : SHOWN, filter: body(query), where };
+  const ask = {
+    examples: wanted,
+    without: unwanted,
+    space: query.get("space") ?? undefined,
+    k: where ? 60 : SHOWN,
+    filter: body(query),
+    where,
+  };
   const { results, space, seconds: took } = await post("/search", ask, signal);
   const grid = new Grid({
     label: "Results, the most alike first",
@@ -33,7 +45,16 @@ export async function show({ query }, signal) {
   return h(
     "div",
     { class: "view" },
-    h("header", { class: "lead" }, h("div", {}, h("h1", {}, wanted.length > 1 ? "Looks like these" : "Looks like this"), h("p", { class: "quiet" }, `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`))),
+    h(
+      "header",
+      { class: "lead" },
+      h(
+        "div",
+        {},
+        h("h1", {}, wanted.length > 1 ? "Looks like these" : "Looks like this"),
+        h("p", { class: "quiet" }, `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`),
+      ),
+    ),
     h("div", { class: "line" }, bar(query, { signal }), likeness(about.spaces, space), whereabouts(where)),
     results.length ? grid.element : empty("Nothing fits the filters. Clear them to search all pictures."),
   );
@@ -42,8 +63,15 @@ export async function show({ query }, signal) {
 /** In which way alike: one choice for each space of the collection. */
 function likeness(spaces, chosen) {
   if (spaces.length < 2) return null;
-  const options = spaces.map(({ name, about }) => h("option", { value: name, selected: name === chosen }, about || name));
-  return h("label", { class: "choice" }, h("span", {}, "Alike in"), h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options));
+  const options = spaces.map(({ name, about }) =>
+    h("option", { value: name, selected: name === chosen }, about || name),
+  );
+  return h(
+    "label",
+    { class: "choice" },
+    h("span", {}, "Alike in"),
+    h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options),
+  );
 }
 
 function whereabouts(where) {

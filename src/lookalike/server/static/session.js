@@ -2,15 +2,17 @@
 import { attempt, note, say } from "./aloud.js";
 import { get } from "./api.js";
 import { collection, forget, may } from "./collection.js";
-import { anchor, button, h, icon } from "./dom.js";
-import { bar, body, filtered } from "./filters.js";
+import { lay } from "./desk.js";
+import { button, h, icon } from "./dom.js";
+import { body } from "./filters.js";
+import { judgeTile } from "./judge.js";
 import { Judging } from "./judging.js";
 import { keys } from "./keys.js";
 import { Lane } from "./lane.js";
+import { past } from "./past.js";
 import { go, link } from "./router.js";
 import { gauge, history } from "./standing.js";
 import { empty, waiting } from "./states.js";
-import { MARKS, badge, picture, spoken } from "./tile.js";
 import { why } from "./why.js";
 import { many, seconds } from "./words.js";
 
@@ -43,40 +45,22 @@ class Desk {
     this.undoButton = button("undo", "Undo", () => this.undo());
     this.nextButton = button("next", "Next round", () => this.next(), { class: "main" });
     this.restButton = button("no", "No to the rest", () => this.rest(), { title: "All that are not judged yet: no" });
+    this.none = empty("There is nothing left to ask. Give it a name, or judge some of the best so far.");
     this.busy = h("div", { class: "busy", hidden: true }, waiting("Learning from your answers…"));
-    this.element = this.#lay();
+    this.nameButton = button("classes", "Make it a class", null, { type: "submit" });
+    this.element = lay(this);
     state.addEventListener("change", () => this.#draw(), { signal });
-    keys({ u: () => this.undo(), Enter: () => this.next(), ArrowDown: () => this.questions.focus(), ArrowRight: () => this.questions.focus() }, signal);
+    keys(
+      {
+        u: () => this.undo(),
+        Enter: () => this.next(),
+        ArrowDown: () => this.questions.focus(),
+        ArrowRight: () => this.questions.focus(),
+      },
+      signal,
+    );
     this.element.addEventListener("shown", () => (state.round ? this.questions.focus() : this.next()), { once: true });
     this.#fill();
-  }
-
-  #lay() {
-    const { session } = this.state;
-    const name = session.label ?? session.name ?? "";
-    const field = h("input", { type: "text", name: "name", value: name, placeholder: "What is it called?", "aria-label": "Name of the class", autocomplete: "off", required: true, maxlength: 200 });
-    this.nameButton = button("classes", "Make it a class", null, { type: "submit" });
-    const submit = (event) => {
-      event.preventDefault();
-      this.finish(field.value.trim());
-    };
-    return h(
-      "div",
-      { class: "view desk" },
-      h(
-        "header",
-        { class: "lead" },
-        h("div", {}, h("p", { class: "crumb" }, h("a", { href: link("sessions") }, "Sessions")), h("h1", {}, name || "What are you looking for?")),
-        this.gauge,
-        h("form", { class: "inline name", onsubmit: submit }, field, this.nameButton),
-      ),
-      h(
-        "div",
-        { class: "lanes" },
-        h("section", { class: "asking" }, h("div", { class: "lane-head" }, h("h2", {}, "Please judge these"), this.timer), this.questions.element, this.busy, h("div", { class: "acts" }, this.undoButton, this.restButton, this.nextButton), h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n"), " ", h("kbd", {}, "space"), " skip, ", h("kbd", {}, "u"), " undo, ", h("kbd", {}, "enter"), " next round."), this.words, h("details", { class: "story", open: filtered(this.query) }, h("summary", {}, "Look only among some pictures"), bar(this.query, { signal: this.signal }))),
-        h("section", { class: "standing" }, h("div", { class: "lane-head" }, h("h2", {}, "Best so far"), this.allButton), this.best.element, this.divide, this.others.element, this.story),
-      ),
-    );
   }
 
   /** Both lanes from the round. */
@@ -84,12 +68,14 @@ class Desk {
     const { round } = this.state;
     this.tiles.clear();
     const tile = (item, asked) => {
-      const made = this.#tile(item, asked);
+      const made = judgeTile(this, item, asked);
       this.tiles.set(item.id, [...(this.tiles.get(item.id) ?? []), made]);
       return made.element;
     };
     const asked = round?.questions ?? [];
-    this.questions.fill(round ? asked.map((item) => tile(item, true)) : Array.from({ length: 9 }, () => h("span", { class: "pic" })));
+    this.questions.fill(
+      round ? asked.map((item) => tile(item, true)) : Array.from({ length: 9 }, () => h("span", { class: "pic" })),
+    );
     const ranked = round?.best ?? [];
     const told = round?.number > 1 && [...this.state.marks.values()].includes("no"); // before, the line means little
     this.likely = told ? ranked.filter(({ score }) => score < 0).map(({ item }) => item.id) : []; // the wanted side
@@ -97,28 +83,8 @@ class Desk {
     this.best.fill(ranked.slice(0, cut).map(({ item }) => tile(item, false)));
     this.others.fill(ranked.slice(cut, cut + LESS).map(({ item }) => tile(item, false)));
     this.divide.hidden = cut === ranked.length;
-    if (round && !asked.length) this.questions.element.after((this.none = empty("There is nothing left to ask. Give it a name, or go on with the pictures on the other side.")));
-    else this.none?.remove();
+    this.none.hidden = !round || asked.length > 0;
     this.#draw();
-  }
-
-  #tile(item, asked) {
-    const mark = (kind) => this.mark(item.id, kind);
-    const turn = () => mark(this.state.marks.get(item.id) === "yes" ? "no" : "yes");
-    const pic = h("button", { type: "button", class: "pic", tabindex: "-1", dataset: { focus: "", id: item.id }, onclick: turn, onkeyup: (event) => event.key === " " && event.preventDefault() }, picture(item, asked ? 384 : 256));
-    const about = button("why", `Why ${item.name}?`, () => this.why(item), { quiet: true, class: "about", tabindex: "-1" });
-    const answers = asked && ["yes", "no"].map((kind) => h("button", { type: "button", class: kind, tabindex: "-1", "aria-label": `${MARKS[kind]}: ${item.name}`, onclick: () => mark(kind) }, icon(kind), MARKS[kind]));
-    const element = h("div", { class: "tile" }, pic, about, asked && h("div", { class: "answers" }, answers));
-    const draw = () => {
-      const said = this.state.marks.get(item.id) ?? null;
-      if (element.dataset.mark === (said ?? "none")) return;
-      element.dataset.mark = said ?? "none";
-      pic.setAttribute("aria-label", spoken(item, said));
-      pic.querySelector(".badge")?.remove();
-      if (said) pic.append(badge(said));
-      for (const one of answers || []) one.setAttribute("aria-pressed", one.classList.contains(said));
-    };
-    return { element, draw };
   }
 
   #draw() {
@@ -134,7 +100,10 @@ class Desk {
     this.allButton.lastChild.textContent = `Yes to these ${sure.length}`;
     gauge(this.gauge, state);
     if (round) this.timer.textContent = `Round ${round.number}, ${seconds(total(round.seconds))}`;
-    const hints = [round?.stop && h("p", { class: "stop" }, icon("yes"), h("span", {}, round.stop)), ...(round?.notes ?? []).map((text) => h("p", { class: "quiet" }, text))];
+    const hints = [
+      round?.stop && h("p", { class: "stop" }, icon("yes"), h("span", {}, round.stop)),
+      ...(round?.notes ?? []).map((text) => h("p", { class: "quiet" }, text)),
+    ];
     this.words.replaceChildren(...hints.filter(Boolean));
     if (this.story.open) this.#tell();
   }
@@ -148,12 +117,15 @@ class Desk {
 
   #key(event, target) {
     const { id } = target.dataset;
-    const lane = this.questions.targets.includes(target) ? this.questions : this.best;
+    const lane = [this.questions, this.best, this.others].find(({ targets }) => targets.includes(target));
     const kinds = { y: "yes", n: "no", " ": "skip" };
     if (event.key in kinds) {
       this.mark(id, kinds[event.key]);
       const later = lane.targets.slice(lane.targets.indexOf(target) + 1);
-      (later.find((one) => !this.state.marks.has(one.dataset.id)) ?? (lane === this.questions ? this.nextButton : later[0]))?.focus();
+      (
+        later.find((one) => !this.state.marks.has(one.dataset.id)) ??
+        (lane === this.questions ? this.nextButton : later[0])
+      )?.focus();
     } else if (event.key === "w") this.why(this.#item(id));
     else if (event.key === "o") go(link("item", id));
     else if (event.key === "u") this.undo();
@@ -229,19 +201,4 @@ class Desk {
   }
 }
 
-const total = (parts) => (typeof parts === "number" ? parts : (parts.total ?? Object.values(parts).reduce((sum, part) => sum + part, 0)));
-
-/** A session that takes no marks: finished, or somebody else's. */
-async function past(state, mine, signal) {
-  const { session } = state;
-  const { best } = await get(`/sessions/${session.id}/best`, { k: 60 }, signal);
-  const lane = new Lane("Best", { signal, kind: "best" });
-  lane.fill(best.map(({ item }) => {
-    const mark = state.marks.get(item.id);
-    return h("a", { class: "pic", href: link("item", item.id), tabindex: "-1", dataset: { focus: "", id: item.id }, "aria-label": spoken(item, mark) }, picture(item), badge(mark));
-  }));
-  const name = session.label ?? session.name;
-  const text = session.finished ? `Finished after ${many(session.rounds, "round")}: ${many(session.relevant.length, "picture")} yes, ${session.irrelevant.length} no.` : `This is a session of ${session.author}: you may look.`;
-  const more = session.finished && name && mine ? anchor("classes", `To the class ${name}`, link("class", name), { class: "button main" }) : null;
-  return h("div", { class: "view" }, h("header", { class: "lead" }, h("div", {}, h("p", { class: "crumb" }, h("a", { href: link("sessions") }, "Sessions")), h("h1", {}, name || "Session"), h("p", { class: "quiet" }, text)), more), h("h2", {}, "The most likely now"), lane.element);
-}
+const total = (parts) => Object.values(parts).reduce((sum, part) => sum + part, 0);

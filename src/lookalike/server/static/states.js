@@ -5,7 +5,13 @@ import { link } from "./router.js";
 
 /** A heading, a sentence and what can be done. */
 export function plate(heading, text, ...actions) {
-  return h("section", { class: "plate" }, h("h1", {}, heading), h("p", {}, text), actions.length ? h("p", { class: "actions" }, actions) : null);
+  return h(
+    "section",
+    { class: "plate" },
+    h("h1", {}, heading),
+    h("p", {}, text),
+    actions.length ? h("p", { class: "actions" }, actions) : null,
+  );
 }
 
 /** The same inside a view that has a heading already. */
@@ -14,13 +20,22 @@ export function empty(text, ...actions) {
 }
 
 export function waiting(text = "One moment…") {
-  return h("div", { class: "waiting", role: "status" }, h("span", { class: "spinner", "aria-hidden": "true" }), h("p", {}, text));
+  return h(
+    "div",
+    { class: "waiting", role: "status" },
+    h("span", { class: "spinner", "aria-hidden": "true" }),
+    h("p", {}, text),
+  );
 }
 
 /** A problem as a view of its own; when the server is gone, it looks for it and goes on by itself. */
 export function failed(problem, again, signal) {
   const retry = button("undo", "Try again", again, { class: "main" });
-  const home = h("a", { class: "button", href: link("pictures", "", { with: null, without: null }) }, "To all pictures");
+  const home = h(
+    "a",
+    { class: "button", href: link("pictures", "", { with: null, without: null }) },
+    "To all pictures",
+  );
   if (problem.kind === "gone") {
     const look = setInterval(async () => (await alive()) && again(), 2000);
     signal.addEventListener("abort", () => clearInterval(look));

@@ -8,7 +8,13 @@ export const MARKS = { yes: "Yes", no: "No", skip: "Skipped" };
 
 /** The picture itself; without words, as what is around it names it. */
 export function picture(item, side = 256) {
-  const img = h("img", { src: thumbnail(item.id, side), alt: "", decoding: "async", loading: "lazy", draggable: "false" });
+  const img = h("img", {
+    src: thumbnail(item.id, side),
+    alt: "",
+    decoding: "async",
+    loading: "lazy",
+    draggable: "false",
+  });
   img.addEventListener("load", () => img.classList.add("there"));
   img.addEventListener("error", () => img.replaceWith(h("span", { class: "lost" }, "not readable")));
   return img;
@@ -33,13 +39,30 @@ export function frame(box, { width, height }) {
 export function linkTile(item, href, { words = "", box = null, side = 256 } = {}) {
   const caption = h("span", { class: "caption" }, h("b", {}, title(item)), words && h("i", {}, words));
   const name = words ? `${title(item)}, ${words}` : title(item);
-  return h("a", { href, class: box ? "pic whole" : "pic", tabindex: "-1", dataset: { focus: "", id: item.id }, "aria-label": name }, picture(item, side), box && frame(box, item), caption);
+  return h(
+    "a",
+    { href, class: box ? "pic whole" : "pic", tabindex: "-1", dataset: { focus: "", id: item.id }, "aria-label": name },
+    picture(item, side),
+    box && frame(box, item),
+    caption,
+  );
 }
 
 /** The same with + and − for the tray, which show when it is pointed at; keys do the same. */
 export function exampleTile(item, href, props) {
-  const add = (drawing, words, side) => button(drawing, `${words}: ${title(item)}`, () => put({ id: item.id }, side), { quiet: true, tabindex: "-1" });
-  return h("div", { class: "tile" }, linkTile(item, href, props), h("div", { class: "adds", "aria-hidden": "true" }, add("plus", "Wanted", "with"), add("minus", "Not wanted", "without")));
+  const add = (drawing, words, side) =>
+    button(drawing, `${words}: ${title(item)}`, () => put({ id: item.id }, side), { quiet: true, tabindex: "-1" });
+  return h(
+    "div",
+    { class: "tile" },
+    linkTile(item, href, props),
+    h(
+      "div",
+      { class: "adds", "aria-hidden": "true" },
+      add("plus", "Wanted", "with"),
+      add("minus", "Not wanted", "without"),
+    ),
+  );
 }
 
 /** A badge that says a mark by shape and word besides colour. */

@@ -19,10 +19,18 @@ export function put(example, side) {
 
 function chip(example, side) {
   const text = format(example);
-  const rest = read().query.getAll(side).filter((one) => one !== text);
+  const rest = read()
+    .query.getAll(side)
+    .filter((one) => one !== text);
   const words = side === "with" ? "wanted" : "not wanted";
   const image = h("img", { src: portrait(example), alt: `Example, ${words}` });
-  return h("li", { class: side }, image, h("span", { class: "sign" }, icon(side === "with" ? "plus" : "minus")), button("no", `Take this example out (${words})`, () => go(amend({ [side]: rest })), { quiet: true, class: "take" }));
+  return h(
+    "li",
+    { class: side },
+    image,
+    h("span", { class: "sign" }, icon(side === "with" ? "plus" : "minus")),
+    button("no", `Take this example out (${words})`, () => go(amend({ [side]: rest })), { quiet: true, class: "take" }),
+  );
 }
 
 export function show(route) {
@@ -31,9 +39,29 @@ export function show(route) {
   tray.hidden = !SHOWN_IN.includes(route.view) || wanted.length + unwanted.length === 0;
   document.body.classList.toggle("has-tray", !tray.hidden);
   if (tray.hidden) return tray.replaceChildren();
-  const chips = h("ul", { role: "list" }, wanted.map((one) => chip(one, "with")), unwanted.map((one) => chip(one, "without")));
-  const search = h("a", { class: route.view === "search" ? "button" : "button main", href: link("search") }, icon("search"), h("span", {}, "Search"));
-  const learn = may("judge") && button("session", "Start a session", () => begin({ examples: wanted, without: unwanted }), { disabled: !wanted.length, class: route.view === "search" ? "main" : null });
-  const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend({ with: null, without: null })), { class: "plain" });
-  return tray.replaceChildren(chips, h("div", { class: "actions" }, route.view === "search" ? null : search, learn, clear));
+  const chips = h(
+    "ul",
+    { role: "list" },
+    wanted.map((one) => chip(one, "with")),
+    unwanted.map((one) => chip(one, "without")),
+  );
+  const search = h(
+    "a",
+    { class: route.view === "search" ? "button" : "button main", href: link("search") },
+    icon("search"),
+    h("span", {}, "Search"),
+  );
+  const learn =
+    may("judge") &&
+    button("session", "Start a session", () => begin({ examples: wanted, without: unwanted }), {
+      disabled: !wanted.length,
+      class: route.view === "search" ? "main" : null,
+    });
+  const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend({ with: null, without: null })), {
+    class: "plain",
+  });
+  return tray.replaceChildren(
+    chips,
+    h("div", { class: "actions" }, route.view === "search" ? null : search, learn, clear),
+  );
 }

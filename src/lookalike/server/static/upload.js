@@ -18,8 +18,13 @@ export function allow(said) {
 /** Search with these files. */
 export async function searchWith(files) {
   const pictures = [...files].filter((file) => file.type.startsWith("image/") || !file.type).slice(0, MOST);
-  if (!pictures.length) return note("That is no picture. Drop or paste a picture file (JPEG, PNG, WebP, …).", { problem: true });
-  const cover = h("div", { class: "cover" }, waiting(pictures.length > 1 ? "Sending your pictures…" : "Sending your picture…"));
+  if (!pictures.length)
+    return note("That is no picture. Drop or paste a picture file (JPEG, PNG, WebP, …).", { problem: true });
+  const cover = h(
+    "div",
+    { class: "cover" },
+    waiting(pictures.length > 1 ? "Sending your pictures…" : "Sending your picture…"),
+  );
   const late = setTimeout(() => document.body.append(cover), 400);
   await attempt(async () => {
     const sent = [];
@@ -39,14 +44,28 @@ async function fit(file) {
   const scale = Math.min(1, LONG_SIDE / Math.max(whole.width, whole.height));
   const canvas = new OffscreenCanvas(Math.round(whole.width * scale), Math.round(whole.height * scale));
   canvas.getContext("2d").drawImage(whole, 0, 0, canvas.width, canvas.height);
-  return new File([await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 })], "smaller.jpg", { type: "image/jpeg" });
+  return new File([await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 })], "smaller.jpg", {
+    type: "image/jpeg",
+  });
 }
 
 /** A button that opens the file picker. */
 export function picker(words, onfiles, props = {}) {
-  const input = h("input", { type: "file", accept: "image/*", multiple: true, class: "unseen", tabindex: "-1", "aria-hidden": "true" });
+  const input = h("input", {
+    type: "file",
+    accept: "image/*",
+    multiple: true,
+    class: "unseen",
+    tabindex: "-1",
+    "aria-hidden": "true",
+  });
   input.addEventListener("change", () => input.files.length && onfiles(input.files));
-  return h("span", { class: "picker" }, input, button("upload", words, () => input.click(), props));
+  return h(
+    "span",
+    { class: "picker" },
+    input,
+    button("upload", words, () => input.click(), props),
+  );
 }
 
 /** Let pictures be dropped and pasted anywhere. */

@@ -20,12 +20,50 @@ export async function why(session, item, signal) {
   const content = h("div", { class: "why" }, waiting());
   dialog("Why this one?", content);
   try {
-    const { margin, nearest_relevant: yes, nearest_irrelevant: no, box } = await get(`/sessions/${session}/why/${item.id}`, {}, signal);
-    const strip = (heading, list) => list?.length ? h("section", {}, h("h3", {}, heading), h("div", { class: "thumbs" }, list.filter(({ item: near }) => near).slice(0, 4).map(({ item: near }) => h("a", { href: link("item", near.id) }, h("img", { src: thumbnail(near.id, 128), alt: title(near) }))))) : null;
+    const {
+      margin,
+      nearest_relevant: yes,
+      nearest_irrelevant: no,
+      box,
+    } = await get(`/sessions/${session}/why/${item.id}`, {}, signal);
+    const strip = (heading, list) =>
+      list?.length
+        ? h(
+            "section",
+            {},
+            h("h3", {}, heading),
+            h(
+              "div",
+              { class: "thumbs" },
+              list
+                .filter(({ item: near }) => near)
+                .slice(0, 4)
+                .map(({ item: near }) =>
+                  h("a", { href: link("item", near.id) }, h("img", { src: thumbnail(near.id, 128), alt: title(near) })),
+                ),
+            ),
+          )
+        : null;
     const part = box && box.some((share, i) => share !== [0, 0, 1, 1][i]); // the whole picture needs no frame
-    const large = h("div", { class: "pic whole" }, h("img", { class: "there", src: thumbnail(item.id, 512), alt: title(item) }), part && frame(box, item));
-    const reasons = h("div", { class: "reasons" }, h("p", {}, verdict(margin)), part && h("p", { class: "quiet" }, "The frame shows what speaks for it most."), strip("Of your yes, it is most like", yes), strip("Of your no, it is most like", no));
-    content.replaceChildren(large, reasons, h("p", { class: "actions" }, anchor("pictures", "Open the picture", link("item", item.id))));
+    const large = h(
+      "div",
+      { class: "pic whole" },
+      h("img", { class: "there", src: thumbnail(item.id, 512), alt: title(item) }),
+      part && frame(box, item),
+    );
+    const reasons = h(
+      "div",
+      { class: "reasons" },
+      h("p", {}, verdict(margin)),
+      part && h("p", { class: "quiet" }, "The frame shows what speaks for it most."),
+      strip("Of your yes, it is most like", yes),
+      strip("Of your no, it is most like", no),
+    );
+    content.replaceChildren(
+      large,
+      reasons,
+      h("p", { class: "actions" }, anchor("pictures", "Open the picture", link("item", item.id))),
+    );
   } catch (problem) {
     content.replaceChildren(h("p", {}, problem.message));
   }

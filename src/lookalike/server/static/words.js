@@ -26,7 +26,9 @@ export function seconds(s) {
 export function moment(when) {
   if (when === null || when === undefined) return "";
   const date = new Date(typeof when === "number" ? when * 1000 : when);
-  return Number.isNaN(date.getTime()) ? String(when) : date.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+  return Number.isNaN(date.getTime())
+    ? String(when)
+    : date.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
 }
 
 /** The last part of a path. */
