@@ -1,6 +1,6 @@
 """A real browser and a real server for the tests of the page.
 
-In: a collection on the disk. Out: `Site`, which opens pages in Debian's Chromium, takes down what goes wrong in them, and
+In: a collection on the disk. Out: `Site`, which opens pages in Debian's Chromium, notes what goes wrong in them, and
 keeps pictures of them in `page-shots/`.
 """
 
@@ -16,7 +16,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 DESKTOP = (1280, 820)
 PHONE = (360, 740)
 
-expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
+LONG = 90_000
+"""Milliseconds until a job is done that starts a process; a busy machine is slow, not wrong."""
+expect.set_options(timeout=20_000)
 
 
 def find_browser():

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import cv2
 import pytest
-from browser import PHONE, Site, end, find_browser, go, serve, settle, shoot
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
 
 import lookalike
+from browser import LONG, PHONE, Site, end, find_browser, go, serve, settle, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
-
-playwright = pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-expect = playwright.expect
 
 CHROMIUM = find_browser()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="No Chromium here. On Debian: apt-get install chromium")
@@ -51,7 +49,7 @@ def address(folder):
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as tool:
+    with sync_playwright() as tool:
         browser = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -138,7 +136,8 @@ def test_a_picture_is_dropped_and_searched_with(site, folder, tmp_path):
       const data = new DataTransfer();
       data.items.add(new File([new Uint8Array(bytes)], name, {type: "image/jpeg"}));
       if (how === "paste") return void dispatchEvent(new ClipboardEvent("paste", {clipboardData: data}));
-      for (const kind of ["dragenter", "dragover", "drop"]) document.body.dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}));
+      const event = {dataTransfer: data, bubbles: true, cancelable: true};
+      for (const kind of ["dragenter", "dragover", "drop"]) document.body.dispatchEvent(new DragEvent(kind, event));
     }"""
     known = (folder / "flower" / "flower-003.jpg").read_bytes()
     page.evaluate(drop, ["mine.jpg", list(known), "drop"])
@@ -333,12 +332,12 @@ def test_a_class_is_made_renamed_and_deleted_from_a_picture(site, address):
 
 def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
     page = site.visit("duplicates")
-    expect(page.locator(".group")).to_have_count(1)  # found by a job, shown when it is done
+    expect(page.locator(".group")).to_have_count(1, timeout=LONG)  # found by a job, shown when it is done
     expect(page.locator(".group .path")).to_have_text(
         [str(folder / "face" / name) for name in ("copy.jpg", "face-000.jpg")]
     )
     page.get_by_role("link", name="Look alike").click()
-    expect(page.locator(".group").first.or_(page.locator(".empty"))).to_be_visible()
+    expect(page.locator(".group").first.or_(page.locator(".empty"))).to_be_visible(timeout=LONG)
     page.go_back()
     expect(page.locator('.tabs [aria-current="true"]')).to_have_text("Identical")
 
@@ -346,7 +345,7 @@ def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
 def test_not_duplicates_is_remembered(site):
     page = site.visit("duplicates?tier=same")
     group = page.locator(".group", has=page.get_by_label("small.jpg"))
-    expect(group.locator("[data-focus]")).to_have_count(2)
+    expect(group.locator("[data-focus]")).to_have_count(2, timeout=LONG)
     assert {name.split(".")[0] for name in names(page, ".group")} >= {"small", "face-001"}
     group.get_by_role("button", name="Not duplicates").click()
     expect(group).to_have_count(0)
@@ -359,7 +358,7 @@ def test_not_duplicates_is_remembered(site):
 def test_the_map_is_drawn_and_leads_to_a_picture(site):
     page = site.visit("map")
     canvas = page.locator("canvas")
-    expect(canvas).to_be_visible()  # drawn by a job
+    expect(canvas).to_be_visible(timeout=LONG)  # drawn by a job
     expect(page.locator("header.lead")).to_contain_text("pictures; alike ones are near each other")
     page.wait_for_timeout(500)
     shoot(page, "map-light")
@@ -388,7 +387,7 @@ def test_pictures_are_added_with_progress(site, folder, tmp_path):
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Add pictures from this device").click()
     chooser.value.set_files(fresh)
-    expect(page.locator(".job", has_text="Adding pictures").first).to_contain_text("done")
+    expect(page.locator(".job", has_text="Adding pictures").first).to_contain_text("done", timeout=LONG)
     shoot(page, "jobs-light")
     go(page, "?path=uploads")
     heading(page, "“uploads”")
@@ -537,14 +536,19 @@ def test_question_mark_opens_the_list_of_keys(site):
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-VIEWS = {
-    "start": "", "item": "item/{id}", "search": "search?with={id}&without={other}", "sessions": "sessions", "session": "session/{session}",
-    "classes": "classes", "class": "class/house", "duplicates": "duplicates?tier=identical", "map": "map", "jobs": "jobs", "nothing": "nothing",
-}  # fmt: skip
-READY = {
-    "start": ".grid img.there", "item": ".strip img.there", "search": ".grid img.there", "sessions": ".card img", "session": ".judge img.there",
-    "classes": ".card img", "class": ".grid img.there", "duplicates": ".group", "map": "canvas", "jobs": ".starters", "nothing": ".plate",
-}  # fmt: skip
+VIEWS = {  # an address of each view, and what shows that it is there
+    "start": ("", ".grid img.there"),
+    "item": ("item/{id}", ".strip img.there"),
+    "search": ("search?with={id}&without={other}", ".grid img.there"),
+    "sessions": ("sessions", ".card img"),
+    "session": ("session/{session}", ".judge img.there"),
+    "classes": ("classes", ".card img"),
+    "class": ("class/house", ".grid img.there"),
+    "duplicates": ("duplicates?tier=identical", ".group"),
+    "map": ("map", "canvas"),
+    "jobs": ("jobs", ".starters"),
+    "nothing": ("nothing", ".plate"),
+}
 
 
 def begin(address, item):
@@ -563,14 +567,14 @@ def places(address):
     """The addresses of all views."""
     known = {"id": first(address, "beach")["id"], "other": first(address, "fish")["id"]}
     known["session"] = begin(address, known["id"])
-    return {view: place.format(**known) for view, place in VIEWS.items()}
+    return {view: (place.format(**known), ready) for view, (place, ready) in VIEWS.items()}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_view_has_a_barrier(site, places, theme):
     """axe-core finds nothing: names, roles, contrast, order of headings."""
     page = site.visit(theme=theme)
-    page.evaluate(axe.Axe().axe_script)  # once: links do not load the page anew
+    page.evaluate(Axe().axe_script)  # once: links do not load the page anew
     found = []
 
     def check(view):
@@ -579,9 +583,9 @@ def test_no_view_has_a_barrier(site, places, theme):
         for violation in answer["violations"]:
             found.extend(f"{view}: {violation['id']}: {node['html'][:150]}" for node in violation["nodes"])
 
-    for view, place in places.items():
+    for view, (place, ready) in places.items():
         go(page, place)
-        page.locator(READY[view]).first.wait_for()
+        page.locator(ready).first.wait_for(timeout=LONG)
         settle(page)
         shoot(page, f"{view}-{theme}")
         check(view)
@@ -590,18 +594,21 @@ def test_no_view_has_a_barrier(site, places, theme):
     assert not found, "\n".join(found)
 
 
-SMALL = """() => [...document.querySelectorAll("button, a, input:not([type=file]), select, summary")].filter(one => {
-  const {width, height} = one.getBoundingClientRect();
-  const hidden = !one.checkVisibility({opacityProperty: true, visibilityProperty: true}) || one.closest(".unseen, .skip, [aria-hidden]") || width < 2;
-  return !hidden && !one.closest("p, .crumb") && !one.closest("label") && (width < 43.5 || height < 43.5);
-}).map(one => `${one.outerHTML.slice(0, 120)} ${Math.round(one.getBoundingClientRect().width)}x${Math.round(one.getBoundingClientRect().height)}`)"""
+SMALL = """() => {
+  const shown = (one) => one.checkVisibility({opacityProperty: true, visibilityProperty: true});
+  const all = [...document.querySelectorAll("button, a, input:not([type=file]), select, summary")];
+  const meant = all.filter((one) => shown(one) && !one.closest(".skip, [aria-hidden], p, label"));
+  const sides = (one) => [one.getBoundingClientRect().width, one.getBoundingClientRect().height];
+  const small = meant.filter((one) => Math.min(...sides(one)) < 43.5);
+  return small.map((one) => `${one.outerHTML.slice(0, 120)} ${sides(one)}`);
+}"""
 
 
 def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(site, places):
     page = site.visit(size=PHONE, touch=True)
-    for view, place in places.items():
+    for view, (place, ready) in places.items():
         go(page, place)
-        page.locator(READY[view]).first.wait_for()
+        page.locator(ready).first.wait_for(timeout=LONG)
         settle(page)
         shoot(page, f"{view}-phone")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], view
