@@ -168,7 +168,7 @@ def test_the_service_listens_elsewhere_only_with_a_token(own, tmp_path):
     from lookalike import Collection
 
     with Collection(own) as collection:
-        with pytest.raises(InputError, match="lookalike -c .* token add NAME --role manage"):
+        with pytest.raises(InputError, match=r"lookalike -c .* token add NAME --role manage"):
             check_tokens(collection, Settings(host="0.0.0.0"))
         check_tokens(collection, Settings())
         Access(own).add("anna", "manage")

@@ -14,8 +14,8 @@ import lookalike
 from lookalike.collection import Collection, login
 from lookalike.server import problems
 from lookalike.server.access import Access
+from lookalike.server.answers import ErrorOut
 from lookalike.server.guard import Guard
-from lookalike.server.models import ErrorOut
 from lookalike.server.pages import Pages
 from lookalike.server.routes import classes, duplicates, export, health, items, jobs, search, sessions
 from lookalike.server.routes import map as mapping
@@ -37,7 +37,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorOut, "description": "An error, in the one shape that all have."}
-    for status in (401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 507)
+    for status in (400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 507)
 }
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import Path
 from pydantic import BaseModel, Field
 
-from lookalike.server.models import MOST, FilterIn, Given, Id, Item, Name, Text
+from lookalike.server.answers import Item
+from lookalike.server.models import MOST, FilterIn, Given, Id, Name, Text
 
 TierName: TypeAlias = Literal["identical", "same", "alike"]
 JobPath: TypeAlias = Annotated[str, Path(pattern="^[1-9][0-9]{0,8}$", description="A job's id.")]

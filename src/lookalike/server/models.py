@@ -1,18 +1,22 @@
-"""The shapes of what is sent and received, as the OpenAPI document shows them.
+"""The shapes of what is received: JSON and the words of an address, checked here once.
 
-In: JSON of requests, checked here once: sizes, kinds, nothing unknown. Out: values for `Collection`. The shapes of
-answers describe; `served` builds them.
+In: requests. Out: values for `Collection`, of bounded size, with nothing unknown in them. The shapes of what is sent
+are in `answers`.
 """
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from lookalike.collection import Filter, Order
 
 MOST = 1_000
 """Ids in one request, and results in one answer."""
+STARS = 4
+"""Stars in a pattern of paths: to match one takes time that grows with the power of their number."""
+DESCRIBED = 4
+"""Pictures that a search may describe among those that only look things up."""
 
 Id: TypeAlias = Annotated[str, StringConstraints(pattern="^[0-7][0-9a-f]{15}$")]
 """An item: 16 hexadecimal digits."""
@@ -24,6 +28,16 @@ Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=4_09
 Ids: TypeAlias = Annotated[list[Id], Field(max_length=MOST)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Whole: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="The longer side, in pixels, at most.")]
+BoxQuery: TypeAlias = Annotated[
+    str, Query(max_length=100, pattern=r"^[0-9.eE+-]+(,[0-9.eE+-]+){3}$", description="Left,top,right,bottom, 0 to 1.")
+]
+
+
+def _check_glob(glob: str) -> str:
+    if glob.count("*") > STARS:
+        raise ValueError(f"A path may have {STARS} stars, for each costs time. Got {glob.count('*')}.")
+    return glob
 
 
 class Given(BaseModel):
@@ -35,7 +49,7 @@ class Given(BaseModel):
 class FilterIn(Given):
     """Which items to look at; what is left out does not count."""
 
-    path: Text | None = None
+    path: Annotated[Text, AfterValidator(_check_glob)] | None = None
     label: Name | None = None
     since: Annotated[float | None, Field(description="POSIX seconds.")] = None
     until: float | None = None
@@ -77,6 +91,12 @@ class SearchIn(Given):
     k: int = Field(50, ge=1, le=MOST)
     filter: FilterIn = Field(default_factory=FilterIn)
     where: bool = Field(False, description="Say in which part of each result the match is; slower.")
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether many pictures have to be described."""
+        new = [one for one in (*self.examples, *self.without) if one.upload is not None or one.box is not None]
+        return self.where or len(new) > DESCRIBED
 
 
 class LoginIn(Given):
@@ -146,256 +166,3 @@ class ClassifyIn(Given):
     """Pictures to be classified."""
 
     examples: list[ExampleIn] = Field(min_length=1, max_length=100)
-
-
-class Predicted(BaseModel):
-    """What a picture is taken for."""
-
-    label: str
-    probability: float
-
-
-class Item(BaseModel):
-    """A picture of the collection."""
-
-    id: str
-    path: str | None
-    paths: list[str]
-    name: str
-    width: int
-    height: int
-    format: str
-    bytes: int
-    taken: float | None = Field(description="POSIX seconds.")
-    added: float
-    labels: list[str]
-    predicted: Predicted | None
-
-
-class ItemsPage(BaseModel):
-    """Some of the items that pass a filter."""
-
-    total: int
-    offset: int
-    items: list[Item]
-
-
-class Found(BaseModel):
-    """One result."""
-
-    item: Item
-    score: float
-    box: list[float] | None
-
-
-class SearchOut(BaseModel):
-    """Results, best first."""
-
-    space: str
-    seconds: float
-    results: list[Found]
-
-
-class UploadOut(BaseModel):
-    """A picture to search with."""
-
-    upload: str
-    width: int
-    height: int
-    item: str | None = Field(description="Its id, where the collection has the very same file.")
-
-
-class SessionOut(BaseModel):
-    """Where a session stands. A list of sessions leaves the ids of the marks out."""
-
-    id: str
-    name: str | None
-    space: str
-    author: str
-    started: float
-    changed: float
-    rounds: int
-    marks: dict[str, int] = Field(description="How many relevant, irrelevant, skip.")
-    finished: bool
-    label: str | None
-    relevant: list[str] = []
-    irrelevant: list[str] = []
-    skipped: list[str] = []
-
-
-class UndoneOut(BaseModel):
-    """What was taken back."""
-
-    undone: dict[str, str]
-    session: SessionOut
-
-
-class Ranked(BaseModel):
-    """A picture in a session's ranking."""
-
-    item: Item
-    score: float = Field(description="Minus the margin: smaller is better.")
-    mark: str | None
-
-
-class EstimateOut(BaseModel):
-    """How many there may be in all."""
-
-    value: int
-    low: int
-    high: int
-
-
-class RoundOut(BaseModel):
-    """What a round shows and asks."""
-
-    number: int
-    best: list[Ranked]
-    questions: list[Item]
-    found: int
-    estimate: EstimateOut | None
-    stop: str | None
-    seconds: dict[str, float]
-    notes: list[str]
-
-
-class RankedOut(BaseModel):
-    """A session's ranking."""
-
-    best: list[Ranked]
-
-
-class LogLine(BaseModel):
-    """Something that happened in a session."""
-
-    kind: str
-    item: str
-    round: int
-    position: int | None
-    author: str
-    at: float
-    undone: bool
-
-
-class FinishedOut(BaseModel):
-    """What a finished session left."""
-
-    label: str
-    labelled: int
-    relevant: int
-    irrelevant: int
-    contradicted: list[str]
-
-
-class NearOut(BaseModel):
-    """A marked picture; without an item, an example from outside."""
-
-    item: Item | None
-    distance: float
-
-
-class WhyOut(BaseModel):
-    """What speaks for a picture, and against it."""
-
-    margin: float | None = Field(description="Above 0 on the side of what is wanted; null before anything is learned.")
-    nearest_relevant: list[NearOut]
-    nearest_irrelevant: list[NearOut]
-    box: list[float] | None
-
-
-class ClassOut(BaseModel):
-    """A class at a glance."""
-
-    name: str
-    pictures: int
-    elsewhere: int = Field(description="Pictures of it that the collection does not have now.")
-    predicted: int
-    parents: list[str]
-
-
-class Member(BaseModel):
-    """A picture of a class, and who said so."""
-
-    item: Item
-    author: str
-    when: float
-    source: str
-
-
-class Guessed(BaseModel):
-    """A picture that is predicted to be of a class."""
-
-    item: Item
-    probability: float
-
-
-class ClassView(BaseModel):
-    """A page of a class."""
-
-    name: str
-    total: int
-    total_predicted: int
-    offset: int
-    members: list[Member]
-    predicted: list[Guessed]
-    parents: list[str]
-
-
-class ChangedOut(BaseModel):
-    """A class that was changed, and how many pictures that was about."""
-
-    name: str
-    count: int
-
-
-class VerdictOut(BaseModel):
-    """What a picture is taken for."""
-
-    id: str | None
-    labels: list[str]
-    label: str | None = Field(description="null: none of these.")
-    probability: float
-    runner_up: str | None
-    runner_up_probability: float
-
-
-class Me(BaseModel):
-    """Who asks."""
-
-    name: str
-    role: Literal["view", "judge", "manage"]
-
-
-class CollectionOut(BaseModel):
-    """The collection at a glance."""
-
-    name: str
-    items: int
-    spaces: list[dict[str, Any]]
-    classes: int
-    labelled: int
-    me: Me
-    roots: list[str]
-    sources: list[str]
-    limits: dict[str, int]
-    version: str
-
-
-class Error(BaseModel):
-    """What went wrong, and what to do."""
-
-    kind: str
-    message: str
-    field: str | None
-
-
-class ErrorOut(BaseModel):
-    """The shape of every error."""
-
-    error: Error
-
-
-SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="The longer side, in pixels, at most.")]
-BoxQuery: TypeAlias = Annotated[
-    str, Query(max_length=100, pattern=r"^[0-9.eE+-]+(,[0-9.eE+-]+){3}$", description="Left,top,right,bottom, 0 to 1.")
-]

@@ -65,6 +65,7 @@ def serve(collection: Collection, settings: Settings, *, ready: Callable[[str], 
     server = make_server(app, settings)
     address = url(settings.host, listener.getsockname()[1])
     ready(address)
+    threading.Thread(target=app.here.warm, name="warm", daemon=True).start()
     try:
         server.run(sockets=[listener])
     finally:
@@ -103,7 +104,7 @@ def bind(settings: Settings) -> socket.socket:
     """The socket to listen at; InputError where it cannot be had."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(found[0], found[1])
+        listener = socket.socket(*found[:3])  # with its protocol, or asyncio leaves Nagle's delay of 40 ms on
     except OSError as error:
         raise InputError(f"There is no address {settings.host!r} to listen at: {error.strerror}.") from None
     try:

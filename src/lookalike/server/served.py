@@ -4,6 +4,9 @@ In: a collection and settings. Out: `Served`, one for an application. Blocking: 
 `work`, never by the event loop.
 """
 
+import asyncio
+import contextlib
+import importlib
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -12,8 +15,7 @@ from typing import Any
 from starlette.requests import Request
 
 from lookalike.collection import Collection, Crop, Item, Prediction, Result, format_id, parse_id
-from lookalike.errors import ImageError
-from lookalike.images.read import Limits
+from lookalike.errors import ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role
 from lookalike.server.events import Events
 from lookalike.server.jobs import Jobs
@@ -37,6 +39,7 @@ class Served:
         self.metrics = Metrics()
         self.work = Work(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
+        self.uploading = asyncio.Semaphore(settings.budget.uploading)
         self.thumbnails = Kept(settings.budget.thumbnail_bytes)
         self.jobs = Jobs(collection.path, settings.roots)
         self.events = Events(self.jobs)
@@ -129,9 +132,15 @@ class Served:
         """The space that is searched where nobody names one."""
         return self.collection.spaces()[0]
 
-    def limits(self) -> Limits:
-        """What is refused of uploads."""
-        return Limits(self.settings.budget.upload_bytes, self.settings.budget.upload_pixels)
+    def warm(self) -> None:
+        """Load what the first search, the first round and the first upload would have to wait for."""
+        with contextlib.suppress(LookalikeError):
+            for space in self.collection.spaces():
+                first = self.collection.page(limit=1).items
+                if first and not self.closing.is_set():
+                    self.collection.search(first[0].id, k=1, space=space)
+            importlib.import_module("lookalike.feedback.round")
+            self.uploads.warm()
 
     def _example(self, example: ExampleIn, field: str) -> Any:
         if (example.id is None) == (example.upload is None):

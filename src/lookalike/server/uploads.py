@@ -57,6 +57,7 @@ class Uploads:
         self._lock = threading.Lock()
         self._held: OrderedDict[str, Upload] = OrderedDict()
         self._bytes = 0
+        self._closed = False
         self._pools: queue.LifoQueue[ReadPool] = queue.LifoQueue()
         limits = Limits(budget.upload_bytes, budget.upload_pixels)
         self._all = [
@@ -86,6 +87,12 @@ class Uploads:
                     self._bytes -= self._held.pop(oldest.id).pixels.nbytes
         return made
 
+    def warm(self) -> None:
+        """Start the processes, so that the first upload need not wait for them."""
+        for pool in self._all:
+            if not self._closed:
+                list(pool.map([Entry("nothing", 0, 0, data=b"")]))
+
     def get(self, id: str) -> Upload | None:
         """An upload, if it is still kept."""
         with self._lock:
@@ -94,6 +101,7 @@ class Uploads:
 
     def close(self) -> None:
         """End the processes."""
+        self._closed = True
         for pool in self._all:
             pool.close()
 

@@ -11,19 +11,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from lookalike.collection import Classes, format_id
 from lookalike.errors import UnknownNameError
-from lookalike.server.models import (
-    MOST,
-    ChangedOut,
-    ClassifyIn,
-    ClassOut,
-    ClassView,
-    MembersIn,
-    MergeIn,
-    Name,
-    NameIn,
-    RenameIn,
-    VerdictOut,
-)
+from lookalike.server.answers import ChangedOut, ClassOut, ClassView, VerdictOut
+from lookalike.server.models import MOST, ClassifyIn, MembersIn, MergeIn, Name, NameIn, RenameIn
 from lookalike.server.problems import missing, reply
 from lookalike.server.served import Served, needs, numbers, person, served, valid
 

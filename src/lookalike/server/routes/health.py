@@ -10,8 +10,9 @@ from fastapi import APIRouter, Depends, Request, Response
 import lookalike
 from lookalike.recipes import ABOUT
 from lookalike.server.access import COOKIE, COOKIE_S, Person
+from lookalike.server.answers import CollectionOut, Me
 from lookalike.server.metrics import TYPE
-from lookalike.server.models import CollectionOut, LoginIn, Me
+from lookalike.server.models import LoginIn
 from lookalike.server.problems import Problem, reply
 from lookalike.server.served import Served, needs, person, served
 from lookalike.server.work import Stop

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from lookalike.server.models import BoxQuery, Item, ItemPath, ItemsPage, ItemsQuery, SideQuery
+from lookalike.server.answers import Item, ItemsPage
+from lookalike.server.models import BoxQuery, ItemPath, ItemsQuery, SideQuery
 from lookalike.server.problems import Problem, reply
 from lookalike.server.served import needs, served
 from lookalike.server.thumbnails import FOREVER, SIDE, rounded, tag

@@ -11,22 +11,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from lookalike.collection import Result, Round, Session, format_id
 from lookalike.errors import InputError
 from lookalike.server.access import Person
-from lookalike.server.models import (
-    MOST,
-    FinishedOut,
-    FinishIn,
-    ItemPath,
-    LogLine,
-    MarksIn,
-    RankedOut,
-    RoundIn,
-    RoundOut,
-    SessionIn,
-    SessionOut,
-    SessionPath,
-    UndoneOut,
-    WhyOut,
-)
+from lookalike.server.answers import FinishedOut, LogLine, RankedOut, RoundOut, SessionOut, UndoneOut, WhyOut
+from lookalike.server.models import MOST, FinishIn, ItemPath, MarksIn, RoundIn, SessionIn, SessionPath
 from lookalike.server.problems import Problem, missing, reply
 from lookalike.server.served import Served, needs, numbers, person, served, valid
 
@@ -172,7 +158,7 @@ async def why(request: Request, id: SessionPath, item: ItemPath) -> Response:
             "box": None if found.box is None else list(found.box),
         }
 
-    return reply(await here.work.run(request, look))
+    return reply(await here.work.run(request, look, lane="describe"))
 
 
 def _open(here: Served, id: str, who: Person) -> Session:
