@@ -16,7 +16,7 @@ lint: .venv/installed
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
 
-check: .venv/installed .venv/torch
+check: .venv/installed .venv/torch .venv/browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The locked versions with their hashes, then the package itself, in place.
@@ -29,6 +29,14 @@ check: .venv/installed .venv/torch
 # torch stands outside the lock: each platform has its own build, and the tests want one for the CPU.
 .venv/torch: .venv/installed
 	$(BIN)/pip install --quiet torch==2.13.0
+	touch $@
+
+# The page is tested in Debian's Chromium, where there is one or it can be installed; elsewhere those tests are skipped.
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo -n)
+.venv/browser: .venv/installed
+	@command -v chromium || command -v chromium-browser || command -v google-chrome \
+		|| ($(ROOT) apt-get update -qq && $(ROOT) apt-get install -qq --yes --no-install-recommends chromium) \
+		|| echo "No Chromium here, and it cannot be installed (apt-get install chromium): the page is not tested."
 	touch $@
 
 # Pin anew what pyproject.toml asks for. No index address is written.

@@ -66,3 +66,11 @@ def network(tmp_path_factory):
     path = tmp_path_factory.mktemp("network") / "tiny.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory):
+    """A collection of sixty drawn pictures with labels, for the service. Look, do not touch; see `serving`."""
+    from serving import make_shelf
+
+    return make_shelf(tmp_path_factory.mktemp("shelf"))

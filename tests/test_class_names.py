@@ -219,7 +219,7 @@ def test_labels_of_older_formats_are_classes(version, tmp_path):
     assert store.judgements.verify() == []
     store.close()
     with sqlite3.connect(tmp_path / "c" / "judgements.sqlite") as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (3,)
+        assert db.execute("PRAGMA user_version").fetchone() == (4,)
     db.close()
 
 

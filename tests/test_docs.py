@@ -1,6 +1,8 @@
 """The pages under docs/ keep up with the code: a command, component or public name without a page fails here."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import lookalike
 from lookalike import registry
 from lookalike.images.demo import draw_folder
 from lookalike.recipes import ABOUT, RECIPES
+from serving import copy_shelf, running
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.stem: path.read_text() for path in (ROOT / "docs").glob("*.md")}
@@ -71,3 +74,15 @@ def test_the_python_examples_run(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draw_folder(tmp_path / "pictures", per_kind=2, random_state=0)
     exec(compile(code, "example", "exec"), {"__name__": "example"})
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
+def test_the_curl_examples_of_the_service_run(shelf, tmp_path):
+    block = next(block for block in re.findall(r"^```sh\n(.*?)^```", PAGES["server"], re.M | re.S) if "curl" in block)
+    with running(copy_shelf(shelf, tmp_path)) as service:
+        commands = block.replace("8321", str(service.port)).replace("curl -s", "curl -sf")
+        bash = ["bash", "-euo", "pipefail", "-c", commands]
+        done = subprocess.run(bash, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"results":[' in done.stdout
+    assert (tmp_path / "items.csv").read_text().startswith("id,path")

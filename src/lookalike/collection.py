@@ -17,39 +17,48 @@ from typing import Any, Literal, Self, TextIO
 import numpy as np
 
 from lookalike.arrays import check_count
-from lookalike.engine import calibration, export, labels
+from lookalike.engine import calibration, duplicates, export, labels
+from lookalike.engine import map as mapping
 from lookalike.engine.calibration import CalibrationReport
 from lookalike.engine.chain import Chain, feature_takes_labels, takes_negatives
 from lookalike.engine.class_model import Settings
 from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted, Verdict
 from lookalike.engine.compression import StepQuality, score_steps
+from lookalike.engine.duplicates import Group, Tier, check_tier
 from lookalike.engine.evaluation import Evaluation
 from lookalike.engine.examples import Crop, Example, combine, listed, vectors
 from lookalike.engine.explain import Push, explain, pooled
-from lookalike.engine.feedback import Finished, Round, Session, start_session
+from lookalike.engine.feedback import Finished, Round, Session, login, start_session
 from lookalike.engine.gone import forget_gone, problem
 from lookalike.engine.guesses import Guess
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.looks import Result, at_one_moment, select
+from lookalike.engine.map import POINTS, Map, check_points
 from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
+from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import has_files, ignore
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.stats import stats
 from lookalike.engine.where import with_boxes
+from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
+from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import Entry, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
-from lookalike.store.items import Filter, Item
+from lookalike.store.items import Filter, Item, Order
+from lookalike.store.judgements import Saying
+from lookalike.store.predictions import Prediction
 from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 __all__ = [
     "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
-    "Finished", "Guess", "Item", "LabelReport", "Predicted", "Push", "Report", "Result", "Round", "Session", "Settings",
-    "SimulatedRound", "StepQuality", "Summary", "Verdict", "format_id", "parse_id",
+    "Finished", "Group", "Guess", "Item", "LabelReport", "Map", "Order", "Page", "Predicted", "Prediction", "Push",
+    "Report", "Result", "Round", "Session", "Settings", "SimulatedRound", "StepQuality", "Summary", "Tier", "Verdict",
+    "Why", "format_id", "login", "parse_id",
 ]  # fmt: skip
 
 
@@ -85,6 +94,7 @@ class Collection:
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
+        self._pages = Pages(self._store)
         self.classes = Classes(self._store, self._spaces)
 
     def __enter__(self) -> Self:
@@ -401,6 +411,89 @@ class Collection:
 
         return at_one_moment(self._store, look)
 
+    def duplicates(
+        self,
+        tier: Tier = "same",
+        *,
+        space: str | None = None,
+        filter: Filter | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> list[Group]:
+        """Groups of pictures that are there more than once, largest first; nothing is deleted.
+
+        "identical": the same bytes at several paths. "same": the same photo re-encoded, resized or lightly cropped.
+        "alike": neighbours nearer than usual in a space, by default `thing`. What `not_duplicates` was told is left
+        out. Without a filter the groups are kept until pictures come or go, and need not be made again.
+        """
+        check_tier(tier)
+        among = None if filter is None else select(self._store, filter)
+        if tier == "identical":
+            return self._told_apart(duplicates.identical(self._store, among))
+        if not len(self._store.items):
+            return []
+        name = duplicates.choose_space(self._spaces, space)
+        version = duplicates.version_of(self._store, self._spaces, name, tier)
+        if among is None and (known := self.known_duplicates(tier, space=name)) is not None and known[1]:
+            return known[0]
+        groups = duplicates.find(self._store, self._spaces, tier, name, among, progress or silent, workers)
+        if among is None:
+            self._store.derived.write("duplicates", tier, name, version=version, value=duplicates.to_json(groups))
+        return self._told_apart(groups)
+
+    def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[list[Group], bool] | None:
+        """The groups that `duplicates` found last, at once, and whether they still stand; None where it never ran."""
+        check_tier(tier)
+        if tier == "identical" or not len(self._store.items):
+            return self.duplicates(tier), True
+        name = duplicates.choose_space(self._spaces, space)
+        kept = self._store.derived.read("duplicates", tier, name)
+        if kept is None:
+            return None
+        current = kept.version == duplicates.version_of(self._store, self._spaces, name, tier)
+        return self._told_apart(duplicates.from_json(kept.value)), current
+
+    def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
+        """Say, for good, that these are no duplicates of each other; returns how many pairs that was new of.
+
+        One item alone: that it lies at several paths is as it should be. It outlives the pictures' removal.
+        """
+        known = self._store.items.get(items)
+        if strangers := [format_id(int(item)) for item in items if int(item) not in known]:
+            raise InputError(f"Nothing in the collection has the id {strangers[0]}.")
+        return self._store.judgements.apart.add(items, author=author or login())
+
+    def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:
+        """Places in a square for at most `points` pictures, so that those that are alike lie together.
+
+        It is kept until the pictures on it or the space change, and need not be drawn again.
+        """
+        check_points(points)
+        name = self._spaces.find(space)
+        version = mapping.version_of(self._store, self._spaces, name, points)
+        known = self.known_map(name, points=points)
+        if known is not None and known[1]:
+            return known[0]
+        drawn = at_one_moment(
+            self._store, lambda: mapping.draw(self._store, self._spaces, name, points, progress or silent)
+        )
+        self._store.derived.write("map", name, str(points), version=version, value=mapping.to_json(drawn))
+        return drawn
+
+    def known_map(self, space: str | None = None, *, points: int = POINTS) -> tuple[Map, bool] | None:
+        """The map that was drawn last, at once, and whether it still stands; None where there is none."""
+        name = self._spaces.find(space)
+        kept = self._store.derived.read("map", name, str(points))
+        if kept is None:
+            return None
+        current = kept.version == mapping.version_of(self._store, self._spaces, name, points)
+        return mapping.from_json(name, kept.value), current
+
+    def _told_apart(self, groups: list[Group]) -> list[Group]:
+        apart = self._store.judgements.apart.pairs()
+        kept = [group.without(apart) for group in groups] if apart else groups
+        return [group for group in kept if group is not None]
+
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """Every item, or those that pass the filter, in the order of their ids."""
         ids = select(self._store, filter or Filter()).tolist()
@@ -410,6 +503,35 @@ class Collection:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Those of the ids that are items, in the order asked."""
         return self._store.items.get(ids)
+
+    def find(self, word: str) -> int | None:
+        """The item that an id, or a path that is known, means; None where it means none."""
+        item = parse_id(word)
+        if item is not None and self._store.items.get([item]):
+            return item
+        path = _absolute(word)
+        seen = self._store.items.seen([path]).get(path)
+        return None if seen is None else seen.item
+
+    def page(self, filter: Filter | None = None, *, order: Order = "path", offset: int = 0, limit: int = 200) -> Page:
+        """Some of the items that pass the filter, for somebody who scrolls; and how many pass in all."""
+        return self._pages.page(filter, order, offset, limit)
+
+    def read(self, item: int, limits: Limits = LIMITS) -> bytes:
+        """The bytes of an item's file, the very ones that were added; ImageError where no file holds them now."""
+        return read_item(self._store, item, limits)
+
+    def spaces(self) -> list[str]:
+        """The names of the spaces that somebody asked for; the first is searched where nobody names one."""
+        return self._spaces.recipes()
+
+    def sources(self) -> list[str]:
+        """What was added, in the order it was: what `refresh` looks at."""
+        return self._store.items.sources()
+
+    def predictions(self, ids: Sequence[int]) -> dict[int, Prediction]:
+        """What these items are taken for, where something was predicted and nobody said otherwise."""
+        return self._store.judgements.predictions.get(ids)
 
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
         """Ids (n,) and vectors (n, d) of a space, or codes (n, bits / 8), in memory, in the order of their ids."""
@@ -482,13 +604,11 @@ class Collection:
         self,
         target: str | Path | TextIO,
         *,
-        format: Literal["json", "csv", "paths", "npz"] = "json",
+        format: Literal["json", "csv", "paths", "coco", "npz"] = "json",
         filter: Filter | None = None,
         space: str | None = None,
     ) -> int:
-        """Write the items (JSON, CSV, paths) or the vectors of a space (npz) to a file; returns how many."""
-        if format not in ("json", "csv", "paths", "npz"):
-            raise UnknownNameError("format", format, ["json", "csv", "paths", "npz"])
+        """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; returns how many."""
         if format == "npz":
             if not isinstance(target, str | Path):
                 raise InputError("Vectors are written to a file: give a path that ends in .npz.")
@@ -500,9 +620,24 @@ class Collection:
         if not isinstance(target, str | Path):
             if not hasattr(target, "write"):
                 raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
-            return export.write_items(target, self._labelled(filter), format)
+            return self._export(target, format, filter)
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            return export.write_items(stream, self._labelled(filter), format)
+            return self._export(stream, format, filter)
+
+    def lines(
+        self,
+        format: Literal["json", "csv", "paths", "coco"] = "json",
+        *,
+        filter: Filter | None = None,
+        on_item: Callable[[Item], None] | None = None,
+    ) -> Iterator[str]:
+        """The text that `export` writes, piece by piece, for whoever sends it on; `on_item` is told of each item."""
+        if format not in ("json", "csv", "paths", "coco"):
+            raise UnknownNameError("format", format, ["json", "csv", "paths", "coco", "npz"])
+        parents: dict[str, list[str]] = {name: [] for name in self._store.judgements.classes.counts()}
+        for child, parent in self._store.judgements.classes.parents():
+            parents.setdefault(child, []).append(parent)
+        return export.lines(self._said(filter, on_item), format, parents)
 
     def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Query, Any, Chain]:
         name = self._spaces.find(space)
@@ -511,11 +646,22 @@ class Collection:
             raise InputError(f"Space '{name}' has no vectors yet. Run: lookalike refresh")
         return combine(self._store, self._spaces, name, wanted, unwanted), index, self._spaces.chain(name)
 
-    def _labelled(self, filter: Filter | None) -> Iterator[tuple[Item, list[str]]]:
+    def _export(self, stream: TextIO, format: Any, filter: Filter | None) -> int:
+        written: list[int] = []
+        for text in self.lines(format, filter=filter, on_item=lambda item: written.append(item.id)):
+            stream.write(text)
+        return len(written)
+
+    def _said(
+        self, filter: Filter | None, on_item: Callable[[Item], None] | None
+    ) -> Iterator[tuple[Item, list[Saying]]]:
         items = self.items(filter)
         while batch := list(islice(items, 1_000)):
-            found = self.labels([item.id for item in batch])
-            yield from ((item, found.get(item.id, [])) for item in batch)
+            found = self._store.judgements.said([item.id for item in batch])
+            for item in batch:
+                if on_item is not None:
+                    on_item(item)
+                yield item, found.get(item.id, [])
 
     def _recipes(self, recipes: str | Sequence[str] | None, report: Report) -> list[str]:
         """The spaces that new pictures go into: those asked for, and all that the collection has."""

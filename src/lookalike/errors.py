@@ -12,6 +12,7 @@
         ├── NoCollectionError   nothing is there
         ├── LockedError         another process is writing
         ├── FullError           the disk is full
+        ├── ReadOnlyError       nothing can be written here
         ├── FormatError         written by a newer Lookalike, or not by Lookalike at all
         └── DamagedError        a file of the collection is missing or does not hold what it should
 
@@ -84,6 +85,10 @@ class LockedError(StoreError):
 
 class FullError(StoreError):
     """The disk is full; what was committed before is safe."""
+
+
+class ReadOnlyError(StoreError):
+    """The collection can only be read."""
 
 
 class FormatError(StoreError):

@@ -36,6 +36,8 @@ SHEET_TILES = 500
 SIDE = 176
 """Pixels of a picture on a contact sheet; the sheet's other measures follow."""
 PAGE_SIDE = 256
+MAP_SIDE, MAP_CELLS = 48, 48
+"""Pixels of a picture on a map, and pictures in a row of it, at most."""
 FRAME, GAP, LINE = 4, 14, 18
 
 BOX = "#ffd400"
@@ -115,15 +117,37 @@ def check_sheet(target: str | Path) -> Path:
 
 def write_page(title: str, examples: Sequence[Tile], results: Sequence[Tile], target: str | Path) -> Path:
     """Write one HTML file with the pictures inside it."""
+    return write_sections(title, [("Examples", examples), ("Results, best first", results)], target)
+
+
+def write_sections(title: str, sections: Sequence[tuple[str, Sequence[Tile]]], target: str | Path) -> Path:
+    """Write one HTML file with the pictures inside it, in sections that have a name each."""
     heading = html.escape(printable(title))
     parts = [
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{STYLE}</style></head>\n<body><h1>{heading}</h1>",
     ]
-    for name, tiles in (("Examples", examples), ("Results, best first", results)):
-        parts += [f"<h2>{name}</h2>\n<section>", *map(_figure, tiles), "</section>"]
+    for name, tiles in sections:
+        parts += [f"<h2>{html.escape(printable(name))}</h2>\n<section>", *map(_figure, tiles), "</section>"]
     return _write(Path(target), "\n".join([*parts, "</body></html>\n"]).encode())
+
+
+def write_map(paths: Sequence[str | None], x: Sequence[float], y: Sequence[float], target: str | Path) -> Path:
+    """Draw pictures at their places in the unit square, one in each cell of a grid, into a .png or .jpg file."""
+    target = check_sheet(target)
+    cells = max(1, min(MAP_CELLS, math.isqrt(2 * len(paths))))
+    sheet, taken = Image.new("RGB", (cells * MAP_SIDE, cells * MAP_SIDE), "white"), set()
+    for path, across, down in zip(paths, x, y, strict=True):
+        cell = min(int(across * cells), cells - 1), min(int(down * cells), cells - 1)
+        if cell not in taken:  # the first is as good as any other of those that lie here
+            taken.add(cell)
+            picture = thumbnail(Tile(path), MAP_SIDE - 2)
+            left, top = (place * MAP_SIDE for place in cell)
+            sheet.paste(picture, (left + (MAP_SIDE - picture.width) // 2, top + (MAP_SIDE - picture.height) // 2))
+    drawn = io.BytesIO()
+    sheet.save(drawn, SHEET_SUFFIXES[target.suffix.lower()], quality=90)
+    return _write(target, drawn.getvalue())
 
 
 def thumbnail(tile: Tile, side: int) -> Image.Image:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import lookalike
-from lookalike.cli import bench, changes, classes, demo, feedback, hints, looks
+from lookalike.cli import bench, changes, classes, demo, duplicates, feedback, hints, looks, maps, serve
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -117,8 +117,11 @@ for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.s
     app.command(cls=_PARSERS.get(_verb))(_verb)
 app.command()(classes.classify)
 app.add_typer(classes.app)
-app.add_typer(bench.app)
+app.add_typer(duplicates.app)
+app.command("map")(maps.map_)
 for _verb in (feedback.sessions, looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
-for _verb in (changes.label, looks.recipes, demo.demo):
+for _verb in (changes.label, serve.serve, looks.recipes, demo.demo):
     app.command()(_verb)
+app.add_typer(bench.app)
+app.add_typer(serve.app)

@@ -38,7 +38,7 @@ else:
     show, types, speed = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.bench.speed")
 
 
-_FORMATS: dict[str, Literal["json", "csv", "paths", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
+_FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
 
 
 @filtered
@@ -219,7 +219,7 @@ def export(
     where: Where,
     target: Annotated[str, typer.Argument(metavar="FILE", help="Default: standard output.")] = "-",
     format: Annotated[
-        Literal["json", "csv", "paths", "npz"] | None,
+        Literal["json", "csv", "paths", "coco", "npz"] | None,
         typer.Option("--format", help="Default: by the file's ending (.csv, .npz, .txt), else json. npz: vectors."),
     ] = None,
     space: Space = None,
@@ -227,18 +227,19 @@ def export(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Write the catalogue (JSON, CSV, paths) or a space's vectors (npz) for other tools.
+    """Write the catalogue (JSON, CSV, paths), labels (COCO) or a space's vectors (npz) for other tools.
 
     \b
     Examples:
       lookalike export items.csv
       lookalike export --format paths --label cat
+      lookalike export annotations.json --format coco
       lookalike export vectors.npz --space deep
     """
     chosen = format or _FORMATS.get(os.path.splitext(target)[1].lower(), "json")
     with opened(where) as collection:
         if target == "-":
-            if json and chosen != "json":
+            if json and chosen not in ("json", "coco"):
                 raise InputError(f"--json and --format {chosen} cannot share standard output. Give a file.")
             if chosen == "paths":
                 sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the names, byte for byte

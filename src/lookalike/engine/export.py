@@ -1,26 +1,34 @@
-"""A collection's items as JSON, CSV, a list of paths, or arrays.
+"""A collection's items as JSON, CSV, a list of paths, COCO annotations, or arrays.
 
-In: items with their labels. Out: a file that any other tool reads.
+In: items with what was said of them. Out: text, piece by piece, or a file, that any other tool reads. COCO: Lin et al.,
+"Microsoft COCO: common objects in context", ECCV 2014; a label is an annotation whose box is the whole picture.
 """
 
 import csv
+import io
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TextIO, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from lookalike.store.items import Item
+from lookalike.store.judgements import Saying
 from lookalike.types import Ids, Vectors, format_id
 
-Format: TypeAlias = Literal["json", "csv", "paths"]
+Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
+Row: TypeAlias = tuple[Item, Sequence[Saying]]
 COLUMNS = ["id", "path", "width", "height", "format", "bytes", "taken_at", "added_at", "labels"]
 
 
-def write_items(stream: TextIO, rows: Iterable[tuple[Item, list[str]]], format: Format) -> int:
-    """Write items with their labels, one after the other; returns how many."""
-    return {"json": _json, "csv": _csv, "paths": _paths}[format](stream, rows)
+def lines(rows: Iterable[Row], format: Format, parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Items and their labels as text, piece by piece; `parents` are all classes and those above each."""
+    if format == "coco":
+        return _coco(rows, parents)
+    return {"json": _json, "csv": _csv, "paths": _paths}[format](rows)
 
 
 def write_vectors(target: Path, ids: Ids, X: Vectors, paths: dict[int, str]) -> int:
@@ -32,7 +40,7 @@ def write_vectors(target: Path, ids: Ids, X: Vectors, paths: dict[int, str]) -> 
     return len(ids)
 
 
-def describe(item: Item, labels: list[str]) -> dict[str, Any]:
+def describe(item: Item, labels: Sequence[str]) -> dict[str, Any]:
     """An item as JSON has it."""
     return {
         "id": format_id(item.id),
@@ -47,35 +55,87 @@ def describe(item: Item, labels: list[str]) -> dict[str, Any]:
     }
 
 
-def _json(stream: TextIO, rows: Iterable[tuple[Item, list[str]]]) -> int:
-    count = 0
-    stream.write("[")
-    for item, labels in rows:
-        stream.write(("," if count else "") + "\n" + json.dumps(describe(item, labels), ensure_ascii=False))
-        count += 1
-    stream.write("\n]\n")
-    return count
+def _json(rows: Iterable[Row]) -> Iterator[str]:
+    yield from _array("[", (describe(item, _labels(said)) for item, said in rows))
+    yield "\n]\n"
 
 
-def _csv(stream: TextIO, rows: Iterable[tuple[Item, list[str]]]) -> int:
-    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+def _csv(rows: Iterable[Row]) -> Iterator[str]:
+    written = io.StringIO()
+    writer = csv.DictWriter(written, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    count = 0
-    for item, labels in rows:
-        row = describe(item, labels) | {"labels": ";".join(map(_printable, labels))}
+    for item, said in rows:
+        row = describe(item, []) | {"labels": ";".join(map(_printable, _labels(said)))}
         for path in row.pop("paths") or [""]:  # a picture at two paths is two rows
             writer.writerow(row | {"path": path})
-        count += 1
-    return count
+        yield written.getvalue()
+        written.seek(0)
+        written.truncate()
+    yield written.getvalue()
 
 
-def _paths(stream: TextIO, rows: Iterable[tuple[Item, list[str]]]) -> int:
-    count = 0
+def _paths(rows: Iterable[Row]) -> Iterator[str]:
     for item, _ in rows:
-        for path in item.paths:
-            stream.write(path + "\n")
-        count += 1
-    return count
+        yield "".join(path + "\n" for path in item.paths)
+
+
+def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Numbers count from 1, as COCO's readers want them; who said what, how and when goes along."""
+    numbers = {name: number for number, name in enumerate(sorted(parents), 1)}
+    annotations: list[tuple[int, int, int, Saying]] = []  # a few words each: the pictures themselves are streamed
+
+    def images() -> Iterator[dict[str, Any]]:
+        for number, (item, said) in enumerate(rows, 1):
+            annotations.extend((number, item.width, item.height, one) for one in said if one.label in numbers)
+            yield {
+                "id": number,
+                "file_name": _printable(item.paths[0]) if item.paths else "",
+                "width": item.width,
+                "height": item.height,
+                "date_captured": _date(item.taken_at),
+                "item": format_id(item.id),
+            }
+
+    info = {"description": "Labels of a Lookalike collection, on whole pictures", "date_created": _date(time.time())}
+    yield f'{{"info": {json.dumps(info)},\n"licenses": [],\n"images": '
+    yield from _array("[", images())
+    categories = [
+        {"id": number, "name": _printable(name), "supercategory": _printable(next(iter(parents[name]), ""))}
+        for name, number in numbers.items()
+    ]
+    yield from _array('\n],\n"categories": [', categories)
+    described = (
+        {
+            "id": count,
+            "image_id": number,
+            "category_id": numbers[said.label],
+            "bbox": [0, 0, width, height],
+            "area": width * height,
+            "iscrowd": 0,
+            "segmentation": [],
+            "author": _printable(said.author),
+            "source": _printable(said.source),
+            "said_at": _date(said.at),
+        }
+        for count, (number, width, height, said) in enumerate(annotations, 1)
+    )
+    yield from _array('\n],\n"annotations": [', described)
+    yield "\n]}\n"
+
+
+def _array(opening: str, values: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """A JSON array without its end, one value a line."""
+    yield opening
+    for count, value in enumerate(values):
+        yield ("," if count else "") + "\n" + json.dumps(value, ensure_ascii=False)
+
+
+def _labels(said: Sequence[Saying]) -> list[str]:
+    return [one.label for one in said]
+
+
+def _date(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _printable(path: str) -> str:

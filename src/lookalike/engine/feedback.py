@@ -17,6 +17,7 @@ from lookalike.engine.examples import Example, identity, listed
 from lookalike.engine.looks import Result, at_one_moment, select
 from lookalike.engine.marks import begin, gather, origin, say
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.why import Why, explain_rank
 from lookalike.errors import InputError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
@@ -24,6 +25,7 @@ from lookalike.store.sessions import KINDS, Event, Kind, Summary
 
 if TYPE_CHECKING:  # learning loads scikit-learn: when it is first asked for
     from lookalike.feedback.estimate import Estimate
+    from lookalike.feedback.round import Marks
     from lookalike.feedback.round import Round as Played
 
 
@@ -115,6 +117,16 @@ class Session:
         played, items, _ = self._play(k, 0, filter, effort, turn=0)
         return _results(played, items)
 
+    def why(self, item: int, k: int = 5, *, box: bool = True) -> Why:
+        """Why a picture stands where it does: its margin, the k nearest marked ones, the part that speaks for it."""
+        check_count("k", k)
+
+        def look() -> Why:
+            played, marks = self._learn(1, 0, None, None, turn=0)[:2]
+            return explain_rank(self._store, self._spaces, self.space, item, marks, played.ranking, k, box=box)
+
+        return at_one_moment(self._store, look)
+
     def mark(
         self,
         relevant: Example | Iterable[Example] = (),
@@ -159,38 +171,44 @@ class Session:
     def _play(
         self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
     ) -> tuple["Played", dict[int, Item], list[str]]:
-        from lookalike.feedback.round import play
-
         check_count("k", k)
 
         def look() -> tuple["Played", dict[int, Item], list[str]]:
-            if self.space not in self._spaces.all():
-                known = ", ".join(self._spaces.recipes()) or "none"
-                raise InputError(f"The space of the session, '{self.space}', was removed. There are: {known}.")
-            index = self._spaces.hyperplanes(self._spaces.taught(self._spaces.find(self.space)))
-            marks, skipped, notes = gather(self._spaces, self.space, self.marks, self._log.outsiders(self.id))
-            if not (marks.y > 0).any():
-                raise InputError(
-                    f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
-                )
-            among = None if filter is None else select(self._store, filter)
-            played = play(
-                index,
-                marks,
-                k=min(k, max(1, len(index))),
-                window=window,
-                among=among,
-                exclude=skipped,
-                effort=effort,
-                seed=int(self.id, 16),  # the same strangers are presumed unwanted in every round
-                turn=turn,
-            )
-            if among is not None and not len(played.best):
+            played, _, notes = self._learn(k, window, filter, effort, turn=turn)
+            if filter is not None and not len(played.best):
                 raise InputError("No picture passes the filter: there is nothing to rank or to ask about.")
             wanted = np.concatenate([played.best, played.questions])
             return played, self._store.items.get(wanted[wanted >= 0].tolist()), notes
 
         return at_one_moment(self._store, look)
+
+    def _learn(
+        self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
+    ) -> tuple["Played", "Marks", list[str]]:
+        """Play a round on what there is now; see `feedback.round.play`."""
+        from lookalike.feedback.round import play
+
+        if self.space not in self._spaces.all():
+            known = ", ".join(self._spaces.recipes()) or "none"
+            raise InputError(f"The space of the session, '{self.space}', was removed. There are: {known}.")
+        index = self._spaces.hyperplanes(self._spaces.taught(self._spaces.find(self.space)))
+        marks, skipped, notes = gather(self._spaces, self.space, self.marks, self._log.outsiders(self.id))
+        if not (marks.y > 0).any():
+            raise InputError(
+                f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
+            )
+        played = play(
+            index,
+            marks,
+            k=min(k, max(1, len(index))),
+            window=window,
+            among=None if filter is None else select(self._store, filter),
+            exclude=skipped,
+            effort=effort,
+            seed=int(self.id, 16),  # the same strangers are presumed unwanted in every round
+            turn=turn,
+        )
+        return played, marks, notes
 
     def _item(self, example: Example) -> int:
         """The picture that a mark is about: one of the collection, or one that was shown and has gone since."""

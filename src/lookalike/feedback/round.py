@@ -60,6 +60,7 @@ class Round:
     found: int  # marked as wanted, of those that may be ranked
     estimate: Estimate | None  # how many there are in all; None while nobody can tell
     stop: str | None  # a sentence, where more marks will not help
+    ranking: Query  # what the items were ranked by
     scored: int  # vectors compared with a query
     seconds: dict[str, float]  # train, search, select, estimate
     presumed: int = 0  # random items that the learner was given in the place of missing marks
@@ -149,6 +150,7 @@ def play(
         found=found,
         estimate=guess,
         stop=suggest(marks, guarded, questions, guess, found, window),
+        ranking=query,
         scored=hits.scored + source.scored,
         seconds=clock.seconds,
         presumed=len(y) - len(marks.y),

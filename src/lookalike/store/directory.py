@@ -3,6 +3,7 @@
     catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
     judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
     classes/            a copy of the class means, which costs only time when it is lost
+    derived/            worked out, and can be again
 
 In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
 whatever a killed writer left behind is removed when the next one takes the lock.
@@ -20,8 +21,9 @@ from sqlite3 import Connection
 
 import numpy as np
 
-from lookalike.errors import DamagedError, LockedError, NoCollectionError, StoreError
+from lookalike.errors import DamagedError, LockedError, NoCollectionError, ReadOnlyError, StoreError
 from lookalike.store.database import Database
+from lookalike.store.derived import Derived
 from lookalike.store.files import sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
@@ -64,6 +66,7 @@ class Store:
         self.items = Items(self._catalogue)
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
         self.judgements = Judgements(judgements)
+        self.derived = Derived(self.path)
 
     @contextmanager
     def writer(self, wait_s: float = 0.0) -> Iterator[None]:
@@ -189,7 +192,10 @@ class Store:
         try:
             if self._depth == 0:
                 with translated(self.path / "lock"):
-                    self._lock_file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+                    try:
+                        self._lock_file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+                    except PermissionError:
+                        raise ReadOnlyError(f"{self.path} can only be read: you may not write there.") from None
                     self._flock(deadline)
             self._depth += 1
             self._owner = threading.get_ident()

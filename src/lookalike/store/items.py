@@ -8,9 +8,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
-from lookalike.errors import InputError
+import numpy as np
+
+from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.database import Database, as_ids, read_ids
 from lookalike.store.schema import text
 from lookalike.types import Ids
@@ -20,6 +22,9 @@ BATCH = 500
 
 MAX_GLOB = 4_096
 """Characters a path filter may have."""
+
+Order: TypeAlias = Literal["path", "id", "taken", "added"]
+"""By first path; by id, which is as good as by lot; the newest picture first; the last added first."""
 
 
 @dataclass(slots=True)
@@ -104,6 +109,17 @@ class Items:
         with self._db.reading() as db:
             return read_ids(db, "SELECT id FROM items")
 
+    def ordered(self, by: Order) -> Ids:
+        """Every item in this order; those without a path come last."""
+        if by not in get_args(Order):
+            raise UnknownNameError("order", by, get_args(Order))
+        if by == "id":
+            return self.ids()
+        with self._db.reading() as db:
+            rows = db.execute(_ORDERS[by])
+            ids = np.fromiter(dict.fromkeys(item for (item,) in rows), np.int64)
+        return ids if by != "path" else np.concatenate([ids, np.setdiff1d(self.ids(), ids)])
+
     def added_since(self, at: float) -> Ids:
         """The items that were added at this time (POSIX seconds) or later, ascending."""
         with self._db.reading() as db:
@@ -132,6 +148,12 @@ class Items:
                 for item, path in db.execute(_PATHS, [part]):
                     found.setdefault(item, path)
         return found
+
+    def copies(self) -> dict[int, int]:
+        """The items at more than one path, with how many they are; most paths first."""
+        query = "SELECT item, count(*) AS n FROM paths WHERE item IS NOT NULL GROUP BY item HAVING n > 1"
+        with self._db.reading() as db:
+            return dict(db.execute(f"{query} ORDER BY n DESC, item"))
 
     def seen(self, paths: Sequence[str]) -> dict[str, Seen]:
         """What is remembered of each of these paths; unknown ones are left out."""
@@ -253,6 +275,11 @@ class Items:
 
 _PATHS = "SELECT item, path FROM paths WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, path"
 _TIME = "coalesce(taken_at, (SELECT min(mtime_ns) FROM paths WHERE item = id) / 1e9)"
+_ORDERS: dict[Order, str] = {
+    "path": "SELECT item FROM paths WHERE item IS NOT NULL ORDER BY path",
+    "taken": f"SELECT id FROM items ORDER BY {_TIME} DESC, id",
+    "added": "SELECT id FROM items ORDER BY added_at DESC, id",
+}
 _CONDITIONS = {
     "since": f"{_TIME} >= ?",
     "until": f"{_TIME} <= ?",

@@ -1,4 +1,4 @@
-"""What people said about pictures: labels, each with who said it, where it came from and when; sessions; classes.
+"""What people said about pictures: labels, each with who said it and when; sessions; classes; what is no duplicate.
 
 In: pairs of item id and label. Out: the labels of items, the items of a label. A file of its own, keyed by content
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
@@ -7,8 +7,10 @@ digests, so that it outlives the catalogue; its transactions are short and need 
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from lookalike.errors import InputError
+from lookalike.store.apart import Apart
 from lookalike.store.classes import ClassNames
 from lookalike.store.database import Database, as_ids, read_ids, write_ids
 from lookalike.store.labels import check_label, check_text
@@ -16,6 +18,15 @@ from lookalike.store.predictions import Predictions
 from lookalike.store.schema import JUDGEMENTS, text
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
+
+
+class Saying(NamedTuple):
+    """A label of an item, and where it comes from."""
+
+    label: str
+    author: str
+    source: str  # "hand", "csv", "folder", "session", "confirmed" …
+    at: float  # POSIX seconds
 
 
 class Judgements:
@@ -26,6 +37,7 @@ class Judgements:
         self.sessions = Sessions(self._db)
         self.classes = ClassNames(self._db)
         self.predictions = Predictions(self._db)
+        self.apart = Apart(self._db)
 
     def __len__(self) -> int:
         with self._db.reading() as db:
@@ -56,6 +68,18 @@ class Judgements:
         with self._db.reading() as db:
             for item, label in db.execute(query, [write_ids(found)]):
                 found[item].append(label)
+        return found
+
+    def said(self, ids: Sequence[int]) -> dict[int, list[Saying]]:
+        """The labels of each of these items, sorted, with who said so, how and when; items without any are left out."""
+        found: dict[int, list[Saying]] = {}
+        query = (
+            "SELECT item, label, author, source, at FROM labels"
+            " WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
+        )
+        with self._db.reading() as db:
+            for item, *said in db.execute(query, [write_ids(ids)]):
+                found.setdefault(item, []).append(Saying(*said))
         return found
 
     def items_with(self, label: str) -> Ids:

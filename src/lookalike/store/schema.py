@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
+from lookalike.errors import DamagedError, FormatError, FullError, LockedError, ReadOnlyError, StoreError
 
 # Statements are separated by semicolons; inside one they may stand where SQLite wants them, in a trigger.
 CATALOGUE = [
@@ -133,6 +133,12 @@ JUDGEMENTS = [
         SELECT RAISE(IGNORE);
     END
     """,
+    """
+    CREATE TABLE apart (
+        first INTEGER NOT NULL, second INTEGER NOT NULL, author TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (first, second), CHECK (first <= second)
+    ) WITHOUT ROWID
+    """,
 ]
 
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
@@ -184,6 +190,8 @@ def translated(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise _full(path, error) from error
+        if error.errno == errno.EROFS:
+            raise ReadOnlyError(f"{path} can only be read: its disk is mounted so.") from error
         raise StoreError(f"{path}: {error}.") from error
     except sqlite3.DatabaseError as error:
         code = _code(error)
@@ -197,7 +205,7 @@ def translated(path: Path) -> Iterator[None]:
             raise FormatError(f"{path} was not written by Lookalike: {error}.") from error
         if code == sqlite3.SQLITE_READONLY:
             problem = "can only be read: its disk was full or its folder not writable when it was opened"
-            raise StoreError(f"{path} {problem}. Open it again when that is mended.") from error
+            raise ReadOnlyError(f"{path} {problem}. Open it again when that is mended.") from error
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
             raise StoreError(f"{path}: {error}.") from error
         raise

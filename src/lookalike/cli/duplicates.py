@@ -1,0 +1,140 @@
+"""`lookalike duplicates`: pictures that are there more than once. Nothing is ever deleted.
+
+In: a tier. Out: groups, the picture that is worth keeping first, as text, JSON or a page; and, for good, which pictures
+are no duplicates of each other.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from lookalike.cli.classes import Author
+from lookalike.cli.lazy import Lazy
+from lookalike.cli.options import Json, Space, Where, Workers, filtered, opened
+from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note, say, show_path
+from lookalike.errors import InputError
+
+if TYPE_CHECKING:
+    from lookalike import Collection, Filter, show, types
+    from lookalike.collection import Group, Item
+else:
+    show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
+
+app = typer.Typer(name="duplicates", rich_markup_mode=None)
+
+PAGE_GROUPS = 200
+"""Groups on a page, at most: every picture is inside the file."""
+
+
+@filtered
+def duplicates(
+    ctx: typer.Context,
+    where: Where,
+    tier: Annotated[
+        Literal["identical", "same", "alike"],
+        typer.Option("--tier", help="The same file, the same photo, or look-alikes."),
+    ] = "same",
+    space: Space = None,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")] = None,
+    workers: Workers = None,
+    json: Json = False,
+    *,
+    filter: "Filter | None",
+) -> int:
+    """List pictures that are there more than once, in groups; the largest of each comes first. Deletes nothing.
+
+    identical: one file at several paths. same: one photo re-encoded, resized, lightly cropped or lit. alike: pictures
+    that are nearer than usual in a space, by default thing.
+
+    \b
+    Examples:
+      lookalike duplicates
+      lookalike duplicates --tier identical --json
+      lookalike duplicates --tier alike --html alike.html
+      lookalike duplicates dismiss a.jpg b.jpg
+    """
+    if ctx.invoked_subcommand is not None:
+        return 0
+    with opened(where) as collection, bars() as progress:
+        groups = collection.duplicates(tier, space=space, filter=filter, progress=progress, workers=workers)
+        items = collection.get([item for group in groups for item in group.items])
+        if html is not None:
+            print_note(f"Wrote {_write_page(tier, groups, items, html)}")
+    if json:
+        print_json([_describe(group, items) for group in groups])
+        return 0
+    for group in groups:
+        print_line(f"{group.id}: {group.why}")
+        for item, distance in zip(group.items, group.distances, strict=True):
+            found = items[item]
+            for path in found.paths if tier == "identical" else found.paths[:1]:
+                size = f"{found.width}x{found.height}"
+                print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
+    if not groups:
+        print_note("No duplicates of this kind.")
+    return 0
+
+
+app.callback(invoke_without_command=True)(duplicates)
+
+
+@app.command()
+def dismiss(
+    images: Annotated[
+        list[str], typer.Argument(metavar="IMAGE", help="Pictures of the collection, or ids; one alone: its paths.")
+    ],
+    where: Where,
+    author: Author = None,
+    json: Json = False,
+) -> int:
+    """Say, for good, that pictures are no duplicates of each other.
+
+    They are never shown in one group again, even if they are removed and come back.
+
+    \b
+    Examples:
+      lookalike duplicates dismiss a.jpg b.jpg
+      lookalike duplicates dismiss 0f3a5c7e9b1d2f40 1c2d3e4f5a6b7c8d
+    """
+    with opened(where) as collection:
+        pairs = collection.not_duplicates([_item(collection, image) for image in images], author=author)
+    say(json, f"{pairs:,} pairs told apart.", pairs=pairs)
+    return 0
+
+
+def _item(collection: "Collection", image: str) -> int:
+    """The item that an id or a path means."""
+    found = collection.find(image)
+    if found is None:
+        raise InputError(f"Nothing in the collection is named {image!r}.")
+    return found
+
+
+def _describe(group: "Group", items: "dict[int, Item]") -> dict[str, Any]:
+    members = [
+        {
+            "id": types.format_id(item),
+            "paths": items[item].paths,
+            "width": items[item].width,
+            "height": items[item].height,
+            "bytes": items[item].bytes,
+            "distance": distance,
+        }
+        for item, distance in zip(group.items, group.distances, strict=True)
+    ]
+    return {**dataclasses.asdict(group), "items": members} | {"distances": group.distances}
+
+
+def _write_page(tier: str, groups: list["Group"], items: "dict[int, Item]", target: str) -> Any:
+    sections = []
+    for group in groups[:PAGE_GROUPS]:
+        tiles = []
+        for number, item in enumerate(group.items):
+            found = items[item]
+            text = f"{found.width}×{found.height}, {human_bytes(found.bytes)}\n" + "\n".join(found.paths[:5])
+            tiles.append(show.Tile(next(iter(found.paths), None), text, "right" if number == 0 else None))
+        sections.append((f"{group.id}: {group.why}", tiles))
+    if len(groups) > PAGE_GROUPS:
+        print_note(f"The page has the first {PAGE_GROUPS} of {len(groups):,} groups.")
+    return show.write_sections(f"Duplicates: {tier}", sections, target)

@@ -1,0 +1,150 @@
+"""`lookalike serve`: the service and its page; `lookalike token`: who may use it.
+
+In: an address, folders, names and roles. Out: the address, and a token that is shown once.
+"""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from lookalike.cli.lazy import Lazy
+from lookalike.cli.options import Json, Where, opened
+from lookalike.cli.terminal import print_json, print_line, print_note, say
+
+if TYPE_CHECKING:
+    import logging
+    import webbrowser
+
+    from lookalike.server import access, run, settings
+else:
+    logging, webbrowser = Lazy("logging"), Lazy("webbrowser")
+    access, run = Lazy("lookalike.server.access"), Lazy("lookalike.server.run")
+    settings = Lazy("lookalike.server.settings")
+
+app = typer.Typer(name="token", rich_markup_mode=None)
+Person = Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.")]
+
+
+def serve(
+    where: Where,
+    host: Annotated[str, typer.Option("--host", help="Where to listen; others than this machine need a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 is any free one.")] = 8321,
+    root: Annotated[
+        list[str] | None, typer.Option("--root", metavar="DIR", help="Folders that may be added from; may be repeated.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A further name of this machine.")
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="One line a request, on stderr.")] = False,
+) -> int:
+    """Serve the collection: a page for people and an API for programs.
+
+    Only this machine can reach it, unless --host says otherwise; then everybody needs a token, see: lookalike token
+    Runs until Ctrl-C.
+
+    \b
+    Examples:
+      lookalike serve --open
+      lookalike -c work.lookalike serve --port 9000 --root ~/Pictures
+      lookalike serve --host 0.0.0.0
+    """
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("lookalike.server.requests").setLevel(logging.INFO if verbose else logging.WARNING)
+    chosen = settings.Settings(
+        host=host,
+        port=port,
+        names=tuple(name.lower() for name in allow_host or ()),
+        roots=tuple(Path(folder).expanduser().resolve() for folder in root or ()),
+    )
+
+    def ready(address: str) -> None:
+        print_line(f"Lookalike is at {address}")
+        print_note("Stop it with Ctrl-C.")
+        sys.stdout.flush()
+        if browse:
+            webbrowser.open(address)
+
+    with opened(where) as collection:
+        run.serve(collection, chosen, ready=ready)
+    print_note("Stopped.")
+    return 0
+
+
+@app.callback(invoke_without_command=True)
+def token(ctx: typer.Context) -> None:
+    """Who may use the service: make, list and remove tokens.
+
+    Without any, everybody on this machine may do everything, and nobody else anything.
+
+    \b
+    Examples:
+      lookalike token add anna --role judge
+      lookalike token list
+      lookalike token remove anna
+    """
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+@app.command()
+def add(
+    name: Person,
+    where: Where,
+    role: Annotated[
+        Literal["view", "judge", "manage"],
+        typer.Option("--role", help="Look and search; also mark and name; also add, delete and rename."),
+    ] = "view",
+    json: Json = False,
+) -> int:
+    """Make a token. It is shown once; the collection keeps a digest of it.
+
+    \b
+    Examples:
+      lookalike token add anna --role judge
+    """
+    with opened(where) as collection:
+        made = access.Access(collection.path).add(name, role)
+    if not json:
+        print_note(f"The token of {name} ({role}). It is not shown again:")
+    say(json, made, name=name, role=role, token=made)
+    return 0
+
+
+@app.command("list")
+def list_(where: Where, json: Json = False) -> int:
+    """Who has a token, and with which role.
+
+    \b
+    Examples:
+      lookalike token list --json
+    """
+    with opened(where) as collection:
+        entries = access.Access(collection.path).entries()
+    if json:
+        print_json([{"name": entry.name, "role": entry.role, "added_at": entry.added_at} for entry in entries])
+        return 0
+    for entry in entries:
+        print_line(f"{entry.name:20} {entry.role:7} since {datetime.fromtimestamp(entry.added_at, UTC):%Y-%m-%d}")
+    if not entries:
+        print_note("There are no tokens. Make one: lookalike token add NAME --role judge")
+    return 0
+
+
+@app.command()
+def remove(name: Person, where: Where, json: Json = False) -> int:
+    """Take a token back; it ends at once, in a running service too.
+
+    \b
+    Examples:
+      lookalike token remove anna
+    """
+    with opened(where) as collection:
+        access.Access(collection.path).remove(name)
+    say(json, f"The token of {name} is removed.", removed=name)
+    return 0

@@ -1,0 +1,88 @@
+"""A page of a collection's items, in an order that people scroll through; and the file of one item.
+
+In: a filter, an order, where to begin and how many; or an id. Out: how many pass, and those of the page; or the bytes.
+The order of everything is kept for as long as the catalogue stays the same: the next page costs a look-up.
+"""
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+from lookalike.arrays import check_count
+from lookalike.engine.looks import at_one_moment, select
+from lookalike.errors import ImageError, InputError
+from lookalike.images.read import LIMITS, Limits, identify
+from lookalike.images.sources import locate
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item, Order
+from lookalike.types import Ids, format_id
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the items that pass a filter."""
+
+    total: int  # that pass
+    offset: int
+    items: list[Item]
+
+
+class Pages:
+    """The items of a store, page by page. Safe to use from several threads."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._lock = threading.Lock()
+        self._version = -1
+        self._orders: dict[Order, Ids] = {}
+
+    def page(self, filter: Filter | None, order: Order, offset: int, limit: int) -> Page:
+        """The items from the `offset`-th on of those that pass the filter, at most `limit`."""
+        check_count("offset", offset, 0)
+        check_count("limit", limit)
+
+        def look() -> Page:
+            ids = self._ordered(order)
+            if filter is not None:
+                ids = ids[np.isin(ids, select(self._store, filter), assume_unique=True)]
+            shown = ids[offset : offset + limit].tolist()
+            return Page(len(ids), offset, list(self._store.items.get(shown).values()))
+
+        return at_one_moment(self._store, look)
+
+    def _ordered(self, order: Order) -> Ids:
+        version = self._store.version()
+        with self._lock:
+            if version != self._version:
+                self._orders, self._version = {}, version
+            known = self._orders.get(order)
+        if known is not None:
+            return known
+        ids = self._store.items.ordered(order)
+        with self._lock:
+            if version == self._version:
+                self._orders[order] = ids
+        return ids
+
+
+def read_item(store: Store, item: int, limits: Limits = LIMITS) -> bytes:
+    """The very bytes that an item is, from the first of its paths that holds them still."""
+    found = store.items.get([item]).get(item)
+    if found is None:
+        raise InputError(f"No item with the id {format_id(item)} in the collection.")
+    reason = "no file is known"
+    for path in found.paths:
+        entry = locate(path)
+        if entry is None:
+            reason = "its file is not there now"
+            continue
+        try:
+            data = entry.read(limits) if entry.size == found.bytes else b""
+        except ImageError as error:
+            reason = str(error)
+            continue
+        if data and identify(data) == item:
+            return data
+        reason = "its file has changed since it was added"
+    raise ImageError(f"Item {format_id(item)} cannot be shown: {reason}. Run: lookalike refresh")

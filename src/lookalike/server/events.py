@@ -1,0 +1,102 @@
+"""Server-sent events about jobs (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+
+In: jobs whose changes are numbered. Out: a stream of text. Nothing is buffered for a reader: each time it is told how
+the jobs stand that have changed since the last number it saw, so a slow one misses steps in between, never the last.
+"""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from lookalike.server.jobs import Jobs
+from lookalike.server.ledger import Job
+from lookalike.server.problems import BUSY_S, Problem
+
+LOOK_S = 0.1
+"""Between two looks at what has changed."""
+
+BEAT_S = 10.0
+"""After so long without news a comment is sent: a client that has gone is noticed, and proxies stay calm."""
+
+STREAMS = 128
+"""Readers at a time."""
+
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class Events:
+    """The streams of one service."""
+
+    def __init__(self, jobs: Jobs):
+        self.jobs = jobs
+        self.open = 0
+
+    def check(self) -> None:
+        """Refuse one reader too many."""
+        if self.open >= STREAMS:
+            raise Problem(503, "Too many are listening. Close another window, or try again.", wait_s=BUSY_S)
+
+    async def stream(self, closing: threading.Event, since: int | None, only: int | None) -> AsyncIterator[str]:
+        """What becomes of the jobs, or of one; ends when the service does, or that one job."""
+        self.open += 1
+        try:
+            yield "retry: 2000\n\n"
+            last, told = since or 0, time.monotonic()
+            new = since is None
+            while not closing.is_set():
+                changed = await asyncio.to_thread(self.jobs.changed, last)
+                for job in changed:
+                    last = max(last, job.change)
+                    if only is not None and job.id != only:
+                        continue
+                    if new and only is None and job.is_over:
+                        continue  # what was over before somebody came is no news
+                    yield f"id: {job.change}\ndata: {json.dumps(event(job))}\n\n"
+                    told = time.monotonic()
+                    if only is not None and job.is_over:
+                        return
+                new = False
+                if time.monotonic() - told >= BEAT_S:
+                    yield ": still here\n\n"
+                    told = time.monotonic()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self.open -= 1
+
+
+def event(job: Job) -> dict[str, Any]:
+    """What a stream says of a job."""
+    return {
+        "job": str(job.id),
+        "kind": job.kind,
+        "state": job.state,
+        "stage": job.stage,
+        "done": job.done,
+        "total": job.total,
+        "eta_s": job.eta_s,
+        "message": job.message,
+    }
+
+
+def describe(job: Job) -> dict[str, Any]:
+    """A job as JSON has it."""
+    return {
+        "id": str(job.id),
+        "kind": job.kind,
+        "arguments": {name: value for name, value in job.arguments.items() if value is not None},
+        "state": job.state,
+        "author": job.author,
+        "created": job.created,
+        "started": job.started,
+        "ended": job.ended,
+        "stage": job.stage,
+        "done": job.done,
+        "total": job.total,
+        "eta_s": job.eta_s,
+        "message": job.message,
+        "error": job.error,
+        "result": job.result,
+    }

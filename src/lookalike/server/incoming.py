@@ -1,0 +1,65 @@
+"""Pictures that clients send to be added for good: written under COLLECTION/uploads, a source like any other.
+
+In: names as clients gave them, and bytes. Out: files that are on the disk. A name is ours: the picture's id, then what
+is harmless of the client's; so nobody chooses a path, and the same file sent twice is one file.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from lookalike.errors import ImageError
+from lookalike.images.read import identify
+from lookalike.images.sources import SUFFIXES
+from lookalike.server.ledger import translate, write_whole
+from lookalike.types import format_id
+
+FOLDER = "uploads"
+MAX_NAME = 60
+"""Characters that are kept of a client's name."""
+
+_KINDS = re.compile(
+    rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n\x1a\n)|(?P<gif>GIF8[79]a)|(?P<webp>RIFF.{4}WEBP)"
+    rb"|(?P<tif>II[*+]\0|MM\0[*+])|(?P<bmp>BM)|(?P<avif>.{4}ftyp.{0,48}?avi[fs])|(?P<heic>.{4}ftyp(hei|hev|mif1|msf1))",
+    re.DOTALL,
+)
+"""How picture files begin. Whether one is a picture is found out by the guarded process that reads it."""
+
+
+class Incoming(NamedTuple):
+    """A file that was written."""
+
+    name: str  # as the client called it, made harmless
+    bytes: int
+    item: int  # the id that it will have
+
+
+def keep(collection: Path, name: str, data: bytes) -> Incoming:
+    """Write a file, to be added by the next job; it is on the disk when this returns."""
+    kind = _KINDS.match(data)
+    if kind is None:
+        raise ImageError(f"{harmless(name)} is no picture: send JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC.")
+    item, shown = identify(data), harmless(name)
+    if Path(shown).suffix.lower() not in SUFFIXES:
+        shown = f"{shown}.{kind.lastgroup}"
+    folder = collection / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise translate(folder, error) from None
+    if next(folder.glob(f"{format_id(item)}-*"), None) is None:  # what has this name is whole
+        write_whole(folder / f"{format_id(item)}-{shown}", data)
+    return Incoming(shown, len(data), item)
+
+
+def harmless(name: str) -> str:
+    r"""What may stay of a name: letters, digits and a few signs of its last part.
+
+    >>> harmless("../../etc/passwd\0.jpg"), harmless(r"C:\\me\\Beach 1.JPG"), harmless("…")
+    ('passwd_.jpg', 'Beach_1.JPG', 'picture')
+    """
+    last = re.split(r"[/\\]", name)[-1]
+    clean = re.sub(r"[^A-Za-z0-9.-]+", "_", last).strip("._-")
+    stem, dot, suffix = clean.rpartition(".")
+    kept = f"{stem[: MAX_NAME - len(suffix) - 1]}{dot}{suffix}" if dot and len(suffix) < 8 else clean[:MAX_NAME]
+    return kept or "picture"

@@ -1,0 +1,99 @@
+"""How long a connection may take over a request's head, and how many connections there may be.
+
+In: uvicorn's HTTP/1.1 protocol. Out: the same with limits that uvicorn does not have: a client that sends its head byte
+by byte, or the rest of a body that nobody wants, is let go; connections above the cap are turned away at once.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lookalike.server.problems import BUSY_S, error_body
+from lookalike.server.settings import Budget
+
+
+class Patient(H11Protocol):
+    """A connection. `budget` is set by `patient`."""
+
+    budget = Budget()
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody connects."""
+        super().connection_made(transport)
+        if len(self.connections) > self.budget.connections:
+            message = "The service has too many connections. Try again in a moment."
+            self._answer(503, "Service Unavailable", "busy", message, f"retry-after: {BUSY_S}\r\n")
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Somebody leaves."""
+        self._unset()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Something comes in."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """A request is answered; until the next one begins, uvicorn's own timer runs."""
+        super().on_response_complete()
+        self._unset()
+        if self.transport.is_closing():
+            self._hang_up()
+        elif self.conn.their_state is h11.SEND_BODY:
+            self._look()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing came for a while."""
+        super().timeout_keep_alive_handler()
+        self._hang_up()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came in is not HTTP."""
+        self._answer(400, "Bad Request", "input", f"{msg} Send HTTP/1.1.")
+
+    def _look(self) -> None:
+        """Have a timer run while a head, or the rest of a body that nobody reads, is under way."""
+        waits = self.conn.their_state is h11.IDLE or self.conn.our_state is h11.DONE
+        if self.transport.is_closing() or not waits:
+            self._unset()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.budget.header_s, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self._answer(408, "Request Timeout", "too-slow", "The request came too slowly. Send it again, faster.")
+
+    def _unset(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _answer(self, status: int, phrase: str, kind: str, message: str, more: str = "") -> None:
+        """Answer without an application, and hang up."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = json.dumps(error_body(kind, message)).encode()
+            head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n{more}"
+            self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close, and do not wait for ever that the client takes what is left for it."""
+        self.transport.close()
+        self.loop.call_later(self.budget.send_s, self.transport.abort)
+
+
+def patient(budget: Budget) -> type[Patient]:
+    """The class of connections with this budget."""
+    return type("Patient", (Patient,), {"budget": budget})

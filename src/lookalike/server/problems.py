@@ -1,0 +1,156 @@
+"""Whatever goes wrong, in one JSON shape: {"error": {"kind", "message", "field"}}.
+
+In: our errors, FastAPI's, anything. Out: a response whose message says what to do. What nobody foresaw is logged with
+its traceback, and its answer gives nothing away.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from lookalike.errors import (
+    DamagedError,
+    FormatError,
+    FullError,
+    ImageError,
+    InputError,
+    LockedError,
+    LookalikeError,
+    MissingError,
+    NoCollectionError,
+    ReadOnlyError,
+    SourceError,
+    StoreError,
+)
+from lookalike.text import printable
+
+log = logging.getLogger("lookalike.server")
+
+KINDS: dict[type[Exception], tuple[int, str]] = {
+    ReadOnlyError: (403, "read-only"),
+    LockedError: (409, "busy"),
+    FullError: (507, "full"),
+    NoCollectionError: (503, "damaged"),
+    FormatError: (500, "damaged"),
+    DamagedError: (500, "damaged"),
+    StoreError: (500, "damaged"),
+    MissingError: (501, "missing"),
+    SourceError: (422, "input"),
+    ImageError: (422, "input"),
+    InputError: (422, "input"),
+    LookalikeError: (500, "broken"),
+}
+"""Our errors, the particular before the general: status and kind."""
+
+STATUSES = {
+    400: "input",
+    401: "token",
+    403: "refused",
+    404: "missing",
+    405: "input",
+    408: "too-slow",
+    413: "too-large",
+    414: "too-large",
+    421: "refused",
+    422: "input",
+    429: "too-many",
+    431: "too-large",
+    503: "busy",
+}
+
+MESSAGES = {
+    404: "There is nothing at this address. The API is described at /api/v1/openapi.json.",
+    405: "This address does not take that method. The API is described at /api/v1/openapi.json.",
+}
+
+GONE = 499
+"""The status of a request whose client has gone: seen by the log alone."""
+
+BUSY_S = 2
+"""What clients are told to wait where something is busy."""
+
+
+class Left(Exception):  # noqa: N818 — nothing is wrong
+    """A client has gone, or takes no more: nobody waits for the rest."""
+
+
+class Problem(HTTPException):
+    """Something that a client is told: status, kind, a sentence, and the field of the request that is meant."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str | None = None,
+        field: str | None = None,
+        wait_s: float = 0,
+    ):
+        headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s else None
+        super().__init__(status, message, headers)
+        self.kind = kind or STATUSES.get(status, "broken")
+        self.field = field
+
+
+def missing(what: str) -> Problem:
+    """The answer where there is no such thing."""
+    return Problem(404, what)
+
+
+def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON response, without the detour through models: they describe, and do not build, what is sent."""
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Response(body.encode("utf-8", "backslashreplace"), status, dict(headers or {}), "application/json")
+
+
+def error_body(kind: str, message: str, field: str | None = None) -> dict[str, Any]:
+    """The one shape."""
+    return {"error": {"kind": kind, "message": printable(message), "field": field}}
+
+
+def answer(error: Exception) -> Response:
+    """The response to any error."""
+    if isinstance(error, Problem):
+        return reply(error_body(error.kind, error.detail, error.field), error.status_code, error.headers)
+    if isinstance(error, Left):
+        return Response(status_code=GONE)
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, HTTPException):
+        message = MESSAGES.get(error.status_code, str(error.detail))
+        kind = STATUSES.get(error.status_code, "broken")
+        return reply(error_body(kind, message), error.status_code, error.headers)
+    for known, (status, kind) in KINDS.items():
+        if isinstance(error, known):
+            if status >= 500:
+                log.error("%s: %s", type(error).__name__, printable(str(error)))
+            headers = {"Retry-After": str(BUSY_S)} if kind == "busy" else None
+            return reply(error_body(kind, str(error)), status, headers)
+    log.exception("A request failed.", exc_info=error)
+    message = "Something went wrong in the service; its log says what. The collection is safe. Try again."
+    return reply(error_body("broken", message), 500)
+
+
+def install(app: FastAPI) -> None:
+    """Have the application answer every error so."""
+
+    async def handle(_: Request, error: Exception) -> Response:
+        return answer(error)
+
+    handler: Callable[[Request, Exception], Awaitable[Response]] = handle
+    for kind in (RequestValidationError, HTTPException, LookalikeError, Exception):
+        app.add_exception_handler(kind, handler)
+
+
+def _invalid(error: RequestValidationError) -> Response:
+    """The first thing that is wrong with a request; what it held is not repeated."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:]) or None  # the first word is "body", "query" or "path"
+    said = str(first["msg"]).removeprefix("Value error, ").rstrip(".") + "."
+    return reply(error_body("input", f"{field}: {said}" if field else said, field), 422)

@@ -1,0 +1,62 @@
+"""Duplicates: groups in three tiers, and what is no duplicate.
+
+In: a tier. Out: the groups that are known, at once; where they are out of date, or were never made, a job makes them.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from lookalike.server.events import describe
+from lookalike.server.job_models import DismissedOut, DismissIn, DuplicatesOut, DuplicatesQuery
+from lookalike.server.problems import reply
+from lookalike.server.served import needs, numbers, person, served
+
+router = APIRouter(prefix="/api/v1/duplicates", tags=["duplicates"], dependencies=[Depends(needs("view"))])
+
+
+@router.get("", response_model=DuplicatesOut)
+async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query()]) -> Response:
+    """A page of groups, the largest first."""
+    here, who = served(request), person(request)
+
+    def look(_: object) -> dict[str, Any]:
+        known = here.collection.known_duplicates(asked.tier, space=asked.space)
+        groups, current = known or ([], False)
+        job = None
+        if not current:
+            job = here.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, who.name)
+        page = groups[asked.offset : asked.offset + asked.limit]
+        items = here.collection.get([item for group in page for item in group.items])
+        described = dict(zip(items, here.describe(items.values()), strict=True))
+        return {
+            "total": len(groups),
+            "offset": asked.offset,
+            "groups": [
+                {
+                    "id": group.id,
+                    "tier": group.tier,
+                    "items": [described[item] for item in group.items if item in described],
+                    "distances": [
+                        round(distance, 6)
+                        for item, distance in zip(group.items, group.distances, strict=True)
+                        if item in described
+                    ],
+                    "why": group.why,
+                }
+                for group in page
+            ],
+            "current": current,
+            "job": None if job is None else describe(job),
+        }
+
+    return reply(await here.work.run(request, look))
+
+
+@router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs("judge"))])
+async def dismiss(request: Request, asked: DismissIn) -> Response:
+    """Say, for good, that pictures are no duplicates of each other."""
+    here, who = served(request), person(request)
+    items = numbers(asked.items)
+    pairs = await here.work.run(request, lambda _: here.collection.not_duplicates(items, author=who.name))
+    return reply({"pairs": pairs})

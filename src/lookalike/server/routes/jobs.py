@@ -1,0 +1,159 @@
+"""Jobs: asked for, watched, cancelled; and files that are sent to be added.
+
+In: a folder below a root, files, a space. Out: a job, at once; the work is done by a process of its own. What was
+answered is on the disk: nothing of it is lost when the service is killed.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.responses import StreamingResponse
+
+from lookalike.collection import format_id
+from lookalike.server.access import Role
+from lookalike.server.events import HEADERS, describe
+from lookalike.server.incoming import FOLDER, Incoming, keep
+from lookalike.server.job_models import AddIn, FilesOut, JobIn, JobOut, JobPath, JobsOut
+from lookalike.server.jobs import LANES
+from lookalike.server.ledger import Job
+from lookalike.server.problems import Problem, missing, reply
+from lookalike.server.served import Served, needs, person, served
+from lookalike.server.worker import is_below
+
+MOST_FILES = 100
+"""Files in one request."""
+
+STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["files"],
+                    "properties": {"files": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+                }
+            }
+        },
+    }
+}
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(needs("view"))])
+LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)]
+
+
+@router.get("/jobs", response_model=JobsOut)
+async def list_jobs(request: Request) -> Response:
+    """Every job that is known, the newest first."""
+    here = served(request)
+    return reply(await here.work.run(request, lambda _: {"jobs": [describe(job) for job in here.jobs.all()]}))
+
+
+@router.post("/jobs", response_model=JobOut, status_code=202, dependencies=[Depends(needs("judge"))])
+async def ask(request: Request, asked: JobIn) -> Response:
+    """Ask for a job. What changes the collection needs the role manage."""
+    here, who = served(request), person(request)
+    role: Role = "manage" if LANES[asked.kind] == "write" else "judge"
+    if not who.may(role):
+        raise Problem(403, f"A job of the kind {asked.kind} needs the role {role}; {who.name} has {who.role}.")
+
+    def submit(_: object) -> dict[str, Any]:
+        arguments = asked.model_dump(exclude={"kind"})
+        if isinstance(asked, AddIn):
+            arguments["folder"] = str(_check_folder(here, asked.folder))
+        return describe(here.jobs.submit(asked.kind, arguments, who.name))
+
+    return reply(await here.work.run(request, submit), 202)
+
+
+@router.get("/jobs/{id}", response_model=JobOut)
+async def one_job(request: Request, id: JobPath) -> Response:
+    """One job."""
+    return reply(describe(_job(served(request), id)))
+
+
+@router.delete("/jobs/{id}", response_model=JobOut, dependencies=[Depends(needs("judge"))])
+async def cancel(request: Request, id: JobPath) -> Response:
+    """Cancel a job, one's own or, with the role manage, anybody's. What it has committed stays."""
+    here, who = served(request), person(request)
+    job = _job(here, id)
+    if job.author != who.name and not who.may("manage"):
+        raise Problem(403, f"This job is {job.author}'s. Ask whoever manages the collection.")
+    return reply(await here.work.run(request, lambda _: describe(here.jobs.cancel(job.id) or job)))
+
+
+@router.get("/jobs/{id}/events", response_class=StreamingResponse, responses=STREAM)
+async def follow_one(request: Request, id: JobPath, last: LastEvent = None) -> Response:
+    """How a job gets on, until it ends, as server-sent events."""
+    here = served(request)
+    return _stream(here, last, _job(here, id).id)
+
+
+@router.get("/events", response_class=StreamingResponse, responses=STREAM)
+async def follow(request: Request, last: LastEvent = None) -> Response:
+    """How all jobs get on, as server-sent events; first those that are not over."""
+    return _stream(served(request), last, None)
+
+
+@router.post(
+    "/uploads/files",
+    response_model=FilesOut,
+    status_code=202,
+    openapi_extra=FORM,
+    dependencies=[Depends(needs("manage"))],
+)
+async def add_files(request: Request) -> Response:
+    """Pictures to be added for good. They are on the disk when this is answered; a job adds them."""
+    here, who = served(request), person(request)
+    async with request.form(max_files=MOST_FILES, max_fields=4) as form:
+        sent = [file for file in form.getlist("files") if not isinstance(file, str)]
+        if not sent:
+            raise Problem(422, "Send pictures as the form's field 'files'.", field="files")
+        async with here.uploading:  # until then, what is large is a file
+            files = [(file.filename or "picture", await file.read()) for file in sent]
+
+            def take(_: object) -> dict[str, Any]:
+                kept = [keep(here.collection.path, name, data) for name, data in files]
+                folder = here.collection.path / FOLDER
+                job = here.jobs.submit("add", {"folder": str(folder), "uploads": True}, who.name)
+                return {"job": describe(job), "files": [_file(one) for one in kept]}
+
+            return reply(await here.work.run(request, take), 202)
+
+
+def _file(kept: Incoming) -> dict[str, Any]:
+    return {"name": kept.name, "bytes": kept.bytes, "item": format_id(kept.item)}
+
+
+def _job(here: Served, id: str) -> Job:
+    found = here.jobs.get(int(id))
+    if found is None:
+        raise missing(f"There is no job {id}, or it was long ago.")
+    return found
+
+
+def _stream(here: Served, last: str | None, only: int | None) -> Response:
+    here.events.check()
+    since = int(last) if last is not None and last.isascii() and last.isdigit() else None
+    return StreamingResponse(
+        here.events.stream(here.closing, since, only), media_type="text/event-stream", headers=HEADERS
+    )
+
+
+def _check_folder(here: Served, text: str) -> Path:
+    """A folder below a root, links followed. What is not below one is not told whether it exists."""
+    roots = [root.resolve() for root in here.settings.roots]
+    if not roots:
+        raise Problem(403, "No folders may be added from. Start the service with --root DIR, or send files.")
+    try:
+        folder = Path(text).resolve()
+        if not is_below(folder, roots):
+            raise Problem(403, "This folder is not below one that may be added from; see the collection's roots.")
+        there = folder.is_dir()
+    except (OSError, ValueError, RuntimeError):
+        there = False
+    if not there:
+        raise Problem(422, "There is no such folder below the roots.", field="folder")
+    return folder

@@ -1,0 +1,217 @@
+"""What all handlers share: the collection, its people, threads, uploads; and how things of it look in JSON.
+
+In: a collection and settings. Out: `Served`, one for an application. Blocking: its verbs are called by threads of
+`work`, never by the event loop.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+
+from lookalike.collection import Collection, Crop, Item, Prediction, Result, format_id, parse_id
+from lookalike.errors import ImageError, LookalikeError
+from lookalike.server.access import Access, Person, Role
+from lookalike.server.events import Events
+from lookalike.server.jobs import Jobs
+from lookalike.server.metrics import Metrics
+from lookalike.server.models import ExampleIn
+from lookalike.server.problems import Problem, missing
+from lookalike.server.settings import Settings
+from lookalike.server.thumbnails import Kept, shrink
+from lookalike.server.uploads import Upload, Uploads
+from lookalike.server.work import Work
+
+
+class Served:
+    """A collection that is served."""
+
+    def __init__(self, collection: Collection, settings: Settings, access: Access):
+        self.collection = collection
+        self.settings = settings
+        self.access = access
+        self.closing = threading.Event()  # set when the service is asked to end: streams end then
+        self.metrics = Metrics()
+        self.work = Work(settings.budget, self.metrics)
+        self.uploads = Uploads(settings.budget)
+        self.uploading = asyncio.Semaphore(settings.budget.uploading)
+        self.thumbnails = Kept(settings.budget.thumbnail_bytes)
+        self.jobs = Jobs(collection.path, settings.roots)
+        self.events = Events(self.jobs)
+        self.metrics.gauges |= {
+            "uploads": lambda: len(self.uploads),
+            "thumbnail_bytes": lambda: self.thumbnails.bytes,
+            "thumbnail_hits": lambda: self.thumbnails.hits,
+            "thumbnail_misses": lambda: self.thumbnails.misses,
+            "jobs_queued": lambda: self.jobs.counts()["queued"],
+            "jobs_running": lambda: self.jobs.counts()["running"],
+            "event_streams": lambda: self.events.open,
+        }
+
+    def close(self) -> None:
+        """Begin nothing more, and end the processes."""
+        self.closing.set()
+        self.work.close()
+        self.uploads.close()
+        self.jobs.close()
+
+    def item(self, id: str) -> Item:
+        """One item; 404 where there is none."""
+        number = parse_id(id)
+        found = {} if number is None else self.collection.get([number])
+        if number is None or number not in found:
+            raise missing(f"No picture with the id {id} in the collection.")
+        return found[number]
+
+    def read(self, id: str) -> bytes:
+        """The bytes of an item's file; 404 where no file holds them now."""
+        try:
+            return self.collection.read(self.item(id).id)
+        except ImageError as error:
+            raise missing(str(error)) from None
+
+    def thumbnail(self, id: str, side: int) -> bytes:
+        """A small copy, from memory or from the file."""
+        data = self.thumbnails.get((id, side))
+        if data is None:
+            data = self.picture(id, side)
+            self.thumbnails.put((id, side), data)
+        return data
+
+    def picture(self, id: str, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
+        """A copy of a picture or of a part of it, as JPEG."""
+        try:
+            return shrink(self.read(id), side, box=box)
+        except ImageError as error:
+            raise missing(f"Item {id} cannot be shown: {error}.") from None
+
+    def upload(self, id: str) -> Upload:
+        """What somebody has uploaded; 404 where it is not kept any more."""
+        found = self.uploads.get(id)
+        if found is None:
+            raise missing("This upload is not kept any more. Send the picture again.")
+        return found
+
+    def keep(self, data: bytes) -> tuple[Upload, str | None]:
+        """An upload, decoded and kept; and its id where the collection has the same file."""
+        made = self.uploads.add(data)
+        known = made.item in self.collection.get([made.item])
+        return made, format_id(made.item) if known else None
+
+    def examples(self, given: Sequence[ExampleIn], field: str) -> list[Any]:
+        """What the collection takes as examples. Nothing of a client's is ever taken for a path."""
+        return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
+
+    def describe(self, items: Iterable[Item]) -> list[dict[str, Any]]:
+        """Items as JSON has them, in this order."""
+        listed = list(items)
+        ids = [item.id for item in listed]
+        labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
+        return [_item(item, labels.get(item.id, []), predicted.get(item.id)) for item in listed]
+
+    def found(self, results: Sequence[Result]) -> list[dict[str, Any]]:
+        """Results as JSON has them; those that somebody has removed meanwhile are left out."""
+        items = self.collection.get([result.id for result in results])
+        described = dict(zip(items, self.describe(items.values()), strict=True))
+        return [
+            {
+                "item": described[result.id],
+                "score": round(result.score, 6),
+                "box": None if result.box is None else list(result.box),
+            }
+            for result in results
+            if result.id in described
+        ]
+
+    def first_space(self) -> str:
+        """The space that is searched where nobody names one."""
+        return self.collection.spaces()[0]
+
+    def warm(self) -> None:
+        """Load what the first search, the first round and the first upload would have to wait for."""
+        with contextlib.suppress(LookalikeError):
+            for space in self.collection.spaces():
+                first = self.collection.page(limit=1).items
+                if first and not self.closing.is_set():
+                    self.collection.search(first[0].id, k=1, space=space)
+            importlib.import_module("lookalike.feedback.round")
+            self.uploads.warm()
+
+    def _example(self, example: ExampleIn, field: str) -> Any:
+        if (example.id is None) == (example.upload is None):
+            raise Problem(422, "An example is an id or an upload, one of the two.", field=field)
+        if example.id is not None:
+            picture: Any = self.item(example.id).id
+        else:
+            upload = self.upload(str(example.upload))
+            known = upload.item in self.collection.get([upload.item])
+            picture = upload.item if known else upload.pixels
+        if example.box is None:
+            return picture
+        left, top, right, bottom = example.box
+        if not (left < right and top < bottom):
+            raise Problem(422, "A box is left, top, right, bottom: left before right, top before bottom.", field=field)
+        return Crop(picture, example.box)
+
+
+def served(request: Request) -> Served:
+    """What the application serves."""
+    found: Served = request.app.state.served
+    return found
+
+
+def person(request: Request) -> Person:
+    """Who makes a request."""
+    found: Person | None = request.scope["state"].get("person")
+    if found is None:
+        raise Problem(401, "This needs a token. Sign in, or send it as: Authorization: Bearer TOKEN.")
+    return found
+
+
+def needs(role: Role) -> Any:
+    """A dependency: whoever asks must have this role."""
+
+    async def check(request: Request) -> Person:
+        who = person(request)
+        if not who.may(role):
+            raise Problem(403, f"This needs the role {role}; {who.name} has {who.role}. Ask whoever runs the service.")
+        return who
+
+    check.role = role  # type: ignore[attr-defined]
+    return check
+
+
+def _item(item: Item, labels: list[str], predicted: Prediction | None) -> dict[str, Any]:
+    paths = [valid(path) for path in item.paths]
+    first = paths[0] if paths else None
+    return {
+        "id": format_id(item.id),
+        "path": first,
+        "paths": paths,
+        "name": os.path.basename(first.rpartition("::")[2]) if first else format_id(item.id),
+        "width": item.width,
+        "height": item.height,
+        "format": item.format,
+        "bytes": item.bytes,
+        "taken": item.taken_at,
+        "added": item.added_at,
+        "labels": [valid(label) for label in labels],
+        "predicted": None
+        if predicted is None
+        else {"label": valid(predicted.label), "probability": round(predicted.probability, 4)},
+    }
+
+
+def numbers(ids: Sequence[str]) -> list[int]:
+    """Ids as the collection takes them: whole numbers, which nobody can take for paths."""
+    return [number for word in ids if (number := parse_id(word)) is not None]
+
+
+def valid(text: str) -> str:
+    """Undecodable bytes of a name as escapes, so that JSON is valid."""
+    return text.encode("utf-8", "backslashreplace").decode()

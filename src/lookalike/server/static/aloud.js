@@ -1,0 +1,49 @@
+// What the page says: to screen readers, in passing messages, and in dialogs.
+import { button, h } from "./dom.js";
+
+/** Say a sentence to screen readers. */
+export function say(text) {
+  const live = document.getElementById("live");
+  live.textContent = "";
+  requestAnimationFrame(() => (live.textContent = text));
+}
+
+/** A message that goes by itself; problems stay until they are closed. */
+export function note(text, { problem = false, action = null } = {}) {
+  const close = button("no", "Close this message", () => card.remove(), { quiet: true, class: "plain" });
+  const card = h("div", { class: problem ? "note problem" : "note" }, h("p", {}, text), action, close);
+  document.getElementById("notes").append(card);
+  say(text);
+  if (!problem) setTimeout(() => card.remove(), 5000);
+}
+
+/** Do something; what goes wrong becomes a message. Returns undefined then. */
+export async function attempt(work) {
+  try {
+    return await work();
+  } catch (problem) {
+    if (problem.name !== "AbortError") note(problem.message, { problem: true });
+    return undefined;
+  }
+}
+
+/** A dialog in the middle of the page; Escape and a click beside it close it. */
+export function dialog(heading, ...content) {
+  const box = h(
+    "dialog",
+    { class: "dialog", "aria-labelledby": "dialog-title" },
+    h(
+      "header",
+      {},
+      h("h2", { id: "dialog-title" }, heading),
+      button("no", "Close", () => box.close(), { quiet: true, class: "plain" }),
+    ),
+    ...content,
+  );
+  box.addEventListener("close", () => box.remove());
+  box.addEventListener("click", (event) => event.target === box && box.close());
+  addEventListener("hashchange", () => box.close(), { once: true });
+  document.body.append(box);
+  box.showModal();
+  return box;
+}

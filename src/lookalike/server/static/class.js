@@ -1,0 +1,221 @@
+// One class: what Lookalike thinks belongs there too, to confirm or reject, and everything in it.
+import { attempt, dialog, note, say } from "./aloud.js";
+import { get, post } from "./api.js";
+import { begin } from "./begin.js";
+import { collection, forget, may } from "./collection.js";
+import { button, h, icon } from "./dom.js";
+import { exporter } from "./filters.js";
+import { Grid } from "./grid.js";
+import { keys } from "./keys.js";
+import { Lane } from "./lane.js";
+import { tally } from "./pictures.js";
+import { follow } from "./progress.js";
+import { go, link } from "./router.js";
+import { empty } from "./states.js";
+import { exampleTile, picture } from "./tile.js";
+import * as trail from "./trail.js";
+import { many, percent, title } from "./words.js";
+
+const SHOWN = 24; // suggestions at once
+
+export async function show({ arg: name }, signal) {
+  const [whole] = await Promise.all([
+    get("/classes/one", { name, offset: 0, limit: SHOWN }, signal),
+    collection(signal),
+  ]);
+  const grid = new Grid({
+    label: `Pictures of ${name}`,
+    signal,
+    fetch: (offset, limit) => get("/items", { offset, limit, label: name }, signal),
+    tile: (item) => exampleTile(item, link("item", item.id)),
+    onkey: tally,
+  });
+  const total = await grid.open();
+  trail.keep(grid);
+  return h(
+    "div",
+    { class: "view" },
+    h(
+      "header",
+      { class: "lead" },
+      h(
+        "div",
+        {},
+        h("p", { class: "crumb" }, h("a", { href: link("classes") }, "Classes")),
+        h("h1", {}, name),
+        h(
+          "p",
+          { class: "quiet" },
+          `${many(total, "picture")}${whole.parents?.length ? `, a kind of ${whole.parents.join(", ")}` : ""}`,
+        ),
+      ),
+      h(
+        "div",
+        { class: "actions" },
+        may("judge") && total
+          ? button("session", "Find more", () => begin({ label: name, name }), { class: "main" })
+          : null,
+        exporter({ label: name }),
+        may("manage") && more(name),
+      ),
+    ),
+    suggestions(name, whole.predicted, signal) ?? (total && may("judge") ? ask(signal) : null),
+    h("h2", {}, "In this class"),
+    total ? grid.element : empty("Nothing so far. Open a picture and put it into this class, or start a session."),
+  );
+}
+
+/** Nothing is suggested: offer to look for more. */
+function ask(signal) {
+  const place = h("div", { class: "actions" });
+  const look = () =>
+    attempt(async () => {
+      const job = await post("/jobs", { kind: "classify" });
+      place.replaceChildren(follow(job, "Looking at all pictures that have no class…", signal));
+    });
+  place.append(
+    button("search", "Suggest more", look),
+    h("p", { class: "quiet" }, "Looks for pictures that may belong to your classes."),
+  );
+  return place;
+}
+
+/** What is predicted, to be answered by click or key; each answer counts at once. */
+function suggestions(name, predicted, signal) {
+  if (!predicted.length) return null;
+  const waiting = new Map(predicted.map((one) => [one.item.id, one.item]));
+  const lane = new Lane("Suggestions to confirm or reject", {
+    signal,
+    kind: "suggested",
+    onkey: (event, target) => {
+      const verb = { y: "confirm", n: "reject" }[event.key];
+      if (event.key === "Enter") go(link("item", target.dataset.id));
+      else if (verb) answer(verb, [target.dataset.id], true);
+      else return false;
+      return true;
+    },
+  });
+  const place = h("section", { class: "suggestions" });
+  const answer = async (verb, ids, focus = false) => {
+    const at = lane.targets.findIndex((target) => target.dataset.id === ids[0]);
+    const done = await attempt(async () => {
+      await post(`/classes/${verb}`, { name, items: ids });
+      return true;
+    });
+    if (!done) return;
+    forget();
+    for (const id of ids) waiting.delete(id);
+    say(`${verb === "confirm" ? "Confirmed" : "Rejected"}. ${waiting.size} left.`);
+    draw();
+    if (focus) lane.focus(Math.min(at, lane.targets.length - 1));
+    if (!waiting.size) dispatchEvent(new HashChangeEvent("hashchange")); // the class as it is now, and further suggestions
+  };
+  const tile = ({ item, probability }) => {
+    const pic = h(
+      "button",
+      {
+        type: "button",
+        class: "pic",
+        tabindex: "-1",
+        dataset: { focus: "", id: item.id },
+        "aria-label": `${title(item)}, ${percent(probability)} sure`,
+        onclick: () => go(link("item", item.id)),
+      },
+      picture(item),
+      h("span", { class: "sure" }, percent(probability)),
+    );
+    const reply = (verb, drawing, words) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: drawing,
+          tabindex: "-1",
+          "aria-label": `${words}: ${title(item)}`,
+          onclick: () => answer(verb, [item.id]),
+        },
+        icon(drawing),
+        words,
+      );
+    return h(
+      "div",
+      { class: "tile" },
+      pic,
+      may("judge") && h("div", { class: "answers" }, reply("confirm", "yes", "Yes"), reply("reject", "no", "No")),
+    );
+  };
+  const draw = () => {
+    lane.fill(predicted.filter(({ item }) => waiting.has(item.id)).map(tile));
+  };
+  draw();
+  const all = may("judge") && button("yes", "Yes to all shown", () => answer("confirm", [...waiting.keys()]));
+  place.append(
+    h(
+      "div",
+      { class: "lane-head" },
+      h("h2", {}, "Do these belong here too?"),
+      h(
+        "p",
+        { class: "quiet" },
+        "The surest first.",
+        h("span", { class: "for-keys" }, " Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n")),
+      ),
+      all || "",
+    ),
+    lane.element,
+  );
+  keys({ ArrowDown: () => lane.focus() }, signal);
+  return place;
+}
+
+/** Rename, merge, delete. */
+function more(name) {
+  const ask =
+    (heading, words, verb, make, warn = null) =>
+    () => {
+      const field =
+        words &&
+        h("input", {
+          type: "text",
+          value: words === "New name" ? name : "",
+          required: true,
+          autocomplete: "off",
+          list: "class-names",
+        });
+      const submit = async (event) => {
+        event.preventDefault();
+        const to = field?.value.trim();
+        const done = await attempt(async () => (await post(`/classes/${verb}`, make(to)), true));
+        if (!done) return;
+        forget();
+        box.close();
+        note(`${heading}: done.`);
+        go(to ? link("class", to) : link("classes"));
+      };
+      const box = dialog(
+        heading,
+        h(
+          "form",
+          { onsubmit: submit },
+          warn && h("p", {}, warn),
+          field && h("label", {}, h("span", {}, words), field),
+          h("p", { class: "actions" }, button(null, heading, null, { type: "submit", class: "main" })),
+        ),
+      );
+    };
+  const items = [
+    ["Rename", ask("Rename", "New name", "rename", (to) => ({ name, to }))],
+    ["Merge into another", ask("Merge", "Into the class", "merge", (into) => ({ names: [name], into }))],
+    ["Delete", ask("Delete", null, "delete", () => ({ name }), `The pictures stay; only the class ${name} goes.`)],
+  ];
+  return h(
+    "details",
+    { class: "menu" },
+    h("summary", { class: "button" }, "More"),
+    h(
+      "ul",
+      {},
+      items.map(([words, act]) => h("li", {}, h("button", { type: "button", onclick: act }, words))),
+    ),
+  );
+}

@@ -1,0 +1,58 @@
+// All classes at a glance.
+import { get } from "./api.js";
+import { collection } from "./collection.js";
+import { anchor, h } from "./dom.js";
+import { exporter } from "./filters.js";
+import { heaps } from "./heap.js";
+import { link } from "./router.js";
+import { empty } from "./states.js";
+import { count, many } from "./words.js";
+
+export async function show(_route, signal) {
+  const [classes] = await Promise.all([get("/classes", {}, signal), collection(signal)]);
+  const heap = heaps(signal);
+  const card = ({ name, pictures, predicted, parents }) => {
+    const pile = heap(async () => (await get("/items", { label: name, limit: 4 }, signal)).items.map(({ id }) => id));
+    return h(
+      "li",
+      {},
+      h(
+        "a",
+        { class: "card", href: link("class", name) },
+        pile,
+        h("b", {}, name),
+        h(
+          "span",
+          { class: "quiet" },
+          `${many(pictures, "picture")}${predicted ? ` · ${count(predicted)} to confirm` : ""}`,
+        ),
+        parents?.length ? h("span", { class: "quiet" }, `a kind of ${parents.join(", ")}`) : null,
+      ),
+    );
+  };
+  return h(
+    "div",
+    { class: "view" },
+    h(
+      "header",
+      { class: "lead" },
+      h(
+        "div",
+        {},
+        h("h1", {}, "Classes"),
+        h(
+          "p",
+          { class: "quiet" },
+          classes.length ? many(classes.length, "class", "classes") : "What you have given a name to.",
+        ),
+      ),
+      classes.length ? exporter({}) : null,
+    ),
+    classes.length
+      ? h("ul", { class: "cards", role: "list" }, classes.map(card))
+      : empty(
+          "No class yet. Start a session with a picture; when it has found what you mean, give it a name.",
+          anchor("pictures", "To the pictures", link("pictures"), { class: "button main" }),
+        ),
+  );
+}

@@ -1,0 +1,28 @@
+// The switch between light and dark; theme.js applies the choice before the first paint.
+import { h, icon } from "./dom.js";
+
+const SYSTEM = matchMedia("(prefers-color-scheme: dark)");
+
+export const dark = () => (document.documentElement.dataset.theme ?? (SYSTEM.matches ? "dark" : "light")) === "dark";
+
+export function control() {
+  const draw = () => {
+    const words = dark() ? "Change to light colours" : "Change to dark colours";
+    knob.replaceChildren(icon(dark() ? "light" : "dark"), h("span", { class: "unseen" }, words));
+    knob.title = words;
+  };
+  const knob = h("button", { type: "button", class: "plain" });
+  knob.addEventListener("click", () => {
+    const choice = dark() ? "light" : "dark";
+    document.documentElement.dataset.theme = choice;
+    try {
+      localStorage.setItem("lookalike.theme", choice);
+    } catch {
+      // no storage: it holds until the page is closed
+    }
+    dispatchEvent(new Event("colours"));
+    draw();
+  });
+  draw();
+  return knob;
+}

@@ -1,0 +1,103 @@
+// The search box and the filters: words of a path or a label, the least size, the order. They live in the address.
+import { address, get } from "./api.js";
+import { h, icon } from "./dom.js";
+import { amend, go } from "./router.js";
+
+const SIZES = [
+  ["", "any size"],
+  ["300", "300 and more"],
+  ["800", "800 and more"],
+  ["2000", "2,000 and more"],
+];
+const ORDERS = [
+  ["", "by path"],
+  ["id", "mixed"],
+  ["added", "newest first"],
+  ["taken", "by day taken"],
+];
+const FORMATS = [
+  ["csv", "Table (CSV)"],
+  ["json", "JSON"],
+  ["paths", "List of paths"],
+  ["coco", "COCO"],
+];
+
+/** The filter of an address, as the API takes it; a plain word is looked for anywhere in the path. */
+export function filter(query) {
+  const path = query.get("path");
+  return {
+    label: query.get("label"),
+    path: path && (/[*?[]/.test(path) ? path : `*${path}*`),
+    min_side: query.get("min_side"),
+  };
+}
+
+/** Only what is set. */
+export const body = (query) => {
+  const set = Object.fromEntries(Object.entries(filter(query)).filter(([, value]) => value));
+  return set.min_side ? { ...set, min_side: Number(set.min_side) } : set;
+};
+
+export const filtered = (query) => ["label", "path", "min_side"].some((name) => query.get(name));
+
+/** The bar; `order` where the list has one. Labels come as suggestions when they have been read. */
+export function bar(query, { order = false, signal } = {}) {
+  const names = h("datalist", { id: "labels" });
+  const field = h("input", {
+    type: "search",
+    name: "words",
+    placeholder: "Filter by folder, file name or class",
+    "aria-label": "Filter by folder, file name or class",
+    list: "labels",
+    autocomplete: "off",
+    value: query.get("label") ?? query.get("path") ?? "",
+  });
+  let known = [];
+  get("/classes", {}, signal).then(
+    (classes) => {
+      known = classes.map(({ name }) => name);
+      names.append(...known.map((name) => h("option", { value: name })));
+    },
+    () => {},
+  ); // suggestions only
+  const submit = (event) => {
+    event?.preventDefault();
+    const words = field.value.trim();
+    const label = known.find((name) => name.toLowerCase() === words.toLowerCase());
+    go(amend({ label: label ?? null, path: label ? null : words || null }));
+  };
+  field.addEventListener("change", () => (field.value.trim() === "" || known.includes(field.value)) && submit());
+  const choose = (name, words, choices) => {
+    const options = choices.map(([value, text]) =>
+      h("option", { value, selected: (query.get(name) ?? "") === value }, text),
+    );
+    return h(
+      "label",
+      { class: "choice" },
+      h("span", {}, words),
+      h("select", { onchange: (event) => go(amend({ [name]: event.target.value || null })) }, options),
+    );
+  };
+  return h(
+    "form",
+    { class: "filters", role: "search", onsubmit: submit },
+    h("div", { class: "field" }, icon("search"), field, names),
+    choose("min_side", "Size", SIZES),
+    order && choose("order", "Order", ORDERS),
+    filtered(query) &&
+      h("a", { class: "button plain", href: amend({ label: null, path: null, min_side: null }) }, "Clear filters"),
+  );
+}
+
+/** The export button: the same filter, in four formats. */
+export function exporter(what) {
+  const links = FORMATS.map(([format, words]) =>
+    h("li", {}, h("a", { href: address("/export", { ...what, format }), download: "" }, words)),
+  );
+  return h(
+    "details",
+    { class: "menu" },
+    h("summary", { class: "button" }, icon("out"), h("span", {}, "Export")),
+    h("ul", {}, links),
+  );
+}

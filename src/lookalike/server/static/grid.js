@@ -1,0 +1,204 @@
+// A grid over any number of pictures: only the rows in sight exist, pages of the list are fetched as they come into sight.
+// role=grid with a roving tabindex: one stop for Tab, arrows inside.
+import { h } from "./dom.js";
+
+const PAGE = 200; // items fetched at once
+const KEPT = 30; // pages remembered
+const OVERSCAN = 2; // rows beyond what is in sight
+const GAP = 10;
+
+/**
+ * @param options.label  what the grid is, for screen readers
+ * @param options.fetch  async (offset, limit) → {total, items}
+ * @param options.tile   (item, index) → element with a [data-focus]
+ * @param options.small  the least width of a tile
+ * @param options.onkey  (event, item, index) → true where it was its key
+ */
+export class Grid {
+  constructor({ label, fetch, tile, signal, small = 190, onkey = () => false }) {
+    Object.assign(this, {
+      fetch,
+      tile,
+      small,
+      onkey,
+      pages: new Map(),
+      rows: new Map(),
+      total: 0,
+      active: 0,
+      columns: 1,
+      wanted: 0,
+    });
+    this.element = h("div", {
+      class: "grid",
+      role: "grid",
+      "aria-label": label,
+      onkeydown: (event) => this.#key(event),
+    });
+    this.element.addEventListener("focusin", (event) =>
+      this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)),
+    );
+    this.element.addEventListener("measure", () => this.#measure()); // it was just put into the page
+    const look = () => (this.wanted ||= requestAnimationFrame(() => this.#draw()));
+    addEventListener("scroll", look, { passive: true, signal });
+    const sizes = new ResizeObserver(() => this.#measure());
+    sizes.observe(this.element);
+    signal?.addEventListener("abort", () => sizes.disconnect());
+  }
+
+  /** Read the first page; the number of all. */
+  async open() {
+    const first = await this.fetch(0, PAGE);
+    this.pages = new Map([[0, first.items]]);
+    this.total = first.total;
+    this.#measure();
+    return this.total;
+  }
+
+  /** The place in the whole list of one in a page. */
+  place(page, at) {
+    return page * PAGE + at;
+  }
+
+  item(index) {
+    const page = this.pages.get(Math.floor(index / PAGE));
+    return Array.isArray(page) ? page[index % PAGE] : undefined;
+  }
+
+  /** Go to a picture, as arrows do. */
+  focus(index = this.active) {
+    this.#activate(Math.max(0, Math.min(index, this.total - 1)));
+    const row = Math.floor(this.active / this.columns);
+    const top = this.element.getBoundingClientRect().top + row * this.pitch;
+    const head = (document.getElementById("top")?.offsetHeight ?? 0) + GAP;
+    if (top < head) scrollBy({ top: top - head, behavior: "instant" });
+    else if (top + this.pitch > innerHeight)
+      scrollBy({ top: top + this.pitch - innerHeight + GAP, behavior: "instant" });
+    this.#draw();
+    const cell = this.element.querySelector(`[data-index="${this.active}"]`);
+    (cell?.querySelector("[data-focus]") ?? cell)?.focus({ preventScroll: true }); // the place, until its picture is there
+  }
+
+  #measure() {
+    const width = this.element.clientWidth;
+    if (!width) return;
+    const small = innerWidth < 600 ? Math.min(this.small, 100) : this.small;
+    const gap = innerWidth < 600 ? 4 : GAP;
+    const columns = Math.max(2, Math.floor((width + gap) / (small + gap)));
+    const side = (width - gap * (columns - 1)) / columns;
+    if (columns === this.columns && side === this.side && this.drawnTotal === this.total) return;
+    Object.assign(this, { columns, side, gap, pitch: Math.round(side * 0.75) + gap, drawnTotal: this.total });
+    const rows = Math.ceil(this.total / columns);
+    this.element.style.setProperty("--columns", columns);
+    this.element.style.setProperty("--gap", `${gap}px`);
+    this.element.style.setProperty("--height", `${this.pitch - gap}px`);
+    this.element.style.height = `${Math.max(0, rows * this.pitch - gap)}px`;
+    this.element.setAttribute("aria-rowcount", rows);
+    this.element.setAttribute("aria-colcount", columns);
+    for (const row of this.rows.values()) row.remove();
+    this.rows.clear();
+    this.#draw();
+  }
+
+  #draw() {
+    this.wanted = 0;
+    if (!this.pitch || !this.element.isConnected) return;
+    const top = -this.element.getBoundingClientRect().top;
+    const count = Math.ceil(this.total / this.columns);
+    const first = Math.max(0, Math.floor(top / this.pitch) - OVERSCAN);
+    const last = Math.min(count - 1, Math.floor((top + innerHeight) / this.pitch) + OVERSCAN);
+    const kept = Math.floor(this.active / this.columns); // what has the focus stays
+    for (const [number, row] of this.rows) {
+      if ((number < first || number > last) && number !== kept) {
+        row.remove();
+        this.rows.delete(number);
+      }
+    }
+    for (let number = first; number <= last; number++) if (!this.rows.has(number)) this.#addRow(number);
+    if (count && !this.rows.has(kept)) this.#addRow(kept);
+    clearTimeout(this.reading); // a fling over thousands of rows asks for the last of them only
+    this.reading = setTimeout(() => this.#read(first * this.columns, (last + 1) * this.columns), 40);
+  }
+
+  #addRow(number) {
+    const row = h("div", { role: "row", class: "row", "aria-rowindex": number + 1 });
+    row.style.transform = `translateY(${number * this.pitch}px)`;
+    for (let column = 0; column < this.columns; column++) {
+      const index = number * this.columns + column;
+      if (index >= this.total) break;
+      const cell = h("div", {
+        role: "gridcell",
+        class: "cell",
+        tabindex: "-1",
+        "aria-colindex": column + 1,
+        dataset: { index },
+      });
+      const item = this.item(index);
+      if (item) this.#fill(cell, item, index);
+      row.append(cell);
+    }
+    const after = [...this.rows.keys()].filter((other) => other > number).sort((a, b) => a - b)[0];
+    this.element.insertBefore(row, after === undefined ? null : this.rows.get(after)); // read in order
+    this.rows.set(number, row);
+  }
+
+  #fill(cell, item, index) {
+    cell.replaceChildren(this.tile(item, index));
+    const target = cell.querySelector("[data-focus]");
+    target.tabIndex = index === this.active ? 0 : -1;
+    if (cell === document.activeElement) target.focus({ preventScroll: true });
+    cell.removeAttribute("tabindex");
+  }
+
+  #read(from, to) {
+    for (let page = Math.floor(from / PAGE); page * PAGE < Math.min(to, this.total); page++) {
+      if (this.pages.has(page)) continue;
+      const reading = this.fetch(page * PAGE, PAGE).then(
+        ({ items }) => {
+          this.pages.set(page, items);
+          for (const cell of this.element.querySelectorAll(".cell:empty")) {
+            const item = this.item(Number(cell.dataset.index));
+            if (item) this.#fill(cell, item, Number(cell.dataset.index));
+          }
+        },
+        () => this.pages.delete(page), // asked again when it is next in sight
+      );
+      this.pages.set(page, reading);
+      if (this.pages.size > KEPT)
+        this.pages.delete(
+          [...this.pages.keys()].find(
+            (other) => Math.abs(other - page) > 3 && other !== Math.floor(this.active / PAGE),
+          ),
+        );
+    }
+  }
+
+  #activate(index) {
+    if (index === this.active) return;
+    const old = this.element.querySelector(`[data-index="${this.active}"] [data-focus]`);
+    if (old) old.tabIndex = -1;
+    this.active = index;
+    const now = this.element.querySelector(`[data-index="${index}"] [data-focus]`);
+    if (now) now.tabIndex = 0;
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(innerHeight / this.pitch) - 1) * this.columns;
+    const steps = {
+      ArrowLeft: -1,
+      ArrowRight: 1,
+      ArrowUp: -this.columns,
+      ArrowDown: this.columns,
+      PageUp: -page,
+      PageDown: page,
+      Home: -this.total,
+      End: this.total,
+    };
+    const item = this.item(this.active);
+    if (event.key in steps) {
+      const next = this.active + steps[event.key];
+      if (next >= 0 || !["ArrowLeft", "ArrowUp"].includes(event.key)) this.focus(next);
+    } else if (!item || !this.onkey(event, item, this.active)) return;
+    event.preventDefault();
+  }
+}

@@ -1,0 +1,192 @@
+// One picture, large: search with it or a part of it, start a session, its classes, where it lies, what looks like it.
+import { attempt, note } from "./aloud.js";
+import { get, image, post } from "./api.js";
+import { begin } from "./begin.js";
+import { Box } from "./box.js";
+import { collection, may } from "./collection.js";
+import { button, h } from "./dom.js";
+import { format } from "./examples.js";
+import { keys } from "./keys.js";
+import { Lane } from "./lane.js";
+import { amend, go, link, replace } from "./router.js";
+import { linkTile } from "./tile.js";
+import { beside } from "./trail.js";
+import { put } from "./tray.js";
+import { bytes, moment, percent, title } from "./words.js";
+
+const ALIKE = 12;
+
+export async function show({ arg: id, query }, signal) {
+  await collection(signal);
+  const item = await get(`/items/${id}`, {}, signal);
+  let part = query.get("box")?.split(",").map(Number) ?? null;
+  const example = () => (part ? { id, box: part } : { id });
+  const search = () => go(link("search", "", { with: format(example()), without: null, box: null }));
+  const learn = () => begin({ examples: [example()] });
+  const searchButton = button("search", "Search with this", search, { class: "main" });
+  const choose = button("box", "Choose a part", () => box.begin());
+  const hint = h("p", { class: "quiet hint" }, "Drag on the picture to choose a part of it.");
+
+  const shown = h("img", {
+    src: image(id),
+    alt: title(item),
+    draggable: "false",
+    width: item.width,
+    height: item.height,
+  });
+  const sheet = h("div", { class: "sheet" }, shown);
+  sheet.style.setProperty("--shape", item.width / item.height);
+  const box = new Box(
+    sheet,
+    (chosen) => {
+      part = chosen;
+      searchButton.lastChild.textContent = part ? "Search with this part" : "Search with this";
+      history.replaceState(
+        history.state,
+        "",
+        amend({ box: part?.map((share) => +share.toFixed(3)).join(",") ?? null }),
+      );
+    },
+    part,
+  );
+
+  const step = (by) => {
+    const next = beside(id, by);
+    if (next) replace(link("item", next.id));
+  };
+  keys(
+    {
+      s: search,
+      t: learn,
+      b: () => box.begin(),
+      "+": () => put(example(), "with"),
+      "-": () => put(example(), "without"),
+      ArrowLeft: () => step(-1),
+      ArrowRight: () => step(1),
+    },
+    signal,
+  );
+  const pager = [
+    ["back", "The one before", -1],
+    ["next", "The one after", 1],
+  ].map(([drawing, words, by]) => button(drawing, words, () => step(by), { quiet: true, disabled: !beside(id, by) }));
+
+  return h(
+    "div",
+    { class: "view large" },
+    h("div", { class: "stage" }, sheet, hint),
+    h(
+      "div",
+      { class: "side" },
+      h("div", { class: "lead" }, h("h1", {}, title(item)), h("div", { class: "pager" }, pager)),
+      h(
+        "div",
+        { class: "doing" },
+        searchButton,
+        may("judge") &&
+          button("session", "Start a session", learn, { title: "Answer yes or no; it learns what you mean" }),
+        choose,
+        button("plus", "Wanted", () => put(example(), "with"), { title: "Add to your examples" }),
+        button("minus", "Not wanted", () => put(example(), "without"), { title: "Add as what you do not want" }),
+      ),
+      h("section", {}, h("h2", {}, "Classes"), classes(item)),
+      h("section", {}, h("h2", {}, "About"), facts(item)),
+    ),
+    alike(item, signal),
+  );
+}
+
+function classes(item) {
+  const list = h("ul", { class: "chips", role: "list" });
+  const draw = () => {
+    const chip = (name) =>
+      h(
+        "li",
+        {},
+        h("a", { href: link("class", name) }, name),
+        may("judge") &&
+          button("no", `Take it out of ${name}`, () => change("remove", name), { quiet: true, class: "plain" }),
+      );
+    list.replaceChildren(...item.labels.map(chip));
+    if (!item.labels.length) list.append(h("li", { class: "quiet" }, "none so far"));
+  };
+  const change = (verb, name) =>
+    attempt(async () => {
+      await post(`/classes/${verb}`, { name, items: [item.id] });
+      item.labels =
+        verb === "remove" ? item.labels.filter((one) => one !== name) : [...new Set([...item.labels, name])];
+      guess.replaceChildren();
+      note(verb === "remove" ? `Taken out of ${name}.` : `Put into ${name}.`);
+      draw();
+    });
+  const guess = h("div", { class: "guess" });
+  if (item.predicted && !item.labels.length) {
+    const { label, probability } = item.predicted;
+    guess.append(h("p", {}, "Perhaps ", h("a", { href: link("class", label) }, label), ` (${percent(probability)})`));
+    if (may("judge"))
+      guess.append(
+        button("yes", "Yes", () => change("add", label)),
+        button("no", "No", () =>
+          attempt(() => post("/classes/reject", { name: label, items: [item.id] }).then(() => guess.replaceChildren())),
+        ),
+      );
+  }
+  draw();
+  if (!may("judge")) return h("div", {}, list, guess);
+  const field = h("input", {
+    type: "text",
+    name: "class",
+    "aria-label": "Put it into a class",
+    placeholder: "Put it into a class",
+    autocomplete: "off",
+    maxlength: 200,
+  });
+  const submit = (event) => {
+    event.preventDefault();
+    if (field.value.trim()) change("add", field.value.trim()).then(() => (field.value = ""));
+  };
+  return h(
+    "div",
+    {},
+    list,
+    guess,
+    h("form", { class: "inline", onsubmit: submit }, field, button("plus", "Add", null, { type: "submit" })),
+  );
+}
+
+function facts(item) {
+  const rows = [
+    ["Size", `${item.width} × ${item.height}`],
+    ["File", [item.format, item.bytes ? bytes(item.bytes) : null].filter(Boolean).join(", ")],
+    ["Taken", item.taken ? moment(item.taken) : null],
+    [
+      item.paths?.length > 1 ? "Places" : "Place",
+      (item.paths?.length ? item.paths : [item.path]).map((path) => h("span", { class: "path" }, path)),
+    ],
+  ];
+  return h(
+    "dl",
+    { class: "facts" },
+    rows
+      .filter(([, value]) => value?.length)
+      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
+}
+
+/** A strip of what looks like it; it fills in when it is there, in room kept for it. */
+function alike(item, signal) {
+  const lane = new Lane("Looks like this", { signal, kind: "strip" });
+  const strip = h("section", { class: "alike" }, h("h2", {}, "Looks like this"), lane.element);
+  lane.fill(Array.from({ length: ALIKE }, () => h("span", { class: "pic" })));
+  post("/search", { examples: [{ id: item.id }], k: ALIKE + 1 }, signal).then(
+    ({ results }) =>
+      lane.fill(
+        results
+          .filter((one) => one.item.id !== item.id)
+          .slice(0, ALIKE)
+          .map((one) => linkTile(one.item, link("item", one.item.id, { box: null }))),
+      ),
+    () => strip.remove(), // the large picture is what was asked for
+  );
+  return strip;
+}

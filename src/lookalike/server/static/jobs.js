@@ -1,0 +1,177 @@
+// Long work: add a folder or pictures, look again for changes, with progress as it happens.
+import { attempt, note } from "./aloud.js";
+import { post, remove, send } from "./api.js";
+import { collection, may } from "./collection.js";
+import { button, h } from "./dom.js";
+import { signed } from "./login.js";
+import { jobs, news, running, share } from "./progress.js";
+import { empty } from "./states.js";
+import { picker } from "./upload.js";
+import { count, many, percent, seconds } from "./words.js";
+
+const KINDS = {
+  add: "Adding pictures",
+  refresh: "Looking again",
+  fit: "Learning",
+  map: "Drawing the map",
+  classify: "Suggesting classes",
+  duplicates: "Looking for duplicates",
+};
+const STATES = { queued: "waiting", running: "running", done: "done", failed: "failed", cancelled: "stopped" };
+const ROLES = { view: "may look and search", judge: "may judge and name", manage: "may do everything" };
+const AT_ONCE = 50; // files in one request
+
+export async function show(_route, signal) {
+  const about = await collection(signal);
+  const list = h("div", { class: "jobs" });
+  const draw = () => {
+    const all = [...jobs.values()].sort((a, b) => running(b) - running(a) || Number(b.id) - Number(a.id));
+    list.replaceChildren(
+      ...(all.length
+        ? all.map(card)
+        : [empty("Nothing is being done, and nothing was done since the server started.")]),
+    );
+  };
+  news.addEventListener("change", draw, { signal });
+  draw();
+  return h(
+    "div",
+    { class: "view narrow" },
+    h(
+      "header",
+      { class: "lead" },
+      h(
+        "div",
+        {},
+        h("h1", {}, "Jobs"),
+        h("p", { class: "quiet" }, "Work that takes longer. It goes on when you leave this page."),
+      ),
+    ),
+    may("manage") ? starters(about) : null,
+    h("h2", {}, "At work and done"),
+    list,
+    person(about),
+  );
+}
+
+function person({ me, version }) {
+  const leave = () => attempt(async () => (await post("/logout"), signed(false), location.reload()));
+  return h(
+    "p",
+    { class: "quiet actions" },
+    `You are ${me.name} (${ROLES[me.role]}). Lookalike ${version}.`,
+    signed() && button(null, "Sign out", leave),
+  );
+}
+
+function starters({ roots, limits }) {
+  const start = (body) => attempt(async () => (await post("/jobs", body), note("Begun."), true));
+  const field = h("input", {
+    type: "text",
+    name: "folder",
+    placeholder: roots[0] ?? "/home/me/Pictures",
+    list: "roots",
+    required: true,
+    "aria-label": "Folder on the server",
+    autocomplete: "off",
+    value: roots.length === 1 ? roots[0] : "",
+  });
+  const submit = (event) => {
+    event.preventDefault();
+    start({ kind: "add", folder: field.value.trim() });
+  };
+  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Sending" });
+  const upload = (files) =>
+    attempt(async () => {
+      bar.hidden = false;
+      try {
+        const all = batches(files, limits.upload_bytes);
+        for (const [number, batch] of all.entries())
+          await send("/uploads/files", "files", batch, (far) => (bar.value = (number + far) / all.length));
+        note(`${many(files.length, "picture")} sent; they are being added.`);
+      } finally {
+        bar.hidden = true;
+      }
+    });
+  return h(
+    "section",
+    { class: "starters" },
+    h("h2", {}, "Add pictures"),
+    roots.length
+      ? h(
+          "form",
+          { class: "inline", onsubmit: submit },
+          field,
+          h(
+            "datalist",
+            { id: "roots" },
+            roots.map((root) => h("option", { value: root })),
+          ),
+          button("plus", "Add folder", null, { type: "submit", class: "main" }),
+        )
+      : h(
+          "p",
+          { class: "quiet" },
+          "Folders can be added here when the server was started with --root FOLDER; or with: lookalike add FOLDER",
+        ),
+    h(
+      "div",
+      { class: "actions" },
+      picker("Add pictures from this device", upload),
+      button("undo", "Look again for changes", () => start({ kind: "refresh" })),
+      button("classes", "Suggest classes", () => start({ kind: "classify" }), {
+        title: "For all pictures that have no class yet",
+      }),
+    ),
+    bar,
+  );
+}
+
+/** Files in groups that one request may carry. */
+function batches(files, bytes) {
+  const all = [[]];
+  let size = 0;
+  for (const file of files) {
+    if (all.at(-1).length === AT_ONCE || (size + file.size > bytes * 0.9 && all.at(-1).length)) {
+      all.push([]);
+      size = 0;
+    }
+    all.at(-1).push(file);
+    size += file.size;
+  }
+  return all;
+}
+
+function card(job) {
+  const far = share(job);
+  const active = running(job);
+  const name = KINDS[job.kind] ?? job.kind ?? "Work";
+  const words = [
+    STATES[job.state] ?? job.state,
+    active && job.stage,
+    job.total ? `${count(job.done)} of ${count(job.total)}` : null,
+    active && job.eta_s ? `about ${seconds(job.eta_s)} left` : null,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+  const bar = active
+    ? h("progress", { max: 1, value: far ?? null, "aria-label": `${name}, ${far === null ? "at work" : percent(far)}` })
+    : null;
+  const stop =
+    active && may("manage")
+      ? button("no", "Stop", () => attempt(() => remove(`/jobs/${job.id}`)), { class: "plain" })
+      : null;
+  return h(
+    "article",
+    { class: `job ${job.state}` },
+    h(
+      "div",
+      {},
+      h("h3", {}, name),
+      h("p", { class: "quiet" }, words),
+      job.error || job.message ? h("p", {}, job.error?.message ?? job.message) : null,
+    ),
+    stop,
+    bar,
+  );
+}

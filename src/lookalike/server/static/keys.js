@@ -1,0 +1,96 @@
+// Keys that work everywhere, and the list of all of them.
+import { dialog } from "./aloud.js";
+import { h } from "./dom.js";
+
+const ALL = [
+  [
+    "Everywhere",
+    [
+      ["/", "to the search box"],
+      ["?", "this list"],
+      ["Esc", "close; back from a large picture"],
+    ],
+  ],
+  [
+    "Pictures",
+    [
+      ["← ↑ ↓ →", "move from picture to picture"],
+      ["Enter", "open the picture"],
+      ["+", "add it to your examples"],
+      ["-", "add it as what you do not want"],
+    ],
+  ],
+  [
+    "Large picture",
+    [
+      ["s", "search with it"],
+      ["t", "start a session with it"],
+      ["b", "choose a part; arrows move it, Shift and arrows size it"],
+      ["← →", "the one before, the one after"],
+    ],
+  ],
+  [
+    "Session",
+    [
+      ["y", "yes, that is it"],
+      ["n", "no, it is not"],
+      ["Space", "skip: cannot say"],
+      ["u", "undo"],
+      ["Enter", "next round"],
+      ["w", "why this one?"],
+      ["o", "open the picture"],
+    ],
+  ],
+  [
+    "Class",
+    [
+      ["y", "confirm a suggestion"],
+      ["n", "reject it"],
+    ],
+  ],
+];
+
+/** Whether a key is meant for a field or a dialog. */
+export const typing = (event) => event.target.closest?.("input, textarea, select, dialog") !== null;
+
+const plain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey;
+
+/** Keys of a view: {key: what to do}, as long as it is shown. */
+export function keys(table, signal) {
+  addEventListener(
+    "keydown",
+    (event) => {
+      if (event.defaultPrevented || typing(event) || !plain(event) || !Object.hasOwn(table, event.key)) return;
+      if (event.key === "Enter" && event.target.closest("a, button, summary")) return; // it means that one
+      event.preventDefault();
+      table[event.key](event);
+    },
+    { signal },
+  );
+}
+
+export function showKeys() {
+  const part = ([heading, rows]) =>
+    h(
+      "section",
+      {},
+      h("h3", {}, heading),
+      h(
+        "dl",
+        {},
+        rows.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))),
+      ),
+    );
+  dialog("Keys", h("div", { class: "keys" }, ALL.map(part)));
+}
+
+export function listen() {
+  keys({
+    "?": showKeys,
+    "/": () => {
+      const field = document.querySelector("input[type=search]");
+      if (field) field.focus();
+      else location.hash = "#/";
+    },
+  });
+}

@@ -1,0 +1,134 @@
+// The page: its header, and which view the address means.
+import { say } from "./aloud.js";
+import { GONE, Problem } from "./api.js";
+import { collection } from "./collection.js";
+import { anchor, button, h, icon } from "./dom.js";
+import { listen as listenKeys, showKeys, typing } from "./keys.js";
+import { link, listen, read } from "./router.js";
+import { failed, plate, waiting } from "./states.js";
+import * as theme from "./colours.js";
+import * as tray from "./tray.js";
+import * as upload from "./upload.js";
+import * as work from "./progress.js";
+import * as pictures from "./pictures.js";
+
+// The start page comes with the page itself, the others when they are first asked for.
+const VIEWS = {
+  pictures: () => pictures,
+  item: () => import("./item.js"),
+  search: () => import("./search.js"),
+  sessions: () => import("./sessions.js"),
+  session: () => import("./session.js"),
+  classes: () => import("./classes.js"),
+  class: () => import("./class.js"),
+  duplicates: () => import("./duplicates.js"),
+  map: () => import("./map.js"),
+  jobs: () => import("./jobs.js"),
+  login: () => import("./login.js"),
+};
+const PLACES = [
+  ["pictures", "Pictures", "pictures", ["pictures", "item", "search"]],
+  ["sessions", "Sessions", "session", ["sessions", "session"]],
+  ["classes", "Classes", "classes", ["classes", "class"]],
+  ["duplicates", "Duplicates", "duplicates", ["duplicates"]],
+  ["map", "Map", "map", ["map"]],
+  ["jobs", "Jobs", "jobs", ["jobs"]],
+];
+const main = document.getElementById("main");
+const top = document.getElementById("top");
+let stay = new AbortController();
+let first = true;
+
+function header(route) {
+  const links = PLACES.map(([view, words, drawing, views]) =>
+    h(
+      "a",
+      { href: link(view), "aria-current": views.includes(route.view) ? "page" : null },
+      icon(drawing),
+      h("span", {}, words),
+    ),
+  );
+  const brand = h(
+    "a",
+    { class: "brand", href: "#/" },
+    h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }),
+    h("span", {}, "Lookalike"),
+  );
+  top.replaceChildren(
+    brand,
+    h("nav", { "aria-label": "Views" }, links),
+    h(
+      "div",
+      { class: "tools" },
+      work.chip,
+      theme.control(),
+      button("why", "Keys", showKeys, { quiet: true, class: "plain" }),
+    ),
+  );
+}
+
+/** The module of a view; null where there is no such view. */
+async function load(name) {
+  if (!Object.hasOwn(VIEWS, name)) return null;
+  try {
+    return await VIEWS[name]();
+  } catch {
+    throw new Problem("gone", GONE);
+  }
+}
+
+/** Show what the address says. What is shown stays until the next is there, or until it takes too long. */
+async function render(scroll = 0) {
+  stay.abort();
+  stay = new AbortController();
+  const { signal } = stay;
+  const route = read();
+  document.body.dataset.view = route.view;
+  header(route);
+  tray.show(route);
+  const patience = setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
+  let element;
+  try {
+    upload.allow((await collection(signal)).limits);
+    work.listen();
+    const view = route.view === "login" ? null : await load(route.view);
+    element = view
+      ? await view.show(route, signal)
+      : plate(
+          "There is nothing here",
+          "This address leads nowhere. It may have been cut short.",
+          anchor(null, "To all pictures", "#/"),
+        );
+  } catch (problem) {
+    if (signal.aborted || problem.name === "AbortError") return;
+    element =
+      problem.status === 401
+        ? (await load("login")).show(problem, render)
+        : failed(problem, () => render(scroll), signal);
+    if (!problem.status && problem.kind === undefined) console.error(problem);
+  } finally {
+    clearTimeout(patience);
+  }
+  if (signal.aborted) return;
+  main.replaceChildren(element);
+  for (const grid of element.querySelectorAll(".grid")) grid.dispatchEvent(new Event("measure")); // its height, before we scroll
+  scrollTo({ top: scroll, behavior: "instant" });
+  const heading = element.querySelector("h1")?.textContent;
+  document.title = heading && heading !== "Lookalike" ? `${heading} – Lookalike` : "Lookalike";
+  if (first) first = false;
+  else if (!element.contains(document.activeElement) && !document.querySelector("dialog[open]"))
+    main.focus({ preventScroll: true });
+  element.dispatchEvent(new CustomEvent("shown"));
+  if (heading) say([heading, element.querySelector(".lead p.quiet")?.textContent].filter(Boolean).join(". "));
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.defaultPrevented && !typing(event) && read().view === "item") history.back();
+});
+listenKeys();
+upload.listen();
+listen(render);

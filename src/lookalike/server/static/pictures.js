@@ -1,0 +1,88 @@
+// The start page: the collection at a glance, a place to drop a picture, and everything in a grid.
+import { get } from "./api.js";
+import { collection, may } from "./collection.js";
+import { anchor, h, icon } from "./dom.js";
+import { bar, exporter, filter, filtered } from "./filters.js";
+import { Grid } from "./grid.js";
+import { link } from "./router.js";
+import { empty } from "./states.js";
+import { exampleTile } from "./tile.js";
+import * as trail from "./trail.js";
+import { put } from "./tray.js";
+import { picker, searchWith } from "./upload.js";
+import { count, many } from "./words.js";
+
+export async function show({ query }, signal) {
+  const about = await collection(signal);
+  const what = filter(query);
+  const grid = new Grid({
+    label: "Pictures",
+    signal,
+    fetch: (offset, limit) => get("/items", { offset, limit, order: query.get("order"), ...what }, signal),
+    tile: (item) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") }),
+    onkey: tally,
+  });
+  const total = await grid.open();
+  trail.keep(grid);
+  const narrowed = filtered(query);
+  const heading = narrowed
+    ? query.get("label")
+      ? `Class ${query.get("label")}`
+      : query.get("path")
+        ? `“${query.get("path")}”`
+        : "Large pictures"
+    : about.name || "Pictures";
+  return h(
+    "div",
+    { class: "view" },
+    h(
+      "header",
+      { class: "lead" },
+      h(
+        "div",
+        {},
+        h("h1", {}, heading),
+        h("p", { class: "quiet" }, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : glance(about)),
+      ),
+      narrowed || !about.items ? null : drop(),
+    ),
+    about.items ? h("div", { class: "line" }, bar(query, { order: true, signal }), exporter(what)) : null,
+    total ? grid.element : nothing(about),
+  );
+}
+
+/** + and − put the picture that has the focus into the tray. */
+export function tally(event, item) {
+  if (event.key !== "+" && event.key !== "-") return false;
+  put({ id: (item.item ?? item).id }, event.key === "+" ? "with" : "without");
+  return true;
+}
+
+function glance({ items, classes, labelled }) {
+  const parts = [
+    many(items, "picture"),
+    classes ? many(classes, "class", "classes") : null,
+    labelled ? `${count(labelled)} with a class` : null,
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
+
+function drop() {
+  return h(
+    "div",
+    { class: "drop" },
+    icon("search"),
+    h("p", {}, h("b", {}, "Drop or paste a picture"), ", or click one below"),
+    picker("Search with a picture", searchWith),
+  );
+}
+
+function nothing(about) {
+  if (about.items) return empty("No picture is like that. Try fewer words, or clear the filters.");
+  if (may("manage"))
+    return empty(
+      "There are no pictures yet. Add a folder, or some pictures of yours.",
+      anchor("plus", "Add pictures", link("jobs"), { class: "button main" }),
+    );
+  return empty("There are no pictures yet. Whoever manages the collection can add some: lookalike add FOLDER");
+}

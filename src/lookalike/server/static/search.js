@@ -1,0 +1,81 @@
+// What looks like the examples in the tray.
+import { post } from "./api.js";
+import { collection } from "./collection.js";
+import { anchor, h } from "./dom.js";
+import { both } from "./examples.js";
+import { bar, body } from "./filters.js";
+import { Grid } from "./grid.js";
+import { tally } from "./pictures.js";
+import { amend, go, link } from "./router.js";
+import { empty, plate } from "./states.js";
+import { exampleTile } from "./tile.js";
+import * as trail from "./trail.js";
+import { many, seconds } from "./words.js";
+
+const SHOWN = 200; // results asked for
+
+export async function show({ query }, signal) {
+  const { wanted, unwanted } = both(query);
+  if (!wanted.length)
+    return plate(
+      "Search with pictures",
+      "Drop or paste a picture anywhere on this page, or choose one of the collection as an example.",
+      anchor("pictures", "To all pictures", link("pictures"), { class: "button main" }),
+    );
+  const about = await collection(signal);
+  const where = query.get("where") === "1";
+  const ask = {
+    examples: wanted,
+    without: unwanted,
+    space: query.get("space") ?? undefined,
+    k: where ? 60 : SHOWN,
+    filter: body(query),
+    where,
+  };
+  const { results, space, seconds: took } = await post("/search", ask, signal);
+  const grid = new Grid({
+    label: "Results, the most alike first",
+    signal,
+    fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
+    tile: ({ item, box }) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", "), box }),
+    onkey: tally,
+  });
+  await grid.open();
+  trail.keep(grid);
+  return h(
+    "div",
+    { class: "view" },
+    h(
+      "header",
+      { class: "lead" },
+      h(
+        "div",
+        {},
+        h("h1", {}, wanted.length > 1 ? "Looks like these" : "Looks like this"),
+        h("p", { class: "quiet" }, `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`),
+      ),
+    ),
+    h("div", { class: "line" }, bar(query, { signal }), likeness(about.spaces, space), whereabouts(where)),
+    results.length ? grid.element : empty("Nothing fits the filters. Clear them to search all pictures."),
+  );
+}
+
+/** In which way alike: one choice for each space of the collection. */
+function likeness(spaces, chosen) {
+  if (spaces.length < 2) return null;
+  const options = spaces.map(({ name, about }) =>
+    h("option", { value: name, selected: name === chosen }, about || name),
+  );
+  return h(
+    "label",
+    { class: "choice" },
+    h("span", {}, "Alike in"),
+    h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options),
+  );
+}
+
+function whereabouts(where) {
+  const box = h("input", { type: "checkbox", onchange: () => go(amend({ where: where ? null : "1" })) });
+  box.checked = where;
+  return h("label", { class: "tick" }, box, h("span", {}, "Show where"));
+}

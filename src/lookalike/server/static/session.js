@@ -1,0 +1,204 @@
+// A session: two lanes, best so far and please judge these. Click or press a key; it learns what is meant.
+import { attempt, note, say } from "./aloud.js";
+import { get } from "./api.js";
+import { collection, forget, may } from "./collection.js";
+import { lay } from "./desk.js";
+import { button, h, icon } from "./dom.js";
+import { body } from "./filters.js";
+import { judgeTile } from "./judge.js";
+import { Judging } from "./judging.js";
+import { keys } from "./keys.js";
+import { Lane } from "./lane.js";
+import { past } from "./past.js";
+import { go, link } from "./router.js";
+import { gauge, history } from "./standing.js";
+import { empty, waiting } from "./states.js";
+import { why } from "./why.js";
+import { many, seconds } from "./words.js";
+
+const LESS = 20; // pictures shown below the line
+
+export async function show({ arg: id, query }, signal) {
+  const [session, about] = await Promise.all([get(`/sessions/${id}`, {}, signal), collection(signal)]);
+  const mine = may("manage") || (may("judge") && session.author === about.me.name);
+  const state = new Judging(session, body(query));
+  if (session.finished || !mine) return past(state, mine, signal);
+  return new Desk(state, query, signal).element;
+}
+
+class Desk {
+  constructor(state, query, signal) {
+    Object.assign(this, { state, query, signal, tiles: new Map(), likely: [] });
+    const onkey = (event, tile) => this.#key(event, tile);
+    this.questions = new Lane("Please judge these", { signal, onkey, kind: "judge" });
+    this.best = new Lane("Best so far", { signal, onkey, kind: "best" });
+    this.others = new Lane("Less likely", { signal, onkey, kind: "best" });
+    this.questions.follow(this.best);
+    this.best.follow(this.others);
+    this.divide = h("h3", { class: "divide", hidden: true }, "Less likely");
+    this.allButton = button("yes", "", () => this.all(), { title: "All above the line that you have not judged: yes" });
+    this.gauge = h("div", { class: "gauge" });
+    this.words = h("div", { class: "words" });
+    this.timer = h("p", { class: "quiet timer" });
+    this.story = h("details", { class: "story" }, h("summary", {}, "What was said so far"), h("div", {}));
+    this.story.addEventListener("toggle", () => this.#tell());
+    this.undoButton = button("undo", "Undo", () => this.undo());
+    this.nextButton = button("next", "Next round", () => this.next(), { class: "main" });
+    this.restButton = button("no", "No to the rest", () => this.rest(), { title: "All that are not judged yet: no" });
+    this.none = empty("There is nothing left to ask. Give it a name, or judge some of the best so far.");
+    this.busy = h("div", { class: "busy", hidden: true }, waiting("Learning from your answers…"));
+    this.nameButton = button("classes", "Make it a class", null, { type: "submit" });
+    this.element = lay(this);
+    state.addEventListener("change", () => this.#draw(), { signal });
+    keys(
+      {
+        u: () => this.undo(),
+        Enter: () => this.next(),
+        ArrowDown: () => this.questions.focus(),
+        ArrowRight: () => this.questions.focus(),
+      },
+      signal,
+    );
+    this.element.addEventListener("shown", () => (state.round ? this.questions.focus() : this.next()), { once: true });
+    this.#fill();
+  }
+
+  /** Both lanes from the round. */
+  #fill() {
+    const { round } = this.state;
+    this.tiles.clear();
+    const tile = (item, asked) => {
+      const made = judgeTile(this, item, asked);
+      this.tiles.set(item.id, [...(this.tiles.get(item.id) ?? []), made]);
+      return made.element;
+    };
+    const asked = round?.questions ?? [];
+    this.questions.fill(
+      round ? asked.map((item) => tile(item, true)) : Array.from({ length: 9 }, () => h("span", { class: "pic" })),
+    );
+    const ranked = round?.best ?? [];
+    const told = round?.number > 1 && [...this.state.marks.values()].includes("no"); // before, the line means little
+    this.likely = told ? ranked.filter(({ score }) => score < 0).map(({ item }) => item.id) : []; // the wanted side
+    const cut = this.likely.length || ranked.length;
+    this.best.fill(ranked.slice(0, cut).map(({ item }) => tile(item, false)));
+    this.others.fill(ranked.slice(cut, cut + LESS).map(({ item }) => tile(item, false)));
+    this.divide.hidden = cut === ranked.length;
+    this.none.hidden = !round || asked.length > 0;
+    this.#draw();
+  }
+
+  #draw() {
+    const { state } = this;
+    const { round, marks } = state;
+    for (const tile of [...this.tiles.values()].flat()) tile.draw();
+    const open = (round?.questions ?? []).filter(({ id }) => !marks.has(id)).length;
+    this.restButton.disabled = !open;
+    this.undoButton.disabled = marks.size === 0;
+    this.nameButton.disabled = !state.found;
+    const sure = this.#unjudged();
+    this.allButton.hidden = sure.length < 2;
+    this.allButton.lastChild.textContent = `Yes to these ${sure.length}`;
+    gauge(this.gauge, state);
+    if (round) this.timer.textContent = `Round ${round.number}, ${seconds(total(round.seconds))}`;
+    const hints = [
+      round?.stop && h("p", { class: "stop" }, icon("yes"), h("span", {}, round.stop)),
+      ...(round?.notes ?? []).map((text) => h("p", { class: "quiet" }, text)),
+    ];
+    this.words.replaceChildren(...hints.filter(Boolean));
+    if (this.story.open) this.#tell();
+  }
+
+  async #tell() {
+    if (!this.story.open) return;
+    await this.state.sending;
+    const log = await attempt(() => get(`/sessions/${this.state.session.id}/log`, {}, this.signal));
+    if (log) this.story.lastChild.replaceChildren(history(log, this.state));
+  }
+
+  #key(event, target) {
+    const { id } = target.dataset;
+    const lane = [this.questions, this.best, this.others].find(({ targets }) => targets.includes(target));
+    const kinds = { y: "yes", n: "no", " ": "skip" };
+    if (event.key in kinds) {
+      this.mark(id, kinds[event.key]);
+      const later = lane.targets.slice(lane.targets.indexOf(target) + 1);
+      (
+        later.find((one) => !this.state.marks.has(one.dataset.id)) ??
+        (lane === this.questions ? this.nextButton : later[0])
+      )?.focus();
+    } else if (event.key === "w") this.why(this.#item(id));
+    else if (event.key === "o") go(link("item", id));
+    else if (event.key === "u") this.undo();
+    else if (event.key === "Enter") this.next();
+    else return false;
+    return true;
+  }
+
+  #item(id) {
+    const { questions, best } = this.state.round;
+    return questions.find((item) => item.id === id) ?? best.find(({ item }) => item.id === id).item;
+  }
+
+  mark(id, kind) {
+    return attempt(() => this.state.mark([id], kind));
+  }
+
+  rest() {
+    const ids = this.state.round.questions.map(({ id }) => id).filter((id) => !this.state.marks.has(id));
+    this.nextButton.focus({ preventScroll: true });
+    return attempt(() => this.state.mark(ids, "no"));
+  }
+
+  #unjudged() {
+    return this.likely.filter((id) => !this.state.marks.has(id));
+  }
+
+  all() {
+    const ids = this.#unjudged();
+    this.nextButton.focus({ preventScroll: true });
+    return attempt(() => this.state.mark(ids, "yes"));
+  }
+
+  async undo() {
+    const ids = await attempt(() => this.state.undo());
+    if (!ids) return;
+    say(ids.length ? `Undone: ${many(ids.length, "picture")}` : "There is nothing to undo.");
+    this.questions.targets.find((target) => target.dataset.id === ids[0])?.focus();
+  }
+
+  async next() {
+    if (this.playing) return;
+    this.playing = true;
+    this.nextButton.disabled = true;
+    const late = setTimeout(() => (this.busy.hidden = false), 300);
+    const done = await attempt(async () => {
+      await this.state.next(this.signal);
+      return true;
+    });
+    clearTimeout(late);
+    this.playing = false;
+    this.busy.hidden = true;
+    this.nextButton.disabled = false;
+    if (!done) return;
+    this.#fill();
+    this.questions.focus();
+    const { round } = this.state;
+    say(`Round ${round.number}. ${many(round.questions.length, "picture")} to judge. ${this.gauge.textContent}`);
+    if (this.questions.element.getBoundingClientRect().top < 0) scrollTo({ top: 0 });
+  }
+
+  async finish(name) {
+    if (!name) return;
+    const finished = await attempt(() => this.state.finish(name));
+    if (!finished) return;
+    forget();
+    note(`${many(finished.labelled ?? this.state.found, "picture")} put into the class ${finished.label ?? name}.`);
+    go(link("class", finished.label ?? name));
+  }
+
+  why(item) {
+    return why(this.state.session.id, item, this.signal);
+  }
+}
+
+const total = (parts) => Object.values(parts).reduce((sum, part) => sum + part, 0);

@@ -1,0 +1,67 @@
+// The tray: the examples of the address, wanted and unwanted, and what to do with them.
+import { portrait } from "./api.js";
+import { may } from "./collection.js";
+import { button, h, icon } from "./dom.js";
+import { both, format } from "./examples.js";
+import { amend, go, link, read } from "./router.js";
+import { begin } from "./begin.js";
+
+const SHOWN_IN = ["pictures", "item", "search", "map", "class"];
+
+/** Put an example into the address: side is "with" or "without"; it leaves the other list. */
+export function put(example, side) {
+  const text = format(example);
+  const other = side === "with" ? "without" : "with";
+  const { query } = read();
+  const mine = new Set(query.getAll(side)).add(text);
+  go(amend({ [side]: [...mine], [other]: query.getAll(other).filter((one) => one !== text) }));
+}
+
+function chip(example, side) {
+  const text = format(example);
+  const rest = read()
+    .query.getAll(side)
+    .filter((one) => one !== text);
+  const words = side === "with" ? "wanted" : "not wanted";
+  const image = h("img", { src: portrait(example), alt: `Example, ${words}` });
+  return h(
+    "li",
+    { class: side },
+    image,
+    h("span", { class: "sign" }, icon(side === "with" ? "plus" : "minus")),
+    button("no", `Take this example out (${words})`, () => go(amend({ [side]: rest })), { quiet: true, class: "take" }),
+  );
+}
+
+export function show(route) {
+  const tray = document.getElementById("tray");
+  const { wanted, unwanted } = both(route.query);
+  tray.hidden = !SHOWN_IN.includes(route.view) || wanted.length + unwanted.length === 0;
+  document.body.classList.toggle("has-tray", !tray.hidden);
+  if (tray.hidden) return tray.replaceChildren();
+  const chips = h(
+    "ul",
+    { role: "list" },
+    wanted.map((one) => chip(one, "with")),
+    unwanted.map((one) => chip(one, "without")),
+  );
+  const search = h(
+    "a",
+    { class: route.view === "search" ? "button" : "button main", href: link("search") },
+    icon("search"),
+    h("span", {}, "Search"),
+  );
+  const learn =
+    may("judge") &&
+    button("session", "Start a session", () => begin({ examples: wanted, without: unwanted }), {
+      disabled: !wanted.length,
+      class: route.view === "search" ? "main" : null,
+    });
+  const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend({ with: null, without: null })), {
+    class: "plain",
+  });
+  return tray.replaceChildren(
+    chips,
+    h("div", { class: "actions" }, route.view === "search" ? null : search, learn, clear),
+  );
+}

@@ -1,0 +1,90 @@
+// A picture to search with, dropped anywhere on the page, pasted, or picked: it is sent and searched with, not added.
+import { attempt, note } from "./aloud.js";
+import { send } from "./api.js";
+import { button, h } from "./dom.js";
+import { format } from "./examples.js";
+import { go, link, read } from "./router.js";
+import { waiting } from "./states.js";
+
+const MOST = 8; // examples at once
+const LONG_SIDE = 2000; // of what is sent when a picture is larger than allowed
+
+let limits = { upload_bytes: Infinity };
+
+export function allow(said) {
+  limits = said ?? limits;
+}
+
+/** Search with these files. */
+export async function searchWith(files) {
+  const pictures = [...files].filter((file) => file.type.startsWith("image/") || !file.type).slice(0, MOST);
+  if (!pictures.length)
+    return note("That is no picture. Drop or paste a picture file (JPEG, PNG, WebP, …).", { problem: true });
+  const cover = h(
+    "div",
+    { class: "cover" },
+    waiting(pictures.length > 1 ? "Sending your pictures…" : "Sending your picture…"),
+  );
+  const late = setTimeout(() => document.body.append(cover), 400);
+  await attempt(async () => {
+    const sent = [];
+    for (const file of pictures) sent.push(await send("/uploads", "file", [await fit(file)]));
+    const examples = sent.map(({ upload, item }) => format(item ? { id: item } : { upload }));
+    const kept = read().view === "search" ? read().query.getAll("with") : [];
+    go(link("search", "", { with: [...new Set([...kept, ...examples])] }));
+  });
+  clearTimeout(late);
+  cover.remove();
+}
+
+/** A file that is larger than the server takes is made smaller here, where the browser can. */
+async function fit(file) {
+  if (file.size <= limits.upload_bytes) return file;
+  const whole = await createImageBitmap(file);
+  const scale = Math.min(1, LONG_SIDE / Math.max(whole.width, whole.height));
+  const canvas = new OffscreenCanvas(Math.round(whole.width * scale), Math.round(whole.height * scale));
+  canvas.getContext("2d").drawImage(whole, 0, 0, canvas.width, canvas.height);
+  return new File([await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 })], "smaller.jpg", {
+    type: "image/jpeg",
+  });
+}
+
+/** A button that opens the file picker. */
+export function picker(words, onfiles, props = {}) {
+  const input = h("input", {
+    type: "file",
+    accept: "image/*",
+    multiple: true,
+    class: "unseen",
+    tabindex: "-1",
+    "aria-hidden": "true",
+  });
+  input.addEventListener("change", () => input.files.length && onfiles(input.files));
+  return h(
+    "span",
+    { class: "picker" },
+    input,
+    button("upload", words, () => input.click(), props),
+  );
+}
+
+/** Let pictures be dropped and pasted anywhere. */
+export function listen() {
+  let depth = 0;
+  const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  const shade = (on) => document.body.classList.toggle("dropping", on);
+  addEventListener("dragenter", (event) => carries(event) && shade((depth += 1) > 0));
+  addEventListener("dragleave", (event) => carries(event) && shade((depth -= 1) > 0));
+  addEventListener("dragover", (event) => carries(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    depth = 0;
+    shade(false);
+    searchWith(event.dataTransfer.files);
+  });
+  addEventListener("paste", (event) => {
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (files.length) searchWith(files);
+  });
+}

@@ -1,0 +1,128 @@
+"""Work that would hold the event loop up, done by threads; left where the client goes away.
+
+In: a request and a function. Out: what the function returns. As many threads as `Budget.readers`, as many waiting as
+`Budget.waiting`, and one more is told that the service is busy. The function is given a `Stop`: what takes long passes
+`stop.progress` on, and so ends soon after its client has gone.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from lookalike.server.metrics import Metrics
+from lookalike.server.problems import BUSY_S, Left, Problem
+from lookalike.server.settings import Budget
+
+T = TypeVar("T")
+
+DECODERS = 2
+"""Threads that wait for the processes that decode uploads: a slow picture holds nobody else up."""
+DESCRIBERS = 2
+"""Threads for what describes pictures anew, part by part: it takes seconds, and those who only look need not wait."""
+
+
+class Stop:
+    """Whether anybody still waits."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Nobody does."""
+        self._event.set()
+
+    def check(self) -> None:
+        """Raise `Left` where nobody does."""
+        if self._event.is_set():
+            raise Left
+
+    def progress(self, stage: str, done: int, total: int | None) -> None:  # noqa: ARG002 — a `Progress`
+        """To be passed on as a progress callback."""
+        self.check()
+
+
+class Work:
+    """The threads of the service."""
+
+    def __init__(self, budget: Budget, metrics: Metrics):
+        self._budget = budget
+        self._metrics = metrics
+        self._lanes = {
+            "read": ThreadPoolExecutor(budget.readers, "read"),
+            "decode": ThreadPoolExecutor(DECODERS, "decode"),
+            "describe": ThreadPoolExecutor(DESCRIBERS, "describe"),
+        }
+        self._pending = dict.fromkeys(self._lanes, 0)
+        self._closed = False
+        for lane in self._lanes:
+            metrics.gauges[f"pending_{lane}"] = lambda lane=lane: self._pending[lane]  # type: ignore[misc]
+
+    async def run(
+        self, request: Request, function: Callable[[Stop], T], *, lane: str = "read", timeout_s: float | None = None
+    ) -> T:
+        """What the function returns; Problems where it is not begun, not done in time, or not wanted any more."""
+        if self._closed or self._pending[lane] >= self._budget.waiting + self._budget.readers:
+            raise Problem(503, "The service has too much to do. Try again in a moment.", wait_s=BUSY_S)
+        stop = Stop()
+        future = self._submit(lane, function, stop)
+        done = asyncio.wrap_future(future)
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            waited: set[asyncio.Future[Any]] = {done, gone}
+            await asyncio.wait(waited, timeout=timeout_s or self._budget.request_s, return_when="FIRST_COMPLETED")
+            if done.done():
+                return done.result()
+            if gone.done():
+                self._metrics.count("requests_left")
+                raise Left
+            raise Problem(503, "This took too long and was stopped. Ask for less, or try again.", wait_s=BUSY_S)
+        finally:
+            stop.set()
+            future.cancel()  # where it has not begun
+            gone.cancel()
+            if not done.done():
+                done.add_done_callback(_forget)
+            with contextlib.suppress(asyncio.CancelledError):
+                await gone
+
+    def close(self) -> None:
+        """Begin nothing more; what runs, ends."""
+        self._closed = True
+        for pool in self._lanes.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, lane: str, function: Callable[[Stop], T], stop: Stop) -> "Future[T]":
+        loop = asyncio.get_running_loop()
+
+        def task() -> T:
+            stop.check()
+            return function(stop)
+
+        def ended(_: "Future[T]") -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody counts any more
+                loop.call_soon_threadsafe(self._end, lane)
+
+        future = self._lanes[lane].submit(task)
+        self._pending[lane] += 1
+        future.add_done_callback(ended)
+        return future
+
+    def _end(self, lane: str) -> None:
+        self._pending[lane] -= 1
+
+
+async def _gone(request: Request) -> None:
+    """Ends when the client goes away; what is left of its body is read and forgotten."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _forget(done: "asyncio.Future[T]") -> None:
+    """Look at an outcome that nobody waits for, or asyncio complains."""
+    if not done.cancelled():
+        done.exception()

@@ -1,0 +1,151 @@
+"""What the process of a job does: opens the collection, calls the verb, tells how far it is.
+
+In: `python -m lookalike.server.worker`, with one line of JSON on standard input: the collection, the kind of job, its
+arguments. Out: lines of JSON on standard output: {"stage", "done", "total"} now and then, and at the end {"result",
+"message"} or {"error"}. When standard input closes, the service has died, and so does this process: the store survives.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from lookalike.collection import Collection, Report
+from lookalike.errors import InputError, LookalikeError
+from lookalike.types import Progress
+
+EVERY_S = 0.1
+"""Between two messages about the same stage."""
+
+WAIT_S = 24 * 3_600.0
+"""For another writer, such as a command line: whoever does not want to wait cancels the job."""
+
+SKIPPED = 100
+"""Files that could not be read, of which the reasons are kept."""
+
+
+def main() -> None:
+    """Do one job."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else is printed goes elsewhere
+    order = json.loads(sys.stdin.readline())
+    threading.Thread(target=_die_with_service, daemon=True).start()
+    try:
+        with Collection(order["collection"], wait_s=WAIT_S) as collection:
+            result, message = KINDS[order["kind"]](collection, order["arguments"], _tell(out))
+    except LookalikeError as error:
+        _send(out, {"error": {"kind": type(error).__name__, "message": str(error)}})
+        return
+    _send(out, {"result": result, "message": message})
+
+
+def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    folder = Path(arguments["folder"])
+    if arguments.get("roots") is not None:
+        check_links(folder, [Path(root) for root in arguments["roots"]])
+    return _report(collection.add(folder, progress=progress))
+
+
+def _refresh(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
+    return _report(collection.refresh(progress=progress))
+
+
+def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    spec = arguments.get("spec")
+    fitted = collection.fit(*([spec] if spec else []), progress=progress)
+    told = ", ".join(f"{name} on {rows:,} pictures" for name, rows in fitted.items())
+    return {"fitted": fitted}, f"Fitted {told}." if fitted else "Nothing to fit."
+
+
+def _map(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    drawn = collection.map(arguments.get("space"), progress=progress)
+    return {"space": drawn.space, "points": len(drawn.ids)}, f"{len(drawn.ids):,} pictures have a place."
+
+
+def _duplicates(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    groups = collection.duplicates(arguments["tier"], space=arguments.get("space"), progress=progress)
+    return {"tier": arguments["tier"], "groups": len(groups)}, f"{len(groups):,} groups."
+
+
+def _classify(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
+    predicted = collection.classes.predict(progress=progress)
+    counts = predicted.classes
+    return {
+        "predicted": counts,
+        "none": predicted.none,
+    }, f"{sum(counts.values()):,} predicted, {predicted.none:,} none."
+
+
+KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str, Any], str]]] = {
+    "add": _add,
+    "refresh": _refresh,
+    "fit": _fit,
+    "map": _map,
+    "duplicates": _duplicates,
+    "classify": _classify,
+}
+
+
+def check_links(folder: Path, roots: list[Path]) -> None:
+    """Refuse a folder that is not below a root, or from which a link leads out of all of them: links are followed."""
+    allowed = [root.resolve() for root in roots]
+    if not is_below(folder.resolve(), allowed):
+        raise InputError(f"{folder} is not below a folder that may be added from.")
+    seen: set[Path] = set()
+    waiting = [folder]
+    while waiting:
+        with contextlib.suppress(PermissionError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    target = Path(entry.path).resolve()
+                    if not is_below(target, allowed):
+                        raise InputError(f"{entry.path} is a link out of the folders that may be added from.")
+                    if target.is_dir() and target not in seen:
+                        seen.add(target)
+                        waiting.append(target)
+                elif entry.is_dir():
+                    waiting.append(Path(entry.path))
+
+
+def is_below(path: Path, roots: list[Path]) -> bool:
+    """Whether a path that is resolved lies in one of these folders, or is one."""
+    return any(path.is_relative_to(root) for root in roots)
+
+
+def _report(report: Report) -> tuple[dict[str, Any], str]:
+    told = asdict(report)
+    skipped = dict(list(report.skipped.items())[:SKIPPED])
+    told["skipped"], told["n_skipped"] = skipped, len(report.skipped)
+    counts = {"added": report.added, "changed": report.changed, "gone": report.gone, "skipped": len(report.skipped)}
+    return told, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
+
+
+def _tell(out: TextIO) -> Progress:
+    said: dict[str, float] = {}
+
+    def progress(stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if now - said.get(stage, -EVERY_S) >= EVERY_S or done == total:
+            said[stage] = now
+            _send(out, {"stage": stage, "done": done, "total": total})
+
+    return progress
+
+
+def _send(out: TextIO, message: dict[str, Any]) -> None:
+    out.write(json.dumps(message) + "\n")  # undecodable names are escapes in JSON
+
+
+def _die_with_service() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

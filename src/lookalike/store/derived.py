@@ -1,0 +1,53 @@
+"""What was worked out and can be worked out again: groups of duplicates, maps.
+
+In: a name, what it was made from, and a JSON value. Out: the value, and whether it is of today. Losing one of these
+files costs time and nothing else, so one that cannot be written, or read back, is no error.
+"""
+
+import json
+import os
+import threading
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = "derived"
+
+
+class Kept(NamedTuple):
+    """A value that was kept, and the version of what it was made from."""
+
+    version: str
+    value: Any
+
+
+class Derived:
+    """The folder `derived` of the collection at `path`."""
+
+    def __init__(self, path: Path):
+        self._folder = path / FOLDER
+
+    def read(self, *name: str) -> Kept | None:
+        """What is kept under this name; None where nothing is, or it is damaged."""
+        try:
+            found = json.loads(self._file(name).read_bytes())
+            return Kept(str(found["version"]), found["value"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def write(self, *name: str, version: str, value: Any) -> None:
+        """Keep a value, in the place of the one before; whole or not at all."""
+        target = self._file(name)
+        part = target.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
+        with suppress(OSError):  # a full or read-only disk: it is made again the next time
+            try:
+                self._folder.mkdir(exist_ok=True)
+                part.write_text(json.dumps({"version": version, "value": value}))
+                part.rename(target)
+            finally:
+                part.unlink(missing_ok=True)
+
+    def _file(self, name: tuple[str, ...]) -> Path:
+        """Names may hold anything, a file's name may not."""
+        return self._folder / f"{blake2b(json.dumps(name).encode(), digest_size=12).hexdigest()}.json"

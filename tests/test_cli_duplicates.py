@@ -1,0 +1,84 @@
+"""`lookalike duplicates` and `lookalike map`."""
+
+import json
+import shutil
+
+import pytest
+from PIL import Image
+
+from lookalike import Collection
+from lookalike.cli import run
+
+
+@pytest.fixture(scope="module")
+def filled(pictures, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("duplicates")
+    shutil.copytree(pictures, folder / "p")
+    with Image.open(folder / "p" / "beach" / "beach-000.jpg") as photo:
+        photo.resize((160, 120)).save(folder / "p" / "small.jpg")
+    shutil.copy(folder / "p" / "face" / "face-000.jpg", folder / "p" / "again.jpg")
+    with Collection(folder / "c", create=True) as collection:
+        collection.add(folder / "p", recipes=["color"], workers=1)
+    return folder
+
+
+@pytest.fixture
+def call(filled, capsys):
+    def run_it(*words):
+        code = run(["-c", str(filled / "c"), *map(str, words)])
+        return code, *capsys.readouterr()
+
+    return run_it
+
+
+def test_groups_as_text_json_and_a_page(call, filled, tmp_path):
+    code, out, _ = call("duplicates", "--workers", 1)
+    assert code == 0
+    assert [line.rpartition("/")[2] for line in out.splitlines()[1:]] == ["beach-000.jpg", "small.jpg"]
+    code, out, err = call("duplicates", "--tier", "identical", "--json", "--html", tmp_path / "d.html")
+    (group,) = json.loads(out)
+    assert [path.rpartition("/")[2] for path in group["items"][0]["paths"]] == ["again.jpg", "face-000.jpg"]
+    assert (group["tier"], group["items"][0]["distance"]) == ("identical", 0.0)
+    assert "d.html" in err
+    page = (tmp_path / "d.html").read_text()
+    assert page.count("<figure") == 1
+    assert "again.jpg" in page
+    code, _, err = call("duplicates", "--tier", "identical", "--path", "house/*")
+    assert (code, err) == (0, "No duplicates of this kind.\n")
+
+
+def test_dismiss_is_for_good_and_by_path_or_id(call, filled):
+    small = filled / "p" / "small.jpg"
+    with Collection(filled / "c") as collection:
+        item = f"{collection.find(str(filled / 'p' / 'beach' / 'beach-000.jpg')):016x}"
+    assert call("duplicates", "dismiss", small, item, "--author", "anna")[:2] == (0, "1 pairs told apart.\n")
+    assert json.loads(call("duplicates", "dismiss", small, item, "--json")[1]) == {"pairs": 0}
+    assert call("duplicates", "--workers", 1)[1] == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["duplicates", "--tier", "twins"],
+        ["duplicates", "dismiss"],
+        ["duplicates", "dismiss", "/no/such.jpg"],
+        ["duplicates", "dismiss", "0000000000000001"],
+        ["duplicates", "--tier", "alike", "--space", "nothing"],
+        ["map", "--points", "0"],
+        ["map", "--plot", "map.txt"],
+        ["map", "--space", "nothing"],
+    ],
+)
+def test_what_cannot_be_right_is_one_line(call, words):
+    code, out, err = call(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_map_as_json_and_as_a_picture(call, tmp_path):
+    code, out, err = call("map", "--json", "--plot", tmp_path / "m.png")
+    found = json.loads(out)
+    assert (code, found["space"], len(found["ids"])) == (0, "color", len(found["x"]))
+    with Image.open(tmp_path / "m.png") as sheet:
+        assert sheet.size[0] > 48
+    assert "m.png" in err
+    assert call("map")[1].endswith("pictures of color have a place.\n")

@@ -1,0 +1,194 @@
+"""Duplicates in a collection: three tiers, and what somebody told apart stays apart."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike import Collection, Filter
+from lookalike.engine import duplicates
+from lookalike.errors import InputError, UnknownNameError
+
+TAKEN = ("beach", "house", "face")
+
+
+@pytest.fixture(scope="module")
+def folder(pictures, tmp_path_factory):
+    """Drawn pictures; of three a smaller copy and a cropped one, of one the same file again."""
+    made = tmp_path_factory.mktemp("duplicates") / "pictures"
+    shutil.copytree(pictures, made)
+    for kind in TAKEN:
+        with Image.open(made / kind / f"{kind}-000.jpg") as photo:
+            photo.resize((200, 150), Image.Resampling.LANCZOS).save(made / f"small-{kind}.jpg", quality=70)
+            photo.crop((10, 8, 310, 236)).save(made / f"crop-{kind}.png")
+    shutil.copy(made / "beach" / "beach-001.jpg", made / "again.jpg")
+    return made
+
+
+@pytest.fixture(scope="module")
+def filled(folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("filled") / "c"
+    with Collection(path, create=True) as collection:
+        collection.add(folder, recipes=["color"], workers=1)
+    return path
+
+
+@pytest.fixture
+def collection(filled, tmp_path):
+    shutil.copytree(filled, tmp_path / "c")
+    with Collection(tmp_path / "c") as opened:
+        yield opened
+
+
+def names(collection, group):
+    items = collection.get(group.items)
+    return [items[item].paths[0].rpartition("/")[2] for item in group.items]
+
+
+def same(collection, **options):
+    groups = collection.duplicates("same", workers=1, **options)
+    return {tuple(sorted(names(collection, group))) for group in groups}
+
+
+EXPECTED = {tuple(sorted([f"{kind}-000.jpg", f"crop-{kind}.png", f"small-{kind}.jpg"])) for kind in TAKEN}
+
+
+def test_the_same_file_at_two_paths_is_one_group(collection):
+    (group,) = collection.duplicates("identical")
+    (item,) = collection.get(group.items).values()
+    assert [path.rpartition("/")[2] for path in item.paths] == ["again.jpg", "beach-001.jpg"]
+    assert (group.tier, group.distances) == ("identical", [0.0])
+    assert collection.duplicates("identical", filter=Filter(path="house/*")) == []
+
+
+def test_copies_of_a_photo_are_found_and_look_alikes_are_not(collection):
+    assert same(collection) == EXPECTED
+    for group in collection.duplicates("same"):
+        first, *others = collection.get(group.items).values()
+        assert all(first.width * first.height >= other.width * other.height for other in others)
+        assert len(group.distances) == len(group.items)
+
+
+def test_look_alikes_are_nearer_than_a_share_of_the_usual(collection):
+    groups = collection.duplicates("alike")
+    ids, X = collection.vectors()
+    rows = dict(zip(ids.tolist(), X, strict=True))
+    assert len(groups) > 3
+    seen = [item for group in groups for item in group.items]
+    assert len(seen) == len(set(seen))
+    usual = np.median(((X[:, None] - X[None]) ** 2).sum(axis=2)[np.triu_indices(len(X), 1)])
+    for group in groups:
+        for item, distance in zip(group.items, group.distances, strict=True):
+            exact = ((rows[group.items[0]] - rows[item]) ** 2).sum()
+            assert distance == pytest.approx(exact, abs=1e-4)
+            assert exact <= 1.2 * duplicates.ALIKE * usual
+
+
+def test_what_is_told_apart_stays_apart_even_when_it_was_removed_and_comes_back(collection, folder):
+    group = next(g for g in collection.duplicates("same", workers=1) if "crop-face.png" in names(collection, g))
+    assert collection.not_duplicates(group.items, author="anna") == 3
+    assert collection.not_duplicates(group.items, author="ben") == 0
+    rest = {found for found in EXPECTED if "crop-face.png" not in found}
+    assert same(collection) == rest  # of what was kept
+    assert same(collection, filter=Filter(path="*")) == rest  # and anew
+    collection.remove(*group.items)
+    assert len(collection.get(group.items)) == 0
+    collection.add(folder, workers=1)
+    assert len(collection.get(group.items)) == 3
+    assert same(collection) == rest
+    assert collection.verify() == []
+
+
+def test_one_of_a_group_can_be_told_apart_from_the_others(collection):
+    group = next(g for g in collection.duplicates("same", workers=1) if "crop-face.png" in names(collection, g))
+    smaller = group.items[names(collection, group).index("small-face.jpg")]
+    for other in group.items:
+        if other != smaller:
+            collection.not_duplicates([other, smaller])
+    assert ("crop-face.png", "face-000.jpg") in same(collection)
+
+
+def test_a_file_that_may_lie_at_two_paths_is_told_so(collection):
+    (group,) = collection.duplicates("identical")
+    assert collection.not_duplicates(group.items) == 1
+    assert collection.duplicates("identical") == []
+
+
+def test_groups_are_kept_until_pictures_come_or_go(collection, monkeypatch):
+    assert collection.known_duplicates("same") is None
+    found = collection.duplicates("same", workers=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(duplicates, "find", lambda *_: pytest.fail("made again"))
+        assert collection.duplicates("same") == found
+        assert collection.known_duplicates("same") == (found, True)
+    gone = found[0].items[1]
+    collection.remove(gone)
+    groups, current = collection.known_duplicates("same")
+    assert (len(groups), current) == (3, False)
+    again = collection.duplicates("same", workers=1)
+    assert gone not in [item for group in again for item in group.items]
+
+
+def test_a_kept_file_that_is_damaged_is_made_again(collection):
+    found = collection.duplicates("same", workers=1)
+    for file in (collection.path / "derived").iterdir():
+        file.write_text("{")
+    assert collection.known_duplicates("same") is None
+    assert collection.duplicates("same", workers=1) == found
+
+
+def test_a_picture_that_is_gone_is_no_duplicate(tmp_path, folder):
+    shutil.copytree(folder, tmp_path / "p")
+    with Collection(tmp_path / "c", create=True) as collection:
+        collection.add(tmp_path / "p", recipes=["color"], workers=1)
+        (tmp_path / "p" / "small-face.jpg").unlink()
+        (tmp_path / "p" / "small-beach.jpg").write_bytes((tmp_path / "p" / "small-house.jpg").read_bytes())
+        found = same(collection)
+    assert {("crop-face.png", "face-000.jpg"), ("beach-000.jpg", "crop-beach.png")} < found
+
+
+def test_what_cannot_be_right_is_refused(collection, tmp_path):
+    with pytest.raises(UnknownNameError, match="alike, identical, same"):
+        collection.duplicates("twins")
+    with pytest.raises(UnknownNameError, match="space"):
+        collection.duplicates("same", space="deep")
+    for items in ([], [1, 2], ["x"]):
+        with pytest.raises(InputError):
+            collection.not_duplicates(items)
+    with Collection(tmp_path / "empty", create=True) as empty:
+        for tier in ("identical", "same", "alike"):
+            assert empty.duplicates(tier) == []
+            assert empty.known_duplicates(tier) == ([], True)
+
+
+def test_progress_ends_at_the_number_of_pictures(collection):
+    said = []
+    collection.duplicates("alike", progress=lambda *words: said.append(words))
+    assert said[-1] == ("comparing pictures", len(collection), len(collection))
+
+
+def test_coco_has_images_categories_and_who_said_what(collection, tmp_path):
+    collection.import_labels(_csv(collection, tmp_path))
+    collection.classes.add("größe", [], author="ben")
+    target = tmp_path / "coco.json"
+    assert collection.export(target, format="coco") == len(collection)
+    found = json.loads(target.read_text())
+    assert [c["name"] for c in found["categories"]] == ["beach", "größe"]
+    assert {i["id"] for i in found["images"]} == set(range(1, len(collection) + 1))
+    images = {image["id"]: image for image in found["images"]}
+    assert len(found["annotations"]) == 4
+    for annotation in found["annotations"]:
+        image = images[annotation["image_id"]]
+        assert "/beach/" in image["file_name"] or "again" in image["file_name"]
+        assert annotation["bbox"] == [0, 0, image["width"], image["height"]]
+        assert annotation["area"] == image["width"] * image["height"]
+        assert (annotation["author"], annotation["source"], annotation["category_id"]) == ("import", "csv", 1)
+    assert "".join(collection.lines("coco", filter=Filter(label="größe"))).count('"image_id"') == 0
+
+
+def _csv(collection, tmp_path):
+    rows = [f"{item.paths[-1]},beach" for item in collection.items(Filter(path="beach/*"))]
+    (tmp_path / "labels.csv").write_text("\n".join(["path,label", *rows]))
+    return tmp_path / "labels.csv"

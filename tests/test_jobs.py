@@ -1,0 +1,279 @@
+"""Jobs without the service: a ledger that outlives kills, processes that are killed, folders that may be added."""
+
+import json
+import os
+import signal
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike import Collection
+from lookalike.errors import ImageError, InputError, LockedError, ReadOnlyError
+from lookalike.server import jobs as module
+from lookalike.server import ledger as ledgers
+from lookalike.server.incoming import harmless, keep
+from lookalike.server.jobs import Jobs
+from lookalike.server.ledger import Job, Ledger
+from lookalike.server.worker import KINDS, check_links
+from serving import copy_shelf
+
+N = 40
+
+FAKE = """
+import json, os, sys, time
+order = json.loads(sys.stdin.readline())
+seconds = {seconds}
+for done in range(4):
+    print(json.dumps({{"stage": "reading", "done": done, "total": 4}}), flush=True)
+    time.sleep(seconds / 4)
+print(json.dumps({{"result": order, "message": "Well done."}}), flush=True)
+"""
+"""A worker that does nothing, quickly or slowly: starting a real one takes a second or two."""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Pictures that take a while to read."""
+    folder = tmp_path_factory.mktemp("many")
+    rng = np.random.default_rng(0)
+    for i in range(N):
+        noise = rng.integers(0, 256, (400, 600, 3), np.uint8)
+        Image.fromarray(noise).save(folder / f"{i:03}.png", compress_level=0)
+    return folder
+
+
+@pytest.fixture
+def own(shelf, tmp_path):
+    return copy_shelf(shelf, tmp_path)
+
+
+@pytest.fixture
+def jobs(own, many):
+    made = Jobs(own, [many])
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=60))
+
+
+def wait(jobs, id, until=lambda job: job.is_over, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not until(jobs.get(id)):
+        assert time.monotonic() < deadline, jobs.get(id)
+        time.sleep(0.01)
+    return jobs.get(id)
+
+
+def is_reading(job):
+    return job.stage == "reading"
+
+
+def test_a_worker_that_is_killed_in_an_add_and_in_a_fit_begins_again(jobs, own, many):
+    asked = [("add", {"folder": str(many)}, is_reading), ("fit", {"spec": "small = color() | pca(dim=8)"}, bool)]
+    for kind, arguments, moment in asked:
+        job = jobs.submit(kind, arguments, "anna")
+        wait(jobs, job.id, lambda job, moment=moment: job.id in jobs._processes and moment(job))
+        os.kill(jobs._processes[job.id].pid, signal.SIGKILL)
+        assert wait(jobs, job.id).state == "done"
+        assert job.attempts == 2
+    with Collection(own) as collection:
+        assert len(collection) == 60 + N
+        assert len(collection.vectors("small")[0]) == 60 + N
+        assert collection.verify() == []
+
+
+def test_a_job_whose_process_always_dies_fails_after_three_times(jobs, monkeypatch):
+    monkeypatch.setattr(module, "_START", "import os; os.kill(os.getpid(), 9)")
+    job = wait(jobs, jobs.submit("refresh", {}, "anna").id)
+    assert (job.state, job.attempts, job.error["kind"]) == ("failed", 3, "Killed")
+
+
+def test_changes_are_numbered_and_the_last_one_is_never_missed(jobs, quick):
+    job = jobs.submit("refresh", {}, "anna")
+    seen, last, deadline = [], 0, time.monotonic() + 60
+    while not seen or seen[-1] != "done":
+        assert time.monotonic() < deadline
+        for changed in jobs.changed(last):
+            assert changed.change > last
+            last = changed.change
+            seen.append(changed.state)
+    assert len(seen) > 1
+    assert (job.stage, job.done, job.total, job.message) == ("reading", 3, 4, "Well done.")
+    wait(jobs, job.id, lambda job: job.id not in jobs._processes)
+    assert jobs.changed(job.change) == []
+
+
+def test_what_was_not_done_goes_on_with_the_next_start(own, many, slow, monkeypatch):
+    first = Jobs(own, [many])
+    first.start()
+    adding, waiting = first.submit("add", {"folder": str(many)}, "anna"), first.submit("refresh", {}, "ben")
+    wait(first, adding.id, is_reading)
+    first.close()  # as with a kill, the ledger says: running, queued
+    ledger = Ledger(own)
+    assert [job.state for job in ledger.read()] == ["running", "queued"]
+    ledger.close()
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
+    second = Jobs(own, [many])
+    second.start()
+    try:
+        order = wait(second, adding.id).result
+        assert order["arguments"] == {"folder": str(many), "roots": [str(many)]}
+        assert (order["kind"], order["collection"]) == ("add", str(own))
+        assert (wait(second, waiting.id).state, second.get(waiting.id).author) == ("done", "ben")
+        assert second.get(adding.id).ended <= second.get(waiting.id).started
+        assert second.submit("refresh", {}, "anna").id == waiting.id + 1
+    finally:
+        second.close()
+
+
+def test_a_cancelled_job_ends_at_once(jobs, slow, monkeypatch):
+    running, queued = jobs.submit("fit", {"spec": None}, "anna"), jobs.submit("refresh", {}, "anna")
+    wait(jobs, running.id, is_reading)
+    assert jobs.counts() == {"queued": 1, "running": 1}
+    assert jobs.cancel(queued.id).state == "cancelled"
+    assert jobs.cancel(running.id).state == "cancelled"
+    wait(jobs, running.id, lambda job: job.id not in jobs._processes, timeout_s=10)
+    assert jobs.cancel(running.id).message.startswith("It was cancelled")
+    assert jobs.cancel(99) is None
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
+    assert wait(jobs, jobs.submit("refresh", {}, "anna").id).state == "done"
+
+
+def test_the_same_job_is_not_queued_twice(jobs, slow, monkeypatch):
+    first = jobs.submit("refresh", {}, "anna")
+    wait(jobs, first.id, lambda job: job.state == "running")
+    second = jobs.submit("refresh", {}, "ben")  # the first may have looked at what is new by then
+    assert second.id == first.id + 1
+    assert jobs.submit("refresh", {}, "carl").id == second.id
+    drawn = jobs.ensure("map", {"space": None}, "anna")
+    wait(jobs, drawn.id, is_reading)  # beside the first: another queue
+    assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id
+    jobs.cancel(drawn.id)
+    assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id  # that was a short while ago
+    monkeypatch.setattr(module, "QUEUED", 1)
+    assert jobs.ensure("map", {"space": "color"}, "anna") is None
+    with pytest.raises(LockedError, match="waiting"):
+        jobs.submit("fit", {}, "anna")
+
+
+def test_what_the_process_is_asked_to_do_it_does(own, many):
+    said = []
+    with Collection(own) as collection:
+        do = {
+            kind: partial(verb, collection, progress=lambda *words: said.append(words)) for kind, verb in KINDS.items()
+        }
+        result, message = do["add"]({"folder": str(many), "roots": [str(many)]})
+        assert (result["added"], message) == (N, f"{N} added.")
+        assert said[-1][0] == "encoding small" or "reading" in [stage for stage, *_ in said]
+        (many / "broken.png").write_bytes(b"no picture")
+        assert do["refresh"]({})[1] == "0 added, 1 skipped."
+        (many / "broken.png").unlink()
+        assert do["fit"]({"spec": "small = color() | pca(dim=8)"})[0] == {"fitted": {"small": 60 + N}}
+        assert do["map"]({"space": "small"})[0] == {"space": "small", "points": 60 + N}
+        result, _ = do["duplicates"]({"tier": "alike"})
+        assert result == {"tier": "alike", "groups": len(collection.known_duplicates("alike")[0])}
+        result, _ = do["classify"]({})
+        assert sum(result["predicted"].values()) + result["none"] == N
+        with pytest.raises(InputError):
+            do["add"]({"folder": "/etc", "roots": [str(many)]})
+
+
+def test_what_cannot_be_done_fails_with_a_sentence(jobs):
+    job = wait(jobs, jobs.submit("fit", {"spec": "nonsense("}, "anna").id)
+    assert (job.state, job.error["kind"], job.attempts) == ("failed", "SpecError", 1)
+    assert "nonsense" in job.message
+
+
+def test_a_ledger_is_kept_by_one_and_passes_over_what_is_damaged(tmp_path):
+    ledger = Ledger(tmp_path)
+    with pytest.raises(LockedError, match="Another service"):
+        Ledger(tmp_path)
+    made = [Job(i, "refresh", {}, "anna", 1.0, state="done") for i in range(1, 6)]
+    for job in made:
+        ledger.write(job)
+    (tmp_path / "jobs" / "3.json").write_text("{")
+    (tmp_path / "jobs" / "4.json").write_text(json.dumps({"id": 4, "kind": "x"}))
+    assert [job.id for job in ledger.read()] == [1, 2, 5]
+    ledger.close()
+    assert [job.id for job in Ledger(tmp_path).read()] == [1, 2, 5]
+
+
+def test_only_the_last_that_ended_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledgers, "KEEP", 3)
+    ledger = Ledger(tmp_path)
+    made = [Job(i, "refresh", {}, "anna", 1.0, state="queued" if i == 1 else "done") for i in range(1, 7)]
+    for job in made:
+        ledger.write(job)
+    assert [job.id for job in ledger.forget(made)] == [2, 3]
+    assert [job.id for job in ledger.read()] == [1, 4, 5, 6]
+    ledger.close()
+
+
+def test_where_nothing_can_be_written_asking_says_so(own):
+    (own / "jobs").write_text("not a folder")
+    jobs = Jobs(own)
+    jobs.start()
+    with pytest.raises(Exception, match="jobs"):
+        jobs.submit("refresh", {}, "anna")
+    assert jobs.all() == []
+    jobs.close()
+
+
+def test_a_link_out_of_the_roots_is_refused(tmp_path):
+    root, other = tmp_path / "root", tmp_path / "other"
+    (root / "a" / "b").mkdir(parents=True)
+    other.mkdir()
+    (root / "a" / "loop").symlink_to(root)
+    (root / "a" / "inside").symlink_to(root / "a" / "b")
+    check_links(root / "a", [root])
+    with pytest.raises(InputError, match="not below"):
+        check_links(other, [root])
+    with pytest.raises(InputError, match="not below"):
+        check_links(root / ".." / "other", [root])
+    (root / "a" / "b" / "out").symlink_to(other)
+    with pytest.raises(InputError, match="link out"):
+        check_links(root / "a", [root])
+    check_links(root / "a", [root, other])
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x.jpg", "/etc/passwd", "..", ".hidden.png", "a\0b", "ü" * 500, "x" * 5000, "", "a\n.jpg"]
+)
+def test_a_name_of_a_client_is_made_harmless(name, tmp_path, pictures):
+    data = next(pictures.rglob("*.jpg")).read_bytes()
+    kept = keep(tmp_path, name, data)
+    (file,) = (tmp_path / "uploads").iterdir()
+    assert file.name.startswith(f"{kept.item:016x}-")
+    assert file.suffix in (".jpg", ".png")
+    assert len(file.name) < 100
+    assert file.read_bytes() == data
+    assert harmless(name).isascii()
+    keep(tmp_path, "again.jpg", data)  # the same picture under another name
+    assert len(list((tmp_path / "uploads").iterdir())) == 1
+
+
+def test_what_does_not_begin_like_a_picture_is_not_written(tmp_path):
+    with pytest.raises(ImageError, match="no picture"):
+        keep(tmp_path, "x.jpg", b"<html>")
+    assert not (tmp_path / "uploads").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told_so(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(ledgers.Path, "mkdir", refuse)
+    with pytest.raises(ReadOnlyError, match="only be read"):
+        Ledger(tmp_path)

@@ -1,0 +1,226 @@
+"""Who may do what: tokens, roles, cookies, and what the command line makes of them."""
+
+import json
+import stat
+import time
+
+import pytest
+
+from lookalike import cli
+from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.server import access as module
+from lookalike.server.access import Access, Person
+from lookalike.server.app import ROUTERS
+from lookalike.server.run import bind, check_tokens, url
+from lookalike.server.settings import Settings
+from serving import add_token, copy_shelf, error, running
+
+OPEN = {"/healthz", "/api/v1/login", "/api/v1/logout"}
+
+
+@pytest.fixture
+def own(shelf, tmp_path):
+    return copy_shelf(shelf, tmp_path)
+
+
+def headers(**given):
+    return {name.encode(): value.encode() for name, value in given.items()}
+
+
+def test_a_token_is_kept_as_a_digest_that_only_its_owner_can_read(tmp_path):
+    access = Access(tmp_path)
+    token = access.add("anna", "judge")
+    text = access.path.read_text()
+    assert token not in text
+    assert token.removeprefix("lk_") not in text
+    assert stat.S_IMODE(access.path.stat().st_mode) == 0o600
+    assert Access(tmp_path).check(token) == Person("anna", "judge")
+    for wrong in ("", token[:-1], token + "x", token.upper(), "lk_", "\udc80"):
+        assert access.check(wrong) is None
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_people_are_told_apart_and_removed(tmp_path):
+    access, other = Access(tmp_path), Access(tmp_path)
+    tokens = {name: access.add(name, role) for name, role in (("anna", "view"), ("bert", "manage"))}
+    assert other.identify(headers(authorization=f"Bearer {tokens['bert']}")) == Person("bert", "manage")
+    assert other.identify(headers(authorization=f"bearer  {tokens['anna']} ")) == Person("anna", "view")
+    assert other.identify(headers(authorization=f"Basic {tokens['anna']}")) is None
+    assert other.identify({}) is None
+    with pytest.raises(InputError, match="has a token"):
+        access.add("anna", "judge")
+    access.remove("anna")
+    assert other.identify(headers(authorization=f"Bearer {tokens['anna']}")) is None
+    with pytest.raises(UnknownNameError):
+        access.remove("anna")
+    for name in ("", " ", "a\nb", "x" * 101, "ä"):
+        with pytest.raises(InputError, match="name"):
+            access.add(name, "view")
+    with pytest.raises(InputError, match="role"):
+        access.add("carl", "owner")
+
+
+def test_a_cookie_is_signed_ends_and_dies_with_its_token(tmp_path, monkeypatch):
+    access = Access(tmp_path)
+    token = access.add("anna", "judge")
+    access.add("bert", "manage")
+    cookie = access.make_cookie(Person("anna", "judge"))
+    assert token not in cookie
+    assert access.identify(headers(cookie=f"a=b; lookalike={cookie}")) == Person("anna", "judge")
+    name, until, signature = cookie.split(".")
+    forged = [f"{name}.{int(until) + 1}.{signature}", f"{name}.{until}.{'0' * 64}", f"{name}.{until}", "..", "a.b.c"]
+    forged += [f"{name}.²³.{signature}", f"{name}.{'9' * 40}.{signature}", f"{name}.{until}.é"]
+    for wrong in forged:
+        assert access.identify({b"cookie": f"lookalike={wrong}".encode("latin-1")}) is None
+    monkeypatch.setattr(module.time, "time", lambda: float(until) + 1)
+    assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
+    monkeypatch.undo()
+    access.remove("anna")
+    access.add("anna", "manage")
+    assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
+
+
+def test_a_file_that_cannot_be_understood_lets_nobody_in(tmp_path):
+    for text in ("", "{}", "[]", '{"tokens": [{"name": "x", "role": "god", "sha256": "0", "added_at": 0}]}', "\0"):
+        (tmp_path / "access.json").write_text(text)
+        with pytest.raises(DamagedError, match="make new tokens"):
+            Access(tmp_path, "owner").identify({})
+
+
+def test_a_damaged_file_of_tokens_refuses_and_the_page_stays(own):
+    with running(own) as service:
+        (own / "access.json").write_text("{")
+        error(service.client.get("/api/v1/items"), 500, "damaged")
+        (own / "access.json").unlink()
+        assert service.client.get("/api/v1/items").status_code == 200
+
+
+def test_without_tokens_whoever_is_here_manages_and_with_one_nobody_does(own):
+    with running(own) as service:
+        assert service.get("/collection")["me"]["role"] == "manage"
+        mine = add_token(own, "anna", "view")
+        assert "needs a token" in error(service.client.get("/api/v1/items"), 401, "token")
+        error(service.client.get("/metrics"), 401, "token")
+        assert service.client.get("/").status_code == 200  # where one signs in
+        assert service.get("/collection", headers=mine)["me"] == {"name": "anna", "role": "view"}
+        Access(own).remove("anna")
+        assert service.get("/collection")["me"]["role"] == "manage"
+
+
+def test_signing_in_gives_a_cookie_that_scripts_cannot_read(own):
+    token = Access(own).add("anna", "judge")
+    with running(own) as service:
+        error(service.client.post("/api/v1/login", json={"token": "lk_wrong"}), 401, "token")
+        answer = service.client.post("/api/v1/login", json={"token": token})
+        assert answer.json() == {"name": "anna", "role": "judge"}
+        cookie = answer.headers["set-cookie"]
+        assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+        assert token not in cookie
+        assert service.get("/collection")["me"]["name"] == "anna"  # httpx keeps cookies, as browsers do
+        service.client.post("/api/v1/logout").raise_for_status()
+        error(service.client.get("/api/v1/collection"), 401, "token")
+
+
+def test_every_route_names_the_role_it_needs(own):
+    """A route that somebody adds without saying who may use it fails here."""
+    roles = {}
+    for router in ROUTERS:
+        for route in router.routes:
+            needed = [getattr(part.call, "role", None) for part in route.dependant.dependencies]
+            for method in route.methods:
+                roles[method, route.path] = max((r for r in needed if r), key=module.ROLES.index, default=None)
+    assert {path for (_, path), role in roles.items() if role is None} == OPEN
+    judging = ("/sessions", "/classes/add", "/classes/remove", "/classes/confirm", "/classes/reject")
+    managing = ("/classes/rename", "/classes/merge", "/classes/delete")
+    for (method, path), role in roles.items():
+        if method != "GET" and path.startswith(tuple(f"/api/v1{part}" for part in judging)):
+            assert role == "judge", path
+        if path in [f"/api/v1{part}" for part in managing]:
+            assert role == "manage", path
+
+
+def test_nobody_does_more_than_their_role(own):
+    guest, judge = add_token(own, "guest", "view"), add_token(own, "judge", "judge")
+    with running(own) as service:
+        items = [item["id"] for item in service.get("/items", headers=guest)["items"]]
+        example = {"examples": [{"id": items[0]}]}
+        assert service.client.post("/api/v1/search", json=example, headers=guest).status_code == 200
+        member = {"name": "x", "items": items[:1]}
+        for path, body in (("/sessions", example), ("/classes/add", member), ("/classes/confirm", member)):
+            assert "needs the role judge" in error(
+                service.client.post(f"/api/v1{path}", json=body, headers=guest), 403, "refused"
+            )
+        service.post("/classes/add", member, headers=judge)
+        for path, body in (
+            ("/classes/rename", {"name": "x", "to": "y"}),
+            ("/classes/merge", {"names": ["x"], "into": "y"}),
+            ("/classes/delete", {"name": "x"}),
+        ):
+            said = error(service.client.post(f"/api/v1{path}", json=body, headers=judge), 403, "refused")
+            assert "needs the role manage; judge has judge" in said
+        for role in ("manage", "admin"):  # what a client says of itself counts for nothing
+            more = {**guest, "X-Role": role, "X-Forwarded-User": "chief"}
+            assert service.client.post("/api/v1/classes/delete", json={"name": "x"}, headers=more).status_code == 403
+        assert service.get("/collection", headers=guest)["sources"] == []
+
+
+def test_the_service_listens_elsewhere_only_with_a_token(own, tmp_path):
+    from lookalike import Collection
+
+    with Collection(own) as collection:
+        with pytest.raises(InputError, match=r"lookalike -c .* token add NAME --role manage"):
+            check_tokens(collection, Settings(host="0.0.0.0"))
+        check_tokens(collection, Settings())
+        Access(own).add("anna", "manage")
+        check_tokens(collection, Settings(host="0.0.0.0"))
+    for host, local in (("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("::", False),
+                        ("0.0.0.0", False), ("192.168.1.7", False), ("example.org", False)):  # fmt: skip
+        assert Settings(host=host).local is local
+    with pytest.raises(InputError, match="port"):
+        Settings(port=70_000)
+    with pytest.raises(InputError, match="folder"):
+        Settings(roots=(tmp_path / "nowhere",))
+
+
+def test_a_port_in_use_is_said_in_one_line(own, capsys):
+    with bind(Settings(port=0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.run(["-c", str(own), "serve", "--port", str(port)]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert f"--port {port + 1}" in said
+    assert cli.run(["-c", str(own), "serve", "--host", "0.0.0.0"]) == 2
+    assert "token add" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no address"):
+        bind(Settings(host="no such host"))
+    assert url("::1", 1) == "http://[::1]:1/"
+
+
+def test_tokens_on_the_command_line(own, capsys):
+    where = ["-c", str(own), "token"]
+    assert cli.run([*where, "add", "anna", "--role", "judge"]) == 0
+    token = capsys.readouterr().out.strip()
+    assert Access(own).check(token) == Person("anna", "judge")
+    assert cli.run([*where, "list"]) == 0
+    listed = capsys.readouterr().out
+    assert "anna" in listed
+    assert token not in listed
+    assert cli.run([*where, "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["role"] == "judge"
+    assert cli.run([*where, "remove", "anna", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": "anna"}
+    assert cli.run([*where, "remove", "anna"]) == 2
+    assert cli.run([*where, "list"]) == 0
+    assert "There are no tokens" in capsys.readouterr().err
+    assert cli.run([*where]) == 0
+    assert "Examples" in capsys.readouterr().out
+
+
+def test_a_look_at_the_tokens_costs_next_to_nothing(tmp_path):
+    access = Access(tmp_path)
+    token = access.add("anna", "view")
+    given = headers(authorization=f"Bearer {token}")
+    began = time.perf_counter()
+    for _ in range(1_000):
+        assert access.identify(given)
+    assert time.perf_counter() - began < 2

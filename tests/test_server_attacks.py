@@ -1,0 +1,350 @@
+"""The attack list: each is refused, in the one shape, logged, and the service lives."""
+
+import contextlib
+import io
+import json
+import logging
+import socket
+import threading
+import time
+
+import pytest
+
+from lookalike.server.problems import Problem
+from lookalike.server.rates import CLIENTS, Limiter
+from lookalike.server.settings import Rates, Settings
+from serving import add_token, copy_shelf, error, quick, running
+
+POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\n"
+SECRET = "root:x:0:0"
+TRAVERSALS = (
+    "../../../../etc/passwd",
+    "..%2f..%2f..%2fetc%2fpasswd",
+    "%2e%2e/%2e%2e/etc/passwd",
+    "/etc/passwd",
+    "....//....//etc/passwd",
+    "..\\..\\etc\\passwd",
+    "%00/etc/passwd",
+    "file:///etc/passwd",
+    "static/../../settings.py",
+    "%c0%ae%c0%ae/etc/passwd",
+)
+
+
+@pytest.fixture(scope="module")
+def service(shelf, tmp_path_factory):
+    with running(copy_shelf(shelf, tmp_path_factory.mktemp("attacked"))) as running_service:
+        yield running_service
+
+
+@pytest.fixture(scope="module")
+def item(service):
+    return service.get("/items", params={"limit": 1})["items"][0]["id"]
+
+
+@pytest.fixture(autouse=True)
+def alive(service):
+    yield
+    assert service.client.get("/healthz").json() == {"status": "ok"}
+    assert service.get("/collection")["items"] == 60
+
+
+def raw(service, request, wait=5.0):
+    """What comes back for bytes that no decent client would send."""
+    with service.connect() as connection:
+        connection.settimeout(wait)
+        connection.sendall(request)
+        answer = b""
+        try:
+            while part := connection.recv(65536):
+                answer += part
+                if b"\r\n\r\n" in answer and b"content-length: 0" not in answer and answer.endswith(b"}"):
+                    break
+        except (TimeoutError, ConnectionResetError):
+            pass
+        return answer
+
+
+def dropped(connection, data, every_s):
+    """Send this again and again; the seconds until the other side has had enough, at most 8."""
+    began = time.monotonic()
+    with contextlib.suppress(OSError):
+        while time.monotonic() - began < 8:
+            connection.sendall(data)
+            time.sleep(every_s)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("path", TRAVERSALS)
+def test_no_path_leads_out(service, item, path):
+    places = [
+        f"/{path}",
+        f"/static/{path}",
+        f"/api/v1/items/{path}",
+        f"/api/v1/items/{path}/image",
+        f"/api/v1/items/{item}/{path}",
+        f"/api/v1/uploads/{path}/thumbnail",
+        f"/api/v1/sessions/{path}/log",
+        f"/api/v1/sessions/0123abcd/why/{path}",
+    ]
+    for place in places:
+        answer = raw(service, f"GET {place} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert answer.split(b" ")[1] in (b"400", b"404", b"422"), place
+        assert SECRET.encode() not in answer
+    for query in ("path", "label", "order", "offset", "min_side"):
+        answer = service.client.get("/api/v1/items", params={query: path})
+        assert answer.status_code in (200, 422)
+        assert SECRET not in answer.text
+        assert not json.loads(answer.text).get("total")
+    for field in ("id", "upload", "path", "file"):
+        error(service.client.post("/api/v1/search", json={"examples": [{field: path}]}), 422, "input")
+    for body in ({"examples": [{"id": item}], "space": path}, {"examples": [{"id": item}], "filter": {"label": path}}):
+        answer = service.client.post("/api/v1/search", json=body)
+        assert answer.status_code in (200, 422)
+        assert not answer.json().get("results")
+    named = service.client.post("/api/v1/uploads", files={"file": (path, b"not a picture")})
+    error(named, 422, "input")
+    error(service.client.get("/api/v1/classes/one", params={"name": path}), 404, "missing")
+
+
+def test_an_upload_above_the_limit_is_refused_before_it_is_read(shelf):
+    with running(shelf, budget=quick(upload_bytes=100_000, json_bytes=1_000)) as service:
+        assert "may have 165,536 bytes" in error(service.upload(bytes(200_000)), 413, "too-large")
+        error(service.client.post("/api/v1/search", content=b"[" * 2_000), 413, "too-large")
+
+        def drip():
+            yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+            for _ in range(40):
+                yield bytes(10_000)
+
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        error(
+            service.client.post("/api/v1/uploads", content=drip(), headers=kind), 413, "too-large"
+        )  # no length: counted
+        for length in (b"-1", b"1e3", b"99999999999999999999", b"5, 6"):
+            assert raw(service, POST + b"Content-Length: " + length + b"\r\n\r\n").split(b" ")[1] in (b"400", b"413")
+
+
+def test_a_page_of_another_site_is_refused(service, item):
+    body = {"examples": [{"id": item}]}
+    host = f"127.0.0.1:{service.port}"
+    for origin in (
+        "http://evil.example",
+        "null",
+        f"http://127.0.0.1:{service.port + 1}",
+        f"http://{host}.evil.example",
+        "x",
+    ):
+        answer = service.client.post("/api/v1/search", json=body, headers={"Origin": origin})
+        assert "other sites" in error(answer, 403, "refused")
+        error(service.client.get("/api/v1/items", headers={"Origin": origin}), 403, "refused")
+    for site in ("cross-site", "same-site", "anything"):
+        error(service.client.get("/api/v1/items", headers={"Sec-Fetch-Site": site}), 403, "refused")
+        error(service.client.get("/metrics", headers={"Sec-Fetch-Site": site}), 403, "refused")
+    ours = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert service.client.post("/api/v1/search", json=body, headers=ours).status_code == 200
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert service.client.get("/", headers=link).status_code == 200  # a link may lead here
+    plain = service.client.post("/api/v1/search", json=body, headers={"X-Lookalike": "0"})
+    assert "X-Lookalike" in error(plain, 403, "refused")
+    form = service.client.post(
+        "/api/v1/classes/delete", data={"name": "x"}, headers={"X-Lookalike": "", "Origin": f"http://{host}"}
+    )
+    error(form, 403, "refused")
+    assert "access-control-allow-origin" not in service.client.options("/api/v1/items", headers=ours).headers
+
+
+def test_a_name_that_is_not_ours_is_refused(service):
+    for host in (
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "192.168.1.1",
+        "",
+        "localhost.",
+        "[::2]",
+        "a:b:c",
+    ):
+        answer = service.client.get("/api/v1/items", headers={"Host": host})
+        assert answer.status_code in (400, 421), host
+    for host in ("localhost", "LOCALHOST:99", "127.0.0.1:1", "[::1]:80"):
+        assert service.client.get("/api/v1/items", headers={"Host": host}).status_code == 200
+    elsewhere = Settings(host="0.0.0.0", names=("photos.example",))
+    assert elsewhere.knows("192.168.1.1")
+    assert elsewhere.knows("photos.example")
+    assert elsewhere.knows(socket.gethostname().lower())
+    assert not elsewhere.knows("evil.example")
+
+
+def test_wrong_tokens_are_refused_and_soon_not_even_looked_at(shelf, tmp_path, caplog):
+    own = copy_shelf(shelf, tmp_path)
+    mine = add_token(own, "anna", "judge")
+    with running(own, rates=Rates(login=(0.01, 5))) as service, caplog.at_level(logging.WARNING):
+        secret = "lk_" + "S" * 40
+        wrong = {"Authorization": f"Bearer {secret}"}
+        seen = [service.client.get("/api/v1/items", headers=wrong).status_code for _ in range(8)]
+        assert seen == [401] * 5 + [429] * 3
+        answer = service.client.get("/api/v1/items", headers=wrong)
+        assert int(answer.headers["retry-after"]) > 1
+        error(answer, 429, "too-many")
+        error(service.client.post("/api/v1/login", json={"token": secret}), 429, "too-many")
+        assert service.client.get("/api/v1/items", headers=mine).status_code == 200  # whoever has one goes on
+    assert "Refused a request from 127.0.0.1 with status 401" in caplog.text
+    assert secret not in caplog.text
+
+
+def test_a_flood_is_slowed_down(shelf):
+    with running(shelf, rates=Rates(work=(0.1, 3), look=(0.1, 20))) as service:
+        item = service.get("/items")["items"][0]["id"]
+        body = {"examples": [{"id": item}], "k": 1}
+        seen = [service.client.post("/api/v1/search", json=body) for _ in range(5)]
+        assert [answer.status_code for answer in seen] == [200] * 3 + [429] * 2
+        assert "Come back in" in error(seen[-1], 429, "too-many")
+        assert seen[-1].headers["retry-after"] == "10"
+        assert service.client.get("/healthz").status_code == 200
+
+
+def test_buckets_fill_with_time_and_are_few():
+    now = [0.0]
+    limiter = Limiter(Rates(work=(2.0, 3)), clock=lambda: now[0])
+    for _ in range(3):
+        limiter.check("work", "anna")
+    with pytest.raises(Problem, match="Too many"):
+        limiter.check("work", "anna")
+    limiter.check("work", "bert")
+    now[0] += 0.5
+    limiter.check("work", "anna")
+    assert limiter.take("work", "anna") == pytest.approx(0.5)
+    for number in range(CLIENTS + 10):
+        limiter.check("look", str(number))
+    assert len(limiter._left) == CLIENTS
+
+
+def test_headers_cannot_be_injected(service, item):
+    for value in ("a\r\nSet-Cookie: x=y", "a\nX: y", "%0d%0aSet-Cookie:%20x=y"):
+        answer = raw(
+            service,
+            f"GET /api/v1/items/{item}/region?box=0,0,1,1&x={value} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(),
+            wait=1.0,
+        )
+        assert b"set-cookie" not in answer.lower()
+    for name in ("a\r\nb", "a\u2028b", "<script>alert(1)</script>"):
+        made = service.post("/classes/add", {"name": name, "items": [item]})
+        answer = service.client.get("/api/v1/items", params={"label": name})
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert service.post("/classes/delete", {"name": name})["count"] == made["count"]
+
+
+def test_a_line_of_the_log_is_one_line_and_holds_no_secret(service, caplog):
+    caplog.set_level(logging.INFO, "lookalike.server.requests")
+    service.client.get("/api/v1/a%0aFAKE%20line%1b[31m", params={"token": "secret"})
+    service.client.get("/api/v1/items", headers={"Authorization": "Bearer secret", "Cookie": "lookalike=secret"})
+    assert "secret" not in caplog.text
+    lines = [record.getMessage() for record in caplog.records if record.name == "lookalike.server.requests"]
+    assert any("FAKE line" in line for line in lines)
+    assert not any("\n" in line or "\x1b" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody who speaks TLS
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_answered_and_dropped(service, request_):
+    answer = raw(service, request_, wait=1.0)
+    if answer:
+        assert answer.split(b" ")[1][:1] == b"4"
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["kind"] in ("input", "refused", "too-large")
+
+
+def test_a_head_that_comes_byte_by_byte_is_dropped(shelf):
+    with running(shelf, budget=quick(header_s=0.5)) as service:
+        slow = [service.connect() for _ in range(20)]
+        began = time.monotonic()
+        stop = threading.Event()
+
+        def drip():
+            while not stop.wait(0.1):
+                for connection in slow:
+                    with contextlib.suppress(OSError):
+                        connection.sendall(b"X")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            assert service.client.get("/healthz").status_code == 200  # nobody else waits
+            for connection in slow:
+                connection.settimeout(5)
+                assert b"408 Request Timeout" in connection.recv(1000)
+            assert time.monotonic() - began < 5
+        finally:
+            stop.set()
+            thread.join()
+            for connection in slow:
+                connection.close()
+
+
+def test_a_body_that_comes_too_slowly_or_never_is_dropped(shelf):
+    with running(shelf, budget=quick(idle_s=0.3, header_s=0.5)) as service:
+        head = POST + b"Content-Length: 1000\r\n\r\n"
+        answer = raw(service, head + b"{")
+        assert answer.split(b" ")[1] == b"408"
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["kind"] == "too-slow"
+        with service.connect() as connection:  # one byte at a time, always in time for the next
+            connection.sendall(head)
+            assert dropped(connection, b" ", 0.05) < 6
+
+
+def test_a_refused_upload_that_goes_on_and_on_is_dropped(shelf):
+    with running(shelf, budget=quick(header_s=0.3)) as service, service.connect() as connection:
+        connection.sendall(POST + b"Content-Length: 9999999999\r\n\r\n")
+        connection.settimeout(5)
+        assert b" 413 " in connection.recv(1000)
+        assert dropped(connection, bytes(1000), 0.02) < 6
+
+
+def test_connections_above_the_cap_are_turned_away(shelf):
+    with running(shelf, budget=quick(connections=8)) as service:
+        held = [service.connect() for _ in range(8)]
+        time.sleep(0.2)
+        with service.connect() as one_more:
+            one_more.settimeout(5)
+            answer = one_more.recv(1000)
+            assert b" 503 " in answer
+            assert b"retry-after: 2" in answer
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["kind"] == "busy"
+        for connection in held:
+            connection.close()
+        time.sleep(0.2)
+        assert service.client.get("/healthz").status_code == 200
+
+
+def test_a_client_that_takes_nothing_is_let_go(shelf, tmp_path):
+    from PIL import Image
+
+    from lookalike import Collection
+
+    large = io.BytesIO()
+    Image.effect_noise((1500, 1500), 100).convert("RGB").save(large, "PNG")
+    (tmp_path / "large.png").write_bytes(large.getvalue())
+    with Collection(tmp_path / "c", create=True) as made:
+        made.add(tmp_path / "large.png", recipes="color", workers=1)
+    with running(tmp_path / "c", budget=quick(send_s=0.5)) as service:
+        item = service.get("/items")["items"][0]["id"]
+        assert service.client.get(f"/api/v1/items/{item}/image").content == large.getvalue()
+        with service.connect() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(f"GET /api/v1/items/{item}/image HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            deadline = time.monotonic() + 10
+            while "lookalike_clients_left_total 1" not in service.client.get("/metrics").text:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)

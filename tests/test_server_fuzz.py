@@ -1,0 +1,76 @@
+"""The API, fuzzed from its own description: whatever fits or nearly fits the document, the answers fit it too."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from lookalike import Collection
+from lookalike.server.app import create_api, create_app
+from lookalike.server.jobs import Jobs
+from lookalike.server.settings import Settings
+from serving import WRITE, copy_shelf, running
+
+EXAMPLES = 8
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
+
+
+@pytest.fixture(scope="module")
+def service(shelf, tmp_path_factory):
+    def spawn(_):
+        raise OSError(0, "no processes here")  # jobs are asked for, and fail at once
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        running(copy_shelf(shelf, tmp_path_factory.mktemp("fuzzed"))) as running_service,
+    ):
+        patch.setattr(Jobs, "_spawn", spawn)
+        yield running_service
+
+
+@pytest.fixture(scope="module")
+def schema(service):
+    return schemathesis.openapi.from_dict(service.client.get("/api/v1/openapi.json").json())
+
+
+def operations():
+    """Method and path of everything that the document describes."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder, Collection(folder, create=True) as collection:
+        app = create_app(collection, Settings())
+        document = create_api(app.here).openapi()
+        app.here.close()
+    return [
+        (path, method.upper())
+        for path, methods in document["paths"].items()
+        for method in methods
+        if not path.endswith("/events")  # streams that do not end
+    ]
+
+
+@pytest.mark.parametrize(("path", "method"), operations())
+def test_answers_are_as_described(service, schema, path, method):
+    operation = schema[path][method]
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def fuzz(case):
+        answer = case.call(base_url=str(service.client.base_url), headers=WRITE)
+        case.validate_response(answer, checks=CHECKS)
+        if answer.status_code >= 400:
+            assert set(answer.json()) == {"error"}
+
+    fuzz()

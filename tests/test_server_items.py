@@ -1,0 +1,212 @@
+"""What the service shows of a collection: items, pictures, the page, its own health."""
+
+import io
+import shutil
+import time
+
+import pytest
+from PIL import Image
+
+from lookalike import Collection
+from lookalike.errors import InputError
+from lookalike.server.metrics import Metrics
+from lookalike.server.thumbnails import Kept, fit, rounded
+from serving import copy_shelf, error, running
+
+
+@pytest.fixture(scope="module")
+def service(shelf):
+    with running(shelf) as running_service:
+        yield running_service
+
+
+def test_health_needs_nothing_and_metrics_count(service):
+    assert service.client.get("/healthz").json() == {"status": "ok"}
+    service.get("/items")
+    text = service.client.get("/metrics").text
+    assert 'lookalike_requests_total{route="/api/v1/items",method="GET",status="200"}' in text
+    assert 'lookalike_request_seconds_bucket{route="/healthz",le="+Inf"}' in text
+
+
+def test_the_collection_at_a_glance(service):
+    seen = service.get("/collection")
+    assert (seen["name"], seen["items"], seen["classes"], seen["labelled"]) == ("shelf", 60, 12, 60)
+    assert [(space["name"], space["items"], space["default"]) for space in seen["spaces"]] == [("color", 60, True)]
+    assert seen["me"]["role"] == "manage"
+    assert seen["limits"]["upload_bytes"] == 64 * 2**20
+
+
+def test_items_are_paged_in_every_order(service):
+    everything = [item["id"] for item in service.get("/items", params={"limit": 1000})["items"]]
+    assert len(set(everything)) == 60
+    for order in ("path", "id", "taken", "added"):
+        pages = [service.get("/items", params={"offset": at, "limit": 25, "order": order}) for at in (0, 25, 50, 75)]
+        assert [len(page["items"]) for page in pages] == [25, 25, 10, 0]
+        assert {page["total"] for page in pages} == {60}
+        listed = [item["id"] for page in pages for item in page["items"]]
+        assert sorted(listed) == sorted(everything)
+    paths = [item["path"] for item in service.get("/items")["items"]]
+    assert paths == sorted(paths)
+    taken = [item["added"] for item in service.get("/items", params={"order": "added"})["items"]]
+    assert taken == sorted(taken, reverse=True)
+
+
+def test_a_filter_decides_what_is_listed(service):
+    sunsets = service.get("/items", params={"label": "sunset"})
+    assert sunsets["total"] == 5
+    assert {item["labels"][0] for item in sunsets["items"]} == {"sunset"}
+    assert service.get("/items", params={"path": "*/house-00[01].jpg"})["total"] == 2
+    assert service.get("/items", params={"min_side": 241})["total"] == 0
+    message = error(service.client.get("/api/v1/items", params={"min_side": 9, "max_side": 3}), 422, "input")
+    assert "min_side must not exceed max_side" in message
+    costly = {"path": "*a" * 30 + "b"}  # would take SQLite years
+    assert "4 stars" in error(service.client.get("/api/v1/items", params=costly), 422, "input")
+    error(service.client.get("/api/v1/export", params=costly), 422, "input")
+
+
+def test_one_item_is_as_the_list_has_it(service):
+    first = service.get("/items", params={"limit": 1})["items"][0]
+    assert service.get(f"/items/{first['id']}") == first
+    assert first["name"] == "balloons-000.jpg"
+    assert "No picture with the id" in error(service.client.get("/api/v1/items/0000000000000000"), 404, "missing")
+
+
+def test_a_thumbnail_fits_and_is_the_same_from_memory(service):
+    item = service.get("/items", params={"limit": 1, "offset": 7})["items"][0]
+    address = f"/api/v1/items/{item['id']}/thumbnail"
+    first, second = service.client.get(address, params={"side": 100}), service.client.get(address, params={"side": 128})
+    assert Image.open(io.BytesIO(first.content)).size == (128, 96)
+    assert first.content == second.content
+    assert first.headers["etag"] == second.headers["etag"]
+    assert "immutable" in second.headers["cache-control"]
+    assert second.headers["x-content-type-options"] == "nosniff"  # from memory too
+    for params in ({"side": 128}, {"side": 64}):
+        etag = service.client.get(address, params=params).headers["etag"]
+        again = service.client.get(address, params=params, headers={"If-None-Match": etag})
+        assert (again.status_code, again.content) == (304, b"")
+    error(service.client.get(address, params={"side": 0}), 422, "input")
+    error(service.client.get(address, params={"side": "²"}), 422, "input")
+
+
+def test_the_picture_itself_is_its_very_file(service):
+    item = service.get("/items", params={"limit": 1})["items"][0]
+    answer = service.client.get(f"/api/v1/items/{item['id']}/image")
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    with open(item["path"], "rb") as file:
+        assert answer.content == file.read()
+
+
+def test_a_region_is_cut_out(service):
+    item = service.get("/items", params={"limit": 1})["items"][0]
+    answer = service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": "0,0,0.5,0.25", "side": 200})
+    assert Image.open(io.BytesIO(answer.content)).size == (160, 60)
+    for box in ("0,0,0,1", "0.5,0,0.4,1", "0,0,2,1", "nan,0,1,1", "1,2,3", "--,e,+,."):
+        error(service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": box}), 422, "input")
+
+
+def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):
+    folder = tmp_path / "few"
+    folder.mkdir()
+    for name, colour in (("a.png", "red"), ("b.tiff", "green")):
+        Image.new("RGB", (40, 30), colour).save(folder / name)
+    with Collection(tmp_path / "c", create=True) as made:
+        made.add(folder, recipes="color", workers=1)
+    with running(tmp_path / "c") as service:
+        first, second = service.get("/items")["items"]
+        converted = service.client.get(f"/api/v1/items/{second['id']}/image")  # browsers show no TIFF
+        assert converted.headers["content-type"] == "image/jpeg"
+        assert Image.open(io.BytesIO(converted.content)).size == (40, 30)
+        Image.new("RGB", (40, 30), "blue").save(folder / "a.png")
+        (folder / "b.tiff").unlink()
+        for item, reason in ((first, "changed"), (second, "not there")):
+            for what in ("image", "thumbnail", "region?box=0,0,1,1"):
+                headers = {"If-None-Match": "nothing"}
+                answer = service.client.get(f"/api/v1/items/{item['id']}/{what}", headers=headers)
+                assert reason in error(answer, 404, "missing")
+
+
+def test_what_another_process_adds_is_there_at_once(shelf, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    with running(own) as service:
+        assert service.get("/items")["total"] == 60
+        Image.new("RGB", (50, 50), "red").save(tmp_path / "new.png")
+        with Collection(own) as other:
+            other.add(tmp_path / "new.png", workers=1)
+        assert service.get("/items")["total"] == 61
+        new = service.get("/items", params={"path": "*/new.png"})["items"][0]
+        found = service.post("/search", {"examples": [{"id": new["id"]}], "k": 1})
+        assert found["results"][0]["item"]["id"] == new["id"]
+        shutil.rmtree(own / "vectors")  # and what it destroys is said, not hidden
+        answer = service.client.get("/api/v1/items")
+        assert answer.status_code == 200
+
+
+def test_the_page_and_its_files_come_from_a_table(service):
+    page = service.client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert service.client.get("/index.html").content == page.content
+    again = service.client.get("/", headers={"If-None-Match": page.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    plain = service.client.get("/", headers={"Accept-Encoding": "identity"})
+    assert plain.content == page.content
+    assert "content-encoding" not in plain.headers
+
+
+def test_the_api_describes_itself(service):
+    document = service.client.get("/api/v1/openapi.json").json()
+    assert "/api/v1/items/{id}/thumbnail" in document["paths"]
+    assert "ErrorOut" in document["components"]["schemas"]
+    assert service.client.get("/docs").status_code == 404  # it would load scripts from elsewhere
+
+
+def test_an_unknown_address_and_method_have_the_one_shape(service):
+    assert "openapi.json" in error(service.client.get("/api/v1/nothing"), 404, "missing")
+    error(service.client.get("/nothing"), 404, "missing")
+    error(service.client.delete("/api/v1/items"), 405, "input")
+
+
+def test_what_is_kept_stays_within_its_bytes():
+    kept = Kept(100)
+    for number in range(20):
+        kept.put((str(number), 64), bytes(30))
+        kept.put(("0", 64), bytes(30))  # used all the time
+    assert kept.bytes <= 100
+    assert kept.get(("0", 64)) is not None
+    assert kept.get(("5", 64)) is None
+    kept.put(("large", 64), bytes(200))
+    assert kept.bytes == 0
+
+
+def test_sides_and_sizes():
+    import numpy as np
+
+    assert [rounded(side) for side in (16, 64, 65, 2048, 9999)] == [64, 64, 128, 2048, 2048]
+    assert fit(np.zeros((3, 5000, 3), np.uint8), 64).shape == (1, 64, 3)
+    assert fit(np.zeros((30, 50, 3), np.uint8), 64).shape == (30, 50, 3)
+
+
+def test_the_histogram_adds_up():
+    metrics = Metrics()
+    for seconds in (0.0001, 0.02, 99):
+        metrics.request("/x", "GET", 200, seconds)
+    metrics.request("/x", "EVIL\n", 200, 0.0)
+    text = metrics.text()
+    assert 'le="0.001"} 2' in text
+    assert 'le="30.0"} 3' in text
+    assert 'le="+Inf"} 4' in text
+    assert "EVIL" not in text
+
+
+def test_pages_of_a_collection_refuse_what_makes_no_sense(shelf):
+    with Collection(shelf) as collection:
+        for wrong in ({"offset": -1}, {"limit": 0}, {"order": "size"}):
+            with pytest.raises(InputError):
+                collection.page(**wrong)
+        began = time.perf_counter()
+        assert collection.page(offset=10**9).items == []
+        assert time.perf_counter() - began < 5
+        with pytest.raises(InputError, match="No item"):
+            collection.read(0)

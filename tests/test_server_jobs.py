@@ -1,0 +1,329 @@
+"""Jobs, duplicates, the map and exports over the service; kills and a full disk in the middle of them."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from lookalike import Collection
+from lookalike.server import events, jobs
+from serving import WRITE, add_token, copy_shelf, error, running
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory):
+    """A root with pictures that take a while to read, and something outside of it."""
+    root = tmp_path_factory.mktemp("root")
+    rng = np.random.default_rng(1)
+    (root / "new").mkdir()
+    for i in range(60):
+        noise = rng.integers(0, 256, (400, 600, 3), np.uint8)
+        Image.fromarray(noise).save(root / "new" / f"{i:03}.png", compress_level=0)
+    (root / "empty").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def service(shelf, more, tmp_path_factory):
+    with running(copy_shelf(shelf, tmp_path_factory.mktemp("jobs")), roots=(more,)) as found:
+        yield found
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Jobs that do nothing: a real one takes a second or two to start."""
+    monkeypatch.setattr(jobs, "_START", 'print(\'{"result": {}, "message": "Well done."}\', flush=True)')
+
+
+def wait(client, id, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while (job := client.get(f"/api/v1/jobs/{id}").json())["state"] in ("queued", "running"):
+        assert time.monotonic() < deadline, job
+        time.sleep(0.05)
+    return job
+
+
+def follow(client, address, **options):
+    """What a stream says, until it ends."""
+    told = []
+    with client.stream("GET", address, **options) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        number = None
+        for line in answer.iter_lines():
+            if line.startswith("id: "):
+                number = int(line[4:])
+            if line.startswith("data: "):
+                told.append((number, json.loads(line[6:])))
+    return told
+
+
+def files(n=2):
+    """Pictures that the collection does not have, under names that lead elsewhere."""
+    sent = []
+    for i in range(n):
+        stream = io.BytesIO()
+        Image.new("RGB", (40, 30), (i, 10, 200)).save(stream, "PNG")
+        sent.append(("files", (f"../new {i}.png", stream.getvalue())))
+    return sent
+
+
+def test_a_folder_is_added_with_live_progress(service, more):
+    job = service.post("/jobs", {"kind": "add", "folder": str(more / "new")}, status=202)
+    told = follow(service.client, f"/api/v1/jobs/{job['id']}/events")
+    assert [number for number, _ in told] == sorted({number for number, _ in told})
+    assert told[-1][1]["state"] == "done"
+    assert told[-1][1]["message"] == "60 added."
+    assert any(event["stage"] == "reading" and event["done"] for _, event in told)
+    assert service.get(f"/jobs/{job['id']}")["result"]["added"] == 60
+    assert service.get("/jobs")["jobs"][0]["id"] == job["id"]
+    again = follow(service.client, f"/api/v1/jobs/{job['id']}/events", headers={"Last-Event-ID": str(told[-2][0])})
+    assert [event["state"] for _, event in again] == ["done"]
+    assert service.get("/collection")["items"] == 120
+
+
+def test_files_are_on_the_disk_when_they_are_answered_and_then_added(service):
+    answer = service.client.post("/api/v1/uploads/files", files=files())
+    assert answer.status_code == 202
+    kept = answer.json()["files"]
+    names = {path.name for path in (service.folder / "uploads").iterdir()}
+    assert names == {f"{file['item']}-{file['name']}" for file in kept}
+    job = wait(service.client, answer.json()["job"]["id"])
+    assert job["state"] == "done"
+    for file in kept:
+        assert service.get(f"/items/{file['item']}")["id"] == file["item"]
+    assert str(service.folder / "uploads") in service.get("/collection")["sources"]
+
+
+@pytest.mark.parametrize("sent", [[("files", ("x.jpg", b"no picture"))], [("other", ("x.jpg", b"\xff\xd8\xff"))]])
+def test_files_that_are_no_pictures_are_refused(service, sent):
+    error(service.client.post("/api/v1/uploads/files", files=sent), 422, "input")
+
+
+def test_only_folders_below_the_roots_are_added(service, more, tmp_path):
+    (tmp_path / "x").mkdir()
+    link = more / "empty" / "link"
+    if not link.is_symlink():
+        link.symlink_to(tmp_path)
+    for folder in ("/etc", str(tmp_path), f"{more}/../", f"{more}/new/../../..", str(link), "relative", "~"):
+        error(service.client.post("/api/v1/jobs", json={"kind": "add", "folder": folder}), 403, "refused")
+    for folder in (f"{more}/nothing", f"{more}/new/000.png"):
+        error(service.client.post("/api/v1/jobs", json={"kind": "add", "folder": folder}), 422, "input")
+    error(service.client.post("/api/v1/jobs", json={"kind": "add", "folder": "a\0b"}), 422, "input")
+    link.unlink()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"kind": "format"},
+        {"kind": "add"},
+        {"kind": "add", "folder": "x", "uploads": True},
+        {"kind": "add", "folder": "x", "roots": ["/"]},
+        {"kind": "duplicates", "tier": "twins"},
+        {"kind": "fit", "spec": ["x"]},
+    ],
+)
+def test_what_is_no_job_is_refused(service, body):
+    error(service.client.post("/api/v1/jobs", json=body), 422, "input")
+
+
+def test_jobs_that_are_not_there_are_missing(service):
+    error(service.client.get("/api/v1/jobs/999999"), 404, "missing")
+    error(service.client.delete("/api/v1/jobs/999999"), 404, "missing")
+    error(service.client.get("/api/v1/jobs/999999/events"), 404, "missing")
+    for word in ("0", "x", "-1", "..%2f1"):
+        assert service.client.get(f"/api/v1/jobs/{word}").status_code in (404, 422)
+
+
+def test_a_job_can_be_cancelled(service):
+    job = service.post("/jobs", {"kind": "refresh"}, status=202)
+    gone = service.client.delete(f"/api/v1/jobs/{job['id']}")
+    assert gone.json()["state"] == "cancelled"
+    assert wait(service.client, job["id"])["state"] == "cancelled"
+
+
+def test_duplicates_are_shown_dismissed_and_made_by_a_job(service):
+    first = service.get("/duplicates", params={"tier": "alike", "limit": 3})
+    assert (first["current"], first["groups"]) == (False, [])
+    assert wait(service.client, first["job"]["id"])["state"] == "done"
+    found = service.get("/duplicates", params={"tier": "alike", "limit": 3})
+    assert (found["current"], found["job"]) == (True, None)
+    assert len(found["groups"]) == min(3, found["total"]) > 0
+    group = found["groups"][0]
+    assert len(group["items"]) == len(group["distances"]) > 1
+    ids = [item["id"] for item in group["items"]]
+    assert service.post("/duplicates/dismiss", {"items": ids})["pairs"] == len(ids) * (len(ids) - 1) // 2
+    left = service.get("/duplicates", params={"tier": "alike"})
+    assert left["total"] == found["total"] - 1
+    assert group["id"] not in [other["id"] for other in left["groups"]]
+    assert service.get("/duplicates", params={"tier": "identical"})["current"]
+    for items in ([], ["x"], ["0" * 16], ["../a"]):
+        error(service.client.post("/api/v1/duplicates/dismiss", json={"items": items}), 422, "input")
+    error(service.client.get("/api/v1/duplicates", params={"tier": "twins"}), 422, "input")
+    error(service.client.get("/api/v1/duplicates", params={"tier": "same", "space": "x"}), 422, "input")
+
+
+def test_the_map_is_drawn_by_a_job_and_then_there(service):
+    first = service.get("/map")
+    assert (first["space"], first["current"], first["ids"]) == ("color", False, [])
+    assert wait(service.client, first["job"]["id"])["state"] == "done"
+    found = service.get("/map", params={"space": "color"})
+    assert found["current"]
+    assert len(found["ids"]) == len(found["x"]) == len(found["y"]) == len(found["labels"]) == found["total"]
+    assert all(0 <= place <= 1 for place in found["x"] + found["y"])
+    assert any(found["labels"])
+    error(service.client.get("/api/v1/map", params={"space": "nothing"}), 422, "input")
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "paths", "coco"])
+def test_exports_are_those_of_the_library(service, format):
+    answer = service.client.get("/api/v1/export", params={"format": format, "label": "beach"})
+    assert answer.status_code == 200
+    assert answer.headers["content-disposition"].startswith('attachment; filename="')
+    lines = answer.text.splitlines()
+    assert sum("beach" in line and ".jpg" in line for line in lines) == 5
+    if format == "coco":
+        found = answer.json()
+        assert [annotation["source"] for annotation in found["annotations"]] == ["folder"] * 5
+    error(service.client.get("/api/v1/export", params={"format": "npz"}), 422, "input")
+
+
+def test_a_stream_beats_and_a_reader_that_leaves_is_let_go(service, monkeypatch):
+    monkeypatch.setattr(events, "BEAT_S", 0.2)
+    with service.client.stream("GET", "/api/v1/events", headers={"Last-Event-ID": str(2**52)}) as answer:
+        lines = answer.iter_lines()
+        assert next(line for line in lines if line.startswith(":")) == ": still here"
+        assert service.app.here.events.open == 1
+    deadline = time.monotonic() + 10
+    while service.app.here.events.open and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert service.app.here.events.open == 0
+    monkeypatch.setattr(events, "STREAMS", 0)
+    error(service.client.get("/api/v1/events"), 503, "busy")
+
+
+def test_a_reader_that_does_not_read_holds_nobody_up(service, quick, monkeypatch):
+    monkeypatch.setattr(events, "BEAT_S", 0.0)
+    slow = [service.connect() for _ in range(3)]
+    for connection in slow:
+        connection.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    began = time.monotonic()
+    job = service.post("/jobs", {"kind": "refresh"}, status=202)
+    assert wait(service.client, job["id"])["state"] == "done"
+    assert time.monotonic() - began < 30
+    for connection in slow:
+        connection.close()
+
+
+def test_roles_decide_who_may_ask_for_what(shelf, tmp_path, more, quick):
+    own = copy_shelf(shelf, tmp_path)
+    people = {role: add_token(own, role, role) for role in ("view", "judge", "manage")}
+    asked = [
+        ("POST", "/jobs", {"kind": "refresh"}, "manage"),
+        ("POST", "/jobs", {"kind": "add", "folder": str(more / "new")}, "manage"),
+        ("POST", "/jobs", {"kind": "fit", "spec": "x = color() | pca(dim=4)"}, "manage"),
+        ("POST", "/jobs", {"kind": "map"}, "judge"),
+        ("POST", "/jobs", {"kind": "classify"}, "judge"),
+        ("POST", "/duplicates/dismiss", {"items": ["0" * 16]}, "judge"),
+        ("GET", "/jobs", None, "view"),
+        ("GET", "/duplicates?tier=identical", None, "view"),
+        ("GET", "/export", None, "view"),
+    ]
+    order = ["view", "judge", "manage"]
+    with running(own, roots=(more,)) as service:
+        for method, path, body, least in asked:
+            for role, header in people.items():
+                answer = service.client.request(method, f"/api/v1{path}", json=body, headers=header)
+                may = order.index(role) >= order.index(least)
+                assert (answer.status_code == 403) == (not may), (path, role, answer.text)
+            assert service.client.request(method, f"/api/v1{path}", json=body).status_code == 401
+        listed = service.client.get("/api/v1/jobs", headers=people["view"]).json()["jobs"]
+        mapping = next(job for job in listed if job["kind"] == "map")
+        answer = service.client.delete(f"/api/v1/jobs/{mapping['id']}", headers=people["view"])
+        error(answer, 403, "refused")
+        sent = service.client.post(
+            "/api/v1/uploads/files", files=[("files", ("x.jpg", b"\xff\xd8\xff"))], headers=people["judge"]
+        )
+        error(sent, 403, "refused")
+
+
+def start(folder, root):
+    command = [sys.executable, "-m", "lookalike", "-c", str(folder), "serve", "--port", "0", "--root", str(root)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return process, process.stdout.readline().split()[-1]
+
+
+def test_a_service_that_is_killed_goes_on_where_it_was(shelf, more, tmp_path):
+    """kill -9 in the middle of an add, with a fit and uploads waiting: the next one does all that was answered."""
+    own = copy_shelf(shelf, tmp_path)
+    process, address = start(own, more)
+    with httpx.Client(base_url=address, headers=WRITE, timeout=30, trust_env=False) as client:
+        adding = client.post("/api/v1/jobs", json={"kind": "add", "folder": str(more / "new")}).json()["id"]
+        fitting = client.post("/api/v1/jobs", json={"kind": "fit", "spec": "small = color() | pca(dim=8)"}).json()["id"]
+        sent = client.post("/api/v1/uploads/files", files=files(3)).json()
+        deadline = time.monotonic() + 30
+        while (job := client.get(f"/api/v1/jobs/{adding}").json())["stage"] != "reading":
+            assert time.monotonic() < deadline, job
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait(30)
+    process.stdout.close()
+    process, address = start(own, more)
+    try:
+        with httpx.Client(base_url=address, headers=WRITE, timeout=30, trust_env=False) as client:
+            for job in (adding, fitting, sent["job"]["id"]):
+                assert wait(client, job)["state"] == "done"
+            assert client.get("/api/v1/collection").json()["items"] == 60 + 60 + 3
+            for file in sent["files"]:
+                assert client.get(f"/api/v1/items/{file['item']}").status_code == 200
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 0
+        process.stdout.close()
+    with Collection(own) as collection:
+        assert collection.verify() == []
+        assert len(collection.vectors("small")[0]) == 123
+
+
+def test_on_a_full_disk_writing_says_so_and_reading_goes_on(shelf, more, tmp_path, quick):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        own = shutil.copytree(shelf, disk / "c")
+        with running(own, roots=(more,)) as service:
+            service.get("/items")
+            with (disk / "filler").open("wb", buffering=0) as stream:
+                try:
+                    while stream.write(bytes(4096)):
+                        pass
+                except OSError:
+                    pass
+            body = {"kind": "add", "folder": str(more / "new")}
+            assert "space" in error(service.client.post("/api/v1/jobs", json=body), 507, "full")
+            assert "space" in error(service.client.post("/api/v1/uploads/files", files=files()), 507, "full")
+            assert service.get("/items")["total"] == 60
+            assert service.get("/jobs")["jobs"] == []
+            (disk / "filler").unlink()
+            job = service.post("/jobs", {"kind": "refresh"}, status=202)
+            assert wait(service.client, job["id"])["state"] == "done"
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_the_metrics_count_jobs(service):
+    text = service.client.get("/metrics").text
+    assert "lookalike_jobs_running" in text
+    assert threading.active_count() < 60

@@ -1,0 +1,141 @@
+"""Search over the service, with pictures of the collection and with uploads."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import hostile
+from lookalike.server.uploads import reduce
+from serving import error, quick, running
+
+
+@pytest.fixture(scope="module")
+def service(shelf):
+    with running(shelf) as running_service:
+        yield running_service
+
+
+@pytest.fixture(scope="module")
+def ids(service):
+    return [item["id"] for item in service.get("/items", params={"limit": 1000})["items"]]
+
+
+def jpeg(pixels):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def test_a_search_is_that_of_the_collection(service, ids):
+    found = service.post("/search", {"examples": [{"id": ids[0]}], "without": [{"id": ids[30]}], "k": 7})
+    numbers = int(ids[0], 16), int(ids[30], 16)
+    expected = service.collection.search(numbers[0], without=numbers[1], k=7)
+    assert [result["item"]["id"] for result in found["results"]] == [f"{result.id:016x}" for result in expected]
+    assert [result["score"] for result in found["results"]] == pytest.approx([r.score for r in expected], abs=1e-6)
+    assert found["space"] == "color"
+    assert found["results"][0]["box"] is None
+
+
+def test_a_filter_and_a_box_are_passed_on(service, ids):
+    example = {"id": ids[0], "box": [0, 0, 0.5, 0.5]}
+    found = service.post("/search", {"examples": [example], "k": 9, "filter": {"label": "sunset"}, "where": True})
+    assert len(found["results"]) == 5
+    assert {result["item"]["labels"][0] for result in found["results"]} == {"sunset"}
+    assert all(len(result["box"]) == 4 for result in found["results"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "field"),
+    [
+        ({}, 422, "input", "examples"),
+        ({"examples": []}, 422, "input", "examples"),
+        ({"examples": [{}]}, 422, "input", "examples.0"),
+        ({"examples": [{"id": "1" * 16, "upload": "A" * 22}]}, 422, "input", "examples.0"),
+        ({"examples": [{"id": "0000000000000001"}]}, 404, "missing", None),
+        ({"examples": [{"upload": "A" * 22}]}, 404, "missing", None),
+        ({"examples": [{"id": "../../../etc/passwd"}]}, 422, "input", "examples.0.id"),
+        ({"examples": [{"path": "/etc/passwd"}]}, 422, "input", "examples.0.path"),
+        ({"examples": [{"id": "FIRST", "box": [0.5, 0, 0.5, 1]}]}, 422, "input", "examples.0"),
+        ({"examples": [{"id": "FIRST", "box": [0, 0, 1]}]}, 422, "input", "examples.0.box.3"),
+        ({"examples": [{"id": "FIRST"}], "k": 0}, 422, "input", "k"),
+        ({"examples": [{"id": "FIRST"}], "k": 1001}, 422, "input", "k"),
+        ({"examples": [{"id": "FIRST"}], "space": "nowhere"}, 422, "input", None),
+        ({"examples": [{"id": "FIRST"}], "filter": {"since": 1e300}}, 422, "input", None),
+        ({"examples": [{"id": "FIRST"}] * 101}, 422, "input", "examples"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(service, ids, body, status, kind, field):
+    for example in body.get("examples", []):
+        if example.get("id") == "FIRST":
+            example["id"] = ids[0]
+    answer = service.client.post("/api/v1/search", json=body)
+    error(answer, status, kind)
+    assert answer.json()["error"]["field"] == field
+
+
+def test_what_is_no_json_is_said(service):
+    for body in (b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"examples": [{"id": "\\ud800"}]}', b'{"k": NaN}'):
+        answer = service.client.post("/api/v1/search", content=body, headers={"Content-Type": "application/json"})
+        error(answer, 422, "input")
+
+
+def test_an_upload_finds_what_it_shows(service, ids):
+    with open(service.get(f"/items/{ids[20]}")["path"], "rb") as file:
+        known = service.upload(file.read()).json()
+    assert (known["item"], known["width"], known["height"]) == (ids[20], 320, 240)
+    found = service.post("/search", {"examples": [{"upload": known["upload"]}], "k": 1})
+    assert found["results"][0]["item"]["id"] == ids[20]
+    assert found["results"][0]["score"] == 0
+    pixels = np.asarray(Image.open(io.BytesIO(service.client.get(f"/api/v1/items/{ids[40]}/image").content)))
+    strange = service.upload(jpeg(pixels[:, ::-1])).json()
+    assert strange["item"] is None
+    box = {"upload": strange["upload"], "box": [0.0, 0.0, 1.0, 0.9]}
+    for example in ({"upload": strange["upload"]}, box):
+        found = service.post("/search", {"examples": [example], "k": 5})
+        label = service.get(f"/items/{ids[40]}")["labels"]
+        assert label in [result["item"]["labels"] for result in found["results"]]
+    small = service.client.get(f"/api/v1/uploads/{strange['upload']}/thumbnail", params={"side": 64})
+    assert Image.open(io.BytesIO(small.content)).size == (64, 48)
+    error(service.client.get(f"/api/v1/uploads/{'A' * 22}/thumbnail"), 404, "missing")
+
+
+def test_a_form_without_a_picture_is_refused(service):
+    for files in ({"other": ("x", b"x")}, {"file": ("x", b"")}):
+        error(service.client.post("/api/v1/uploads", files=files), 422, "input")
+    error(service.client.post("/api/v1/uploads", data={"file": "text"}), 422, "input")
+    error(service.client.post("/api/v1/uploads", json={"file": "text"}), 422, "input")
+    two = [("file", ("a", b"a")), ("file", ("b", b"b"))]
+    error(service.client.post("/api/v1/uploads", files=two), 400, "input")
+
+
+def test_hostile_uploads_are_refused_and_the_service_lives(service, tmp_path):
+    _, bad = hostile.write_corpus(tmp_path)
+    kinds = {kind: path for path, kind in bad.items() if path.is_file() and path.stat().st_size < 2**20}
+    assert len(kinds) >= 5
+    for path in kinds.values():
+        error(service.upload(path.read_bytes()), 422, "input")
+    error(service.upload(hostile.png(60_000, 60_000)), 422, "input")  # a bomb: 3.6 gigapixels in a few bytes
+    assert service.client.get("/healthz").status_code == 200
+
+
+def test_uploads_are_kept_within_their_room_and_time(shelf):
+    random = np.random.default_rng(0)
+    pictures = [jpeg(random.integers(0, 256, (100, 100, 3), np.uint8)) for _ in range(4)]
+    with running(shelf, budget=quick(kept_bytes=70_000, upload_pixels=20_000)) as service:
+        sent = [service.upload(picture).json()["upload"] for picture in pictures]
+        there = [service.client.get(f"/api/v1/uploads/{one}/thumbnail").status_code for one in sent]
+        assert there == [404, 404, 200, 200]
+        message = error(service.upload(jpeg(np.zeros((200, 200, 3), np.uint8))), 422, "input")
+        assert "at most 20000" in message
+        service.app.here.uploads._budget = quick(kept_s=0.0)
+        gone = service.client.get(f"/api/v1/uploads/{sent[3]}/thumbnail")
+        assert "Send the picture again" in error(gone, 404, "missing")
+
+
+def test_what_is_kept_of_an_upload_is_no_larger_than_a_search_needs():
+    assert reduce(np.zeros((3000, 1500, 3), np.uint8)).shape == (2048, 1024, 3)
+    assert reduce(np.zeros((10, 60_000, 3), np.uint8)).shape == (1, 8192, 3)
+    small = np.zeros((20, 30, 3), np.uint8)
+    assert reduce(small) is small

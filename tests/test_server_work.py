@@ -1,0 +1,141 @@
+"""Threads that do the work: bounded, timed, and left when the client goes away."""
+
+import json
+import threading
+import time
+
+import httpx
+import pytest
+
+from lookalike.server.problems import answer
+from lookalike.server.work import Stop
+from serving import error, quick, running
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """A search that goes on until it is told to stop, or until nobody waits for it."""
+
+    class Held:
+        def __init__(self):
+            self.begun, self.left, self.go_on = threading.Event(), threading.Event(), threading.Event()
+            self.calls = 0
+
+        def search(self, *examples, progress, **options):
+            self.calls += 1
+            self.begun.set()
+            try:
+                while not self.go_on.wait(0.01):
+                    progress("locating", 1, 2)
+            except BaseException:
+                self.left.set()
+                raise
+            return []
+
+    return Held()
+
+
+def ask(service, held, monkeypatch):
+    """A request whose work is held up."""
+    item = service.get("/items", params={"limit": 1})["items"][0]["id"]
+    monkeypatch.setattr(service.collection, "search", held.search)
+    return send(service, item), item
+
+
+def send(service, item):
+    """A search, on a connection that can be cut."""
+    body = json.dumps({"examples": [{"id": item}], "k": 1}).encode()
+    head = f"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\nContent-Length: {len(body)}\r\n"
+    connection = service.connect()
+    connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    return connection
+
+
+def test_a_client_that_goes_away_ends_its_query(shelf, held, monkeypatch):
+    with running(shelf) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(5)
+        assert not held.left.is_set()
+        connection.close()
+        assert held.left.wait(5)
+        deadline = time.monotonic() + 5
+        while "lookalike_pending_read 0" not in service.client.get("/metrics").text:
+            assert time.monotonic() < deadline
+        assert "lookalike_requests_left_total 1" in service.client.get("/metrics").text
+
+
+def test_work_that_nobody_waits_for_is_not_even_begun(shelf, held, monkeypatch):
+    with running(shelf, budget=quick(readers=1)) as service:
+        first, item = ask(service, held, monkeypatch)
+        assert held.begun.wait(5)
+        second = send(service, item)
+        time.sleep(0.2)
+        second.close()
+        time.sleep(0.2)
+        held.go_on.set()
+        first.settimeout(5)
+        assert b"200 OK" in first.recv(1000)
+        first.close()
+        time.sleep(0.2)
+        assert held.calls == 1
+
+
+def test_more_than_can_wait_is_told_to_come_back(shelf, held, monkeypatch):
+    with running(shelf, budget=quick(readers=1, waiting=1)) as service:
+        first, item = ask(service, held, monkeypatch)
+        assert held.begun.wait(5)
+        second = send(service, item)
+        time.sleep(0.2)
+        refused = service.client.post("/api/v1/search", json={"examples": [{"id": item}]})
+        assert "too much to do" in error(refused, 503, "busy")
+        assert refused.headers["retry-after"] == "2"
+        assert service.client.get("/healthz").status_code == 200  # what needs no thread goes on
+        assert service.client.get("/").status_code == 200
+        held.go_on.set()
+        first.close()
+        second.close()
+
+
+def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
+    with running(shelf, budget=quick(request_s=0.3)) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        connection.settimeout(5)
+        assert b" 503 " in connection.recv(1000)
+        assert held.left.wait(5)
+        connection.close()
+
+
+def test_what_nobody_foresaw_gives_nothing_away(shelf, monkeypatch, caplog):
+    with running(shelf) as service:
+
+        def fail(*_, **__):
+            raise RuntimeError("the password is 1234")
+
+        monkeypatch.setattr(service.collection, "page", fail)
+        answered = service.client.get("/api/v1/items")
+        assert "1234" not in error(answered, 500, "broken")
+        assert "the password is 1234" in caplog.text  # the log is for whoever runs it
+        assert caplog.text.count("Traceback") >= 1
+
+
+def test_the_service_ends_while_somebody_waits(shelf, held, monkeypatch):
+    """A request that runs when the end comes is answered; a new one is not taken."""
+    with running(shelf) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(5)
+        threading.Timer(0.3, held.go_on.set).start()
+        address = service.client.base_url
+    connection.settimeout(5)
+    assert b"200 OK" in connection.recv(1000)
+    connection.close()
+    with pytest.raises(httpx.ConnectError), httpx.Client(trust_env=False) as client:
+        client.get(address)
+
+
+def test_stop_is_heard_by_progress():
+    stop = Stop()
+    stop.progress("x", 1, None)
+    stop.set()
+    with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone
+        stop.progress("x", 1, None)
+    assert answer(left.value).status_code == 499
