@@ -1,10 +1,12 @@
 """A disk that can only be read, or is full: what cannot be done is said, and reading goes on."""
 
+import contextlib
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
 from serving import copy_shelf, error, running
 
 
@@ -55,7 +57,7 @@ def test_a_disk_that_fills_up_and_has_room_again(shelf, disk):
     with running(own) as service:
         item = look(service)
         session = service.post("/sessions", {"examples": [{"id": item}]}, status=201)["id"]
-        with (disk / "rest").open("wb", buffering=0) as rest, pytest.raises(OSError, match="No space"):
+        with (disk / "rest").open("wb", buffering=0) as rest, contextlib.suppress(OSError):
             while True:
                 rest.write(bytes(2**16))
         statuses = set()
