@@ -1,6 +1,7 @@
 """Who may do what: tokens, roles, cookies, and what the command line makes of them."""
 
 import json
+import socket
 import stat
 import time
 
@@ -185,6 +186,7 @@ def test_the_service_listens_elsewhere_only_with_a_token(own, tmp_path):
 def test_a_port_in_use_is_said_in_one_line(own, capsys):
     with bind(Settings(port=0)) as taken:
         port = taken.getsockname()[1]
+        assert taken.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's delay on, 40 ms an answer
         assert cli.run(["-c", str(own), "serve", "--port", str(port)]) == 2
         said = capsys.readouterr().err
         assert said.count("\n") == 1
