@@ -29,7 +29,7 @@ export async function show(_route, signal) {
     list.replaceChildren(
       ...(all.length
         ? all.map(card)
-        : [empty("Nothing is being done, and nothing was done since the server started.")]),
+        : [empty("Nothing is being done.")]),
     );
   };
   news.addEventListener("change", draw, { signal });
