@@ -59,6 +59,9 @@ def test_a_filter_decides_what_is_listed(service):
     assert service.get("/items", params={"min_side": 241})["total"] == 0
     message = error(service.client.get("/api/v1/items", params={"min_side": 9, "max_side": 3}), 422, "input")
     assert "min_side must not exceed max_side" in message
+    costly = {"path": "*a" * 30 + "b"}  # would take SQLite years
+    assert "4 stars" in error(service.client.get("/api/v1/items", params=costly), 422, "input")
+    error(service.client.get("/api/v1/export", params=costly), 422, "input")
 
 
 def test_one_item_is_as_the_list_has_it(service):

@@ -3,9 +3,7 @@
 In: an address, folders, names and roles. Out: the address, and a token that is shown once.
 """
 
-import logging
 import sys
-import webbrowser
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,8 +15,12 @@ from lookalike.cli.options import Json, Where, opened
 from lookalike.cli.terminal import print_json, print_line, print_note, say
 
 if TYPE_CHECKING:
+    import logging
+    import webbrowser
+
     from lookalike.server import access, run, settings
 else:
+    logging, webbrowser = Lazy("logging"), Lazy("webbrowser")
     access, run = Lazy("lookalike.server.access"), Lazy("lookalike.server.run")
     settings = Lazy("lookalike.server.settings")
 

@@ -7,12 +7,16 @@ are in `answers`.
 from typing import Annotated, TypeAlias
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from lookalike.collection import Filter, Order
 
 MOST = 1_000
 """Ids in one request, and results in one answer."""
+STARS = 4
+"""Stars in a pattern of paths: to match one takes time that grows with the power of their number."""
+DESCRIBED = 4
+"""Pictures that a search may describe among those that only look things up."""
 
 Id: TypeAlias = Annotated[str, StringConstraints(pattern="^[0-7][0-9a-f]{15}$")]
 """An item: 16 hexadecimal digits."""
@@ -30,6 +34,12 @@ BoxQuery: TypeAlias = Annotated[
 ]
 
 
+def _check_glob(glob: str) -> str:
+    if glob.count("*") > STARS:
+        raise ValueError(f"A path may have {STARS} stars, for each costs time. Got {glob.count('*')}.")
+    return glob
+
+
 class Given(BaseModel):
     """A request's body: what it does not know, it refuses."""
 
@@ -39,7 +49,7 @@ class Given(BaseModel):
 class FilterIn(Given):
     """Which items to look at; what is left out does not count."""
 
-    path: Text | None = None
+    path: Annotated[Text, AfterValidator(_check_glob)] | None = None
     label: Name | None = None
     since: Annotated[float | None, Field(description="POSIX seconds.")] = None
     until: float | None = None
@@ -81,6 +91,12 @@ class SearchIn(Given):
     k: int = Field(50, ge=1, le=MOST)
     filter: FilterIn = Field(default_factory=FilterIn)
     where: bool = Field(False, description="Say in which part of each result the match is; slower.")
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether many pictures have to be described."""
+        new = [one for one in (*self.examples, *self.without) if one.upload is not None or one.box is not None]
+        return self.where or len(new) > DESCRIBED
 
 
 class LoginIn(Given):

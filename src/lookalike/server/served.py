@@ -4,6 +4,7 @@ In: a collection and settings. Out: `Served`, one for an application. Blocking: 
 `work`, never by the event loop.
 """
 
+import asyncio
 import contextlib
 import importlib
 import os
@@ -38,6 +39,7 @@ class Served:
         self.metrics = Metrics()
         self.work = Work(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
+        self.uploading = asyncio.Semaphore(settings.budget.uploading)
         self.thumbnails = Kept(settings.budget.thumbnail_bytes)
         self.jobs = Jobs(collection.path, settings.roots)
         self.events = Events(self.jobs)

@@ -24,8 +24,9 @@ class Budget:
     upload_s: float = 20.0  # to decode one
     kept_bytes: int = 256 * 2**20  # pixels of uploads that are kept to search with
     kept_s: float = 3_600.0
+    uploading: int = 4  # uploads that are held in memory at a time; others wait on the disk
     thumbnail_bytes: int = 128 * 2**20
-    image_bytes: int = 64 * 2**20  # originals above that are sent as a smaller JPEG
+    image_bytes: int = 16 * 2**20  # originals above that are sent as a smaller JPEG
     readers: int = 8  # threads that look things up
     waiting: int = 256  # requests that may wait for one
     request_s: float = 60.0  # until a request is answered
@@ -97,9 +98,6 @@ class Settings:
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
-            return not self.local and name in _own_names()
+            own = socket.gethostname().lower()  # without asking a name server: strangers would have us ask often
+            return not self.local and name in (own, f"{own}.local")
         return address.is_loopback or not self.local
-
-
-def _own_names() -> set[str]:
-    return {socket.gethostname().lower(), socket.getfqdn().lower()}

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 DECODERS = 2
 """Threads that wait for the processes that decode uploads: a slow picture holds nobody else up."""
+DESCRIBERS = 2
+"""Threads for what describes pictures anew, part by part: it takes seconds, and those who only look need not wait."""
 
 
 class Stop:
@@ -53,6 +55,7 @@ class Work:
         self._lanes = {
             "read": ThreadPoolExecutor(budget.readers, "read"),
             "decode": ThreadPoolExecutor(DECODERS, "decode"),
+            "describe": ThreadPoolExecutor(DESCRIBERS, "describe"),
         }
         self._pending = dict.fromkeys(self._lanes, 0)
         self._closed = False

@@ -20,7 +20,7 @@ from sqlite3 import Connection
 
 import numpy as np
 
-from lookalike.errors import DamagedError, LockedError, NoCollectionError, StoreError
+from lookalike.errors import DamagedError, LockedError, NoCollectionError, ReadOnlyError, StoreError
 from lookalike.store.database import Database
 from lookalike.store.derived import Derived
 from lookalike.store.files import sync_folder
@@ -186,7 +186,10 @@ class Store:
         try:
             if self._depth == 0:
                 with translated(self.path / "lock"):
-                    self._lock_file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+                    try:
+                        self._lock_file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+                    except PermissionError:
+                        raise ReadOnlyError(f"{self.path} can only be read: you may not write there.") from None
                     self._flock(deadline)
             self._depth += 1
             self._owner = threading.get_ident()

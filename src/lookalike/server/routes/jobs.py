@@ -111,15 +111,16 @@ async def add_files(request: Request) -> Response:
         sent = [file for file in form.getlist("files") if not isinstance(file, str)]
         if not sent:
             raise Problem(422, "Send pictures as the form's field 'files'.", field="files")
-        files = [(file.filename or "picture", await file.read()) for file in sent]
+        async with here.uploading:  # until then, what is large is a file
+            files = [(file.filename or "picture", await file.read()) for file in sent]
 
-    def take(_: object) -> dict[str, Any]:
-        kept = [keep(here.collection.path, name, data) for name, data in files]
-        folder = here.collection.path / FOLDER
-        job = here.jobs.submit("add", {"folder": str(folder), "uploads": True}, who.name)
-        return {"job": describe(job), "files": [_file(one) for one in kept]}
+            def take(_: object) -> dict[str, Any]:
+                kept = [keep(here.collection.path, name, data) for name, data in files]
+                folder = here.collection.path / FOLDER
+                job = here.jobs.submit("add", {"folder": str(folder), "uploads": True}, who.name)
+                return {"job": describe(job), "files": [_file(one) for one in kept]}
 
-    return reply(await here.work.run(request, take), 202)
+            return reply(await here.work.run(request, take), 202)
 
 
 def _file(kept: Incoming) -> dict[str, Any]:

@@ -56,7 +56,7 @@ async def search(request: Request, asked: SearchIn) -> Response:
         space = asked.space or here.first_space()
         return {"space": space, "seconds": round(seconds, 6), "results": here.found(results)}
 
-    return reply(await here.work.run(request, look))
+    return reply(await here.work.run(request, look, lane="describe" if asked.is_heavy else "read"))
 
 
 @router.post("/uploads", response_model=UploadOut, openapi_extra=FORM)
@@ -67,8 +67,9 @@ async def upload(request: Request) -> Response:
         file = form.get("file")
         if file is None or isinstance(file, str):
             raise Problem(422, "Send the picture as the form's field 'file'.", field="file")
-        data = await file.read()
-    made, item = await here.work.run(request, lambda _: here.keep(data), lane="decode")
+        async with here.uploading:  # until then, what is large is a file
+            data = await file.read()
+            made, item = await here.work.run(request, lambda _: here.keep(data), lane="decode")
     return reply({"upload": made.id, "width": made.width, "height": made.height, "item": item})
 
 

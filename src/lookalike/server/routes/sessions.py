@@ -158,7 +158,7 @@ async def why(request: Request, id: SessionPath, item: ItemPath) -> Response:
             "box": None if found.box is None else list(found.box),
         }
 
-    return reply(await here.work.run(request, look))
+    return reply(await here.work.run(request, look, lane="describe"))
 
 
 def _open(here: Served, id: str, who: Person) -> Session:

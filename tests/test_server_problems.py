@@ -1,0 +1,66 @@
+"""Every kind of error has the one shape, a status and a kind of its own."""
+
+import pytest
+
+from lookalike import errors
+from lookalike.server.problems import KINDS
+from serving import error, running
+
+
+@pytest.fixture(scope="module")
+def service(shelf):
+    with running(shelf) as running_service:
+        yield running_service
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "kind"),
+    [
+        (errors.InputError("k must be 1."), 422, "input"),
+        (errors.UnknownNameError("space", "x", ["y"]), 422, "input"),
+        (errors.SpecError("A spec must parse."), 422, "input"),
+        (errors.NoDirectionError("All marks are alike."), 422, "input"),
+        (errors.ImageError("This is no picture."), 422, "input"),
+        (errors.SourceError("There is no such folder."), 422, "input"),
+        (errors.MissingError("Install it with pip."), 501, "missing"),
+        (errors.NoCollectionError("There is none any more."), 503, "damaged"),
+        (errors.LockedError("Another process is writing."), 409, "busy"),
+        (errors.FullError("The disk is full."), 507, "full"),
+        (errors.ReadOnlyError("It can only be read."), 403, "read-only"),
+        (errors.FormatError("Not written by Lookalike."), 500, "damaged"),
+        (errors.DamagedError("A file is missing."), 500, "damaged"),
+        (errors.StoreError("It was replaced."), 500, "damaged"),
+        (errors.LookalikeError("Something else is wrong."), 500, "broken"),
+        (KeyError("secret"), 500, "broken"),
+        (MemoryError(), 500, "broken"),
+    ],
+)
+def test_each_error_has_its_kind(service, monkeypatch, raised, status, kind):
+    def fail(*_, **__):
+        raise raised
+
+    monkeypatch.setattr(service.collection, "page", fail)
+    answer = service.client.get("/api/v1/items")
+    said = error(answer, status, kind)
+    if isinstance(raised, errors.LookalikeError):
+        assert said == str(raised)
+    else:
+        assert "secret" not in said
+    if kind == "busy":
+        assert answer.headers["retry-after"] == "2"
+
+
+def test_no_error_of_ours_is_forgotten():
+    """The particular stands before the general: the first that fits is the one."""
+    ours = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    for one in ours:
+        found = next(kind for kind in KINDS if issubclass(one, kind))
+        assert not any(issubclass(kind, found) and kind is not found and issubclass(one, kind) for kind in KINDS)
+
+
+def test_undecodable_names_make_valid_json(service, monkeypatch):
+    item = service.collection.page(limit=1)
+    item.items[0].paths[:] = ["/photos/\udcff\n\u202e.jpg"]
+    monkeypatch.setattr(service.collection, "page", lambda *_, **__: item)
+    shown = service.get("/items")["items"][0]
+    assert shown["name"] == "\\udcff\n\u202e.jpg"
