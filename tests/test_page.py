@@ -170,6 +170,7 @@ def test_examples_are_gathered_in_the_tray_and_travel_in_the_address(site, addre
     assert all(name.startswith("beach") for name in names(page, ".grid")[: MANY // 2])
     page.reload()
     expect(page.locator("#tray li")).to_have_count(2)
+    expect(page.locator("#tray").get_by_role("button", name="Start a session")).to_be_visible()
     page.get_by_role("button", name="Take this example out (not wanted)").click()
     expect(page.locator("#tray li")).to_have_count(1)
     page.get_by_role("button", name="Clear").click()
@@ -301,6 +302,7 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     assert len(shown) > 2
     page.locator(".suggested .answers .yes").first.click()
     expect(page.locator(".suggested .tile")).to_have_count(len(shown) - 1)
+    expect(page.locator(".suggested .answers .yes")).to_have_count(len(shown) - 1)
     page.locator(".suggested [data-focus]").first.focus()
     page.keyboard.press("n")
     expect(page.locator(".suggested .tile")).to_have_count(len(shown) - 2)

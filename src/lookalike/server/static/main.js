@@ -85,11 +85,11 @@ async function render(scroll = 0) {
   const route = read();
   document.body.dataset.view = route.view;
   header(route);
-  tray.show(route);
   const patience = setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
   let element;
   try {
     upload.allow((await collection(signal)).limits);
+    tray.show(route);
     work.listen();
     const view = route.view === "login" ? null : await load(route.view);
     element = view
