@@ -38,6 +38,7 @@ const main = document.getElementById("main");
 const top = document.getElementById("top");
 let stay = new AbortController();
 let first = true;
+let moves = 0; // views shown so far
 
 function header(route) {
   const links = PLACES.map(([view, words, drawing, views]) =>
@@ -81,6 +82,7 @@ async function load(name) {
 async function render(scroll = 0) {
   stay.abort();
   stay = new AbortController();
+  moves += 1;
   const { signal } = stay;
   const route = read();
   document.body.dataset.view = route.view;
@@ -127,7 +129,9 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !event.defaultPrevented && !typing(event) && read().view === "item") history.back();
+  if (event.key !== "Escape" || event.defaultPrevented || typing(event) || read().view !== "item") return;
+  if (moves > 1) history.back();
+  else location.hash = link("pictures"); // this picture is where we came in
 });
 listenKeys();
 upload.listen();
