@@ -1,0 +1,73 @@
+"""A disk that can only be read, or is full: what cannot be done is said, and reading goes on."""
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from serving import copy_shelf, error, running
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small file system of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [mount or "", "-t", "tmpfs", "-o", "size=6m", "small", folder]
+    if mount is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a disk is not permitted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def remount(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", disk], check=True)
+
+
+def look(service):
+    """What must go on whatever happens to the disk; an item."""
+    items = service.get("/items")["items"]
+    found = service.post("/search", {"examples": [{"id": items[0]["id"]}], "k": 3})
+    assert len(found["results"]) == 3
+    assert service.client.get(f"/api/v1/items/{items[0]['id']}/thumbnail").status_code == 200
+    assert service.get("/collection")["items"] == 60
+    return items[0]["id"]
+
+
+def test_a_disk_that_is_read_only_from_the_start(shelf, disk):
+    own = copy_shelf(shelf, disk)
+    remount(disk, "ro")
+    with running(own) as service:
+        item = look(service)
+        for path, body in (
+            ("/sessions", {"examples": [{"id": item}]}),
+            ("/classes/add", {"name": "x", "items": [item]}),
+        ):
+            assert "can only be read" in error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
+        error(service.client.post("/api/v1/jobs", json={"kind": "refresh"}), 403, "read-only")
+        look(service)
+    remount(disk, "rw")
+
+
+def test_a_disk_that_fills_up_and_has_room_again(shelf, disk):
+    own = copy_shelf(shelf, disk)
+    with running(own) as service:
+        item = look(service)
+        session = service.post("/sessions", {"examples": [{"id": item}]}, status=201)["id"]
+        with (disk / "rest").open("wb", buffering=0) as rest, contextlib.suppress(OSError):
+            while True:
+                rest.write(bytes(2**16))
+        statuses = set()
+        for number in range(60):  # some go into room that SQLite has already
+            answer = service.client.post("/api/v1/classes/add", json={"name": "x" * 900 + str(number), "items": [item]})
+            statuses.add(answer.status_code)
+            if answer.status_code != 200:
+                assert "full" in error(answer, 507, "full")
+                break
+        assert 507 in statuses
+        look(service)
+        (disk / "rest").unlink()
+        assert service.post(f"/sessions/{session}/marks", {"skip": [item]})["skipped"] == [item]
