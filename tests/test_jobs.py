@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,10 +17,21 @@ from lookalike.server import ledger as ledgers
 from lookalike.server.incoming import harmless, keep
 from lookalike.server.jobs import Jobs
 from lookalike.server.ledger import Job, Ledger
-from lookalike.server.worker import check_links
+from lookalike.server.worker import KINDS, check_links
 from serving import copy_shelf
 
-N = 48
+N = 40
+
+FAKE = """
+import json, os, sys, time
+order = json.loads(sys.stdin.readline())
+seconds = {seconds}
+for done in range(4):
+    print(json.dumps({{"stage": "reading", "done": done, "total": 4}}), flush=True)
+    time.sleep(seconds / 4)
+print(json.dumps({{"result": order, "message": "Well done."}}), flush=True)
+"""
+"""A worker that does nothing, quickly or slowly: starting a real one takes a second or two."""
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +58,16 @@ def jobs(own, many):
     made.close()
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=60))
+
+
 def wait(jobs, id, until=lambda job: job.is_over, timeout_s=60):
     deadline = time.monotonic() + timeout_s
     while not until(jobs.get(id)):
@@ -56,23 +77,7 @@ def wait(jobs, id, until=lambda job: job.is_over, timeout_s=60):
 
 
 def is_reading(job):
-    return job.stage == "reading" and job.done > 0
-
-
-def test_an_add_reports_how_far_it_is_and_what_it_did(jobs, own, many):
-    job = jobs.submit("add", {"folder": str(many)}, "anna")
-    seen, last = [], 0
-    while not job.is_over:
-        for changed in jobs.changed(last):
-            seen.append((changed.state, changed.stage, changed.done, changed.total))
-            last = changed.change
-        time.sleep(0.02)
-    assert (job.state, job.result["added"], job.message) == ("done", N, f"{N} added.")
-    assert len(seen) > 2
-    reading = [done for _, stage, done, _ in seen if stage == "reading"]
-    assert all(before <= after for before, after in pairwise(reading))
-    with Collection(own) as collection:
-        assert len(collection) == 60 + N
+    return job.stage == "reading"
 
 
 def test_a_worker_that_is_killed_in_an_add_and_in_a_fit_begins_again(jobs, own, many):
@@ -95,82 +100,100 @@ def test_a_job_whose_process_always_dies_fails_after_three_times(jobs, monkeypat
     assert (job.state, job.attempts, job.error["kind"]) == ("failed", 3, "Killed")
 
 
-def test_what_was_not_done_goes_on_with_the_next_start(own, many):
+def test_changes_are_numbered_and_the_last_one_is_never_missed(jobs, quick):
+    job = jobs.submit("refresh", {}, "anna")
+    seen, last, deadline = [], 0, time.monotonic() + 60
+    while not seen or seen[-1] != "done":
+        assert time.monotonic() < deadline
+        for changed in jobs.changed(last):
+            assert changed.change > last
+            last = changed.change
+            seen.append(changed.state)
+    assert len(seen) > 1
+    assert (job.stage, job.done, job.total, job.message) == ("reading", 3, 4, "Well done.")
+    wait(jobs, job.id, lambda job: job.id not in jobs._processes)
+    assert jobs.changed(job.change) == []
+
+
+def test_what_was_not_done_goes_on_with_the_next_start(own, many, slow, monkeypatch):
     first = Jobs(own, [many])
     first.start()
-    adding = first.submit("add", {"folder": str(many)}, "anna")
-    waiting = first.submit("fit", {"spec": "small = color() | pca(dim=8)"}, "ben")
+    adding, waiting = first.submit("add", {"folder": str(many)}, "anna"), first.submit("refresh", {}, "ben")
     wait(first, adding.id, is_reading)
     first.close()  # as with a kill, the ledger says: running, queued
     ledger = Ledger(own)
     assert [job.state for job in ledger.read()] == ["running", "queued"]
     ledger.close()
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
     second = Jobs(own, [many])
     second.start()
     try:
-        found = wait(second, adding.id).result
-        assert found["added"] + found["known"] == N
-        assert wait(second, waiting.id).result == {"fitted": {"small": 60 + N}}
-        assert second.get(waiting.id).author == "ben"
+        order = wait(second, adding.id).result
+        assert order["arguments"] == {"folder": str(many), "roots": [str(many)]}
+        assert (order["kind"], order["collection"]) == ("add", str(own))
+        assert (wait(second, waiting.id).state, second.get(waiting.id).author) == ("done", "ben")
+        assert second.get(adding.id).ended <= second.get(waiting.id).started
         assert second.submit("refresh", {}, "anna").id == waiting.id + 1
     finally:
         second.close()
 
 
-def test_a_cancelled_job_ends_at_once_and_what_it_committed_stays(jobs, own, many):
-    running, queued = jobs.submit("add", {"folder": str(many)}, "anna"), jobs.submit("refresh", {}, "anna")
+def test_a_cancelled_job_ends_at_once(jobs, slow, monkeypatch):
+    running, queued = jobs.submit("fit", {"spec": None}, "anna"), jobs.submit("refresh", {}, "anna")
     wait(jobs, running.id, is_reading)
+    assert jobs.counts() == {"queued": 1, "running": 1}
     assert jobs.cancel(queued.id).state == "cancelled"
     assert jobs.cancel(running.id).state == "cancelled"
     wait(jobs, running.id, lambda job: job.id not in jobs._processes, timeout_s=10)
     assert jobs.cancel(running.id).message.startswith("It was cancelled")
     assert jobs.cancel(99) is None
-    with Collection(own) as collection:
-        assert 60 <= len(collection) < 60 + N
-        assert collection.verify() == []
-    assert wait(jobs, jobs.submit("fit", {"spec": "x = color() | pca(dim=4)"}, "anna").id).state == "done"
+    monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
+    assert wait(jobs, jobs.submit("refresh", {}, "anna").id).state == "done"
 
 
-def test_the_same_job_is_not_queued_twice(jobs, many, monkeypatch):
-    first = jobs.submit("add", {"folder": str(many)}, "anna")
+def test_the_same_job_is_not_queued_twice(jobs, slow, monkeypatch):
+    first = jobs.submit("refresh", {}, "anna")
     wait(jobs, first.id, lambda job: job.state == "running")
-    second = jobs.submit("add", {"folder": str(many)}, "ben")  # the first may have listed the folder already
+    second = jobs.submit("refresh", {}, "ben")  # the first may have looked at what is new by then
     assert second.id == first.id + 1
-    assert jobs.submit("add", {"folder": str(many)}, "carl").id == second.id
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "QUEUED", 1)
-        assert jobs.ensure("map", {"space": "color"}, "anna") is None
-        with pytest.raises(LockedError, match="waiting"):
-            jobs.submit("refresh", {}, "anna")
+    assert jobs.submit("refresh", {}, "carl").id == second.id
     drawn = jobs.ensure("map", {"space": None}, "anna")
-    assert wait(jobs, drawn.id).state == "done"
-    assert jobs.ensure("map", {"space": None}, "anna").id == drawn.id  # a short while ago
-    for job in jobs.all():
-        jobs.cancel(job.id)
+    wait(jobs, drawn.id, is_reading)  # beside the first: another queue
+    assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id
+    jobs.cancel(drawn.id)
+    assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id  # that was a short while ago
+    monkeypatch.setattr(module, "QUEUED", 1)
+    assert jobs.ensure("map", {"space": "color"}, "anna") is None
+    with pytest.raises(LockedError, match="waiting"):
+        jobs.submit("fit", {}, "anna")
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "error"),
-    [
-        ("fit", {"spec": "nonsense("}, "SpecError"),
-        ("add", {"folder": "/no/such/folder"}, "InputError"),
-        ("map", {"space": "nothing"}, "UnknownNameError"),
-    ],
-)
-def test_what_cannot_be_done_fails_with_a_sentence(jobs, kind, arguments, error):
-    job = wait(jobs, jobs.submit(kind, arguments, "anna").id)
-    assert (job.state, job.error["kind"], job.attempts) == ("failed", error, 1)
-    assert len(job.message) > 15
-
-
-def test_classes_and_duplicates_are_worked_out_by_jobs(jobs, own):
-    found = wait(jobs, jobs.submit("classify", {}, "anna").id)
-    assert found.state == "done"
-    found = wait(jobs, jobs.submit("duplicates", {"tier": "alike", "space": None}, "anna").id)
+def test_what_the_process_is_asked_to_do_it_does(own, many):
+    said = []
     with Collection(own) as collection:
-        groups, current = collection.known_duplicates("alike")
-    assert current
-    assert found.result == {"tier": "alike", "groups": len(groups)}
+        do = {
+            kind: partial(verb, collection, progress=lambda *words: said.append(words)) for kind, verb in KINDS.items()
+        }
+        result, message = do["add"]({"folder": str(many), "roots": [str(many)]})
+        assert (result["added"], message) == (N, f"{N} added.")
+        assert said[-1][0] == "encoding small" or "reading" in [stage for stage, *_ in said]
+        (many / "broken.png").write_bytes(b"no picture")
+        assert do["refresh"]({})[1] == "0 added, 1 skipped."
+        (many / "broken.png").unlink()
+        assert do["fit"]({"spec": "small = color() | pca(dim=8)"})[0] == {"fitted": {"small": 60 + N}}
+        assert do["map"]({"space": "small"})[0] == {"space": "small", "points": 60 + N}
+        result, _ = do["duplicates"]({"tier": "alike"})
+        assert result == {"tier": "alike", "groups": len(collection.known_duplicates("alike")[0])}
+        result, _ = do["classify"]({})
+        assert sum(result["predicted"].values()) + result["none"] == N
+        with pytest.raises(InputError):
+            do["add"]({"folder": "/etc", "roots": [str(many)]})
+
+
+def test_what_cannot_be_done_fails_with_a_sentence(jobs):
+    job = wait(jobs, jobs.submit("fit", {"spec": "nonsense("}, "anna").id)
+    assert (job.state, job.error["kind"], job.attempts) == ("failed", "SpecError", 1)
+    assert "nonsense" in job.message
 
 
 def test_a_ledger_is_kept_by_one_and_passes_over_what_is_damaged(tmp_path):

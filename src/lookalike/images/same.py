@@ -18,7 +18,7 @@ SIDE = 96
 """Pixels of the longer side of a small copy."""
 
 SAME = 0.1
-"""Two pictures that differ by no more are the same photo. Chosen on Corel-1k and on the first half of ukbench."""
+"""Two pictures that differ by no more are the same photo. Chosen on Corel-1k and ukbench."""
 
 NOTHING = 1.0
 """What pictures differ by that have nothing in common."""
