@@ -36,6 +36,12 @@ const PLACES = [
 ];
 const main = document.getElementById("main");
 const top = document.getElementById("top");
+const brand = h(
+  "a",
+  { class: "brand", href: "#/" },
+  h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }),
+  h("span", {}, "Lookalike"),
+);
 let stay = new AbortController();
 let first = true;
 let moves = 0; // views shown so far
@@ -48,12 +54,6 @@ function header(route) {
       icon(drawing),
       h("span", {}, words),
     ),
-  );
-  const brand = h(
-    "a",
-    { class: "brand", href: "#/" },
-    h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }),
-    h("span", {}, "Lookalike"),
   );
   top.replaceChildren(
     brand,
