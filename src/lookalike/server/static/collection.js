@@ -2,14 +2,17 @@
 import { get } from "./api.js";
 
 let known = null;
+let fresh = false;
 
 export async function collection(signal) {
-  known ??= await get("/collection", {}, signal);
+  if (!fresh) known = await get("/collection", {}, signal);
+  fresh = true;
   return known;
 }
 
+/** Something has changed: it is read again when it is next needed. Who we are stays known until then. */
 export function forget() {
-  known = null;
+  fresh = false;
 }
 
 const RANKS = ["view", "judge", "manage"];

@@ -26,11 +26,7 @@ export async function show(_route, signal) {
   const list = h("div", { class: "jobs" });
   const draw = () => {
     const all = [...jobs.values()].sort((a, b) => running(b) - running(a) || Number(b.id) - Number(a.id));
-    list.replaceChildren(
-      ...(all.length
-        ? all.map(card)
-        : [empty("Nothing is being done, and nothing was done since the server started.")]),
-    );
+    list.replaceChildren(...(all.length ? all.map(card) : [empty("Nothing is being done.")]));
   };
   news.addEventListener("change", draw, { signal });
   draw();

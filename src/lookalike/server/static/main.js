@@ -36,8 +36,15 @@ const PLACES = [
 ];
 const main = document.getElementById("main");
 const top = document.getElementById("top");
+const brand = h(
+  "a",
+  { class: "brand", href: "#/" },
+  h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }),
+  h("span", {}, "Lookalike"),
+);
 let stay = new AbortController();
 let first = true;
+let moves = 0; // views shown so far
 
 function header(route) {
   const links = PLACES.map(([view, words, drawing, views]) =>
@@ -47,12 +54,6 @@ function header(route) {
       icon(drawing),
       h("span", {}, words),
     ),
-  );
-  const brand = h(
-    "a",
-    { class: "brand", href: "#/" },
-    h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }),
-    h("span", {}, "Lookalike"),
   );
   top.replaceChildren(
     brand,
@@ -81,15 +82,16 @@ async function load(name) {
 async function render(scroll = 0) {
   stay.abort();
   stay = new AbortController();
+  moves += 1;
   const { signal } = stay;
   const route = read();
   document.body.dataset.view = route.view;
   header(route);
-  tray.show(route);
   const patience = setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
   let element;
   try {
     upload.allow((await collection(signal)).limits);
+    tray.show(route);
     work.listen();
     const view = route.view === "login" ? null : await load(route.view);
     element = view
@@ -127,7 +129,9 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !event.defaultPrevented && !typing(event) && read().view === "item") history.back();
+  if (event.key !== "Escape" || event.defaultPrevented || typing(event) || read().view !== "item") return;
+  if (moves > 1) history.back();
+  else location.hash = link("pictures"); // this picture is where we came in
 });
 listenKeys();
 upload.listen();
