@@ -197,7 +197,7 @@ def test_cifar_knows_its_two_parts(tmp_path, monkeypatch) -> None:
     np.savez(tmp_path / "cifar10" / "cifar10_12k.npz", **arrays)
     monkeypatch.setattr(
         "lookalike.bench.described._make",
-        lambda dataset, *_: (np.eye(6, dtype=np.float32), np.array(sorted(dataset.labels, reverse=True))),
+        lambda dataset, *_: {"X": np.eye(6, dtype=np.float32), "names": np.array(sorted(dataset.labels, reverse=True))},
     )
     given = labelled.parts("cifar10-deep", tmp_path)
     assert given.y.tolist() == ["0", "1", "0", "1"]

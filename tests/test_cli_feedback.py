@@ -101,7 +101,8 @@ def test_a_session_goes_on_where_it_was_left(call, fish):
     for more in ([fish], ["--label", "fish"], ["--not", fish], ["--space", "color"]):
         assert call("feedback", "--resume", session, *more)[0] == 2
     code, _, err = call("feedback", "--resume", "00000000")
-    assert (code, err) == (2, "lookalike: No session with the id '00000000'. List them with: lookalike sessions\n")
+    told = f"lookalike: No session with the id '00000000'. List them with: lookalike -c {own} sessions\n"
+    assert (code, err) == (2, told)
 
 
 def test_undo_asks_again_and_reaches_into_the_round_before(call, own, fish):
@@ -183,8 +184,8 @@ def test_filters_boxes_and_negatives_reach_the_session(call, own, pictures, fish
     assert call("feedback")[0] == 2
 
 
-def test_sessions_are_listed(call, fish):
-    assert call("sessions")[2] == "No sessions yet. Start one: lookalike feedback IMAGE\n"
+def test_sessions_are_listed(call, own, fish):
+    assert call("sessions")[2] == f"No sessions yet. Start one: lookalike -c {own} feedback IMAGE\n"
     _, _, err = call("feedback", fish, "--name", "größe", "--author", "anna", answers="y\nn\n")
     code, out, _ = call("sessions")
     assert code == 0

@@ -107,7 +107,8 @@ def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, picture
     assert cli.run([*where, "fda(dim=3)", "--labels", str(table)]) == 0
     out, err = capsys.readouterr()
     assert out == "fda: fitted on 15 pictures.\n"
-    assert err.startswith(f"1 names in {table} are not in the collection.\nTo compare: lookalike classes evaluate")
+    told = f"1 names in {table} are not in the collection.\nTo compare: lookalike -c {filled.path} classes evaluate"
+    assert err.startswith(told)
     assert cli.run([*where, f"--labels={table}", "fda", "--json"]) == 0
     assert capsys.readouterr().out == '{"fda": 15}\n'
     assert cli.run([*where, "--labels", "fda(dim=3)"]) == 2
