@@ -90,7 +90,7 @@ def test_a_round_is_drawn(call, fish, tmp_path):
     assert call("feedback", fish, "--sheet", "sheet.txt")[0] == 2
 
 
-def test_a_session_goes_on_where_it_was_left(call, fish):
+def test_a_session_goes_on_where_it_was_left(call, own, fish):
     _, out, err = call("feedback", fish, "--window", 3, "--rounds", 1, answers="y\nn\nn\n")
     session = session_in(err)
     code, out, err = call("feedback", "--resume", session, "--window", 3, answers="n\nq\n")

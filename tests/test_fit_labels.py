@@ -112,7 +112,7 @@ def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, picture
     assert cli.run([*where, f"--labels={table}", "fda", "--json"]) == 0
     assert capsys.readouterr().out == '{"fda": 15}\n'
     assert cli.run([*where, "--labels", "fda(dim=3)"]) == 2
-    assert "lookalike fit 'fda(dim=3)' --labels" in capsys.readouterr().err
+    assert f"lookalike -c {filled.path} fit 'fda(dim=3)' --labels" in capsys.readouterr().err
     assert cli.run([*where, "fda", "--labels"]) == 0
     assert cli.run([*where, "fda", "--labels", "--json"]) == 0
     assert capsys.readouterr().out == 'fda: fitted on 15 pictures.\n{"fda": 15}\n'
