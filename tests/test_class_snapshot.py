@@ -165,7 +165,7 @@ def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
 
 def test_what_a_killed_process_left_is_swept_by_the_next_writer(store):
     store.snapshot.parent.mkdir()
-    left = store.snapshot.with_name("means.npz.1.part")
+    left = store.snapshot.with_name("classes.npz.1.part")
     left.write_bytes(b"half")
     with store.writer():
         assert not left.exists()

@@ -13,6 +13,8 @@ from lookalike.errors import InputError, MissingError
 SUFFIXES = (".png", ".svg", ".pdf")
 ACROSS = 4
 """Panels in a line."""
+COLOURS = 10
+"""Of lines, in matplotlib."""
 BAR, BEST = "#9fb7d9", "#2f6fde"
 ALONG = {"feedback": "round", "hashing": "returned", "ncm": "pictures of a new class"}
 """What the numbers of a bench's numbered columns count."""
@@ -75,10 +77,11 @@ def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
     """A panel a name, a line a row, the number of the column along it."""
     figure, panels = _panels(title, len(numbered), 4.5, 3.6)
     for axes, (name, cells) in zip(panels, numbered.items(), strict=True):
-        for row in dict.fromkeys(cell.row for cell in cells):
+        for place, row in enumerate(dict.fromkeys(cell.row for cell in cells)):
+            style = "-" if place < COLOURS else "--"  # colours come again
             line = sorted((int(cell.column.rpartition("-")[2]), cell) for cell in cells if cell.row == row)
             numbers = [number for number, _ in line]
-            axes.plot(numbers, [cell.value for _, cell in line], marker="o", markersize=3, label=row)
+            axes.plot(numbers, [cell.value for _, cell in line], style, marker="o", markersize=3, label=row)
             axes.fill_between(numbers, [cell.low for _, cell in line], [cell.high for _, cell in line], alpha=0.1)
         axes.set_title(name, fontsize=10)
         axes.set_xlabel(ALONG.get(cells[0].bench, ""))

@@ -2,8 +2,7 @@
 
     catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
     judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
-    classes/            a copy of the class means, which costs only time when it is lost
-    derived/            worked out, and can be again
+    derived/            worked out, and can be again: groups of duplicates, maps, a copy of the class model
 
 In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
 whatever a killed writer left behind is removed when the next one takes the lock.
@@ -23,7 +22,7 @@ import numpy as np
 
 from lookalike.errors import DamagedError, LockedError, NoCollectionError, ReadOnlyError, StoreError
 from lookalike.store.database import Database
-from lookalike.store.derived import Derived
+from lookalike.store.derived import FOLDER, Derived
 from lookalike.store.files import sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
@@ -112,7 +111,7 @@ class Store:
     @property
     def snapshot(self) -> Path:
         """Where what is known of classes may be kept, by whoever has it; nobody relies on it."""
-        return self.path / "classes" / "means.npz"
+        return self.path / FOLDER / "classes.npz"
 
     def bytes(self) -> int:
         """What the directory takes on the disk."""
