@@ -19,7 +19,7 @@ from PIL import Image
 
 import lookalike
 from lookalike import cli
-from lookalike.cli import options, terminal
+from lookalike.cli import hints, options, terminal
 from lookalike.errors import LookalikeError
 
 COMMANDS = [
@@ -543,3 +543,14 @@ def test_json_is_valid_for_strict_readers(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(("text", "value"), [(None, None), ("0.5", 0.5), ("fast", "fast")])
 def test_effort_is_a_number_or_a_name(text: str | None, value: float | str | None) -> None:
     assert options.effort(text) == value
+
+
+def test_hints_know_every_command_that_is_about_a_collection():
+    listing = {line.split()[0] for line in _commands()}
+    verbs = set(re.findall(r"[a-z]+", hints._VERBS))
+    assert verbs == listing - {"bench", "demo", "recipes"}
+
+
+def _commands() -> list[str]:
+    text = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"^  ([a-z]+)  ", text.partition("Commands:")[2], re.MULTILINE)

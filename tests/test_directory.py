@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lookalike.engine.looks import at_one_moment
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store import models
 from lookalike.store.directory import Store
@@ -598,4 +599,20 @@ def test_golden_v1(tmp_path: Path) -> None:
             store.vectors.commit(pending)
         assert store.vectors.merge("color()", everything=True) == 3
     assert store.vectors.verify("color()", lambda *step: None) == []
+    store.close()
+
+
+def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
+    store = Store(tmp_path / "c", create=True)
+    seen = []
+
+    def look():
+        seen.append(store.version())
+        if len(seen) == 1:
+            with store.writer(), store.transaction():
+                pass
+            assert store.version() == seen[0] != store.vectors.version()
+        return store.version()
+
+    assert at_one_moment(store, look) == seen[1] == store.version() > seen[0]
     store.close()

@@ -68,11 +68,18 @@ def examples():
             yield pytest.param("\n".join(blocks), id=path.stem)
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn")
+    draw_folder(folder, per_kind=2, random_state=0)
+    return folder
+
+
 @pytest.mark.parametrize("code", list(examples()))
-def test_the_python_examples_run(code, tmp_path, monkeypatch):
+def test_the_python_examples_run(code, drawn, tmp_path, monkeypatch):
     """Each page's examples, one after the other, beside a folder `pictures` with a few drawn ones of each kind."""
     monkeypatch.chdir(tmp_path)
-    draw_folder(tmp_path / "pictures", per_kind=2, random_state=0)
+    shutil.copytree(drawn, tmp_path / "pictures")
     exec(compile(code, "example", "exec"), {"__name__": "example"})
 
 

@@ -221,7 +221,7 @@ def test_strangers_path_to_a_named_class_by_mouse(site, address):
         for tile in page.locator('.judge [data-focus][aria-label^="sunset"]').all():
             click(tile)
         click(page.get_by_role("button", name="No to the rest"))
-        page.get_by_text("No to the rest").is_disabled()
+        expect(page.get_by_role("button", name="No to the rest")).to_be_disabled()
         click(page.get_by_role("button", name="Next round"))
         expect(page.locator('.judge [data-mark="yes"], .judge [data-mark="no"]')).to_have_count(0)
         if page.get_by_role("button", name="Yes to these").is_visible():

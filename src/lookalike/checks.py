@@ -5,6 +5,7 @@ checks of a kind; the tests run each over every registered component, and author
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -340,6 +341,7 @@ CHECKS: dict[str, list[Callable[[Make], None]]] = {
 }
 
 
+@cache
 def _pictures() -> list[Pixels]:
     random = np.random.default_rng(0)
     return [

@@ -9,7 +9,8 @@ import re
 import shlex
 
 _VERBS = (
-    "add|classes|classify|compact|explain|export|feedback|fit|items|label|refresh|remove|search|sessions|stats|verify"
+    "add|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|refresh|remove|search|serve"
+    "|sessions|stats|token|verify"
 )
 _COMMAND = re.compile(rf"\blookalike (?=(?:{_VERBS})\b)")
 _given: list[str] = []

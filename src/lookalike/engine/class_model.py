@@ -201,7 +201,7 @@ class ClassModel:
         worth = max(class_snapshot.LEAST, counted // 10)
         if self._looked < worth or self._model is None or self._given.kind == "ncmc":  # whose cells are found anew
             return
-        version = self._store.version()
+        version = self._store.vectors.version()  # as it is, whatever moment is looked at
         about = {
             "made_of": _plain(self._made_of),
             "seen": self._seen,
@@ -209,7 +209,7 @@ class ClassModel:
             "rows": self._store.vectors.fingerprint(self._made_of[0]),
             "moved": self._moved,
         }
-        if self._spaces.index(self._made_of[0]) is self._index and self._store.version() == version:
+        if self._spaces.index(self._made_of[0]) is self._index and self._store.vectors.version() == version:
             class_snapshot.save(self._store, self._model, self._roll, about)
             self._looked = 0
 

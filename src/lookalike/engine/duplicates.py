@@ -110,8 +110,7 @@ def find(
     """The groups of the tier *same* or *alike*, largest first."""
     taught = spaces.taught(space)
     index = spaces.index(taught)
-    ids = store.vectors.live_ids(taught)
-    ids = ids if among is None else np.intersect1d(ids, among, assume_unique=True)
+    ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
     if len(ids) < 2:
         return []
     usual, apart = typical(ids, index.vectors), store.judgements.apart.pairs()

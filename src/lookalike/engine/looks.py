@@ -35,7 +35,8 @@ def at_one_moment(store: Store, look: Callable[[], T]) -> T:
     for _ in range(TRIES):
         version = store.version()
         try:
-            seen = look()
+            with store.moment(version):
+                seen = look()
         except StoreError:
             if store.version() == version:
                 raise

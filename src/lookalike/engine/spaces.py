@@ -210,7 +210,9 @@ class Spaces:
     def chain(self, name: str) -> Chain:
         """The chain of a space, with its fitted transforms where there are any."""
         with self._lock:
-            space, base = self.all()[name], self.all()[self.all()[name].chain[0]]
+            spaces = self.all()
+            space = spaces[name]
+            base = spaces[space.chain[0]]
             made_of = space.model, base.model
             before, chain = self._chains.get(name, (None, None))
             if chain is None or before != made_of:

@@ -25,7 +25,7 @@ API = "/api/"
 PUBLIC = ("/healthz", "/api/v1/login", "/api/v1/logout")
 SAFE = ("GET", "HEAD", "OPTIONS")
 UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
-WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions")
+WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export")
 """Last words of addresses that make the machine work."""
 
 PIECE = 2**16

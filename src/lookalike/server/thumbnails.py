@@ -1,7 +1,7 @@
 """Small copies of pictures, kept in memory.
 
 In: a file's bytes and a side. Out: JPEG bytes whose longer side is at most that. An id is its content, so what is kept
-is right for ever; the least used go when there is no more room. `Thumbnails` is also an ASGI application that answers
+is right for ever; the least used go when there is no more room. `FromMemory` is an ASGI application that answers
 from memory, before any routing: a page of a grid asks for hundreds at once.
 """
 

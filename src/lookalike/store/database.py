@@ -50,6 +50,11 @@ class Database:
             finally:
                 roll_back(db)
 
+    def version(self) -> int:
+        """How many commits there have been to a catalogue. Asked often: one query is a view of its own."""
+        with translated(self.path), self._held() as db:
+            return read_version(db)
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All of it or nothing; on the disk when it ends."""

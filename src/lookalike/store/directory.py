@@ -3,6 +3,7 @@
     catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
     judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
     derived/            worked out, and can be again: groups of duplicates, maps, a copy of the class model
+    access.json, jobs/, uploads/    of the service: who may use it, what it was asked to do, pictures that were sent
 
 In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
 whatever a killed writer left behind is removed when the next one takes the lock.
@@ -50,6 +51,7 @@ class Store:
     def __init__(self, path: Path, *, create: bool = False):
         self.path = Path(path).absolute()
         self._mutex = threading.RLock()
+        self._moment = threading.local()
         self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
         self._owner: int | None = None
         self._lock_file = -1
@@ -105,8 +107,19 @@ class Store:
         return self.items.remove(gone)
 
     def version(self) -> int:
-        """Another number after every commit to the catalogue, by whichever process."""
-        return self.vectors.version()
+        """Another number after every commit to the catalogue, by whichever process; within `moment`, the one given."""
+        held: int | None = getattr(self._moment, "version", None)
+        return self.vectors.version() if held is None else held
+
+    @contextmanager
+    def moment(self, version: int) -> Iterator[None]:
+        """Within this block, and in this thread, the version is taken to be this: one look need not ask again."""
+        before = getattr(self._moment, "version", None)
+        self._moment.version = version
+        try:
+            yield
+        finally:
+            self._moment.version = before
 
     @property
     def snapshot(self) -> Path:

@@ -336,8 +336,7 @@ class Segments:
 
     def version(self) -> int:
         """Counts the commits to the catalogue."""
-        with self._db.reading() as db:
-            return read_version(db)
+        return self._db.version()
 
     def _space(self, name: str) -> Space:
         spaces = self.spaces()
