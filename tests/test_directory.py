@@ -616,3 +616,14 @@ def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
 
     assert at_one_moment(store, look) == seen[1] == store.version() > seen[0]
     store.close()
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_what_people_say_of_a_collection_that_was_moved_away_is_refused(tmp_path, copied):
+    store = Store(tmp_path / "c", create=True)
+    (tmp_path / "c").rename(tmp_path / "old")
+    if copied:
+        shutil.copytree(tmp_path / "old", tmp_path / "c")
+    with pytest.raises(StoreError):
+        store.judgements.add_labels([(1, "sea")], author="anna", source="hand")
+    store.close()

@@ -1,5 +1,6 @@
 """The page in a real browser: what a person does there, by mouse, by keys, on a phone, and when things go wrong."""
 
+import io
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import cv2
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 import lookalike
@@ -632,3 +634,19 @@ def test_a_session_on_a_phone(site, address):
     expect(page.locator('.judge [data-mark="no"]')).to_have_count(8)
     page.get_by_role("button", name="Next round").tap()
     expect(page.locator(".timer")).to_contain_text("Round 2")
+
+
+def test_upright_pictures_fit_their_places(site):
+    page = site.visit("jobs")
+    upright = io.BytesIO()
+    Image.new("RGB", (60, 240), "teal").save(upright, "JPEG")
+    page.route("**/thumbnail*", lambda route: route.fulfill(body=upright.getvalue(), content_type="image/jpeg"))
+    go(page, "")
+    expect(page.locator(".grid img.there").first).to_be_visible()
+    heights = page.evaluate(
+        "[...document.querySelectorAll('.grid .row')].map(row => [row.clientHeight,"
+        " ...[...row.querySelectorAll('.cell, .pic, img')].map(one => one.getBoundingClientRect().height)])"
+    )
+    assert heights
+    for row, *inside in heights:
+        assert max(inside) <= row + 1

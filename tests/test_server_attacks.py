@@ -251,6 +251,7 @@ def test_a_line_of_the_log_is_one_line_and_holds_no_secret(service, caplog):
     [
         b"GARBAGE\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /api/v1/items HTTP/1.1\r\nHost: localhost\r\nOrigin: http://[\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody who speaks TLS
         b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",

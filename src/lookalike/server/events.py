@@ -8,7 +8,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from lookalike.server.jobs import Jobs
@@ -39,8 +39,13 @@ class Events:
         if self.open >= STREAMS:
             raise Problem(503, "Too many are listening. Close another window, or try again.", wait_s=BUSY_S)
 
-    async def stream(self, closing: threading.Event, since: int | None, only: int | None) -> AsyncIterator[str]:
-        """What becomes of the jobs, or of one; ends when the service does, or that one job."""
+    async def stream(
+        self, closing: threading.Event, since: int | None, only: int | None, may: Callable[[], bool]
+    ) -> AsyncIterator[str]:
+        """What becomes of the jobs, or of one; ends when the service does, or that one job, or who listens may not."""
+        if self.open >= STREAMS:
+            yield f"retry: {1_000 * BUSY_S}\n\n"  # others were quicker since `check`
+            return
         self.open += 1
         try:
             yield "retry: 2000\n\n"
@@ -59,6 +64,8 @@ class Events:
                     if only is not None and job.is_over:
                         return
                 new = False
+                if not may():
+                    return
                 if time.monotonic() - told >= BEAT_S:
                     yield ": still here\n\n"
                     told = time.monotonic()

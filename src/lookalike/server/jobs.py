@@ -77,7 +77,7 @@ class Jobs:
             self._trouble = error
             log.warning("There will be no jobs: %s", error)
             return
-        for job in self._ledger.read():
+        for job in self._ledger.read(LANES):
             if not job.is_over:
                 job.state = "queued"
                 job.message = "It was interrupted, and goes on." if job.attempts else ""

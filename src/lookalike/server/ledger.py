@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import threading
+from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -72,15 +73,16 @@ class Ledger:
             self.close()
             raise translate(self.folder, error) from None
 
-    def read(self) -> list[Job]:
-        """Every job that is on the disk, in the order they were asked for; what is damaged is passed over."""
+    def read(self, kinds: Container[str]) -> list[Job]:
+        """Every job of these kinds that is on the disk, in the order they were asked for; the rest is passed over."""
         jobs = []
         for file in self.folder.glob("*.json"):
             try:
                 job = Job(**json.loads(file.read_bytes()))
             except (OSError, ValueError, TypeError):
                 continue
-            if file.name == f"{job.id}.json":
+            ours = isinstance(job.id, int) and isinstance(job.arguments, dict) and job.kind in kinds
+            if ours and file.name == f"{job.id}.json":
                 jobs.append(job)
         return sorted(jobs, key=lambda job: job.id)
 

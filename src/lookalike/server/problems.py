@@ -151,6 +151,8 @@ def install(app: FastAPI) -> None:
 def _invalid(error: RequestValidationError) -> Response:
     """The first thing that is wrong with a request; what it held is not repeated."""
     first = error.errors()[0]
+    if first["loc"][0] == "path":
+        return reply(error_body("missing", "There is nothing at this address."), 404)
     field = ".".join(str(part) for part in first["loc"][1:]) or None  # the first word is "body", "query" or "path"
     said = str(first["msg"]).removeprefix("Value error, ").rstrip(".") + "."
     return reply(error_body("input", f"{field}: {said}" if field else said, field), 422)

@@ -113,7 +113,7 @@ def bind(settings: Settings) -> socket.socket:
         listener.listen(settings.budget.connections)
     except OSError as error:
         listener.close()
-        hint = f" Is it in use? Choose another: --port {settings.port + 1}" if settings.port else ""
+        hint = f" Choose another: --port {settings.port + 1}" if settings.port else ""
         raise InputError(f"Cannot listen at {settings.host} port {settings.port}: {error.strerror}.{hint}") from None
     return listener
 

@@ -10,6 +10,7 @@ import importlib
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from starlette.requests import Request
@@ -27,6 +28,9 @@ from lookalike.server.thumbnails import Kept, shrink
 from lookalike.server.uploads import Upload, Uploads
 from lookalike.server.work import Work
 
+LARGE = 25_000_000
+"""Pixels of a picture that is decoded by itself."""
+
 
 class Served:
     """A collection that is served."""
@@ -37,6 +41,7 @@ class Served:
         self.access = access
         self.closing = threading.Event()  # set when the service is asked to end: streams end then
         self.metrics = Metrics()
+        self._large = threading.Lock()  # large pictures are decoded one at a time: each takes hundreds of megabytes
         self.work = Work(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
         self.uploading = asyncio.Semaphore(settings.budget.uploading)
@@ -85,8 +90,10 @@ class Served:
 
     def picture(self, id: str, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
         """A copy of a picture or of a part of it, as JPEG."""
+        item = self.item(id)
         try:
-            return shrink(self.read(id), side, box=box)
+            with self._large if item.width * item.height > LARGE else nullcontext():
+                return shrink(self.read(id), side, box=box)
         except ImageError as error:
             raise missing(f"Item {id} cannot be shown: {error}.") from None
 

@@ -58,6 +58,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All of it or nothing; on the disk when it ends."""
+        self.check_in_place()  # what is written to a file that was moved or removed is lost
         with translated(self.path), self._held() as db:
             assert not db.in_transaction, "transactions do not nest"
             try:

@@ -14,7 +14,7 @@ from lookalike.collection import format_id
 from lookalike.server.access import Role
 from lookalike.server.events import HEADERS, describe
 from lookalike.server.incoming import FOLDER, Incoming, keep
-from lookalike.server.job_models import AddIn, FilesOut, JobIn, JobOut, JobPath, JobsOut
+from lookalike.server.job_models import AddIn, FilesOut, FitIn, JobIn, JobOut, JobPath, JobsOut
 from lookalike.server.jobs import LANES
 from lookalike.server.ledger import Job
 from lookalike.server.problems import Problem, missing, reply
@@ -61,6 +61,8 @@ async def ask(request: Request, asked: JobIn) -> Response:
 
     def submit(_: object) -> dict[str, Any]:
         arguments = asked.model_dump(exclude={"kind"})
+        if isinstance(asked, FitIn) and "path" in (asked.spec or ""):
+            raise Problem(403, "Networks of your own are fitted on the command line: lookalike fit SPEC", field="spec")
         if isinstance(asked, AddIn):
             arguments["folder"] = str(_check_folder(here, asked.folder))
         return describe(here.jobs.submit(asked.kind, arguments, who.name))
@@ -88,13 +90,13 @@ async def cancel(request: Request, id: JobPath) -> Response:
 async def follow_one(request: Request, id: JobPath, last: LastEvent = None) -> Response:
     """How a job gets on, until it ends, as server-sent events."""
     here = served(request)
-    return _stream(here, last, _job(here, id).id)
+    return _stream(request, last, _job(here, id).id)
 
 
 @router.get("/events", response_class=StreamingResponse, responses=STREAM)
 async def follow(request: Request, last: LastEvent = None) -> Response:
     """How all jobs get on, as server-sent events; first those that are not over."""
-    return _stream(served(request), last, None)
+    return _stream(request, last, None)
 
 
 @router.post(
@@ -134,11 +136,16 @@ def _job(here: Served, id: str) -> Job:
     return found
 
 
-def _stream(here: Served, last: str | None, only: int | None) -> Response:
+def _stream(request: Request, last: str | None, only: int | None) -> Response:
+    here, headers = served(request), dict(request.scope["headers"])
     here.events.check()
+
+    def may() -> bool:
+        return here.access.identify(headers) is not None  # a token that was removed ends its streams, too
+
     since = int(last) if last is not None and last.isascii() and last.isdigit() else None
     return StreamingResponse(
-        here.events.stream(here.closing, since, only), media_type="text/event-stream", headers=HEADERS
+        here.events.stream(here.closing, since, only, may), media_type="text/event-stream", headers=HEADERS
     )
 
 

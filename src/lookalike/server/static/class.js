@@ -32,23 +32,17 @@ export async function show({ arg: name }, signal) {
   });
   const total = await grid.open();
   trail.keep(grid);
+  const kinds = whole.parents?.length ? `, a kind of ${whole.parents.join(", ")}` : "";
+  const size = h("p", { class: "quiet" }, `${many(total, "picture")}${kinds}`);
+  let members = total;
+  const joined = (n) => (size.textContent = `${many((members += n), "picture")}${kinds}`);
   return h(
     "div",
     { class: "view" },
     h(
       "header",
       { class: "lead" },
-      h(
-        "div",
-        {},
-        h("p", { class: "crumb" }, h("a", { href: link("classes") }, "Classes")),
-        h("h1", {}, name),
-        h(
-          "p",
-          { class: "quiet" },
-          `${many(total, "picture")}${whole.parents?.length ? `, a kind of ${whole.parents.join(", ")}` : ""}`,
-        ),
-      ),
+      h("div", {}, h("p", { class: "crumb" }, h("a", { href: link("classes") }, "Classes")), h("h1", {}, name), size),
       h(
         "div",
         { class: "actions" },
@@ -59,7 +53,7 @@ export async function show({ arg: name }, signal) {
         may("manage") && more(name),
       ),
     ),
-    suggestions(name, whole.predicted, signal) ?? (total && may("judge") ? ask(signal) : null),
+    suggestions(name, whole.predicted, signal, joined) ?? (total && may("judge") ? ask(signal) : null),
     h("h2", {}, "In this class"),
     total ? grid.element : empty("Nothing so far. Open a picture and put it into this class, or start a session."),
   );
@@ -71,7 +65,8 @@ function ask(signal) {
   const look = () =>
     attempt(async () => {
       const job = await post("/jobs", { kind: "classify" });
-      place.replaceChildren(follow(job, "Looking at all pictures that have no class…", signal));
+      const told = ({ message }) => note(`Looked at all pictures without a class: ${message}`);
+      place.replaceChildren(follow(job, "Looking at all pictures that have no class…", signal, told));
     });
   place.append(
     button("search", "Suggest more", look),
@@ -81,7 +76,7 @@ function ask(signal) {
 }
 
 /** What is predicted, to be answered by click or key; each answer counts at once. */
-function suggestions(name, predicted, signal) {
+function suggestions(name, predicted, signal, joined) {
   if (!predicted.length) return null;
   const waiting = new Map(predicted.map((one) => [one.item.id, one.item]));
   const lane = new Lane("Suggestions to confirm or reject", {
@@ -105,6 +100,7 @@ function suggestions(name, predicted, signal) {
     if (!done) return;
     forget();
     for (const id of ids) waiting.delete(id);
+    if (verb === "confirm") joined(ids.length);
     say(`${verb === "confirm" ? "Confirmed" : "Rejected"}. ${waiting.size} left.`);
     draw();
     if (focus) lane.focus(Math.min(at, lane.targets.length - 1));
@@ -132,7 +128,7 @@ function suggestions(name, predicted, signal) {
           class: drawing,
           tabindex: "-1",
           "aria-label": `${words}: ${title(item)}`,
-          onclick: () => answer(verb, [item.id]),
+          onclick: () => answer(verb, [item.id], true),
         },
         icon(drawing),
         words,

@@ -46,7 +46,7 @@ export function bar(query, { order = false, signal } = {}) {
   const field = h("input", {
     type: "search",
     name: "words",
-    placeholder: "Filter by folder, file name or class",
+    placeholder: "Filter by folder, file name or class, then Enter",
     "aria-label": "Filter by folder, file name or class",
     list: "labels",
     autocomplete: "off",

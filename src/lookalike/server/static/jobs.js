@@ -77,14 +77,18 @@ function starters({ roots, limits }) {
     start({ kind: "add", folder: field.value.trim() });
   };
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Sending" });
-  const upload = (files) =>
+  const upload = (chosen) =>
     attempt(async () => {
+      const files = [...chosen].filter((file) => file.type.startsWith("image/") || !file.type);
+      const left = chosen.length - files.length;
+      if (!files.length) return note("None of these files is a picture: nothing was sent.", { problem: true });
       bar.hidden = false;
       try {
         const all = batches(files, limits.upload_bytes);
         for (const [number, batch] of all.entries())
           await send("/uploads/files", "files", batch, (far) => (bar.value = (number + far) / all.length));
-        note(`${many(files.length, "picture")} sent; they are being added.`);
+        const rest = left ? ` ${many(left, "file is", "files are")} no picture and left out.` : "";
+        return note(`${many(files.length, "picture")} sent; they are being added.${rest}`);
       } finally {
         bar.hidden = true;
       }

@@ -45,6 +45,9 @@ export async function show({ query }, signal) {
         h("p", { class: "quiet" }, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : glance(about)),
       ),
       narrowed || !about.items ? null : drop(),
+      !narrowed && about.items && may("manage")
+        ? anchor("plus", "Add pictures", link("jobs"), { class: "button" })
+        : null,
     ),
     about.items ? h("div", { class: "line" }, bar(query, { order: true, signal }), exporter(what)) : null,
     total ? grid.element : nothing(about),

@@ -62,16 +62,19 @@ function draw() {
   chip.setAttribute("aria-label", `${many(all.length, "job")} at work${far === null ? "" : `, ${percent(far)}`}`);
 }
 
-/** A bar for one job; when it is done, the view is shown anew. */
-export function follow(job, words, signal) {
+/** A bar for one job; when it is done, `told` hears of it and the view is shown anew. */
+export function follow(job, words, signal, told = () => {}) {
   const text = h("p", {}, words);
   const bar = h("progress", { max: 1, "aria-label": words });
   const place = h("div", { class: "follow" }, text, bar);
   const tell = (now) => {
     const far = share(now);
     if (far !== null) bar.value = far;
-    if (now.state === "done") dispatchEvent(new HashChangeEvent("hashchange"));
-    else if (!running(now)) place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "This was stopped."));
+    if (now.state === "done") {
+      told(now);
+      dispatchEvent(new HashChangeEvent("hashchange"));
+    } else if (!running(now))
+      place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "This was stopped."));
   };
   news.addEventListener("change", ({ detail }) => detail.id === job.id && tell(detail), { signal });
   const look = setInterval(async () => tell(await get(`/jobs/${job.id}`, {}, signal).catch(() => job)), 3000); // where the stream is cut

@@ -13,6 +13,8 @@ import * as trail from "./trail.js";
 import { many, seconds } from "./words.js";
 
 const SHOWN = 200; // results asked for
+const PLACED = 12; // of which so many say where: each is looked at again, half a second a picture
+const WORDS = { deep: "the kind of picture", thing: "the very thing", color: "colours" };
 
 export async function show({ query }, signal) {
   const { wanted, unwanted } = both(query);
@@ -28,11 +30,15 @@ export async function show({ query }, signal) {
     examples: wanted,
     without: unwanted,
     space: query.get("space") ?? undefined,
-    k: where ? 60 : SHOWN,
+    k: SHOWN,
     filter: body(query),
-    where,
   };
   const { results, space, seconds: took } = await post("/search", ask, signal);
+  if (where) {
+    const placed = await post("/search", { ...ask, k: PLACED, where: true }, signal);
+    const boxes = new Map(placed.results.map(({ item, box }) => [item.id, box]));
+    for (const result of results) result.box = boxes.get(result.item.id) ?? null;
+  }
   const grid = new Grid({
     label: "Results, the most alike first",
     signal,
@@ -52,7 +58,12 @@ export async function show({ query }, signal) {
         "div",
         {},
         h("h1", {}, wanted.length > 1 ? "Looks like these" : "Looks like this"),
-        h("p", { class: "quiet" }, `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`),
+        h(
+          "p",
+          { class: "quiet" },
+          `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`,
+          where && `; the first ${PLACED} show where`,
+        ),
       ),
     ),
     h("div", { class: "line" }, bar(query, { signal }), likeness(about.spaces, space), whereabouts(where)),
@@ -64,7 +75,11 @@ export async function show({ query }, signal) {
 function likeness(spaces, chosen) {
   if (spaces.length < 2) return null;
   const options = spaces.map(({ name, about }) =>
-    h("option", { value: name, selected: name === chosen }, about || name),
+    h(
+      "option",
+      { value: name, selected: name === chosen, title: about },
+      WORDS[name] ? `${WORDS[name]} (${name})` : name,
+    ),
   );
   return h(
     "label",
