@@ -6,6 +6,7 @@ coefficient (Evangelidis and Psarakis, "Parametric image alignment", PAMI 2008).
 noise and by no turn or tilt; another photo of the same thing does not, however alike the two are.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import cv2
@@ -77,9 +78,10 @@ def difference(one: Small, other: Small) -> float:
     whole = np.ones(grey_other.shape, np.uint8)
     seen = cv2.warpAffine(whole, matrix, size, flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP)
     covered = np.asarray(cv2.erode(seen, np.ones((5, 5), np.uint8), borderValue=0)) > 0  # an edge is half of nothing
-    if np.count_nonzero(covered) < grey.size / 4:
+    share = np.count_nonzero(covered) / grey.size
+    if share < 1 / 4:
         return NOTHING
-    residual = max(_residuals(one, laid, covered))
+    residual = max(_residuals(one, laid, covered)) / math.sqrt(share)  # what is compared of less must agree better
     return float(min(NOTHING, max(residual, 4 * _tilt(matrix))))
 
 
