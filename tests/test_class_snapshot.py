@@ -155,10 +155,10 @@ def test_other_settings_another_space_and_ncmc_begin_anew(store):
 
 def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
-    (store.path / "classes").write_text("not a folder")
+    (store.path / "derived").write_text("not a folder")
     assert agree(opened(store).classify(QUERIES), nearest_means(store))
     monkeypatch.setattr(class_snapshot, "MOST_BYTES", 10)
-    (store.path / "classes").unlink()
+    (store.path / "derived").unlink()
     opened(store).classify(QUERIES)
     assert not store.snapshot.exists()
 

@@ -33,15 +33,15 @@ class Result:
 def at_one_moment(store: Store, look: Callable[[], T]) -> T:
     """What `look` sees of the store while nobody changes it: a refit between two looks would mix two spaces."""
     for _ in range(TRIES):
-        version = store.version()
+        version = store.vectors.version()  # as it is: a look within a look has to notice, too
         try:
             with store.moment(version):
                 seen = look()
         except StoreError:
-            if store.version() == version:
+            if store.vectors.version() == version:
                 raise
             continue
-        if store.version() == version:
+        if store.vectors.version() == version:
             return seen
     return look()
 
