@@ -17,7 +17,7 @@ lint: .venv/installed
 	$(BIN)/codespell
 
 check: .venv/installed .venv/torch .venv/browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The locked versions with their hashes, then the package itself, in place.
 .venv/installed: requirements.txt pyproject.toml

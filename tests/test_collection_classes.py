@@ -467,7 +467,7 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
         (lambda made: made.add(5), "A path must be text or a Path. Got 5"),
         (lambda made: made.import_labels(None), "A path must be text or a Path. Got None"),
         (lambda made: made.export(5), "Items are written to a path, or to a text file that is open. Got 5"),
-        (lambda made: made.export("x", format=5), "No format named '5'"),
+        (lambda made: made.export(made.path / "x", format=5), "No format named '5'"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_in_a_sentence(sorted_, wrong, message):

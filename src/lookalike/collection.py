@@ -617,6 +617,7 @@ class Collection:
             return export.write_vectors(
                 Path(target), ids[keep], X[keep], self._store.items.first_paths(ids[keep].tolist())
             )
+        _check_format(format)  # before a file is opened
         if not isinstance(target, str | Path):
             if not hasattr(target, "write"):
                 raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
@@ -632,8 +633,7 @@ class Collection:
         on_item: Callable[[Item], None] | None = None,
     ) -> Iterator[str]:
         """The text that `export` writes, piece by piece, for whoever sends it on; `on_item` is told of each item."""
-        if format not in ("json", "csv", "paths", "coco"):
-            raise UnknownNameError("format", format, ["json", "csv", "paths", "coco", "npz"])
+        _check_format(format)
         parents: dict[str, list[str]] = {name: [] for name in self._store.judgements.classes.counts()}
         for child, parent in self._store.judgements.classes.parents():
             parents.setdefault(child, []).append(parent)
@@ -767,6 +767,11 @@ class Collection:
                 raise InputError(f"Nothing in the collection is named {str(word)!r}.")
             paths += under
         return ids, paths
+
+
+def _check_format(format: str) -> None:
+    if format not in ("json", "csv", "paths", "coco"):
+        raise UnknownNameError("format", format, ["json", "csv", "paths", "coco", "npz"])
 
 
 def _absolute(source: str | Path) -> str:
