@@ -25,6 +25,9 @@ DECODERS = 2
 DESCRIBERS = 2
 """Threads for what describes pictures anew, part by part: it takes seconds, and those who only look need not wait."""
 
+LEARNERS = 1
+"""Threads for rounds of feedback: each computes on all cores, and those who only look need not wait for many."""
+
 
 class Stop:
     """Whether anybody still waits."""
@@ -56,6 +59,7 @@ class Work:
             "read": ThreadPoolExecutor(budget.readers, "read"),
             "decode": ThreadPoolExecutor(DECODERS, "decode"),
             "describe": ThreadPoolExecutor(DESCRIBERS, "describe"),
+            "learn": ThreadPoolExecutor(LEARNERS, "learn"),
         }
         self._pending = dict.fromkeys(self._lanes, 0)
         self._closed = False

@@ -88,7 +88,7 @@ async def play(request: Request, id: SessionPath, asked: RoundIn) -> Response:
         session = _own(here, id, who)
         return _round(here, session, session.round(asked.k, asked.window, filter=asked.filter.made()))
 
-    return reply(await here.work.run(request, learn))
+    return reply(await here.work.run(request, learn, lane="learn"))
 
 
 @router.get("/{id}/best", response_model=RankedOut)
@@ -100,7 +100,7 @@ async def best(request: Request, id: SessionPath, k: int = Query(50, ge=1, le=MO
         session = _open(here, id, who)
         return {"best": _ranked(here, session, session.best(k))}
 
-    return reply(await here.work.run(request, look))
+    return reply(await here.work.run(request, look, lane="learn"))
 
 
 @router.get("/{id}/log", response_model=list[LogLine])
