@@ -70,7 +70,7 @@ def demo(
     print_line("Now with your own pictures:")
     print_line("  lookalike -c photos.lookalike add ~/Pictures")
     print_line("  lookalike -c photos.lookalike search some-picture.jpg --html found.html")
-    print_line(f"Or look around here: lookalike {option}stats")
+    print_line(f"Or look around here, in your browser: lookalike {option}serve --open")
     return 0
 
 
