@@ -535,6 +535,7 @@ def test_question_mark_opens_the_list_of_keys(site):
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("yes, that is it")
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("/")
     expect(page.locator("input[type=search]")).to_be_focused()
     page.keyboard.press("?")  # typed, not meant
