@@ -25,6 +25,7 @@ BENCHES = {
     "hyperplane": "lookalike.bench.hyperplane:BENCH",
     "ncm": "lookalike.bench.ncm:BENCH",
     "retrieval": "lookalike.bench.retrieval:BENCH",
+    "scaling": "lookalike.bench.scaling:BENCH",
     "slem": "lookalike.bench.slem:BENCH",
 }
 
