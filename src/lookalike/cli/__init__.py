@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import lookalike
-from lookalike.cli import bench, changes, classes, demo, duplicates, feedback, hints, looks, maps, serve
+from lookalike.cli import bench, changes, classes, demo, duplicates, feedback, hints, looks, maps, plan, serve
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -121,7 +121,7 @@ app.add_typer(duplicates.app)
 app.command("map")(maps.map_)
 for _verb in (feedback.sessions, looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
-for _verb in (changes.label, serve.serve, looks.recipes, demo.demo):
+for _verb in (changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
     app.command()(_verb)
 app.add_typer(bench.app)
 app.add_typer(serve.app)

@@ -12,8 +12,9 @@ from typer.core import TyperCommand
 
 from lookalike.cli.class_tables import NONE
 from lookalike.cli.options import OWN, Json, Wait, Where, Workers, filtered, opened
-from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note, say
+from lookalike.cli.terminal import bars, print_json, print_line, print_note, say
 from lookalike.errors import InputError
+from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
     from lookalike import Filter

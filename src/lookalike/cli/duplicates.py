@@ -12,8 +12,9 @@ import typer
 from lookalike.cli.classes import Author
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, Workers, filtered, opened
-from lookalike.cli.terminal import bars, human_bytes, print_json, print_line, print_note, say, show_path
+from lookalike.cli.terminal import bars, print_json, print_line, print_note, say, show_path
 from lookalike.errors import InputError
+from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types

@@ -9,7 +9,7 @@ import re
 import shlex
 
 _VERBS = (
-    "add|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|refresh|remove|search|serve"
+    "add|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove|search|serve"
     "|sessions|stats|token|verify"
 )
 _COMMAND = re.compile(rf"\blookalike (?=(?:{_VERBS})\b)")

@@ -19,7 +19,6 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, effort, filtered, opened, parse_box
 from lookalike.cli.terminal import (
     bars,
-    human_bytes,
     on_terminal,
     print_json,
     print_line,
@@ -29,6 +28,7 @@ from lookalike.cli.terminal import (
 )
 from lookalike.errors import InputError, MissingError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
+from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types

@@ -95,21 +95,6 @@ def bars(title: str = "", *, lines: bool = False) -> Iterator["Progress"]:
         yield report
 
 
-def human_bytes(count: float) -> str:
-    """Bytes as a person reads them.
-
-    >>> human_bytes(1_234_567)
-    '1.2 MB'
-    """
-    if count < 1000:
-        return f"{count:.0f} bytes"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 1000:
-            return f"{count:.1f} {unit}"
-    return f"{count / 1000:.1f} TB"
-
-
 class _Lines:
     """Progress in a pipe or a log: a line when ten seconds have passed since the last."""
 

@@ -69,6 +69,7 @@ class Coded:
         self.codes = codes
         self.truth = truth
         self._finish = finish
+        self._dim: int | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -84,7 +85,9 @@ class Coded:
     @property
     def dim(self) -> int | None:
         """d, once something was added."""
-        return int(self.vectors(self.ids[:1]).shape[1]) if len(self) else None
+        if self._dim is None and len(self):  # asked once: to list all ids takes longer than to compare all codes
+            self._dim = int(self.vectors(self.ids[:1]).shape[1])
+        return self._dim
 
     def vectors(self, ids: Ids) -> Vectors:
         """The vectors, not the codes, of these ids, (m, d) float32."""

@@ -96,6 +96,9 @@ class IdTable:
 
     def ids(self) -> Ids:
         """Every id that is here, ascending."""
+        if len(self._runs) == 1:  # in order already
+            run_ids, rows = self._runs[0]
+            return np.asarray(run_ids[rows >= 0], np.int64)
         return _merge(self._runs)[0] if self._runs else np.empty(0, np.int64)
 
 

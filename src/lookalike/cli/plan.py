@@ -1,0 +1,157 @@
+"""`lookalike plan`: which way of searching fits, what it will cost, and the commands that make it.
+
+In: a number of pictures and bytes of memory, or a collection. Out: a table of ways with the reason for or against each.
+"""
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lookalike.cli import hints
+from lookalike.cli.class_tables import print_table
+from lookalike.cli.lazy import Lazy
+from lookalike.cli.options import Json, Space, Where, opened
+from lookalike.cli.terminal import print_json, print_line, print_note
+from lookalike.errors import InputError, MissingError, NoCollectionError
+from lookalike.units import human_bytes, human_seconds, parse_bytes, parse_count, parse_seconds
+
+if TYPE_CHECKING:
+    from lookalike.bench import speed
+    from lookalike.engine import costs, machine
+    from lookalike.engine import plan as plans
+    from lookalike.engine import subject as subjects
+else:
+    plans, subjects = Lazy("lookalike.engine.plan"), Lazy("lookalike.engine.subject")
+    costs, machine = Lazy("lookalike.engine.costs"), Lazy("lookalike.engine.machine")
+    speed = Lazy("lookalike.bench.speed")
+
+RECIPE = "deep"
+
+
+def plan(
+    where: Where,
+    ram: Annotated[
+        str | None, typer.Option("--ram", metavar="BYTES", help="Memory, such as 2GB. Default: this machine's.")
+    ] = None,
+    items: Annotated[
+        str | None, typer.Option("--items", metavar="N", help="Pictures, such as 10M. Default: the collection's.")
+    ] = None,
+    dim: Annotated[
+        int | None, typer.Option("--dim", metavar="N", help="Numbers a picture, searched as they are.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", metavar="NAME", help="A recipe, or NAME = SPEC | SPEC.")
+    ] = None,
+    space: Space = None,
+    latency: Annotated[
+        str | None, typer.Option("--latency", metavar="TIME", help="The most a search may take, such as 50ms.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure this machine first: a second or two. Else: a stored one.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Choose how to search so many pictures in so much memory, and predict what it costs.
+
+    The exit code is 1 where nothing fits.
+
+    \b
+    Examples:
+      lookalike plan --ram 2GB --items 10M
+      lookalike plan --ram 8GB --items 1M --recipe color --latency 50ms --measure
+      lookalike -c work.lookalike plan --ram 4GB
+    """
+    memory = machine.installed_bytes() if ram is None else parse_bytes("--ram", ram)
+    limit = None if latency is None else parse_seconds("--latency", latency)
+    count = None if items is None else parse_count("--items", items)
+    if dim is not None and recipe is not None:
+        raise InputError("--dim and --recipe both say how long vectors are. Give one.")
+    if dim is not None and dim < 1:
+        raise InputError(f"--dim must be 1 or more. Got {dim}.")
+    speeds = machine.measure() if measure else costs.STORED
+    subject = _subject(where, count, dim, recipe, space)
+    subject = subjects.timed(subject, speeds, _rate(subject) if measure else None)
+    made = plans.plan(subject, memory, limit, speeds)
+    if json:
+        print_json(asdict(made) | {"machine": asdict(speeds) | {"measured": measure}})
+    else:
+        _print(made, where, speeds, measure)
+    return 0 if made.chosen else 1
+
+
+def _subject(
+    where: str, count: int | None, dim: int | None, recipe: str | None, space: str | None
+) -> "subjects.Subject":
+    """What is asked about: so many vectors, or pictures by a recipe, or what the collection has or may grow to."""
+    stats = _stats(where) if count is None or (dim is None and recipe is None) else None
+    if count is None and stats is None:
+        raise InputError(
+            "Say how many pictures, such as --items 1M. Without it, the plan is for a collection, and there is none at"
+            f" {where}."
+        )
+    if dim is None and recipe is None and stats is not None:
+        subject = subjects.of_collection(stats, space)
+        return subject if count is None else replace(subject, items=count)
+    number = max(1, stats["items"]) if count is None and stats is not None else count or 1
+    return subjects.of_recipe(number, recipe or RECIPE) if dim is None else subjects.Subject(number, dim, dim)
+
+
+def _stats(where: str) -> dict[str, Any] | None:
+    """What the collection says of itself; None where there is none."""
+    try:
+        with opened(where) as collection:
+            return collection.stats()
+    except NoCollectionError:
+        return None
+
+
+def _rate(subject: "subjects.Subject") -> float | None:
+    """Pictures a second of the feature, as measured here; None where it cannot be."""
+    try:
+        return speed.measure(subject.chain).pictures_per_s if subject.chain else None
+    except MissingError as error:
+        print_note(str(error))
+        return None
+
+
+def _print(made: "plans.Plan", where: str, speeds: "machine.Machine", measured: bool) -> None:
+    subject = made.subject
+    what = (
+        f"space {subject.name} of {where}"
+        if subject.exists
+        else f"recipe {subject.name}"
+        if subject.chain
+        else "vectors"
+    )
+    limit = "" if made.latency_s is None else f", a search within {human_seconds(made.latency_s)}"
+    print_line(
+        f"{subject.items:,} pictures × {subject.dim} numbers ({what}) in {human_bytes(made.ram)} of memory{limit}"
+    )
+    origin = "measured now" if measured else "a stored one: --measure for this one"
+    print_line(
+        f"machine: reads {speeds.memory / 1e9:.1f} GB/s, {speeds.product / 1e9:.0f} billion operations/s ({origin})"
+    )
+    print_line()
+    rows = [
+        [
+            f"{'*' if way.name == made.chosen else ' '} {way.name}",
+            human_bytes(way.memory),
+            human_bytes(way.disk),
+            "?" if way.add_s is None else human_seconds(way.add_s),
+            human_seconds(way.search_s),
+            human_seconds(way.round_s),
+            f"{way.recall:.2f}",
+            way.why,
+        ]
+        for way in made.ways
+    ]
+    print_table(["  way", "memory", "disk", "add", "search", "round", "recall", "why"], rows)
+    for note in made.notes:
+        print_line()
+        print_line(note)
+    for way in made.ways:
+        if way.name == made.chosen:
+            print_line()
+            for command in way.commands:
+                print_line(hints.complete(command))
