@@ -40,7 +40,7 @@ from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import has_files, ignore
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
-from lookalike.engine.stats import stats
+from lookalike.engine.stats import speeds, stats
 from lookalike.engine.where import with_boxes
 from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
@@ -575,6 +575,10 @@ class Collection:
     def stats(self) -> dict[str, Any]:
         """The collection at a glance."""
         return at_one_moment(self._store, lambda: stats(self._store, self._spaces, self.classes.all()))
+
+    def speeds(self) -> list[dict[str, Any]]:
+        """What a search takes in each space: measured now, and as `lookalike plan` predicts it for this machine."""
+        return at_one_moment(self._store, lambda: speeds(self._spaces))
 
     def verify(self, progress: Progress | None = None) -> list[str]:
         """Read everything back and compare; a sentence for each fault, none where all is well."""

@@ -16,8 +16,10 @@ ACROSS = 4
 COLOURS = 10
 """Of lines, in matplotlib."""
 BAR, BEST = "#9fb7d9", "#2f6fde"
-ALONG = {"feedback": "round", "hashing": "returned", "ncm": "pictures of a new class"}
+ALONG = {"feedback": "round", "hashing": "returned", "ncm": "pictures of a new class", "scaling": "rows"}
 """What the numbers of a bench's numbered columns count."""
+POWERS = ("scaling",)
+"""Benches whose lines are powers of that number: both ways by logarithms, where powers are straight."""
 
 
 def check_plot(target: str | Path) -> Path:
@@ -87,7 +89,11 @@ def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
         axes.set_xlabel(ALONG.get(cells[0].bench, ""))
         if max(numbers) >= 50 * max(1, min(numbers)):  # 1, 10, 100 …: else all but the last would be in a corner
             axes.set_xscale("log")
-        axes.set_ylim(bottom=0)
+        if cells[0].bench in POWERS:
+            axes.set_yscale("log")
+            axes.set_ylabel(cells[0].measure)
+        else:
+            axes.set_ylim(bottom=0)
     panels[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return figure
 

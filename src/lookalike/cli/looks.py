@@ -150,6 +150,9 @@ def stats(
     steps: Annotated[
         str | None, typer.Option("--steps", metavar="SPACE", help="What each step of a space is worth, by labels.")
     ] = None,
+    speed_: Annotated[
+        bool, typer.Option("--speed", help="Time a search in each space, beside what `plan` predicts.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Say what the collection holds.
@@ -159,9 +162,12 @@ def stats(
       lookalike stats
       lookalike stats --json
       lookalike stats --steps mine
+      lookalike stats --speed
     """
     if steps is not None:
         return _steps(where, steps, json)
+    if speed_:
+        return _speeds(where, json)
     with opened(where) as collection:
         found = collection.stats()
     if json:
@@ -181,6 +187,20 @@ def stats(
             f"space {space['name']}: {space['rows']:,} × {size}, {space['state']}{fitted}, "
             f"{space['index']} index{recall}, {human_bytes(space['bytes'])}{each}; {' | '.join(space['chain'])}"
         )
+    return 0
+
+
+def _speeds(where: Where, json: bool) -> int:
+    with opened(where) as collection:
+        rows = collection.speeds()
+    if json:
+        print_json(rows)
+        return 0
+    cells = [
+        [row["name"], f"{row['rows']:,}", row["index"], f"{row['search_ms']:.2f}", f"{row['predicted_ms']:.2f}"]
+        for row in rows
+    ]
+    print_table(["space", "rows", "index", "search ms", "predicted ms"], cells)
     return 0
 
 

@@ -44,34 +44,37 @@ def trained_rows(n: float) -> float:
     return min(n, max(65_536, 64 * sqrt(n)))
 
 
+def _cells(n: float) -> float:
+    """Cells of `Leaves`."""
+    return min(n / 500, 4_096)
+
+
 CURVES: dict[str, Curve] = {
     # every row, as float32
-    "search-flat": Curve("memory", lambda n, d: (4 * d + 8) * n, 1.2, 3e-4),
-    # 192 nodes with 16 links each, a byte a number; caches miss more of a larger graph
-    "search-hnsw": Curve("memory", lambda n, d: 192 * 16 * d * n**0.15, 1.0, 3e-4),
+    "search-flat": Curve("memory", lambda n, d: (4 * d + 8) * n, 1.1, 3e-4),
+    # 192 nodes with 16 links each, a byte a number; of a larger graph, caches miss more
+    "search-hnsw": Curve("memory", lambda n, d: 192 * 16 * d * n**0.15, 2.0, 2e-4),
     # the centres of √n lists, and 64 lists of half a byte for two numbers
-    "search-ivfpq": Curve("memory", lambda n, d: (4 + 64 / 4) * d * sqrt(n), 2.0, 3e-4),
+    "search-ivfpq": Curve("memory", lambda n, d: (4 + 64 / 4) * d * sqrt(n), 4.0, 2e-4),
     # every code; the fixed part is the vectors of 300 that are proposed
     "search-itq": Curve("memory", lambda n, d: d * n, 1.5, 1e-3),
     # a look into a table for every byte of every code
-    "search-pq": Curve("memory", lambda n, d: d * n, 20.0, 1e-3),
+    "search-pq": Curve("memory", lambda n, d: d * n, 30.0, 1e-3),
     # every row against every support vector, for four searches
-    "round-flat": Curve("product", lambda n, d: 4 * 2 * SUPPORTS * d * n, 1.5, 2e-2),
+    "round-flat": Curve("product", lambda n, d: 4 * 2 * SUPPORTS * d * n, 5.5, 1.8e-2),
     # the leaves that are visited, a byte a number
-    "round-leaves": Curve("memory", lambda n, d: d * n**0.6, 100.0, 2e-2),
+    "round-leaves": Curve("memory", lambda n, d: d * n**0.6, 3400.0, 2e-2),
     # 80 candidates with 16 links, for every row
-    "build-hnsw": Curve("memory", lambda n, d: 80 * 16 * d * n**1.1, 1.0),
+    "build-hnsw": Curve("memory", lambda n, d: 80 * 16 * d * n**1.15, 2.5),
     # every row against the centres of √n lists, those they are learned from 25 times
-    "build-ivfpq": Curve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 1.5),
-    # every row against the centres of cells of 500
-    "build-leaves": Curve("product", lambda n, d: 2 * d * min(n / 500, 4096) * n, 2.0),
+    "build-ivfpq": Curve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
+    # every row against the centres of cells, those they are learned from 10 times; then cells are cut into leaves
+    "build-leaves": Curve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
     # a principal component, or a bit, for each column of a product
-    "encode-pca": Curve("product", lambda n, d: 2 * d * 256 * n, 1.2),
-    "encode-itq": Curve("product", lambda n, d: 2 * d * 64 * n, 2.0),
+    "encode-pca": Curve("product", lambda n, d: 2 * d * 256 * n, 1.5),
+    "encode-itq": Curve("product", lambda n, d: 2 * d * 64 * n, 3.5),
     # every part of a row against its 256 centroids
-    "encode-pq": Curve("product", lambda n, d: 2 * d * 256 * n, 2.0),
-    # the catalogue, and the rows once to the disk
-    "store": Curve("memory", lambda n, d: (4 * d + 300) * n, 400.0),
+    "encode-pq": Curve("product", lambda n, d: 2 * d * 256 * n, 5.5),
 }
 
 FEATURE_S: Mapping[str, float] = {
@@ -87,10 +90,13 @@ FEATURE_S: Mapping[str, float] = {
 }
 """Worked seconds to read a picture of 768 × 512 and describe it, one thread, on the machine of the curves."""
 
+PICTURE_S = 0.0019
+"""What else an add does for a picture, the catalogue and its commits included: `add` in the table, small pictures."""
+
 PROCESS, ADDING = 350e6, 800e6
 """Bytes of Python with its libraries and a network; of an add with its reading processes (README, 10,000 pictures)."""
 
-CATALOGUE = 400
+CATALOGUE = 200
 """Bytes a picture on the disk that are no vectors: its path, size, dates, id."""
 
 IDS = 25

@@ -146,7 +146,7 @@ def _way(
         seconds += CURVES["build-leaves"].seconds(n, taught, machine)
     add_s = None
     if subject.feature_s is not None:
-        add_s = n * subject.feature_s + seconds + CURVES["store"].seconds(n, disk / n / 4, machine)
+        add_s = n * (subject.feature_s + costs.PICTURE_S * STORED.product / machine.product) + seconds
     return Way(
         name=name,
         memory=costs.PROCESS + held,

@@ -31,7 +31,9 @@ from lookalike.engine.chain import (
     takes_negatives,
     takes_several,
 )
+from lookalike.engine.costs import leaves_fit
 from lookalike.engine.looks import at_one_moment
+from lookalike.engine.machine import installed_bytes
 from lookalike.engine.vocabulary import LABELLED, draw, fit_feature, labelled
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.images.sources import Entry
@@ -553,9 +555,15 @@ class Spaces:
             self.store.vectors.keep_recall(name, found)
 
     def _sort_into_leaves(self, name: str, progress: Progress) -> None:
-        """Leaves for a space that is large enough to want them, built anew when they have aged."""
+        """Leaves for a space that is large enough to want them, built anew when they have aged.
+
+        None where building them would take more memory than the machine has: feedback looks at every row then.
+        """
         taught = self.taught(name)
-        if self.store.vectors.rows(taught) < LEAVES or getattr(self.hyperplanes(taught), "stale", 1) <= STALE:
+        rows = self.store.vectors.rows(taught)
+        if rows < LEAVES or not leaves_fit(rows, self.all()[taught].dim or 1, installed_bytes()):
+            return
+        if getattr(self.hyperplanes(taught), "stale", 1) <= STALE:
             return
         made = create("index", "leaves").build(self._flat(taught), progress)
         target = self.store.vectors.new_file("indexes", LEAVES_SUFFIX)

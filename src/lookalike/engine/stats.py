@@ -3,12 +3,20 @@
 In: a store, its spaces and classes. Out: numbers by name, as the command line and the service show them.
 """
 
+import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from lookalike.engine.classes import ClassSummary
+from lookalike.engine.machine import measure
+from lookalike.engine.plan import search_seconds
 from lookalike.engine.spaces import Spaces
+from lookalike.registry import parse
 from lookalike.store.directory import Store
+
+K, ASKED = 10, 9
+"""How many are looked for, and how often, where a search is timed."""
 
 
 def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
@@ -47,3 +55,39 @@ def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict
         "spaces": rows,
         "index": {row["name"]: row["index"] for row in rows},
     }
+
+
+def speeds(spaces: Spaces) -> list[dict[str, Any]]:
+    """What a search takes in each space that has rows, measured, and beside it what `plan` predicts for this machine.
+
+    By pictures of the collection: describing another one is not counted, nor is the first search, which reads what the
+    others find in memory.
+    """
+    machine = measure()
+    rows = []
+    for name in spaces.recipes():
+        searched = spaces.searched(name)
+        index, chain = spaces.index(searched), spaces.chain(name)
+        n = len(index)
+        if not n:
+            continue
+        ids = index.ids[:: max(1, n // ASKED)][:ASKED]
+        queries = [chain.query(index.vectors(ids[i : i + 1])) for i in range(len(ids))]
+        times = []
+        for query in [queries[0], *queries]:
+            start = time.perf_counter()
+            index.search(query, min(n, K))  # type: ignore[arg-type]
+            times.append(time.perf_counter() - start)
+        coder = parse(chain.specs[-1]).name if spaces.is_coded(name) else None
+        kind = getattr(index, "kind", "flat") if coder is None else "pq" if coder == "pq" else "itq"
+        width = (spaces.all()[searched].dim if coder else index.dim) or 1
+        rows.append(
+            {
+                "name": name,
+                "rows": n,
+                "index": getattr(index, "kind", "flat"),
+                "search_ms": 1e3 * statistics.median(times[1:]),
+                "predicted_ms": 1e3 * search_seconds(kind, n, width, machine),
+            }
+        )
+    return rows

@@ -1,0 +1,204 @@
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lookalike import cli
+from lookalike.collection import Collection
+from lookalike.engine import costs, spaces
+from lookalike.engine.machine import Machine
+from lookalike.engine.plan import plan
+from lookalike.engine.subject import Subject, of_collection, of_recipe, timed
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.images.demo import draw_folder
+from lookalike.index import leaves
+from lookalike.index.choice import FLAT_MAX, HNSW_MAX
+from lookalike.units import human_seconds, parse_bytes, parse_count, parse_seconds
+
+ITEMS = st.integers(1, 200_000_000)
+RAM = st.floats(1e8, 1e12)
+DIMS = st.sampled_from([(64, 64), (256, 1280), (512, 512), (1280, 1280)])
+SLOW = Machine(memory=costs.STORED.memory / 3, product=costs.STORED.product / 3)
+
+
+def way(made, name=None):
+    return next(one for one in made.ways if one.name == (name or made.chosen))
+
+
+def each(made):
+    return way(made).memory - costs.PROCESS
+
+
+@given(items=ITEMS, ram=RAM, less=st.floats(0.01, 1), dims=DIMS)
+@settings(deadline=None)
+def test_less_memory_never_chooses_something_larger(items, ram, less, dims):
+    more, fewer = plan(Subject(items, *dims), ram), plan(Subject(items, *dims), ram * less)
+    if fewer.chosen is not None:
+        assert more.chosen is not None
+        assert each(fewer) <= each(more)
+
+
+@given(items=ITEMS, times=st.floats(1, 1000), ram=RAM, dims=DIMS)
+@settings(deadline=None)
+def test_more_pictures_never_choose_more_bytes_a_picture(items, times, ram, dims):
+    few, many = plan(Subject(items, *dims), ram), plan(Subject(int(items * times), *dims), ram)
+    if many.chosen is not None:
+        assert few.chosen is not None
+        assert each(many) / many.subject.items <= each(few) / few.subject.items * (1 + 1e-9)
+
+
+@given(items=ITEMS, ram=RAM, dims=DIMS, latency=st.floats(1e-4, 10))
+@settings(deadline=None)
+def test_what_is_chosen_fits_and_is_quick_enough_and_made_at_this_size(items, ram, dims, latency):
+    made = plan(Subject(items, *dims), ram, latency)
+    assert [one.memory for one in made.ways[3:]] == sorted((one.memory for one in made.ways[3:]), reverse=True)
+    if made.chosen is None:
+        assert "Nothing fits" in made.notes[0]
+        return
+    taken = way(made)
+    assert taken.made
+    assert max(taken.memory, taken.peak) <= ram
+    assert taken.search_s <= latency
+
+
+def test_the_index_is_the_one_that_the_engine_would_make():
+    chosen = {n: plan(Subject(n, 256, 1280), 1e12).chosen for n in (FLAT_MAX, FLAT_MAX + 1, HNSW_MAX, HNSW_MAX + 1)}
+    assert list(chosen.values()) == ["flat", "hnsw", "hnsw", "ivfpq"]
+
+
+def test_a_search_that_must_be_quick_goes_by_codes():
+    subject = Subject(FLAT_MAX, 256, 1280)
+    assert plan(subject, 1e10).chosen == "flat"
+    made = plan(subject, 1e10, latency_s=0.05)
+    assert made.chosen == "codes-128"
+    assert "a search takes" in way(made, "flat").why
+
+
+def test_a_slower_machine_is_predicted_slower():
+    subject = timed(of_recipe(100_000, "color"), costs.STORED)
+    slower = timed(subject, SLOW)
+    assert slower.feature_s == pytest.approx(3 * subject.feature_s)
+    quick, slow = (plan(one, 1e10, machine=on) for one, on in ((subject, costs.STORED), (slower, SLOW)))
+    for name in ("flat", "codes-64"):
+        assert way(slow, name).search_s > way(quick, name).search_s
+        assert way(slow, name).add_s > 2 * way(quick, name).add_s
+        assert way(slow, name).memory == way(quick, name).memory
+
+
+def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
+    new = of_recipe(10, "deep")
+    assert way(plan(new, 1e10)).commands[0] == "lookalike add FOLDER --recipe deep"
+    assert (
+        way(plan(new, 1e10), "pq-64").commands[0] == 'lookalike add FOLDER --recipe "pq = efficientnet() | pq(bits=64)"'
+    )
+    there = replace(new, exists=True)
+    assert way(plan(there, 1e10), "codes-64").commands == (
+        "lookalike fit 'codes(bits=64)'",
+        "lookalike search IMAGE --space codes",
+    )
+    own = of_recipe(10, "mine = color() | pca(dim=16)")
+    assert way(plan(own, 1e10)).commands[0] == 'lookalike add FOLDER --recipe "mine = color() | pca(dim=16)"'
+
+
+def test_what_was_never_measured_is_called_so():
+    notes = " ".join(plan(timed(of_recipe(200_000_000, "deep"), costs.STORED), 1e12).notes)
+    assert "Nothing above 10,000,000" in notes
+    assert "several machines" in notes
+    assert "Adding takes" in notes
+    assert not plan(Subject(1_000, 256, 1280), 1e10).notes
+
+
+def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkeypatch, tmp_path, capsys):
+    subject = Subject(10_000_000, 256, 1280)
+    assert not way(plan(subject, 2e9)).feedback
+    assert "Feedback has no leaves" in plan(subject, 2e9).notes[0]
+    assert way(plan(subject, 2e10)).feedback > 256 * subject.items
+
+    draw_folder(tmp_path / "pictures", per_kind=1)
+    monkeypatch.setattr(spaces, "LEAVES", 2)
+    monkeypatch.setattr(spaces, "installed_bytes", lambda: 1_000)
+    with Collection(tmp_path / "made", create=True) as made:
+        made.add(tmp_path / "pictures", recipes=["color"])
+        assert made._store.vectors.structure("color()", "hyperplanes") is None
+        monkeypatch.setattr(spaces, "installed_bytes", lambda: 10**12)
+        monkeypatch.setattr(leaves, "MIN_ROWS", 1)
+        made.compact()
+        assert made._store.vectors.structure("color()", "hyperplanes") is not None
+        (row,) = made.speeds()
+        assert row["search_ms"] > 0
+        assert row["predicted_ms"] > 0
+        stats = made.stats()
+    subject = of_collection(stats)
+    assert (subject.items, subject.dim, subject.name, subject.exists) == (stats["items"], 512, "color", True)
+    with pytest.raises(UnknownNameError, match="No space named 'x'"):
+        of_collection(stats, "x")
+
+    where = str(tmp_path / "made")
+    capsys.readouterr()
+    assert cli.run(["-c", where, "plan", "--ram", "8GB", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["subject"]["items"] == stats["items"]
+    assert cli.run(["-c", where, "plan", "--ram", "8GB", "--items", "300M"]) == 1
+    assert "space color of" in capsys.readouterr().out
+    assert cli.run(["-c", where, "stats", "--speed"]) == 0
+    assert "predicted ms" in capsys.readouterr().out
+    assert cli.run(["-c", where, "stats", "--speed", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0].keys() == row.keys()
+
+
+def test_an_empty_collection_has_no_plan():
+    with pytest.raises(InputError, match="The collection is empty"):
+        of_collection({"items": 0, "spaces": []})
+
+
+def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # no collection here
+    assert cli.run(["plan", "--ram", "2GB", "--items", "10M"]) == 0
+    text = capsys.readouterr().out
+    assert "* ivfpq" in text
+    assert "lookalike add FOLDER --recipe deep" in text
+    assert cli.run(["plan", "--ram", "2GB", "--items", "10M", "--dim", "1280", "--latency", "50ms", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["chosen"] == "codes-128"
+    assert found["subject"]["dim"] == 1280
+    assert found["machine"]["measured"] is False
+    assert {"name", "memory", "disk", "add_s", "search_s", "round_s", "why", "commands"} <= set(found["ways"][0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--ram", "0", "--items", "5"], "--ram must be more than 0"),
+        (["--ram", "2GX", "--items", "5"], "--ram takes a number with a unit"),
+        (["--ram", "2GB", "--items", "-5"], "--items must be more than 0"),
+        (["--ram", "2GB", "--items", "0.1"], "--items must be 1 or more"),
+        (["--ram", "2GB", "--items", "ten"], "--items takes a number with a unit"),
+        (["--ram", "2GB", "--items", "5", "--latency", "soon"], "--latency takes a number with a unit"),
+        (["--ram", "2GB", "--items", "5", "--dim", "0"], "--dim must be 1 or more"),
+        (["--ram", "2GB", "--items", "5", "--dim", "4", "--recipe", "deep"], "Give one"),
+        (["--ram", "2GB", "--items", "5", "--recipe", "dep"], "Did you mean 'deep'"),
+        (["--ram", "2GB"], "Say how many pictures"),
+    ],
+)
+def test_nonsense_is_refused(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["plan", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_library_calls_refuse_it_too():
+    with pytest.raises(InputError, match="items must be 1 or more"):
+        Subject(0, 1, 1)
+    with pytest.raises(InputError, match="ram must be more than 0"):
+        plan(Subject(1, 1, 1), 0)
+    with pytest.raises(InputError, match="latency must be more than 0"):
+        plan(Subject(1, 1, 1), 1e9, -1)
+
+
+def test_units_are_read_in_any_case():
+    assert parse_bytes("--ram", "2gib") == 2 * 2**30
+    assert parse_bytes("--ram", "1e9") == 1e9
+    assert parse_count("--items", "250K") == 250_000
+    assert parse_seconds("--latency", "2 min") == 120
+    assert human_seconds(0.5) == "500 ms"
