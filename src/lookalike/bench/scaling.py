@@ -22,7 +22,7 @@ from scipy import stats
 
 from lookalike.bench import scaling_rows as rows
 from lookalike.bench.tables import Bench, Score
-from lookalike.engine.costs import CURVES
+from lookalike.engine.costs import CURVES, pca_seconds
 from lookalike.engine.machine import Machine, measure
 from lookalike.types import Progress
 
@@ -171,9 +171,9 @@ def machine() -> Machine:
 
 def predicted(row: str, n: int, dim: int, on: Machine) -> float:
     """Seconds, by the planner's curves."""
-    width = rows.BITS / 8 if row in ("search-itq", "search-pq") else dim
-    columns = dim / 4 / 256 if row == "encode-pca" else 1  # the curve is that of 256 components
-    return CURVES[row].seconds(n * columns, width, on)
+    if row == "encode-pca":
+        return pca_seconds(n, dim, dim // 4, on)
+    return CURVES[row].seconds(n, rows.BITS / 8 if row in ("search-itq", "search-pq") else dim, on)
 
 
 def has(row: str, column: str) -> bool:

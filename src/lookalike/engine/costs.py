@@ -20,6 +20,9 @@ STORED = Machine(memory=10e9, product=100e9)
 MEASURED_MAX = 10_000_000
 """No size above was ever measured: predictions beyond are the curves, drawn on."""
 
+PCA_MORE = 180
+"""Columns of a product that cost as much as what else is done to a row that is projected."""
+
 SUPPORTS = 50
 """Marks that a round of feedback learns from, in the curves: some five rounds into a session."""
 
@@ -70,11 +73,12 @@ CURVES: dict[str, Curve] = {
     "build-ivfpq": Curve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
     # every row against the centres of cells, those they are learned from 10 times; then cells are cut into leaves
     "build-leaves": Curve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
-    # a principal component, or a bit, for each column of a product
-    "encode-pca": Curve("product", lambda n, d: 2 * d * 256 * n, 1.5),
-    "encode-itq": Curve("product", lambda n, d: 2 * d * 64 * n, 3.5),
+    # 256 principal components; what is done to rows besides costs as much as 180 more (see `pca_seconds`)
+    "encode-pca": Curve("product", lambda n, d: 2 * d * (256 + PCA_MORE) * n, 0.8),
+    # 64 bits, and what comes after the product
+    "encode-itq": Curve("product", lambda n, d: 2 * 64 * (d + 100) * n, 1.4),
     # every part of a row against its 256 centroids
-    "encode-pq": Curve("product", lambda n, d: 2 * d * 256 * n, 5.5),
+    "encode-pq": Curve("product", lambda n, d: 2 * d * 256 * n, 6.0),
 }
 
 FEATURE_S: Mapping[str, float] = {
@@ -104,6 +108,11 @@ IDS = 25
 
 ANN: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
 """Bytes a row that faiss's structures hold, and their files."""
+
+
+def pca_seconds(n: float, d: float, columns: float, machine: Machine) -> float:
+    """To project n rows of d numbers to so many columns."""
+    return CURVES["encode-pca"].seconds(n * (columns + PCA_MORE) / (256 + PCA_MORE), d, machine)
 
 
 def leaves_bytes(d: float) -> float:

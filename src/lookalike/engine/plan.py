@@ -94,7 +94,7 @@ def _ways(subject: Subject, ram: float, machine: Machine) -> Iterator[Way]:
     n, d, D = subject.items, subject.dim, subject.feature_dim
     plain = len(subject.chain) < 2 and d == D  # the feature's own vectors are searched
     base = 0 if plain else 2 * D + 8
-    encode = 0.0 if plain else CURVES["encode-pca"].seconds(n * d / 256, D, machine)
+    encode = 0.0 if plain else costs.pca_seconds(n, D, d, machine)
     for kind in RANGES:
         structure = costs.ANN[kind](d) if kind in costs.ANN else 0.0
         made = CURVES[f"build-{kind}"].seconds(n, d, machine) if structure else 0.0
