@@ -24,7 +24,7 @@ from lookalike.errors import LookalikeError
 
 COMMANDS = [
     "add", "remove", "refresh", "fit", "search", "items", "stats", "verify", "compact", "export", "label", "demo",
-    "recipes", "bench run", "explain", "feedback", "sessions",
+    "recipes", "bench run", "explain", "feedback", "sessions", "plan",
 ]  # fmt: skip
 PROGRAM = [sys.executable, "-m", "lookalike.cli"]
 

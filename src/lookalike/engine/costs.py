@@ -56,19 +56,19 @@ CURVES: dict[str, Curve] = {
     # every row, as float32
     "search-flat": Curve("memory", lambda n, d: (4 * d + 8) * n, 1.1, 3e-4),
     # 192 nodes with 16 links each, a byte a number; of a larger graph, caches miss more
-    "search-hnsw": Curve("memory", lambda n, d: 192 * 16 * d * n**0.15, 2.0, 2e-4),
+    "search-hnsw": Curve("memory", lambda n, d: 192 * 16 * d * n**0.15, 1.5, 1.5e-4),
     # the centres of √n lists, and 64 lists of half a byte for two numbers
-    "search-ivfpq": Curve("memory", lambda n, d: (4 + 64 / 4) * d * sqrt(n), 4.0, 2e-4),
+    "search-ivfpq": Curve("memory", lambda n, d: (4 + 64 / 4) * d * sqrt(n), 2.5, 1.5e-4),
     # every code; the fixed part is the vectors of 300 that are proposed
     "search-itq": Curve("memory", lambda n, d: d * n, 1.5, 1e-3),
     # a look into a table for every byte of every code
     "search-pq": Curve("memory", lambda n, d: d * n, 30.0, 1e-3),
     # every row against every support vector, for four searches
     "round-flat": Curve("product", lambda n, d: 4 * 2 * SUPPORTS * d * n, 5.5, 1.8e-2),
-    # the leaves that are visited, a byte a number
-    "round-leaves": Curve("memory", lambda n, d: d * n**0.6, 3400.0, 2e-2),
-    # 80 candidates with 16 links, for every row
-    "build-hnsw": Curve("memory", lambda n, d: 80 * 16 * d * n**1.15, 2.5),
+    # the leaves that are visited: for every row there a byte a number, and its place
+    "round-leaves": Curve("memory", lambda n, d: (d + 64) * n**0.6, 1800.0, 2e-2),
+    # 80 candidates with 16 links, for every row a byte a number, and its links
+    "build-hnsw": Curve("memory", lambda n, d: 80 * 16 * (d + 200) * n**1.15, 0.6),
     # every row against the centres of √n lists, those they are learned from 25 times
     "build-ivfpq": Curve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
     # every row against the centres of cells, those they are learned from 10 times; then cells are cut into leaves
@@ -78,7 +78,7 @@ CURVES: dict[str, Curve] = {
     # 64 bits, and what comes after the product
     "encode-itq": Curve("product", lambda n, d: 2 * 64 * (d + 100) * n, 1.4),
     # every part of a row against its 256 centroids
-    "encode-pq": Curve("product", lambda n, d: 2 * d * 256 * n, 6.0),
+    "encode-pq": Curve("product", lambda n, d: 2 * d * 256 * n, 9.0),
 }
 
 FEATURE_S: Mapping[str, float] = {

@@ -99,24 +99,25 @@ def _ways(subject: Subject, ram: float, machine: Machine) -> Iterator[Way]:
         structure = costs.ANN[kind](d) if kind in costs.ANN else 0.0
         made = CURVES[f"build-{kind}"].seconds(n, d, machine) if structure else 0.0
         read = 4 * d + 4 if kind == "flat" else 16  # rows and their squared lengths; a table of ids
+        held = n * (structure + read + costs.IDS)
         yield _way(
             (subject, ram, machine),
             kind,
-            held=(held := n * (structure + read + costs.IDS)),
+            held=held,
             making=held + costs.trained_rows(n) * 4 * d if structure else n * costs.IDS,
             disk=n * (base + 4 * d + 8 + structure),
             taught=d,
             seconds=encode + made,
         )
+    beside = 4 * d + 8 if subject.exists and not plain else 0  # the space that is there stays
     for name, (coder, bits, _) in CODES.items():
+        held = n * (bits / 8 + 2 * costs.IDS)  # ids of the codes, and of the vectors, of which a search reads few
         yield _way(
             (subject, ram, machine),
             name,
-            held=(
-                held := n * (bits / 8 + 2 * costs.IDS)
-            ),  # the ids of codes, and of the vectors, of which few are read
+            held=held,
             making=held + 2 * ROWS_BYTES,
-            disk=n * (2 * D + 8 + bits / 8 + 8),
+            disk=n * (2 * D + 8 + bits / 8 + 8 + beside),
             taught=D,
             seconds=CURVES[f"encode-{coder}"].seconds(n * bits / 64, D, machine),
         )
