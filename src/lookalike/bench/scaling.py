@@ -3,7 +3,7 @@
 In: kinds of work × numbers of drawn rows. Out: milliseconds, bytes an item, the slope of log time over log n with its
 interval, and what the planner (`engine.costs`) predicts over what was measured. Needs no data folder.
 
-Protocol. Rows are drawn (see `scaling_rows`), 64 dimensions; `ratio-…` has 256, which no factor of the planner was
+Protocol. Rows are drawn (see `scaling_rows`), 64 dimensions; `ratio-…` has 128, which no factor of the planner was
 fitted on. Times are worked time (of the process and those it waited for), so that other work on the machine hardly
 counts; on an idle machine with one thread it is the time that passes. A search is called until half a second is worked
 or 15 times, after one call that compiles: the median, and where 80 % lie. What can be done only once (build, fit, add)
@@ -27,7 +27,7 @@ from lookalike.engine.machine import Machine, measure
 from lookalike.index.ann import EXACT_ROWS
 from lookalike.types import Progress
 
-DIM, WIDE = 64, 256
+DIM, WIDE = 64, 128
 """The dimension of the curves, and the one that predictions are held against."""
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 USUAL = 1_000_000
