@@ -98,6 +98,8 @@ def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
         "lookalike fit 'codes(bits=64)'",
         "lookalike search IMAGE --space codes",
     )
+    coded = replace(of_recipe(10, "small = color() | itq(bits=64)"), exists=True)
+    assert way(plan(coded, 1e10)).commands == ("lookalike search IMAGE --space small --effort exact",)
     own = of_recipe(10, "mine = color() | pca(dim=16)")
     assert way(plan(own, 1e10)).commands[0] == 'lookalike add FOLDER --recipe "mine = color() | pca(dim=16)"'
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lookalike.engine import costs
+from lookalike.engine.chain import is_coder
 from lookalike.engine.costs import CURVES, STORED
 from lookalike.engine.machine import Machine
 from lookalike.engine.spaces import FIT_MAX, LEAVES, ROWS_BYTES, SAMPLE_BYTES
@@ -184,7 +185,8 @@ def _commands(subject: Subject, coder: str, bits: int) -> tuple[str, ...]:
     space = ("codes" if coder == "itq" else coder) if bits else subject.name
     made = [f"lookalike fit '{space}(bits={bits})'"] if bits else []
     if subject.exists:
-        return (*made, f"lookalike search IMAGE --space {space}")
+        exact = " --effort exact" if not bits and is_coder(subject.chain[-1]) else ""  # vectors instead of its codes
+        return (*made, f"lookalike search IMAGE --space {space}{exact}")
     if bits and subject.chain:
         recipe, made = f'"{space} = {subject.chain[0]} | {coder}(bits={bits})"', []
     return (f"lookalike add FOLDER --recipe {recipe}", *made, f"lookalike search IMAGE --space {space}")
