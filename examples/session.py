@@ -1,0 +1,32 @@
+"""A session: three rounds of questions, answered, and the best at the end. Green: yes; red: no."""
+
+from pathlib import Path
+
+from lookalike import Collection
+from lookalike.images.demo import draw_folder
+from lookalike.show import Tile, write_sheet
+
+if not Path("pictures").exists():
+    draw_folder("pictures", per_kind=8)
+
+
+def wanted(path: str) -> bool:
+    """What this person has in mind: evening, whether by the sea or in a town."""
+    return Path(path).parent.name in ("sunset", "night")
+
+
+rows = []
+with Collection("gallery.lookalike", create=True) as collection:
+    collection.add("pictures")
+    session = collection.session("pictures/sunset/sunset-000.jpg", name="evening")
+    for number in range(1, 4):
+        asked = session.round(k=8, window=8).questions
+        answers = {item.id: wanted(item.paths[0]) for item in asked}
+        session.mark(
+            relevant=[item for item, yes in answers.items() if yes],
+            irrelevant=[item for item, yes in answers.items() if not yes],
+        )
+        frames = {True: "right", False: "wrong"}
+        rows.append([Tile(item.paths[0], f"asked in round {number}", frames[answers[item.id]]) for item in asked])
+    rows.append([Tile(best.path, "best at the end") for best in session.best(k=8)])
+write_sheet(rows, "session.png")
