@@ -27,5 +27,8 @@ class Descriptions(griffe.Extension):
 
 
 def below(section: str) -> str:
-    """A section with each description on a line of its own."""
-    return ENTRY.sub(r"\1\n    \2", section)
+    """A section with each description on a line of its own, and sentences about all of them before it."""
+    head, rule, *lines = section.splitlines()
+    prose = [line for line in lines if line[:1].strip() and not ENTRY.match(line)]
+    entries = "\n".join(line for line in lines if line not in prose)
+    return "\n".join([*prose, "", head, rule, ENTRY.sub(r"\1\n    \2", entries), "", ""])

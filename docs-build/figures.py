@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 DOCS = Path(__file__).parents[1] / "docs"
+OURS = "#2f6fde"
 
 
 def read_table(page: str, head: str) -> tuple[list[str], dict[str, list[list[float]]]]:
@@ -30,8 +31,9 @@ def draw_curves(page: str, head: str, across: str, up: str, target: str) -> None
     columns, rows = read_table(page, head)
     figure, panel = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     for number, (name, cells) in enumerate(rows.items()):
-        style = {"color": plt.colormaps["tab20"](number), "linewidth": 3 if name in ("ncmml", "tsvm") else 1.5}
-        panel.plot(range(len(columns)), [cell[0] for cell in cells], marker="o", label=name, **style)
+        color, width = (OURS, 3.5) if name in ("ncmml", "tsvm") else (plt.colormaps["tab20"](number + 2), 1.5)
+        values = [cell[0] for cell in cells]
+        panel.plot(range(len(columns)), values, marker="o", label=name, color=color, linewidth=width)
     panel.set(xticks=range(len(columns)), xticklabels=columns, xlabel=across, ylabel=up)
     panel.grid(alpha=0.3)
     figure.legend(loc="outside right center")
@@ -44,7 +46,7 @@ def draw_bars(page: str, head: str, across: str, target: str) -> None:
     figure, panel = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     for place, (name, cells) in enumerate(sorted(rows.items(), key=lambda row: row[1][0][0])):
         value, low, high = cells[0][:3]
-        panel.barh(place, value, color="#2f6fde" if name == "dfk" else "#b9c6e2")
+        panel.barh(place, value, color=OURS if name == "dfk" else "#b9c6e2")
         panel.plot([low, high], [place, place], color="#333333")
         panel.text(0.01, place, name, va="center")
     panel.set(yticks=[], xlabel=across)

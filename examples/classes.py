@@ -1,4 +1,4 @@
-"""Classes from three pictures each; what is of no class is called none of these. Green: right; red: wrong."""
+"""Classes of three pictures each, and none of these. Green: right; red: wrong."""
 
 from pathlib import Path
 
@@ -9,17 +9,25 @@ from lookalike.show import Tile, write_sheet
 if not Path("pictures").exists():
     draw_folder("pictures", per_kind=8)
 
+
+def paths(kind: str, numbers: range) -> list[str]:
+    """Some of the pictures of a kind."""
+    return [f"pictures/{kind}/{kind}-00{i}.jpg" for i in numbers]
+
+
 known = ["beach", "fish", "house", "flower"]
 rows = []
 with Collection("classes.lookalike", create=True) as collection:
     collection.add(*(f"pictures/{kind}" for kind in known))
     for kind in known:
-        collection.classes.add(kind, [f"pictures/{kind}/{kind}-00{i}.jpg" for i in range(3)])
+        collection.classes.add(kind, paths(kind, range(3)))
     for kind in [*known, "balloons"]:  # of balloons it was told nothing
         row = []
-        for verdict in collection.classify([f"pictures/{kind}/{kind}-00{i}.jpg" for i in range(3, 8)]):
+        for verdict in collection.classify(paths(kind, range(3, 8))):
             said = verdict.guess.label or "none of these"
             right = said == (kind if kind in known else "none of these")
-            row.append(Tile(verdict.path, f"{said}\n{verdict.guess.probability:.2f}", "right" if right else "wrong"))
+            frame = "right" if right else "wrong"
+            caption = f"{said}\n{verdict.guess.probability:.2f}"
+            row.append(Tile(verdict.path, caption, frame))
         rows.append(row)
 write_sheet(rows, "classes.png")

@@ -1,4 +1,4 @@
-"""Codes: each picture in 64 bits. Pictures of one kind have like stripes; a search counts the bits that differ."""
+"""Codes: each picture in 64 bits. A search counts the bits that differ."""
 
 from pathlib import Path
 
@@ -21,7 +21,9 @@ with Collection("gallery.lookalike", create=True) as collection:
 
 figure = plt.figure(figsize=(10, 5.6), layout="constrained")
 left, middle, right = figure.subplots(1, 3, width_ratios=[0.09, 1, 0.62])
-left.imshow(np.vstack([read(path, side=60).pixels[:60, :80] for path in paths]), aspect="auto")
+left.imshow(
+    np.vstack([read(path, side=60).pixels[:60, :80] for path in paths]), aspect="auto"
+)
 middle.imshow(unpack(codes), cmap="gray_r", aspect="auto", interpolation="nearest")
 middle.set_title("64 bits a picture, in 8 bytes")
 drawn = right.imshow(hamming(codes, codes), cmap="viridis_r", aspect="auto")

@@ -1,4 +1,4 @@
-"""Duplicates: a picture saved again, smaller or cropped, is found; another of the same kind is not one."""
+"""Duplicates: a picture saved again, smaller or cropped, is found."""
 
 from pathlib import Path
 
@@ -21,7 +21,9 @@ for kind in ("flower", "house", "beach"):
 
 rows = []
 with Collection("copies.lookalike", create=True) as collection:
-    collection.add("copies", "pictures/flower", "pictures/house", "pictures/beach", recipes="color")
+    collection.add(
+        "copies", "pictures/flower", "pictures/house", "pictures/beach", recipes="color"
+    )
     for group in collection.duplicates("same"):
         items = collection.get(group.items).values()
         rows.append([Tile(item.paths[0], Path(item.paths[0]).stem) for item in items])

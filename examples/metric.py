@@ -1,4 +1,4 @@
-"""A metric that learns: pictures it was not shown, in two dimensions, before (PCA) and after (NCMML)."""
+"""A metric that learns: before (PCA) and after (NCMML), pictures it was not shown."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,12 +6,12 @@ import numpy as np
 from lookalike import create
 from lookalike.images.demo import draw
 
-kinds = ["face", "flower", "chart", "stripes", "balloons"]  # their colours differ from picture to picture
+kinds = ["face", "flower", "chart", "stripes", "balloons"]  # in changing colours
 random = np.random.default_rng(0)
 y = np.repeat(kinds, 40)
 color = create("feature", "color()")
 X = np.vstack([color.extract([draw(kind, random)]) for kind in y])  # (200, d)
-shown = np.arange(200) % 40 < 25  # these are learned from, with their labels; the others are drawn
+shown = np.arange(200) % 40 < 25  # learned from; the others are drawn
 
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
 for panel, spec in zip(panels, ("pca(dim=2)", "ncmml(dim=2)"), strict=True):

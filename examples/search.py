@@ -1,4 +1,4 @@
-"""Search by example: three pictures, and what each finds. Blue: the example; green: of the same kind."""
+"""Search by example: three pictures and what each finds. Green: the same kind."""
 
 from pathlib import Path
 
@@ -15,8 +15,9 @@ with Collection("gallery.lookalike", create=True) as collection:
     for kind in ("beach", "fish", "face"):
         example = f"pictures/{kind}/{kind}-000.jpg"
         row = [Tile(example, kind, "example")]
-        for result in collection.search(example, k=7)[1:]:  # the first is the example itself
+        for result in collection.search(example, k=7)[1:]:  # the first is itself
             right = Path(result.path).parent.name == kind
-            row.append(Tile(result.path, f"{result.score:.2f}", "right" if right else "wrong"))
+            frame = "right" if right else "wrong"
+            row.append(Tile(result.path, f"{result.score:.2f}", frame))
         rows.append(row)
 write_sheet(rows, "search.png")

@@ -1,4 +1,4 @@
-"""A session: three rounds of questions, answered, and the best at the end. Green: yes; red: no."""
+"""A session: three rounds of questions, and the best at the end."""
 
 from pathlib import Path
 
@@ -21,12 +21,11 @@ with Collection("gallery.lookalike", create=True) as collection:
     session = collection.session("pictures/sunset/sunset-000.jpg", name="evening")
     for number in range(1, 4):
         asked = session.round(k=8, window=8).questions
-        answers = {item.id: wanted(item.paths[0]) for item in asked}
-        session.mark(
-            relevant=[item for item, yes in answers.items() if yes],
-            irrelevant=[item for item, yes in answers.items() if not yes],
-        )
-        frames = {True: "right", False: "wrong"}
-        rows.append([Tile(item.paths[0], f"asked in round {number}", frames[answers[item.id]]) for item in asked])
+        yes = [item.id for item in asked if wanted(item.paths[0])]
+        no = [item.id for item in asked if item.id not in yes]
+        session.mark(relevant=yes, irrelevant=no)
+        frames = {**dict.fromkeys(yes, "right"), **dict.fromkeys(no, "wrong")}
+        said = f"asked in round {number}"
+        rows.append([Tile(item.paths[0], said, frames[item.id]) for item in asked])
     rows.append([Tile(best.path, "best at the end") for best in session.best(k=8)])
 write_sheet(rows, "session.png")

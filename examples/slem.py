@@ -1,4 +1,4 @@
-"""SLEM: each picture becomes the classifier that tells it from the others; who pushes it away most?"""
+"""SLEM: a picture as the classifier that tells it from others: who pushes most?"""
 
 from pathlib import Path
 
@@ -15,6 +15,7 @@ with Collection("gallery.lookalike", create=True) as collection:
     collection.fit("slem(lam=0.01)")  # the collection itself is the pool of negatives
     for kind in ("sunset", "house", "chart"):
         example = f"pictures/{kind}/{kind}-000.jpg"
-        pushes = collection.explain(example, space="slem", k=7)[1:]  # it is in the pool itself: that is the first
-        rows.append([Tile(example, kind, "example"), *(Tile(p.path, f"pushes {p.push:.1f}") for p in pushes)])
+        pushes = collection.explain(example, space="slem", k=7)[1:]  # first is itself
+        tiles = [Tile(push.path, f"pushes {push.push:.1f}") for push in pushes]
+        rows.append([Tile(example, kind, "example"), *tiles])
 write_sheet(rows, "slem.png")

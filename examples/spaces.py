@@ -1,4 +1,4 @@
-"""Two spaces: the same pictures, alike by what they show (deep) and by their colours (color)."""
+"""Two spaces: pictures alike by what they show, and alike by their colours."""
 
 from pathlib import Path
 
@@ -20,6 +20,8 @@ with Collection("gallery.lookalike", create=True) as collection:
         panel.scatter(places.x, places.y, s=0)
         for x, y, item in zip(places.x, places.y, places.ids.tolist(), strict=True):
             small = read(items[item].paths[0], side=48).pixels
-            panel.add_artist(AnnotationBbox(OffsetImage(small, zoom=0.22), (x, y), frameon=False))
+            panel.add_artist(
+                AnnotationBbox(OffsetImage(small, zoom=0.22), (x, y), frameon=False)
+            )
         panel.set(title=f"space: {space}", xticks=[], yticks=[])
 figure.savefig("spaces.png", dpi=100)
