@@ -7,7 +7,7 @@ from lookalike.images.demo import draw_folder
 from lookalike.show import Tile, write_sheet
 
 if not Path("pictures").exists():
-    draw_folder("pictures", per_kind=8)
+    draw_folder("pictures", per_kind=6)
 
 
 def paths(kind: str, numbers: range) -> list[str]:
@@ -23,11 +23,11 @@ with Collection("classes.lookalike", create=True) as collection:
         collection.classes.add(kind, paths(kind, range(3)))
     for kind in [*known, "balloons"]:  # of balloons it was told nothing
         row = []
-        for verdict in collection.classify(paths(kind, range(3, 8))):
+        for verdict in collection.classify(paths(kind, range(3, 6))):
             said = verdict.guess.label or "none of these"
             right = said == (kind if kind in known else "none of these")
             frame = "right" if right else "wrong"
             caption = f"{said}\n{verdict.guess.probability:.2f}"
             row.append(Tile(verdict.path, caption, frame))
         rows.append(row)
-write_sheet(rows, "classes.png")
+write_sheet(list(zip(*rows, strict=True)), "classes.png")  # a column for each

@@ -10,7 +10,7 @@ from lookalike.codes.bits import hamming, unpack
 from lookalike.images.demo import draw_folder
 
 if not Path("pictures").exists():
-    draw_folder("pictures", per_kind=8)
+    draw_folder("pictures", per_kind=6)
 
 kinds = ["fish", "beach", "night", "checkers"]
 paths = [f"pictures/{kind}/{kind}-00{i}.jpg" for kind in kinds for i in range(4)]

@@ -9,7 +9,7 @@ from lookalike.images.demo import draw_folder
 from lookalike.show import Tile, write_sheet
 
 if not Path("pictures").exists():
-    draw_folder("pictures", per_kind=8)
+    draw_folder("pictures", per_kind=6)
 
 Path("copies").mkdir(exist_ok=True)
 for kind in ("flower", "house", "beach"):

@@ -7,7 +7,7 @@ from lookalike.images.demo import draw_folder
 from lookalike.show import Tile, write_sheet
 
 if not Path("pictures").exists():
-    draw_folder("pictures", per_kind=8)
+    draw_folder("pictures", per_kind=6)
 
 rows = []
 with Collection("gallery.lookalike", create=True) as collection:
@@ -15,7 +15,7 @@ with Collection("gallery.lookalike", create=True) as collection:
     for kind in ("beach", "fish", "face"):
         example = f"pictures/{kind}/{kind}-000.jpg"
         row = [Tile(example, kind, "example")]
-        for result in collection.search(example, k=7)[1:]:  # the first is itself
+        for result in collection.search(example, k=6)[1:]:  # the first is itself
             right = Path(result.path).parent.name == kind
             frame = "right" if right else "wrong"
             row.append(Tile(result.path, f"{result.score:.2f}", frame))

@@ -9,7 +9,7 @@ from lookalike import Collection, read
 from lookalike.images.demo import draw_folder
 
 if not Path("pictures").exists():
-    draw_folder("pictures", per_kind=8)
+    draw_folder("pictures", per_kind=6)
 
 figure, panels = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")
 with Collection("gallery.lookalike", create=True) as collection:

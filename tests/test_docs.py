@@ -25,18 +25,12 @@ PAGES = {path.relative_to(ROOT / "docs").with_suffix("").as_posix(): path.read_t
 README = (ROOT / "README.md").read_text()
 SITE = (ROOT / "mkdocs.yml").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PROGRAM = typer.main.get_command(cli.app)
 WALKS = ["quickstart", *(name for name in PAGES if name.startswith("howto/"))]
 """Pages to be followed from top to bottom, commands and Python alike."""
 
 
-def commands():
-    from lookalike.cli import app
-
-    groups = [group.typer_instance.info.name for group in app.registered_groups]
-    return sorted([*groups, *(command.name or command.callback.__name__ for command in app.registered_commands)])
-
-
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", sorted(PROGRAM.commands))
 def test_every_command_has_its_place_on_the_page_and_in_the_readme(command):
     assert re.search(rf"^#+ .*`?{command}\b", PAGES["cli"], re.MULTILINE)
     assert re.search(rf"\b{command}\b", README)
@@ -147,7 +141,7 @@ def lines():
 
 @pytest.mark.parametrize("words", list(lines()))
 def test_every_command_line_has_known_commands_and_options(words):
-    command = root = typer.main.get_command(cli.app)
+    command = PROGRAM
     known = {"-c", "--collection", "--help", "--version"}
     while words:
         word, *words = words
@@ -158,7 +152,7 @@ def test_every_command_line_has_known_commands_and_options(words):
             known |= {option for param in command.params for option in [*param.opts, *param.secondary_opts]}
         elif word.startswith("-") and not re.fullmatch(r"-\d+.*", word):
             assert word.split("=")[0] in known, f"{word} is no option of {command.name}"
-    assert command is not root
+    assert command is not PROGRAM
 
 
 @pytest.fixture(scope="module")
