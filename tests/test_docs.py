@@ -1,17 +1,13 @@
 """The pages under docs/ keep up with the code: a command, component or public name without a page fails here."""
 
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
-import matplotlib.pyplot
-import numpy as np
 import pytest
 import typer
-from PIL import Image
 
 import lookalike
 from lookalike import cli, registry
@@ -24,7 +20,6 @@ FILES = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = {path.relative_to(ROOT / "docs").with_suffix("").as_posix(): path.read_text() for path in FILES}
 README = (ROOT / "README.md").read_text()
 SITE = (ROOT / "mkdocs.yml").read_text()
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PROGRAM = typer.main.get_command(cli.app)
 WALKS = ["quickstart", *(name for name in PAGES if name.startswith("howto/"))]
 """Pages to be followed from top to bottom, commands and Python alike."""
@@ -153,43 +148,6 @@ def test_every_command_line_has_known_commands_and_options(words):
         elif word.startswith("-") and not re.fullmatch(r"-\d+.*", word):
             assert word.split("=")[0] in known, f"{word} is no option of {command.name}"
     assert command is not PROGRAM
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    """A folder for all examples: the first draws the pictures and indexes them, the others find that done."""
-    return tmp_path_factory.mktemp("gallery")
-
-
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_of_the_gallery_draws_its_picture(script, bench, monkeypatch):
-    monkeypatch.chdir(bench)
-    runpy.run_path(str(script))
-    matplotlib.pyplot.close("all")
-    with Image.open(f"{script.stem}.png") as picture:
-        colors = np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0)
-    assert len(colors) > 20  # more than a blank sheet
-    assert len(script.read_text().splitlines()) <= 40
-    assert f'"examples/{script.name}"' in PAGES["gallery"]
-    assert f"(gallery/{script.stem}.png)" in PAGES["gallery"]
-
-
-def test_the_build_refuses_what_a_page_would_load_from_elsewhere(tmp_path):
-    outside = runpy.run_path(str(ROOT / "docs-build" / "offline.py"))["outside"]
-    (tmp_path / "good.html").write_text(
-        '<a href="https://a.example/x"><img src="x.png"></a><link rel="canonical" href="https://a.example">'
-    )
-    assert outside(tmp_path) == []
-    bad = {
-        "script.html": '<script src="https://cdn.example/x.js"></script>',
-        "style.html": '<link rel="stylesheet" href="//cdn.example/x.css">',
-        "inline.html": "<style>@import 'https://cdn.example/x.css';</style>",
-        "mermaid.html": '<pre class="mermaid"><code>graph</code></pre>',
-        "fonts.css": "@font-face { src: url(https://cdn.example/x.woff2) }",
-    }
-    for name, text in bad.items():
-        (tmp_path / name).write_text(text)
-    assert {path.name for path, _ in outside(tmp_path)} == set(bad)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
