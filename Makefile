@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check lock clean
+.PHONY: demo test lint check docs gallery lock clean
 
 demo: .venv/installed
 	$(BIN)/lookalike --collection demo/collection demo demo/pictures
@@ -19,11 +19,26 @@ lint: .venv/installed
 check: .venv/installed .venv/torch .venv/browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# The site of docs/, in site/. Strict: a link that leads nowhere, or a file from an outside address, ends the build.
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html, or: python3 -m http.server --bind 127.0.0.1 --directory site"
+
+# The pictures of the gallery, drawn anew by examples/, and figures of tables of the method pages.
+gallery: .venv/installed
+	$(BIN)/python docs-build/gallery.py
+	$(BIN)/python docs-build/figures.py
+
 # The locked versions with their hashes, then the package itself, in place.
 .venv/installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --require-hashes -r requirements.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# What builds the site has a lock of its own: 115 MB that neither the demo nor the tests need.
+.venv/docs: .venv/installed requirements-docs.txt
+	$(BIN)/pip install --quiet --require-hashes -r requirements-docs.txt
 	touch $@
 
 # torch stands outside the lock: each platform has its own build, and the tests want one for the CPU.
@@ -39,11 +54,13 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo -n)
 		|| echo "No Chromium here, and it cannot be installed (apt-get install chromium): the page is not tested."
 	touch $@
 
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 # Pin anew what pyproject.toml asks for. No index address is written.
 lock:
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements.txt
+	$(COMPILE) pyproject.toml --extra dev --upgrade -o requirements.txt
+	$(COMPILE) pyproject.toml --extra docs --constraint requirements.txt --upgrade -o requirements-docs.txt
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo site

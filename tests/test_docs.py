@@ -1,31 +1,31 @@
 """The pages under docs/ keep up with the code: a command, component or public name without a page fails here."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 
 import lookalike
-from lookalike import registry
+from lookalike import cli, registry
 from lookalike.images.demo import draw_folder
 from lookalike.recipes import ABOUT, RECIPES
 from serving import copy_shelf, running
 
 ROOT = Path(__file__).parents[1]
-PAGES = {path.stem: path.read_text() for path in (ROOT / "docs").glob("*.md")}
+FILES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = {path.relative_to(ROOT / "docs").with_suffix("").as_posix(): path.read_text() for path in FILES}
 README = (ROOT / "README.md").read_text()
+SITE = (ROOT / "mkdocs.yml").read_text()
+PROGRAM = typer.main.get_command(cli.app)
+WALKS = ["quickstart", *(name for name in PAGES if name.startswith("howto/"))]
+"""Pages to be followed from top to bottom, commands and Python alike."""
 
 
-def commands():
-    from lookalike.cli import app
-
-    groups = [group.typer_instance.info.name for group in app.registered_groups]
-    return sorted([*groups, *(command.name or command.callback.__name__ for command in app.registered_commands)])
-
-
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", sorted(PROGRAM.commands))
 def test_every_command_has_its_place_on_the_page_and_in_the_readme(command):
     assert re.search(rf"^#+ .*`?{command}\b", PAGES["cli"], re.MULTILINE)
     assert re.search(rf"\b{command}\b", README)
@@ -39,8 +39,10 @@ def test_every_public_name_is_described(name):
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in registry.COMPONENTS for name in registry.names(kind)]
 )
-def test_every_component_is_described(kind, name):
+def test_every_component_is_described_and_is_in_the_api(kind, name):
     assert any(re.search(rf"`{name}[`(]", page) for page in PAGES.values())
+    home = registry.COMPONENTS[kind][name].replace(":", ".")
+    assert any(f"\n::: {home}\n" in page for page in PAGES.values()), f"docs/api/ wants a line ::: {home}"
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -51,20 +53,36 @@ def test_every_recipe_is_described(recipe):
 
 def test_every_noun_of_the_package_has_a_page():
     nouns = [path.name for path in (ROOT / "src/lookalike").iterdir() if (path / "__init__.py").exists()]
-    assert {noun for noun in nouns if noun != "engine"} <= set(PAGES)
+    pages = {"index": "indexes"}  # index.md is where the site begins
+    assert {pages.get(noun, noun) for noun in nouns if noun != "engine"} <= set(PAGES)
     assert {"collection", "errors", "registry", "recipes"} <= set(PAGES)
 
 
-def test_links_between_pages_lead_somewhere():
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
-            assert "://" in target or (path.parent / target).exists(), f"{path.name} → {target}"
+def test_every_page_is_in_the_navigation_of_the_site():
+    assert [name for name in PAGES if not re.search(rf"[ :]{re.escape(name)}\.md$", SITE, re.MULTILINE)] == []
+
+
+def slug(heading):
+    """The anchor that the site, and most that show Markdown, gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
+
+
+def test_links_between_pages_and_to_headings_lead_somewhere():
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FILES]:
+        for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", path.read_text()):
+            if "://" in target:
+                continue
+            page = path.parent / target if target else path
+            assert page.exists(), f"{path.name} → {target}"
+            if anchor:
+                headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+                assert anchor in map(slug, headings), f"{path.name} → {target}#{anchor}"
 
 
 def examples():
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in [ROOT / "README.md", *FILES]:
         blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
-        if blocks:
+        if blocks and path.stem != "quickstart" and path.parent.name != "howto":  # those are walked through
             yield pytest.param("\n".join(blocks), id=path.stem)
 
 
@@ -75,12 +93,61 @@ def drawn(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def desk(drawn, tmp_path_factory):
+    """A folder with `pictures` in it for all pages that are walked through: what one has added the next one finds."""
+    folder = tmp_path_factory.mktemp("desk")
+    shutil.copytree(drawn, folder / "pictures")
+    return folder
+
+
 @pytest.mark.parametrize("code", list(examples()))
 def test_the_python_examples_run(code, drawn, tmp_path, monkeypatch):
     """Each page's examples, one after the other, beside a folder `pictures` with a few drawn ones of each kind."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(drawn, tmp_path / "pictures")
     exec(compile(code, "example", "exec"), {"__name__": "example"})
+
+
+@pytest.mark.parametrize("page", WALKS)
+def test_the_tutorial_and_the_how_tos_can_be_followed(page, desk, monkeypatch):
+    """Commands (`sh`, a line each) and Python from top to bottom; what must not be run here is fenced as `shell`."""
+    monkeypatch.chdir(desk)
+    monkeypatch.setenv("LOOKALIKE_COLLECTION", "photos.lookalike")
+    names = {"__name__": "example"}
+    for language, block in re.findall(r"^```(sh|python)\n(.*?)^```", PAGES[page], re.MULTILINE | re.DOTALL):
+        if language == "python":
+            exec(compile(block, page, "exec"), names)
+            continue
+        for line in block.splitlines():
+            program, *words = shlex.split(line, comments=True)
+            assert program == "lookalike", line
+            assert cli.run(words) == 0, line
+
+
+def lines():
+    """Every line of a page, fenced as commands, that calls us: the page and the line."""
+    for page, text in {**PAGES, "README": README}.items():
+        for block in re.findall(r"^```(?:sh|bash|shell)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            for part in re.split(r"\n|&&|\|\|", block):
+                if part.strip().startswith("lookalike "):
+                    yield pytest.param(shlex.split(part, comments=True)[1:], id=f"{page}: {part.split('#')[0].strip()}")
+
+
+@pytest.mark.parametrize("words", list(lines()))
+def test_every_command_line_has_known_commands_and_options(words):
+    command = PROGRAM
+    known = {"-c", "--collection", "--help", "--version"}
+    while words:
+        word, *words = words
+        if word in ("-c", "--collection"):
+            words = words[1:]
+        elif word in getattr(command, "commands", {}):
+            command = command.commands[word]
+            known |= {option for param in command.params for option in [*param.opts, *param.secondary_opts]}
+        elif word.startswith("-") and not re.fullmatch(r"-\d+.*", word):
+            assert word.split("=")[0] in known, f"{word} is no option of {command.name}"
+    assert command is not PROGRAM
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
