@@ -93,7 +93,8 @@ class FisherScores:
             for part in self.blocks(n):
                 self._of_rows(Y[self.d : -1, :], counts[part, :], part, U[part, ...])
             return Scored(U, counts, Y, [], room)
-        sums, counts, groups = room.array("sums", (n, self.dim), like=U), xp.empty_like(U[:, 0, :]), []
+        sums, counts = room.array("sums", (n, self.dim), like=U), xp.empty_like(U[:, 0, :])
+        groups: list[tuple[Group, Array, Array]] = []
         for group in group_rows(starts, self._row_bytes, 2 * self.dim * U.itemsize, rows):
             some, (c, m) = group.take(rows), group.shape
             Y = self.powers(some, room.array(("Y", len(groups)), (width, c * m), like=U))
