@@ -292,7 +292,16 @@ def test_bits_and_labels_that_cannot_be_are_refused_and_leave_nothing(filled):
     assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
 
 
+def test_labels_of_one_class_are_too_few_for_codes_that_learn_from_them(filled, capsys):
+    label(filled, range(0, 80, KINDS))
+    for spec in ("tsvm(bits=64)", "codes(bits=64)"):
+        assert cli.run(["-c", str(filled.path), "fit", spec, "--labels"]) == 2
+        said = capsys.readouterr().err
+        assert "of at least 2 labels. The collection has 20 such pictures, of 1. Label some first:" in said
+    assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]  # nothing is left of them
+
+
 def test_the_command_line_fits_codes(filled, capsys):
     assert cli.run(["-c", str(filled.path), "fit", "codes(bits=64)"]) == 0
-    assert capsys.readouterr().out == "codes: fitted on 400 pictures.\n"
+    assert capsys.readouterr().out == "codes: fitted on 400 pictures by itq(bits=64).\n"
     assert cli.run(["-c", str(filled.path), "search", f"{7:016x}", "--space", "codes", "-k", "3", "--json"]) == 0

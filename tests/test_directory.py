@@ -20,6 +20,7 @@ from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionE
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
+from lookalike.store.segments import Recall
 from store_worker import DIM, do, rows_for, state_after
 
 HERE = Path(__file__).parent
@@ -626,4 +627,29 @@ def test_what_people_say_of_a_collection_that_was_moved_away_is_refused(tmp_path
         shutil.copytree(tmp_path / "old", tmp_path / "c")
     with pytest.raises(StoreError):
         store.judgements.add_labels([(1, "sea")], author="anna", source="hand")
+    store.close()
+
+
+def test_golden_v5(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "golden" / "v5", tmp_path / "c")
+    store = Store(tmp_path / "c")
+    vectors = store.vectors
+    assert store.verify() == []
+    assert [fault for space in vectors.spaces() for fault in vectors.verify(space, lambda *_: None)] == []
+    assert {name: (space.chain, space.base, space.fitted_on) for name, space in vectors.spaces().items()} == {
+        "color()": (["color()"], None, None),
+        "told": (["color()", "l2()"], "color()", 3),
+        "codes": (["color()", "itq(bits=16)"], "color()", 3),
+    }
+    assert [(source, ids.tolist()) for source, ids in vectors.pools("told")] == [
+        ("/others \udcff", [7, 8]),
+        (None, [3]),
+    ]
+    assert vectors.structure("told", "points") == ("hnsw-5.faiss", 0.75)
+    assert (vectors.recall("codes"), vectors.recall("told")) == ((0.875, 3), None)
+    (block,) = vectors.blocks("codes")
+    assert (block.X.dtype, block.X.tolist()) == (np.uint8, [[1, 2], [3, 4], [5, 255]])
+    with store.writer(), store.transaction():  # and it can be written on
+        vectors.keep_recall("codes", Recall(0.5, 3))
+    assert vectors.recall("codes") == (0.5, 3)
     store.close()

@@ -23,7 +23,7 @@ def mixed(random, k, d):
 
 def back_from(fisher, rows, starts, M, learned="all"):
     scored = fisher.score(rows, starts)
-    return back(fisher, scored, fisher.rooted(scored.U), M, learned)
+    return back(fisher, scored, fisher.rooted(scored), M, learned)
 
 
 def items(random, n, d, most=4):

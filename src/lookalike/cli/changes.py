@@ -188,18 +188,21 @@ def fit(
             progress=progress,
             workers=workers,
         )
+        # Nobody named the coder of `codes`.
+        spaces_now = collection.stats()["spaces"] if "codes" in fitted else []
+        by = {space["name"]: f" by {space['chain'][-1]}" for space in spaces_now if space["name"] == "codes"}
     if json:
         print_json(fitted)
     elif not fitted:
         print_line("Nothing to fit.")
     for name, rows in () if json else fitted.items():
-        print_line(f"{name}: fitted on {rows:,} pictures.")
+        print_line(f"{name}: fitted on {rows:,} pictures{by.get(name, '')}.")
     if labels is not None and not json:
         print_note(
             "To compare: lookalike classes evaluate --space NAME; to go by it: lookalike classes use --space NAME"
         )
     if any(name.startswith("codes(") for name in names) and not json:
-        print_note("Which coder was chosen, and what it finds: lookalike stats")
+        print_note("What it finds: lookalike stats")
     return 0
 
 

@@ -17,18 +17,16 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import check_number, float32_out
 from lookalike.errors import UnknownNameError
-from lookalike.features.mixture import Mixture, fit_mixture
+from lookalike.features.mixture import Mixture
 from lookalike.learn.adam import Adam
 from lookalike.learn.dfk_step import Packed
 from lookalike.learn.fisher_scores import FisherScores, root
 from lookalike.learn.labels import encode_many, hold_out
 from lookalike.learn.neighbours import retrieval
-from lookalike.learn.sets import check_items, sample_rows, take
+from lookalike.learn.sets import check_items, fit_items, take
 from lookalike.learn.sgd import Callback, train
 from lookalike.types import Array
 
-MIXTURE_BYTES = 64 * 2**20
-"""What is held of the rows to fit the mixture to them."""
 MOST_HELD = 1_000
 """Items held out, at most: each asks all others."""
 RATE = 0.03
@@ -125,9 +123,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         kept, held = hold_out(strata, self.validation, random, MOST_HELD)
         if len(kept) < 2:
             kept, held = np.arange(len(codes)), held[:0]
-        rows = sample_rows(X, MIXTURE_BYTES // (8 * X.shape[1]), random)
-        k = min(int(self.k), rows.shape[0])
-        mixture, self.likelihoods_ = fit_mixture(rows, k, random_state=self.random_state)
+        mixture, self.likelihoods_ = fit_items(X, int(self.k), self.random_state, random)
         first = Packed(mixture, self.learned)
         batch = min(int(self.batch), len(kept))
         start, self.scale_ = first.start(*take(X, np.sort(random.permutation(kept)[:batch])))

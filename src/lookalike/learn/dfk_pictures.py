@@ -1,8 +1,8 @@
 """DFK as a feature: pictures, by way of their local descriptors, to scores learned from labels.
 
-In: pictures, by way of a local, and to learn from, their labels. Out: (n, k(2D + 1)) float32, unit rows, D the lesser
-of patch_dim and the local's dim: plain Euclidean distance is the learned one. Wang, Li & Liu 2013, "Learning
-discriminative Fisher kernel for image retrieval" (dfk). `Dfk` does the learning.
+In: pictures, by way of a local, and to learn from, their labels. Out: (n, k · (2 · patch_dim + 1)) float32, unit rows:
+plain Euclidean distance is the learned one. Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image
+retrieval" (dfk). `Dfk` does the learning.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,14 +34,16 @@ class DfkPictures(Aggregate, LabelledFeature):
     ----------
     local : the spec of a local.
     k : Gaussians.
-    patch_dim : numbers that PCA leaves of a patch, at most.
+    patch_dim : numbers that PCA leaves of a patch; all of them where the local has fewer.
     max_iterations : steps of learning, at most; 0 is the plain Fisher kernel.
     random_state : of the patches that are learned from, and of `Dfk`.
 
     Attributes
     ----------
-    center_, components_ : (d,) and (D, d) float32, the PCA.
-    roots_ : (k(2D + 1),) float32, alphas_ : (k,), means_ and deviations_ : (k, D) float64, as of `Dfk`.
+    center_ : (the local's dim,) float32, the mean patch.
+    components_ : (patch_dim, the local's dim) float32, the PCA.
+    roots_ : (k · (2 · patch_dim + 1),) float32, alphas_ : (k,), means_ and deviations_ : (k, patch_dim) float64, as of
+        `Dfk`.
 
     """
 

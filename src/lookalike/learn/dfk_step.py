@@ -4,7 +4,7 @@ In: parameters (P + 2kd + k,), and a batch of items with their labels, NumPy or 
 gradient by the parameters. Wang, Li & Liu 2013 (dfk), Eq. 9–11.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import array_api_compat
 import numpy as np
@@ -15,6 +15,7 @@ from lookalike.features.mixture import Mixture
 from lookalike.learn.fisher_gradient import Gradients, back
 from lookalike.learn.fisher_scores import FisherScores
 from lookalike.learn.neighbours import pulls
+from lookalike.learn.room import Room
 from lookalike.types import Array
 
 SPREAD = 24.0
@@ -22,11 +23,13 @@ SPREAD = 24.0
 it grows until only the nearest neighbour of an item counts, and training overfits (docs/dfk.md)."""
 
 
-class Packed(NamedTuple):
+@dataclass(frozen=True)
+class Packed:
     """All that is learned, in one array: v (P,), means and log deviations (k, d) from where EM left them, a (k,)."""
 
     mixture: Mixture  # of EM
     learned: str
+    room: Room = field(default_factory=Room)  # of one step after the other
 
     def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64]]:
         """The mixture, and √w (P,)."""
@@ -43,7 +46,7 @@ class Packed(NamedTuple):
         """Where training starts, EM's mixture and weights of 1, of the kind of the rows; and the scale of scores."""
         xp, (k, d) = namespace(rows), self.mixture.means.shape
         fisher = FisherScores(self.mixture, rows)
-        products, _ = _products(fisher.rooted(fisher.score(rows, starts).U))
+        products, _ = _products(fisher.rooted(fisher.score(rows, starts, self.room)))
         mean = 2 * float(xp.mean(xp.linalg.diagonal(products)) - xp.mean(products))  # of D, over all pairs
         zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=rows.dtype, device=array_api_compat.device(rows))
         return zeros, (SPREAD / mean) ** 0.5 if mean > 0 else 1.0
@@ -56,8 +59,8 @@ class Packed(NamedTuple):
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
         k, d = mixture.means.shape
         fisher = FisherScores(mixture, rows, xp.exp(parameters[: k * (2 * d + 1)]))
-        scored = fisher.score(rows, starts)
-        R = fisher.rooted(scored.U)
+        scored = fisher.score(rows, starts, self.room)
+        R = fisher.rooted(scored)
         products, lengths = _products(R)  # (n, n), (n,)
         value, M = pulls(scale**2 * products, y)
         M *= 2 * scale**2  # times V, the roots at unit length, that is the gradient by V

@@ -16,12 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import check_number, float32_out
-from lookalike.features.mixture import Mixture, Products, fit_mixture
-from lookalike.learn.sets import check_items, sample_rows, take
+from lookalike.features.mixture import Mixture, Products
+from lookalike.learn.sets import check_items, fit_items, take
 from lookalike.types import Array
-
-MIXTURE_BYTES = 64 * 2**20
-"""What is held of the rows to fit the mixture to them."""
 
 
 class Moments(NamedTuple):
@@ -83,8 +80,7 @@ class Fess(TransformerMixin, BaseEstimator):
         """Learn from a matrix (n, d), a list of n matrices (m, d), or `Sets`."""
         check_number("k", self.k, Integral, "a whole number of at least 1", 1, np.inf)
         X = check_items(self, X, reset=True, min_items=1)
-        rows = sample_rows(X, MIXTURE_BYTES // (8 * X.shape[1]), np.random.default_rng(self.random_state))
-        mixture, _ = fit_mixture(rows, min(int(self.k), rows.shape[0]), random_state=self.random_state)
+        mixture, _ = fit_items(X, int(self.k), self.random_state, np.random.default_rng(self.random_state))
         self.alphas_, self.means_, self.deviations_ = mixture.weights, mixture.means, np.sqrt(mixture.variances)
         self.items_ = int(X.shape[0])
         sums = squares = 0.0

@@ -7,9 +7,7 @@ logarithms of the scores' factors (P,) and by the mixture's weights (k,), means 
 
 from typing import NamedTuple
 
-import array_api_compat
-
-from lookalike.arrays import chunks, held_bytes, namespace
+from lookalike.arrays import namespace
 from lookalike.learn.fisher_scores import FisherScores, Scored, root_slope
 from lookalike.types import Array
 
@@ -29,19 +27,18 @@ def back(fisher: FisherScores, scored: Scored, R: Array, M: Array, learned: str 
     `learned` is "all"; "fixed": as if posteriors did not depend on the mixture; "weights": by the roots alone, all else
     zeros.
     """
-    xp, d, U, counts = namespace(M), fisher.d, scored.U, scored.counts
+    xp, d, U, counts, room = namespace(M), fisher.d, scored.U, scored.counts, scored.room
     logs = xp.empty_like(U[:, :, 0])  # (k, 2d + 1)
     by_alpha, by_m, by_s = (xp.zeros_like(part[..., 0]) for part in (fisher.alpha, fisher.m, fisher.s))
     by_g = xp.empty_like(counts)  # (k, n): Σ over scores of H by posteriors, times these where an item is one row
     M, n, ones = M / 2, M.shape[0], xp.ones_like(M[:, 0])  # slopes are twice what they should be
-    scratch: list[Array] = []  # used again and again: new memory takes time
+    by_sums = room.array("sums", (n, U.shape[0] * U.shape[1] if scored.groups else 0), like=U)
     for part in fisher.blocks(n):
         m, s, alpha, A, B, C = (
             one[part, ...] for one in (fisher.m, fisher.s, fisher.alpha, fisher.A, fisher.B, fisher.C)
         )
         u, count = U[part, ...], counts[part, :]  # (b, 2d + 1, n), (b, n)
-        scratch = scratch or [xp.empty_like(u) for _ in range(3)]
-        H, slope, more = (one[: u.shape[0], ...] for one in scratch)
+        H, slope, more = (room.array(name, u.shape, like=u) for name in ("H", "slope", "more"))
         xp.matmul(xp.reshape(R[part, ...], (-1, n)), M, out=xp.reshape(H, (-1, n)))
         H *= root_slope(u, slope, more)
         own = xp.multiply(H, u, out=R[part, ...])
@@ -66,10 +63,10 @@ def back(fisher: FisherScores, scored: Scored, R: Array, M: Array, learned: str 
         H_s *= B / s**2  # by Σgz²
         H_m *= A
         H_m -= 2 * m * H_s  # by Σgz
-        u[...] = H
-        u[:, -1, :] = by_g[part, :]
+        H[:, -1, :] = by_g[part, :]
+        by_sums[:, part.start * U.shape[1] : part.stop * U.shape[1]] = xp.reshape(H, (-1, n)).T
     if learned == "all":
-        total = _of_sets(scored) if scored.groups else _of_rows(scored, by_g)
+        total = _of_sets(scored, by_sums) if scored.groups else _of_rows(scored, by_g)
         first, count, m, s = total[:, d:-1], total[:, -1:], fisher.m[..., 0], fisher.s[..., 0]
         off = first - count * m
         by_alpha += count[:, 0] / fisher.alpha[:, 0]
@@ -88,21 +85,17 @@ def _of_rows(scored: Scored, by_logs: Array) -> Array:
     return (by_logs - g * namespace(g).sum(by_logs, axis=0)) @ scored.Y.T
 
 
-def _of_sets(scored: Scored) -> Array:
-    """The same over items of many rows; where their scores were, there are gradients by their sums."""
-    U = scored.U
-    xp, (k, width, n) = namespace(U), U.shape
-    by_sums = xp.empty((n, k * width), dtype=U.dtype, device=array_api_compat.device(U))
-    for part in chunks(k, width * n * U.itemsize, held_bytes(U)):  # turned by parts: twice as quick
-        by_sums[:, part.start * width : part.stop * width] = xp.reshape(U[part, ...], (-1, n)).T
-    total = xp.zeros_like(U[:, :, 0])
-    for group, posteriors, powers in scored.groups:
-        Y, g = group.split(powers), group.split(posteriors)  # (c, 2d + 1, m), (c, k, m)
-        mine = xp.reshape(by_sums[group.items, :], (-1, k, width)) * group.shares
-        by_logs = xp.matmul(mine, Y)
+def _of_sets(scored: Scored, by_sums: Array) -> Array:
+    """The same over items of many rows; `by_sums` (n, k(2d + 1)) are gradients by what their rows sum up to."""
+    (k, width, _), room = scored.U.shape, scored.room
+    xp, total = namespace(by_sums), namespace(by_sums).zeros_like(scored.U[:, :, 0])
+    for group, g, Y in scored.groups:
+        mine = xp.reshape(by_sums[group.items, :], (-1, k, width))
+        by_logs, each = (room.array(name, g.shape, like=g) for name in ("by logs", "each"))  # (k, c · m)
+        xp.matmul(mine, group.split(Y), out=group.split(by_logs))
         by_logs *= g
-        by_logs -= g * xp.sum(by_logs, axis=1, keepdims=True)
-        total += xp.sum(xp.matmul(by_logs, Y.mT), axis=0)
+        by_logs -= xp.multiply(g, group.sizes * xp.sum(by_logs, axis=0), out=each)  # g are posteriors by sizes
+        total += by_logs @ Y.T
     return total
 
 

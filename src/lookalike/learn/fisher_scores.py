@@ -8,13 +8,13 @@ Inside, rows and items are the last axis: what is done to all of them alike is d
 
 from typing import Any, NamedTuple
 
-import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import CACHE_BYTES, chunks, held_bytes, like, namespace
 from lookalike.features.mixture import FARTHEST, NEGLIGIBLE, Mixture, Products
 from lookalike.learn.groups import Group, group_rows
+from lookalike.learn.room import Room
 from lookalike.types import Array
 
 SMALL = 1e-3
@@ -27,7 +27,8 @@ class Scored(NamedTuple):
     U: Array  # (k, 2d + 1, n): scores for deviations, for means, for the weight, of each Gaussian
     counts: Array  # (k, n), mean posteriors
     Y: Array  # (2d + 1, n): (z², z, 1) of items of one row
-    groups: list[tuple[Group, Array, Array]]  # of items of many: their posteriors, (k, c · m), and Y, (2d + 1, c · m)
+    groups: list[tuple[Group, Array, Array]]  # of items of many: shares g, (k, c · m), and Y, (2d + 1, c · m), of rows
+    room: Room  # where all these are
 
 
 class FisherScores:
@@ -55,7 +56,7 @@ class FisherScores:
         self.s = cast(np.sqrt(mixture.variances) / products.scale)[:, :, None]
         self.alpha, self.scale = cast(mixture.weights)[:, None], cast(products.scale)  # (k, 1), (d,)
         self._shift, self._by_scale = cast(products.shift)[:, None], 1 / self.scale[:, None]  # (d, 1)
-        self._W, self._row_bytes, self._device = products.W.T, products.row_bytes, array_api_compat.device(X)
+        self._W, self._row_bytes = products.W.T, products.row_bytes
         self._negligible, self._farthest = cast(NEGLIGIBLE), cast(FARTHEST)
         reach = FARTHEST * products.scale  # inside, no row is cut off at the farthest
         self._least, self._most = float(np.max(products.shift - reach)), float(np.min(products.shift + reach))
@@ -82,34 +83,38 @@ class FisherScores:
         by_mean = root / (self.s * self.scale[:, None])  # (k, d, 1)
         return xp.concat([xp.reshape(part, (-1,)) for part in (by_mean, 2**0.5 * by_mean, root)])
 
-    def score(self, rows: Array, starts: NDArray[np.int64]) -> Scored:
-        """The scores of items; the rows of item i are those from starts[i] to starts[i + 1]."""
-        xp, n = self.xp, len(starts) - 1
-        U = xp.empty((self.k, 2 * self.d + 1, n), dtype=rows.dtype, device=self._device)
+    def score(self, rows: Array, starts: NDArray[np.int64], room: Room | None = None) -> Scored:
+        """The scores of items, in a room; the rows of item i are those from starts[i] to starts[i + 1]."""
+        xp, n, width, room = self.xp, len(starts) - 1, 2 * self.d + 1, room or Room()
+        U = room.array("U", (self.k, width, n), like=self.m)
         if len(rows) == n:
-            Y = self.powers(rows)
-            counts = self.posteriors(Y)
+            Y = self.powers(rows, room.array("Y", (width, n), like=U))
+            counts = self.posteriors(Y, room.array("g", (self.k, n), like=U))
             for part in self.blocks(n):
                 self._of_rows(Y[self.d : -1, :], counts[part, :], part, U[part, ...])
-            return Scored(U, counts, Y, [])
-        sums, groups = xp.empty((n, self.dim), dtype=U.dtype, device=self._device), []
-        for group in group_rows(starts, 2 * self._row_bytes, 2 * self.dim * U.itemsize, rows):
-            Y = self.powers(group.take(rows))
-            g = group.mask(self.posteriors(Y))
-            found = xp.matmul(group.split(g), group.split(Y).mT)  # (c, k, 2d + 1)
-            sums[group.items, :] = xp.reshape(found * group.shares, (-1, self.dim))
+            return Scored(U, counts, Y, [], room)
+        sums, counts = room.array("sums", (n, self.dim), like=U), xp.empty_like(U[:, 0, :])
+        groups: list[tuple[Group, Array, Array]] = []
+        for group in group_rows(starts, self._row_bytes, 2 * self.dim * U.itemsize, rows):
+            some, (c, m) = group.take(rows), group.shape
+            Y = self.powers(some, room.array(("Y", len(groups)), (width, c * m), like=U))
+            g = self.posteriors(Y, room.array(("g", len(groups)), (self.k, c * m), like=U), group.shares)
+            found = sums[group.items, :]  # where items do not follow each other, a copy
+            xp.matmul(group.split(g), group.split(Y).mT, out=xp.reshape(found, (c, self.k, width)))
+            if not group.even:
+                sums[group.items, :] = found
             groups.append((group, g, Y))
         for part in self.blocks(n):
-            width = 2 * self.d + 1
-            U[part, ...] = xp.reshape(sums[:, part.start * width : part.stop * width].T, U[part, ...].shape)
-        counts = U[:, -1, :] + 0  # a copy
-        for part in self.blocks(n):
-            self._of_sums(U[part, ...], part)
-        return Scored(U, counts, U[0, :, :0], groups)
+            u = U[part, ...]
+            u[...] = xp.reshape(sums[:, part.start * width : part.stop * width].T, u.shape)
+            counts[part, :] = u[:, -1, :]
+            self._of_sums(u, part)
+        return Scored(U, counts, U[0, :, :0], groups, room)
 
-    def rooted(self, U: Array) -> Array:
-        """`root` of scores (k, 2d + 1, n), of the same shape."""
-        xp, R = self.xp, self.xp.empty_like(U)
+    def rooted(self, scored: Scored) -> Array:
+        """`root` of scores U (k, 2d + 1, n), of the same shape, in their room."""
+        xp, U = self.xp, scored.U
+        R = scored.room.array("R", U.shape, like=U)
         for part in self.blocks(U.shape[2]):
             u, r = U[part, ...], R[part, ...]
             xp.abs(u, out=r)
@@ -122,12 +127,11 @@ class FisherScores:
         """Gaussians, a few at a time, so that what is done to the scores of n items stays in the processor's cache."""
         return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m, 2 * CACHE_BYTES))
 
-    def powers(self, rows: Array) -> Array:
-        """Rows (m, d) to (z², z, 1), (2d + 1, m)."""
+    def powers(self, rows: Array, Y: Array) -> Array:
+        """Rows (m, d) to (z², z, 1), in Y (2d + 1, m)."""
         xp, d = self.xp, self.d
-        Y = xp.empty((2 * d + 1, rows.shape[0]), dtype=self.m.dtype, device=self._device)
         z = Y[d:-1, :]
-        xp.subtract(rows.T, self._shift, out=z)  # NumPy and torch both know `out`: new memory takes time
+        xp.subtract(rows.T, self._shift, out=z)  # NumPy and torch both know `out`
         z *= self._by_scale
         if rows.shape[0] and not (self._least <= float(xp.min(rows)) and float(xp.max(rows)) <= self._most):
             xp.minimum(z, self._farthest, out=z)
@@ -136,14 +140,14 @@ class FisherScores:
         Y[-1, :] = 1
         return Y
 
-    def posteriors(self, Y: Array) -> Array:
-        """How likely each Gaussian is to have made each row: (2d + 1, m) to (k, m)."""
+    def posteriors(self, Y: Array, g: Array, shares: Any = 1.0) -> Array:
+        """How likely each Gaussian is to have made each row of Y (2d + 1, m), times the rows' shares, in g (k, m)."""
         xp = self.xp
-        g = self._W @ Y
+        xp.matmul(self._W, Y, out=g)
         g -= xp.max(g, axis=0)
         xp.maximum(g, self._negligible, out=g)
         xp.exp(g, out=g)
-        g /= xp.sum(g, axis=0)
+        g *= shares / xp.sum(g, axis=0)
         return g
 
     def _of_rows(self, z: Array, g: Array, part: slice, U: Array) -> None:

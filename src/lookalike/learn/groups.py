@@ -27,24 +27,18 @@ class Group:
         m = int(sizes[-1])
         self.items, self.shape = items, (len(sizes), m)
         self._rows: Any = slice(int(starts[0]), int(starts[0]) + len(sizes) * m)
-        self._there: Array | None = None
-        self.shares: Any = 1.0 / m  # of a row in its item
-        if not isinstance(items, slice):  # an item's last row stands for those it lacks
-            xp = namespace(X)
-            there = np.arange(m) < sizes[:, None]  # (c, m)
+        self.even = isinstance(items, slice)
+        self.sizes: Any = float(m)  # of each row's item
+        self.shares: Any = 1.0 / m  # of each row in its item
+        if not self.even:  # an item's last row stands for those it lacks, with a share of none
+            xp, there = namespace(X), np.arange(m) < sizes[:, None]  # (c, m)
             self._rows = like(X, (starts[:, None] + np.minimum(np.arange(m), sizes[:, None] - 1)).ravel())
-            self._there = xp.astype(like(X, there.ravel()), X.dtype)
-            self.shares = xp.astype(like(X, 1.0 / sizes[:, None, None]), X.dtype)  # (c, 1, 1)
+            self.sizes = xp.astype(like(X, np.repeat(sizes, m)), X.dtype)  # (c · m,)
+            self.shares = xp.astype(like(X, (there / sizes[:, None]).ravel()), X.dtype)
 
     def take(self, rows: Array) -> Array:
         """The rows of all its items, (c · m, d)."""
         return rows[self._rows, :]
-
-    def mask(self, values: Array) -> Array:
-        """Values (k, c · m), now zero for the rows that items lack."""
-        if self._there is not None:
-            values *= self._there
-        return values
 
     def split(self, values: Array) -> Array:
         """A view of values (k, c · m) by item, (c, k, m)."""

@@ -12,9 +12,13 @@ from sklearn.base import BaseEstimator
 
 from lookalike.arrays import check_rows, namespace
 from lookalike.errors import InputError
+from lookalike.features.mixture import Mixture, fit_mixture
 from lookalike.learn.rows import check_source
 from lookalike.learn.sgd import Rows
 from lookalike.types import Array
+
+MIXTURE_BYTES = 64 * 2**20
+"""What is held of the rows to fit a mixture to them, as float64."""
 
 
 class Sets:
@@ -74,6 +78,12 @@ def sample_rows(X: Any, most: int, random: np.random.Generator) -> Array:
     rows = X.rows if isinstance(X, Sets) else X
     M = rows.shape[0]
     return check_rows(rows[:] if most >= M else rows[np.sort(random.choice(M, most, replace=False))])
+
+
+def fit_items(X: Any, k: int, random_state: int, random: np.random.Generator) -> tuple[Mixture, NDArray[np.float64]]:
+    """A mixture of k Gaussians, no more than there are rows, for some rows of all items, and EM's log-likelihoods."""
+    rows = sample_rows(X, MIXTURE_BYTES // (8 * X.shape[1]), random)
+    return fit_mixture(rows, min(k, rows.shape[0]), random_state=random_state)
 
 
 def _join(items: list[Array] | tuple[Array, ...]) -> Sets:
