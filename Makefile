@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check lock clean
+.PHONY: demo test lint check peers lock clean
 
 demo: .venv/installed
 	$(BIN)/lookalike --collection demo/collection demo demo/pictures
@@ -39,11 +39,21 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo -n)
 		|| echo "No Chromium here, and it cannot be installed (apt-get install chromium): the page is not tested."
 	touch $@
 
+# metric-learn, which needs an older scikit-learn than ours, for `lookalike bench run peers`. Without a network its rows
+# are left out.
+peers: .venv-peers/installed
+
+.venv-peers/installed: requirements-peers.txt
+	$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/pip install --quiet --require-hashes -r requirements-peers.txt && touch $@ \
+		|| (rm -rf .venv-peers; echo "metric-learn cannot be installed here: the bench leaves its rows out.")
+
 # Pin anew what pyproject.toml asks for. No index address is written.
 lock:
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements.txt
+	$(BIN)/uv pip compile --group peers --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements-peers.txt
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv .venv-peers demo
