@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check docs gallery lock clean
+.PHONY: demo test lint check docs gallery peers lock clean
 
 demo: .venv/installed
 	$(BIN)/lookalike --collection demo/collection demo demo/pictures
@@ -54,13 +54,23 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo -n)
 		|| echo "No Chromium here, and it cannot be installed (apt-get install chromium): the page is not tested."
 	touch $@
 
-COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
+# metric-learn, which needs an older scikit-learn than ours, for `lookalike bench run peers`. Without a network its rows
+# are left out.
+peers: .venv-peers/installed
+
+.venv-peers/installed: requirements-peers.txt
+	$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/pip install --quiet --require-hashes -r requirements-peers.txt && touch $@ \
+		|| (rm -rf .venv-peers; echo "metric-learn cannot be installed here: the bench leaves its rows out.")
+
 # Pin anew what pyproject.toml asks for. No index address is written.
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 lock:
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv
 	$(COMPILE) pyproject.toml --extra dev --upgrade -o requirements.txt
 	$(COMPILE) pyproject.toml --extra docs --constraint requirements.txt --upgrade -o requirements-docs.txt
+	$(COMPILE) --group peers --upgrade -o requirements-peers.txt
 
 clean:
-	rm -rf .venv demo site
+	rm -rf .venv .venv-peers demo site

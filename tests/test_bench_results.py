@@ -10,7 +10,7 @@ from lookalike import cli
 from lookalike.bench import report, results, tables
 from lookalike.bench.tables import Bench, Cell, Score
 from lookalike.bench.verdict import judge
-from lookalike.errors import InputError
+from lookalike.errors import InputError, MissingError
 
 CELL = Cell("toy", "one", "x", "mAP", 0.80, 0.79, 0.81, 0.80, "", 0, 1.5, 90.0, 7)
 
@@ -136,3 +136,19 @@ def test_a_report_wants_results_and_a_place(tmp_path, capsys):
 def test_all_has_no_rows_of_its_own(capsys):
     assert cli.run(["bench", "run", "all", "--data", ".", "--rows", "deep"]) == 2
     assert "of one bench" in capsys.readouterr().err
+
+
+def test_a_cell_that_needs_what_is_not_there_is_passed_over(monkeypatch, capsys, tmp_path):
+    def run(row, column, data, seed, progress):
+        if row == "a":
+            raise MissingError("gizmo is not installed. Get it with: make gizmo")
+        return Score("mAP", 0.5, 0.4, 0.6, scored=1)
+
+    monkeypatch.setitem(tables.BENCHES, "toy", "toy:BENCH")
+    monkeypatch.setattr(tables, "load", lambda name: Bench("toy", "for tests", ("a", "b"), ("x",), run))
+    file = tmp_path / "figures.jsonl"
+    assert cli.run(["bench", "run", "toy", "--data", ".", "--results", str(file)]) == 0
+    said = capsys.readouterr()
+    assert "toy  a  x  not run: gizmo is not installed. Get it with: make gizmo" in said.err
+    assert "toy  b  x  mAP 0.500" in said.out
+    assert [one.cell.row for one in results.read(file)] == ["b"]

@@ -40,6 +40,7 @@ from lookalike.types import Hits, Ids, Progress, Vectors
 K, QUERIES, REPEATS = 50, 12, 3
 DIM, CLUSTERS, SPREAD = 128, 1_000, 1.5
 POSITIVE, HARD, NEGATIVE = 10, 12, 28
+C = 100.0
 EPSILON, DELTA = 1.0, 0.1
 """Of the rows `ac` and `pac`: the k-th answer may be twice as far, and farther still one time in ten."""
 PART = 250_000
@@ -112,20 +113,28 @@ def draw(n: int, seed: int, X: NDArray[Any]) -> tuple[NDArray[np.int64], Vectors
     return y, centres
 
 
-def train(X: NDArray[Any], y: NDArray[np.int64], centres: Vectors, random: np.random.Generator) -> HyperplaneQuery:
-    """The hyperplane of an SVM for one cluster, as the protocol says."""
+def pick(
+    X: NDArray[Any], y: NDArray[np.int64], centres: Vectors, random: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Rows (m, d) that were marked for one cluster, and their sides (m,), as the protocol says."""
     wanted = random.choice(np.flatnonzero(np.bincount(y, minlength=len(centres)) >= K))
     near = np.argsort(cdist(centres[wanted][None], centres)[0])[1:6]
     rows = [
         random.choice(np.flatnonzero(mask), size, replace=False)
         for mask, size in ((y == wanted, POSITIVE), (np.isin(y, near), HARD), (y != wanted, NEGATIVE))
     ]
-    marked = X[np.concatenate(rows)].astype(np.float64)
-    gamma = typical_gamma("laplace", X[:PART].astype(np.float32))
-    sides = np.repeat([1, -1], [POSITIVE, HARD + NEGATIVE])
-    gram = KERNELS["laplace"].pairs(marked, marked, gamma)
-    svm = SVC(C=100, kernel="precomputed", class_weight="balanced").fit(gram, sides)
-    return HyperplaneQuery(marked[svm.support_], svm.dual_coef_[0], float(svm.intercept_[0]), gamma=gamma)
+    return X[np.concatenate(rows)].astype(np.float64), np.repeat([1, -1], [POSITIVE, HARD + NEGATIVE])
+
+
+def train(
+    marked: NDArray[np.float64], sides: NDArray[np.int64], kernel: str = "laplace", gamma: float = 1.0
+) -> HyperplaneQuery:
+    """The hyperplane of an SVM for these marks."""
+    gram = KERNELS[kernel].pairs(marked, marked, gamma)
+    svm = SVC(C=C, kernel="precomputed", class_weight="balanced").fit(gram, sides)
+    return HyperplaneQuery(
+        marked[svm.support_], svm.dual_coef_[0], float(svm.intercept_[0]), kernel=kernel, gamma=gamma
+    )
 
 
 @cache
@@ -140,9 +149,10 @@ def world(size: str, seed: int) -> World:
         X = np.empty((n, DIM), np.float32)
     y, centres = draw(n, seed, X)
     random = np.random.default_rng(seed + 1)
+    gamma = typical_gamma("laplace", X[:PART].astype(np.float32))
     made = World(X, [])
     for _ in range(QUERIES):
-        query = train(X, y, centres, random)
+        query = train(*pick(X, y, centres, random), gamma=gamma)
         queries: dict[Kind, HyperplaneQuery] = {"frontier": query, "maximum": query.of_kind("maximum")}
         f = made.scan(query)[0]
         best = {kind: _exact(made, queries[kind], np.abs(f) if kind == "frontier" else -f) for kind in queries}

@@ -24,6 +24,7 @@ BENCHES = {
     "hashing": "lookalike.bench.hashing:BENCH",
     "hyperplane": "lookalike.bench.hyperplane:BENCH",
     "ncm": "lookalike.bench.ncm:BENCH",
+    "peers": "lookalike.bench.peers:BENCH",
     "retrieval": "lookalike.bench.retrieval:BENCH",
     "scaling": "lookalike.bench.scaling:BENCH",
     "slem": "lookalike.bench.slem:BENCH",
@@ -77,7 +78,11 @@ def _everything(row: str, column: str) -> bool:  # noqa: ARG001 (the same for ev
 
 @dataclass(frozen=True)
 class Bench:
-    """`run(row, column, data, seed, progress)` fills one cell; `check(columns, data)` refuses bad data early."""
+    """`run(row, column, data, seed, progress)` fills one cell; `check(columns, data)` refuses bad data early.
+
+    Where `run` needs something that is not installed it raises MissingError, which says what would supply it: that cell
+    is passed over, the others are filled.
+    """
 
     name: str
     about: str

@@ -13,7 +13,7 @@ import typer
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json
 from lookalike.cli.terminal import bars, on_terminal, print_json, print_line, print_note, print_rich
-from lookalike.errors import InputError
+from lookalike.errors import InputError, MissingError
 
 if TYPE_CHECKING:
     from rich import table
@@ -94,8 +94,13 @@ def run(
                 cell = done[row, column].cell
                 clock.skip()
             else:
-                with described.keeping(keep), bars(f"{clock}{chosen.name} {row} {column}: ") as progress:
-                    cell = tables.fill(chosen, row, column, data or "", seed=seed, progress=progress)
+                try:
+                    with described.keeping(keep), bars(f"{clock}{chosen.name} {row} {column}: ") as progress:
+                        cell = tables.fill(chosen, row, column, data or "", seed=seed, progress=progress)
+                except MissingError as error:
+                    clock.skip()
+                    print_note(f"{chosen.name}  {row}  {column}  not run: {error}")
+                    continue
                 clock.tick(cell.seconds)
                 if file is not None:
                     results.append(file, results.record(cell))
@@ -106,7 +111,7 @@ def run(
                 print_line(f"{cell.bench}  {row}  {column}  {cell.measure} {_figure(cell)}  {_cost(cell)}")
         if on_terminal() and not json:
             print_rich(_table(chosen, cells))
-        if plot is not None:
+        if plot is not None and cells:
             print_note(f"Wrote {plots.write_plot(f'{chosen.name}: {chosen.about}', cells, plot)}")
     return 0
 

@@ -19,7 +19,7 @@ from lookalike.recipes import RECIPES
 from lookalike.units import human_bytes, human_seconds
 
 RECALL = {"flat": 1.0, "hnsw": 0.98, "ivfpq": 0.97}
-"""The share of the ten nearest that is found, effort "balanced", on a million drawn rows (docs/index.md)."""
+"""The share of the ten nearest that is found, effort "balanced", on a million drawn rows (docs/indexes.md)."""
 CODES = {"codes-128": ("itq", 128, 0.966), "pq-64": ("pq", 64, 0.965), "codes-64": ("itq", 64, 0.918)}
 """Ways that keep codes: the coder, its bits, and that share (docs/codes.md, `cifar10-deep`)."""
 RANGES = {

@@ -40,7 +40,7 @@ class MultiHash:
     """Tables over the codes of a `Hamming`, 2 bytes a part; each query is given up to a scan once that is cheaper.
 
     What was added since `build` is scanned, what was removed is never an answer: exact at any time. Queries whose k-th
-    answer differs in many bits are the scan's: see `benchmarks/hamming_speed.py --kind multihash`.
+    answer differs in many bits are the scan's: see `benchmarks/hamming_speed.py`.
 
     Examples
     --------

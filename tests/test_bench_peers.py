@@ -1,0 +1,131 @@
+"""The bench that sets us beside others, on few rows: what is compared is the same thing. Times are never looked at."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from lookalike import cli
+from lookalike.bench import (
+    feedback_sets,
+    hyperplane,
+    peers,
+    peers_learn,
+    peers_planes,
+    peers_rounds,
+    peers_search,
+    peers_sets,
+    tables,
+)
+from lookalike.bench.datasets import Described
+from lookalike.bench.peers import BENCH
+from lookalike.bench.peers_sets import Place
+from lookalike.bench.turns import in_turns, one_thread
+from lookalike.errors import MissingError, SourceError
+from lookalike.index import threads
+
+FAKE = """
+import numpy as np
+
+class LMNN:
+    def __init__(self, n_neighbors, n_components, init):
+        self.d = n_components
+
+    def fit(self, X, y):
+        assert len(X) == len(y)
+        self.components_ = np.eye(self.d, X.shape[1])
+
+NCA = RCA = None
+"""
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    for module, name, value in (
+        (peers_sets, "N", 2_400),
+        (peers_sets, "LEARNED", 240),
+        (peers_sets, "SPLITS", 1),
+        (hyperplane, "CLUSTERS", 12),
+        (peers_search, "TURNS", 2),
+        (peers_search, "BATCHES", 1),
+        (peers_search, "CODES", 3_000),
+        (peers_search, "TUNED", 3),
+        (peers_planes, "TURNS", 1),
+        (peers_planes, "TUNED", 1),
+        (peers_learn, "CLASSIFIED", 600),
+        (peers_learn, "TURNS", 1),
+        (peers_learn, "ENCODED", 12),
+        (peers_learn, "PEERS", tmp_path / "none"),
+        (peers_rounds, "SESSIONS", 1),
+        (peers_rounds, "ROUNDS", 2),
+        (peers_rounds, "MOST", 800),
+    ):
+        monkeypatch.setattr(module, name, value)
+    return tmp_path  # as the data folder, which makes what is kept for it this test's own
+
+
+def test_every_row_is_filled_or_says_what_is_missing(small):
+    for row in BENCH.rows:
+        if row.startswith("metric-learn"):
+            with pytest.raises(MissingError, match="Get it with: make peers"):
+                tables.fill(BENCH, row, "drawn/speed", small)
+            continue
+        speed, quality, ours, theirs = (tables.fill(BENCH, row, f"drawn/{figure}", small) for figure in peers.FIGURES)
+        assert 0 < speed.low <= speed.value <= speed.high
+        assert 0 < theirs.value <= 1
+        assert quality.value == pytest.approx(ours.value / theirs.value)
+        exactly = row.startswith(("faiss-flat", "faiss-binary", "sklearn-neighbours", "bc-tree-exact"))
+        assert ours.value == theirs.value == 1 if exactly else ours.value > 0.2, row
+        if row.startswith(("scan", "sklearn-svc")):
+            assert theirs.value > 0.97, row  # they look at everything, in float32
+
+
+def test_a_set_in_the_data_folder_takes_the_place_of_drawn_rows(small, monkeypatch):
+    random = np.random.default_rng(0)
+    labels = np.repeat([f"{i}" for i in range(8)], 80)
+    X = (3 * random.normal(size=(8, 16))[labels.astype(int)] + random.normal(size=(640, 16))).astype(np.float32)
+    monkeypatch.setitem(feedback_sets.SETS, "mnist", lambda folder, progress: Described(X, labels))
+    rows = ("faiss-flat", "faiss-binary", "scan-linear-maximum", "sklearn-linearsvc", "sklearn-centroid", "rocchio")
+    for row in rows:
+        assert tables.fill(BENCH, row, "mnist/theirs", small).value > 0.7, row
+    assert peers_sets.grouped(Place("mnist", small, 0)).y.max() == 7
+    assert not BENCH.has("faiss-binary-tables", "mnist/speed")
+
+
+def test_sets_are_asked_for_and_refused_when_missing(tmp_path):
+    assert all(column.startswith("drawn/") for _, column in tables.plan(BENCH, ""))
+    with pytest.raises(SourceError, match="No mnist in"):
+        tables.plan(BENCH, tmp_path, columns=["mnist/speed"])
+
+
+def test_metric_learn_is_run_in_an_environment_of_its_own(small, monkeypatch):
+    (small / "bin").mkdir()
+    (small / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(peers_learn, "PEERS", small)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(MissingError, match=r"does not run in .*No module named 'metric_learn'.*make peers"):
+        tables.fill(BENCH, "metric-learn-lmnn", "drawn/speed", small)
+    (small / "metric_learn.py").write_text(FAKE)
+    monkeypatch.setenv("PYTHONPATH", str(small))
+    assert tables.fill(BENCH, "metric-learn-lmnn", "drawn/theirs", small).value > 0.3
+
+
+def test_the_command_leaves_out_what_is_not_installed(small, capsys):
+    assert cli.run(["bench", "run", "peers", "--rows", "metric-learn-rca", "--columns", "drawn/speed"]) == 0
+    assert "metric-learn-rca  drawn/speed  not run: metric-learn needs" in capsys.readouterr().err
+
+
+def test_turns_change_who_comes_first_and_one_thread_ends():
+    order = []
+    sides = [lambda asked, side=side: (order.append(side) or 2.0, asked) for side in "ab"]
+    found = in_turns(*sides, [0.1, 0.2, 0.3], lambda asked, answer: answer)
+    assert "".join(order) == "abbaab"
+    assert found.speed == [1, 1, 1]
+    assert found.ours == found.theirs == [0.1, 0.2, 0.3]
+    before, seen = threads.CORES, []
+    with pytest.raises(ZeroDivisionError), one_thread():
+        seen.append(threads.CORES / 0)
+    with one_thread():
+        seen.append(threads.CORES)
+    assert seen == [1]
+    assert before == threads.CORES
