@@ -463,7 +463,7 @@ def test_a_reader_in_another_thread_sees_what_a_writer_commits(collection, folde
 
     def look():
         with Collection(collection.path) as reader:
-            while not stop.is_set():
+            while not stop.is_set() or not counts:  # once at least, however late it gets its turn
                 counts.append(len(reader.search(first(folder), k=1000)))
 
     thread = threading.Thread(target=look)
