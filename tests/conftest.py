@@ -60,6 +60,13 @@ def shared(pictures, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def seen(shared):
+    """The drawn pictures by colour, in a collection that is open. Look, do not touch."""
+    with Collection(shared("color")) as collection:
+        yield collection
+
+
+@pytest.fixture(scope="module")
 def made(request, shared):
     """Where a collection of the module's KINDS lies, by texture, four of each, not labelled. Look, do not touch."""
     return shared("plain = fourier()", *request.module.KINDS)
