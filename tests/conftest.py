@@ -1,10 +1,12 @@
+import functools
+import shutil
 import signal
 import sys
 
 import numpy as np
 import onnx
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
@@ -12,8 +14,18 @@ from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, tests send it
-settings.register_profile("any machine", deadline=None)  # a busy machine is slow, not wrong
-settings.load_profile("any machine")
+SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is slow, not wrong
+settings.register_profile("the same", derandomize=True, **SLOW)  # what fails, fails again; what passes, passes again
+settings.register_profile("explore", **SLOW)  # other examples each time: pytest --hypothesis-profile=explore
+settings.load_profile("the same")
+
+
+LONG = ("test_page.py", "test_checks.py", "test_docs.py", "test_cli.py", "test_server_jobs.py", "test_crash.py")
+"""The files that take longest begin: what is short fills the gap when one of two workers is done before the other."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +43,40 @@ def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
     draw_folder(folder, per_kind=4, random_state=0)
     return folder
+
+
+@pytest.fixture(scope="session")
+def shared(pictures, tmp_path_factory):
+    """Where a collection of drawn pictures of some kinds, or of all, lies; made once. Look, do not touch."""
+
+    @functools.cache
+    def make(recipe, *kinds):
+        path = tmp_path_factory.mktemp("shared") / "collection"
+        with Collection(path, create=True) as collection:
+            collection.add(*(pictures / kind for kind in kinds or [""]), recipes=[recipe], workers=1)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def seen(shared):
+    """The drawn pictures by colour, in a collection that is open. Look, do not touch."""
+    with Collection(shared("color")) as collection:
+        yield collection
+
+
+@pytest.fixture(scope="module")
+def made(request, shared):
+    """Where a collection of the module's KINDS lies, by texture, four of each, not labelled. Look, do not touch."""
+    return shared("plain = fourier()", *request.module.KINDS)
+
+
+@pytest.fixture
+def filled(made, tmp_path):
+    """A copy of it, to be changed."""
+    with Collection(shutil.copytree(made, tmp_path / "copy")) as collection:
+        yield collection
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ In: a collection's folder and settings. Out: `Running`, with an `httpx` client t
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from lookalike.server.app import create_app
 from lookalike.server.guard import Guard
 from lookalike.server.run import bind, make_server
 from lookalike.server.settings import Budget, Rates, Settings
+from waiting import PATIENCE_S, until
 
 WRITE = {"X-Lookalike": "1"}
 
@@ -54,7 +54,7 @@ class Running:
 
     def connect(self) -> socket.socket:
         """A bare connection, for those who do not behave."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
 
 def make_shelf(folder: Path) -> Path:
@@ -85,18 +85,20 @@ def running(
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         port = listener.getsockname()[1]
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
+        until(lambda: server.started or not thread.is_alive())
         try:
-            with httpx.Client(
-                base_url=f"http://127.0.0.1:{port}", headers=WRITE, timeout=30, trust_env=False
-            ) as client:
+            with connect(f"http://127.0.0.1:{port}") as client:
                 yield Running(client, app, collection, port, shelf)
         finally:
             app.here.closing.set()
             server.should_exit = True
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive(), "the service does not end"
+
+
+def connect(address: str) -> httpx.Client:
+    """Somebody who uses a service, with patience."""
+    return httpx.Client(base_url=address, headers=WRITE, timeout=PATIENCE_S, trust_env=False)
 
 
 def error(answer: httpx.Response, status: int, kind: str) -> str:

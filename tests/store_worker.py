@@ -4,6 +4,9 @@ In: `python store_worker.py DIRECTORY`. Out: a line "ready" before the collectio
 step that is acknowledged. Which step comes next is read from the collection itself.
 """
 
+import itertools
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,20 +59,22 @@ def do(store: Store, step: int) -> None:
         store.vectors.merge(space, everything=step % 7 == 6)
 
 
-def main() -> None:
-    """Go on until killed."""
+def main(path: str, steps: int | None = None) -> None:
+    """Go on until killed; or die by oneself after so many steps, with rows written that are not committed."""
     merge.TIER = 3
     print("ready", flush=True)
-    store = Store(Path(sys.argv[1]), create=True)
+    store = Store(Path(path), create=True)
     with store.writer():
         if not store.vectors.spaces():
             with store.transaction():
                 for space in SPACES:
                     store.vectors.create_space(space, ["color()"])
-        while True:
+        for number in itertools.count():
+            if number == steps:
+                store.vectors.commit = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
             do(store, len(store.items.sources()))
             print("done", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -69,7 +69,7 @@ def test_a_cell_carries_score_place_and_cost() -> None:
     cell = tables.fill(TOY, "three", "y", ".", seed=10)
     assert (cell.bench, cell.row, cell.column, cell.measure) == ("toy", "three", "y", "m")
     assert (cell.value, cell.low, cell.high, cell.paper, cell.scored) == (15, 0.0, 9.0, 2.5, 7)
-    assert 0 <= cell.seconds < 1
+    assert cell.seconds >= 0
     assert 1 < cell.peak_mb < 100_000
 
 

@@ -20,23 +20,6 @@ KINDS = ("fish", "house", "flower", "night", "stripes")
 FEATURE = create("feature", "fourier()")
 
 
-@pytest.fixture(scope="module")
-def made(pictures, tmp_path_factory):
-    """Twenty pictures of five kinds, by texture."""
-    path = tmp_path_factory.mktemp("made") / "collection"
-    with Collection(path, create=True) as collection:
-        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
-    return path
-
-
-@pytest.fixture
-def filled(made, tmp_path):
-    """A copy of it, to be changed."""
-    shutil.copytree(made, tmp_path / "copy")
-    with Collection(tmp_path / "copy") as collection:
-        yield collection
-
-
 def altered(collection, ids):
     """Vectors (m, VARIANTS, d), read and described one by one."""
     items = collection.get(ids)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from PIL import Image
 
@@ -21,6 +22,7 @@ import lookalike
 from lookalike import cli
 from lookalike.cli import hints, options, terminal
 from lookalike.errors import LookalikeError
+from waiting import PATIENCE_S, until
 
 COMMANDS = [
     "add", "remove", "refresh", "fit", "search", "items", "stats", "verify", "compact", "export", "label", "demo",
@@ -53,12 +55,9 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 
 @pytest.fixture(scope="module")
-def filled(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(shared: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A collection with the drawn pictures in it, by colour. Look, do not touch."""
-    where = tmp_path_factory.mktemp("filled") / "collection"
-    with lookalike.Collection(where, create=True) as collection:
-        collection.add(pictures, recipes=["color"])
-    return where
+    return Path(shutil.copytree(shared("color"), tmp_path_factory.mktemp("filled") / "collection"))
 
 
 @pytest.fixture
@@ -393,7 +392,7 @@ def test_a_second_writer_is_refused_or_waits(call: Callable[..., Outcome], own: 
         assert len(refused.err.splitlines()) == 1
         assert call("-c", own, "stats").code == 0
     finally:
-        other.communicate("\n", timeout=20)
+        other.communicate("\n", timeout=PATIENCE_S)
     assert call("-c", own, "remove", pictures, "--wait", 5).code == 0
 
 
@@ -489,18 +488,13 @@ def test_a_pipe_gets_plain_lines_and_nothing_else(call: Callable[..., Outcome], 
 def test_ctrl_c_during_a_real_add_leaves_a_collection_that_goes_on(pictures: Path, tmp_path: Path) -> None:
     words = [*PROGRAM, "-c", tmp_path / "c", "add", pictures, "--recipe", "color", "--workers", "1"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-    for _ in range(500):
-        if (tmp_path / "c").exists():
-            break
-        time.sleep(0.01)
-    time.sleep(0.3)
+    until(lambda: psutil.Process(process.pid).children())  # it begins to read
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
-    _, err = process.communicate(timeout=30)
-    if process.returncode != 0:  # it may have been done already
-        assert process.returncode == 130
-        assert err.decode().splitlines() == [
-            "Stopped. Everything committed so far is safe; the same command goes on from there."
-        ]
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert err.decode().splitlines() == [
+        "Stopped. Everything committed so far is safe; the same command goes on from there."
+    ]
     again = subprocess.run([*words, "--json"], check=True, capture_output=True)
     report = json.loads(again.stdout)
     assert report["added"] + report["known"] == len(list(pictures.rglob("*.jpg")))

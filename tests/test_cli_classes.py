@@ -27,17 +27,9 @@ VERBS = (
 )
 
 
-@pytest.fixture(scope="module")
-def filled(pictures, tmp_path_factory):
-    where = tmp_path_factory.mktemp("filled") / "collection"
-    with lookalike.Collection(where, create=True) as collection:
-        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
-    return where
-
-
 @pytest.fixture
-def own(filled, tmp_path):
-    return shutil.copytree(filled, tmp_path / "own")
+def own(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "own")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import termios
 from pathlib import Path
 
 import pytest
@@ -18,15 +18,15 @@ from PIL import Image
 import lookalike
 from lookalike import cli
 from lookalike.cli import keys
+from waiting import PATIENCE_S, until
 
 PROGRAM = [sys.executable, "-m", "lookalike.cli"]
 
 
 @pytest.fixture(scope="module")
-def filled(pictures, tmp_path_factory):
-    where = tmp_path_factory.mktemp("filled") / "collection"
-    with lookalike.Collection(where, create=True) as collection:
-        collection.add(pictures, recipes=["color"])
+def filled(shared, pictures, tmp_path_factory):
+    where = shutil.copytree(shared("color"), tmp_path_factory.mktemp("filled") / "collection")
+    with lookalike.Collection(where) as collection:
         collection.import_labels(pictures)
     return where
 
@@ -243,12 +243,9 @@ def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
     process.stdin.write("y\n")
     process.stdin.flush()
     with lookalike.Collection(own) as collection:
-        deadline = time.monotonic() + 60
-        while not (collection.sessions() and collection.sessions()[0].relevant == 2):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: collection.sessions() and collection.sessions()[0].relevant == 2)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
         assert "Left. Every answer is kept; to go on: lookalike" in err
         assert "the same command" not in err
@@ -263,15 +260,19 @@ def test_on_a_terminal_one_key_is_enough(own, fish, tmp_path):
     )  # fmt: skip
     os.close(terminal)
     assert process.stdout
-    while "y yes" not in process.stdout.readline():
-        pass
+
+    def waits_for_a_key():
+        return not termios.tcgetattr(controller)[3] & termios.ICANON
+
+    while "y yes" not in (line := process.stdout.readline()):
+        assert line, "it ended by itself"
     process.stdout.readline()  # the first question; without a line end
-    time.sleep(0.3)
+    until(waits_for_a_key)
     os.write(controller, b"Y")
     assert process.stdout.readline().lstrip().startswith("2/3")
-    time.sleep(0.3)
+    until(waits_for_a_key)
     os.write(controller, b"\x04")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     os.close(controller)
     assert process.returncode == 0
     assert "2 relevant, 0 irrelevant" in out

@@ -1,7 +1,5 @@
 """Spaces of codes in a collection."""
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -46,18 +44,11 @@ def label(collection, ids):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
+    """Four hundred items; `filled` is a copy."""
     path = tmp_path_factory.mktemp("made") / "collection"
     with Collection(path, create=True) as collection:
         put(collection, np.arange(400))
     return path
-
-
-@pytest.fixture
-def filled(made, tmp_path):
-    """Four hundred items, to be changed."""
-    shutil.copytree(made, tmp_path / "copy")
-    with Collection(tmp_path / "copy") as collection:
-        yield collection
 
 
 def row(collection, name):

@@ -1,8 +1,5 @@
 """Open-ended classes in a collection, used as a person would."""
 
-import shutil
-import time
-
 import numpy as np
 import pytest
 
@@ -12,23 +9,6 @@ from lookalike.images.demo import draw_folder
 from lookalike.store.database import Database
 
 KINDS = ("fish", "house", "flower", "night", "stripes")
-
-
-@pytest.fixture(scope="module")
-def made(pictures, tmp_path_factory):
-    """Twenty pictures of five kinds, by texture, not labelled."""
-    path = tmp_path_factory.mktemp("made") / "collection"
-    with Collection(path, create=True) as collection:
-        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
-    return path
-
-
-@pytest.fixture
-def filled(made, tmp_path):
-    """A copy of it, to be changed."""
-    shutil.copytree(made, tmp_path / "copy")
-    with Collection(tmp_path / "copy") as collection:
-        yield collection
 
 
 @pytest.fixture
@@ -429,11 +409,9 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
         lambda self, pairs, index: looked.append(len(pairs)) or examples(self, pairs, index),
     )
     monkeypatch.setattr(filled._store.judgements.classes, "all", None)  # the whole table is not read again
-    start = time.monotonic()
     filled.classes._book.add("new", [names[0][0]], author="anna")
     filled.classes._model._follow()
     assert looked == [1]
-    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize(

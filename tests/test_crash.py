@@ -3,9 +3,9 @@
 import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from PIL import Image
 
 from lookalike import Collection
 from lookalike.errors import FullError, LockedError
+from waiting import PATIENCE_S, until
 
 WRITER = Path(__file__).with_name("writer.py")
 N = 48
@@ -30,9 +31,11 @@ def pictures(tmp_path_factory):
     return folder
 
 
-def start(where, pictures, rounds):
-    command = [sys.executable, str(WRITER), str(where), str(pictures), str(rounds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def write(where, pictures, rounds, *death):
+    """The exit code of a writer, and what it said."""
+    command = [sys.executable, str(WRITER), str(where), str(pictures), str(rounds), *map(str, death)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
+    return done.returncode, done.stdout.splitlines()
 
 
 def state(where):
@@ -46,40 +49,29 @@ def state(where):
 @pytest.fixture(scope="module")
 def expected(pictures, tmp_path_factory):
     where = tmp_path_factory.mktemp("unkilled") / "collection"
-    output, _ = start(where, pictures, 0).communicate(timeout=120)
-    assert output.endswith("done all\n")
+    assert write(where, pictures, 0) == (0, ["begin add", "done all"])
     return state(where)
 
 
-PHASES = ["begin add", "begin remove", "begin compact"]
-LONGEST_S = [0.5, 0.03, 0.01]
-"""How long after the beginning of a phase the writer is killed, at most."""
+LONGEST_S = {"first add": 0.3, "remove": 0.02, "compact": 0.005, "add": 0.3}
+"""How long a writer works in a phase before it dies, at most."""
 
 
 def test_a_writer_killed_at_random_moments_loses_nothing(pictures, expected, tmp_path):
     where, chance = tmp_path / "collection", random.Random(0)
     everything = {path for paths in expected[0].values() for path in paths}
     even = {path for path in everything if "/even/" in path}
-    before, hit = set(), set()
-    for number in range(13):
-        writer = start(where, pictures, 1_000)
-        said = []
-        while len(said) < 2 or said[-1] != PHASES[number % 3]:  # a moment in each phase, in turn
-            said.append(writer.stdout.readline().strip())
-            assert said[-1], "the writer ended by itself"
-            if said == ["begin add"] and number % 3 == 0:
-                break  # inside the first add, which goes on from where the last writer was killed
-        time.sleep(chance.uniform(0, LONGEST_S[number % 3]))
-        assert writer.poll() is None
-        writer.kill()
-        rest, _ = writer.communicate(timeout=60)
-        said += rest.splitlines()
-        hit.add(said[-1])
+    before, ends = set(), set()
+    for number in range(8):  # each phase twice: at its beginning, and at some moment
+        phase = list(LONGEST_S)[number % 4]
+        code, said = write(where, pictures, 1_000, phase, chance.uniform(0, LONGEST_S[phase]) if number >= 4 else 0)
+        assert code in (-signal.SIGKILL, -signal.SIGPROF), "the writer ended by itself"
+        ends.add(said[-1])
         with Collection(where) as collection:
             assert collection.verify() == []
             have = {path for item in collection.items() for path in item.paths}
         assert have <= everything
-        if said == ["begin add"]:
+        if said == ["begin add"]:  # the first add goes on from where the last writer was killed
             assert have >= before
         elif said[-1] == "begin add" or said[-1] == "begin remove":
             assert have >= even
@@ -89,24 +81,21 @@ def test_a_writer_killed_at_random_moments_loses_nothing(pictures, expected, tmp
             assert said[-1] == "done add"
             assert have == everything
         before = have
-    assert hit >= set(PHASES)  # a kill may also fall between "done" and the next "begin"
-    output, _ = start(where, pictures, 0).communicate(timeout=120)
-    assert output.endswith("done all\n")
+    assert ends >= {"begin add", "begin remove", "begin compact"}
+    assert write(where, pictures, 0) == (0, ["begin add", "done all"])
     assert state(where) == expected
 
 
 def test_workers_do_not_outlive_a_killed_writer(pictures, tmp_path):
     psutil = pytest.importorskip("psutil")
-    writer = start(tmp_path / "collection", pictures, 1_000)
-    writer.stdout.readline()
-    children = []
-    deadline = time.monotonic() + 20
-    while not children and time.monotonic() < deadline:
-        children = psutil.Process(writer.pid).children(recursive=True)
-    writer.kill()
-    writer.communicate(timeout=60)
-    assert children
-    _, alive = psutil.wait_procs(children, timeout=15)
+    command = [sys.executable, str(WRITER), str(tmp_path / "collection"), str(pictures), "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        try:
+            writer.stdout.readline()
+            children = until(lambda: psutil.Process(writer.pid).children(recursive=True))
+        finally:
+            writer.kill()
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert not alive
 
 

@@ -24,7 +24,7 @@ SETS = [row + random.normal(size=(random.integers(1, 6), 6)) for row in X]
 SEVERAL = np.stack([Y == 0, Y == 1, Y == 2, random.random(240) < 0.3], axis=1)
 
 
-@parametrize_with_checks([Dfk(k=3, max_iterations=10)])
+@parametrize_with_checks([Dfk(k=3, max_iterations=3)])
 def test_it_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)
 

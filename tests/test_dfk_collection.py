@@ -1,7 +1,6 @@
 """The discriminative Fisher kernel in a collection: on vectors and on local descriptors."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -17,23 +16,6 @@ from lookalike.registry import create
 
 KINDS = ("fish", "house", "stripes")
 OWN = "mine = sift() | dfk(k=3, patch_dim=8, max_iterations=10)"
-
-
-@pytest.fixture(scope="module")
-def made(pictures, tmp_path_factory):
-    """Twelve pictures of three kinds, not labelled."""
-    path = tmp_path_factory.mktemp("made") / "collection"
-    with Collection(path, create=True) as collection:
-        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
-    return path
-
-
-@pytest.fixture
-def filled(made, tmp_path):
-    """A copy of it, to be changed."""
-    shutil.copytree(made, tmp_path / "copy")
-    with Collection(tmp_path / "copy") as collection:
-        yield collection
 
 
 def kinds(results):

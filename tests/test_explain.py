@@ -14,27 +14,10 @@ from lookalike.errors import InputError
 KINDS = ("fish", "house", "flower")
 
 
-@pytest.fixture(scope="module")
-def made(pictures, tmp_path_factory):
-    """A collection of a few kinds, by texture, and one of others."""
-    folder = tmp_path_factory.mktemp("made")
-    with Collection(folder / "own", create=True) as own:
-        own.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
-    with Collection(folder / "other", create=True) as other:
-        other.add(pictures / "night", pictures / "stripes", recipes=["plain = fourier()"], workers=1)
-    return folder
-
-
 @pytest.fixture
-def filled(made, tmp_path):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    with Collection(tmp_path / "own") as collection:
-        yield collection
-
-
-@pytest.fixture
-def other(filled, tmp_path):
-    with Collection(tmp_path / "other") as collection:
+def other(shared, tmp_path):
+    """A collection of other kinds."""
+    with Collection(shutil.copytree(shared("plain = fourier()", "night", "stripes"), tmp_path / "other")) as collection:
         yield collection
 
 

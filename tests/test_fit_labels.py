@@ -1,34 +1,15 @@
 """Spaces whose transforms learn from labels."""
 
-import shutil
-
 import numpy as np
 import pytest
 
-from lookalike import Collection, cli
+from lookalike import cli
 from lookalike.engine import spaces
 from lookalike.engine.chain import Labelled, fit
 from lookalike.errors import InputError
 from lookalike.registry import create
 
 KINDS = ("fish", "house", "flower", "night", "stripes")
-
-
-@pytest.fixture(scope="module")
-def made(pictures, tmp_path_factory):
-    """Twenty pictures of five kinds, by texture, not labelled."""
-    path = tmp_path_factory.mktemp("made") / "collection"
-    with Collection(path, create=True) as collection:
-        collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = fourier()"], workers=1)
-    return path
-
-
-@pytest.fixture
-def filled(made, tmp_path):
-    """A copy of it, to be changed."""
-    shutil.copytree(made, tmp_path / "copy")
-    with Collection(tmp_path / "copy") as collection:
-        yield collection
 
 
 def test_a_metric_is_fitted_on_the_pictures_with_one_label(filled, pictures):

@@ -66,7 +66,7 @@ def histories(draw):
 
 
 @given(histories(), st.sampled_from(sorted(KERNELS)), st.sampled_from(KINDS), st.integers(0, 9))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_equals_brute_force_after_any_history_with_any_filter(history, kernel, kind, seed):
     tree, d, steps, k, among, exclude, within = history
     truth = {}

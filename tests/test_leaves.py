@@ -82,7 +82,7 @@ def test_a_number_is_the_share_of_the_leaves(index):
 
 
 @pytest.mark.usefixtures("choosy")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_after_any_changes_no_answer_is_gone_and_what_is_new_is_found(saved, data):
     truth = Flat()

@@ -32,7 +32,7 @@ class Plain:
         return X
 
 
-@parametrize_with_checks([Lmnn(max_iterations=50)])
+@parametrize_with_checks([Lmnn(max_iterations=10)])
 def test_it_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)
 

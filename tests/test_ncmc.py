@@ -23,7 +23,7 @@ X, Y = draw(0)
 TEST, TRUTH = draw(1)
 
 
-@parametrize_with_checks([Ncmc(max_iterations=200)])
+@parametrize_with_checks([Ncmc(max_iterations=30)])
 def test_it_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -4,7 +4,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import warnings
 import zlib
 
@@ -323,9 +322,8 @@ def test_others_settings_of_pillow_are_neither_used_nor_changed(monkeypatch):
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.jpg")
-    start = time.monotonic()
     for path, reason in (
         (tmp_path / "pipe.jpg", "not a regular file"),
         ("/dev/zero", "not a regular file"),
@@ -336,7 +334,6 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     ):
         with pytest.raises(ImageError, match=reason):
             read(path)
-    assert time.monotonic() - start < 5
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")

@@ -19,6 +19,7 @@ from lookalike.errors import DamagedError, FormatError, FullError, LockedError, 
 from lookalike.store import schema
 from lookalike.store.database import Database, read_ids
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, text, translated
+from waiting import PATIENCE_S
 
 TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
 
@@ -231,7 +232,9 @@ def test_closing_while_threads_read_is_told_to_them(file: Path) -> None:
     db.executemany("INSERT INTO words VALUES (?)", [[f"word {i}"] for i in range(2_000)])
     db.execute("COMMIT")
     db.close()
-    result = subprocess.run([sys.executable, "-c", code, file, *TABLE], capture_output=True, timeout=60, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", code, file, *TABLE], capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert (result.returncode, result.stderr) == (0, b"")  # a crash would end this process too: hence another
 
 
@@ -321,7 +324,7 @@ def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
         "with database.reading() as db: print(*db.execute('SELECT word FROM words').fetchone())"
     )
     command = [sys.executable, "-c", code, file, *TABLE]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open(open_folder: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import socket
 import stat
-import time
 
 import pytest
 
@@ -218,11 +217,11 @@ def test_tokens_on_the_command_line(own, capsys):
     assert "Examples" in capsys.readouterr().out
 
 
-def test_a_look_at_the_tokens_costs_next_to_nothing(tmp_path):
+def test_a_look_at_the_tokens_does_not_read_them_again(tmp_path, monkeypatch):
     access = Access(tmp_path)
     token = access.add("anna", "view")
     given = headers(authorization=f"Bearer {token}")
-    began = time.perf_counter()
-    for _ in range(1_000):
+    assert access.identify(given)
+    monkeypatch.setattr(Access, "_load", None)
+    for _ in range(3):
         assert access.identify(given)
-    assert time.perf_counter() - began < 2

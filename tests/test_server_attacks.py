@@ -14,6 +14,7 @@ from lookalike.server.problems import Problem
 from lookalike.server.rates import CLIENTS, Limiter
 from lookalike.server.settings import Rates, Settings
 from serving import add_token, copy_shelf, error, quick, running
+from waiting import PATIENCE_S, until
 
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\n"
 SECRET = "root:x:0:0"
@@ -49,8 +50,8 @@ def alive(service):
     assert service.get("/collection")["items"] == 60
 
 
-def raw(service, request, wait=5.0):
-    """What comes back for bytes that no decent client would send."""
+def raw(service, request, wait=PATIENCE_S):
+    """What comes back for bytes that no decent client would send, until the other side closes or has answered."""
     with service.connect() as connection:
         connection.settimeout(wait)
         connection.sendall(request)
@@ -66,13 +67,13 @@ def raw(service, request, wait=5.0):
 
 
 def dropped(connection, data, every_s):
-    """Send this again and again; the seconds until the other side has had enough, at most 8."""
-    began = time.monotonic()
+    """Send this again and again; whether the other side has had enough at some time."""
+    deadline = time.monotonic() + PATIENCE_S
     with contextlib.suppress(OSError):
-        while time.monotonic() - began < 8:
+        while time.monotonic() < deadline:
             connection.sendall(data)
             time.sleep(every_s)
-    return time.monotonic() - began
+    return time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("path", TRAVERSALS)
@@ -224,8 +225,8 @@ def test_headers_cannot_be_injected(service, item):
     for value in ("a\r\nSet-Cookie: x=y", "a\nX: y", "%0d%0aSet-Cookie:%20x=y"):
         answer = raw(
             service,
-            f"GET /api/v1/items/{item}/region?box=0,0,1,1&x={value} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(),
-            wait=1.0,
+            f"GET /api/v1/items/{item}/region?box=0,0,1,1&x={value} HTTP/1.1\r\nHost: localhost\r\n"
+            "Connection: close\r\n\r\n".encode(),
         )
         assert b"set-cookie" not in answer.lower()
     for name in ("a\r\nb", "a\u2028b", "<script>alert(1)</script>"):
@@ -261,16 +262,16 @@ def test_a_line_of_the_log_is_one_line_and_holds_no_secret(service, caplog):
     ],
 )
 def test_what_is_not_http_is_answered_and_dropped(service, request_):
-    answer = raw(service, request_, wait=1.0)
-    if answer or not request_.startswith(b"\x16"):  # TLS may be met with silence
+    silent = request_.startswith(b"\x16")  # TLS may be met with silence
+    answer = raw(service, request_, wait=1.0 if silent else PATIENCE_S)
+    if answer or not silent:
         assert answer.split(b" ")[1][:1] == b"4"
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["kind"] in ("input", "refused", "too-large")
 
 
 def test_a_head_that_comes_byte_by_byte_is_dropped(shelf):
-    with running(shelf, budget=quick(header_s=0.5)) as service:
+    with running(shelf, budget=quick(header_s=1.0)) as service:
         slow = [service.connect() for _ in range(20)]
-        began = time.monotonic()
         stop = threading.Event()
 
         def drip():
@@ -284,9 +285,7 @@ def test_a_head_that_comes_byte_by_byte_is_dropped(shelf):
         try:
             assert service.client.get("/healthz").status_code == 200  # nobody else waits
             for connection in slow:
-                connection.settimeout(5)
                 assert b"408 Request Timeout" in connection.recv(1000)
-            assert time.monotonic() - began < 5
         finally:
             stop.set()
             thread.join()
@@ -295,38 +294,34 @@ def test_a_head_that_comes_byte_by_byte_is_dropped(shelf):
 
 
 def test_a_body_that_comes_too_slowly_or_never_is_dropped(shelf):
-    with running(shelf, budget=quick(idle_s=0.3, header_s=0.5)) as service:
+    with running(shelf, budget=quick(idle_s=0.5, header_s=1.0)) as service:
         head = POST + b"Content-Length: 1000\r\n\r\n"
         answer = raw(service, head + b"{")
         assert answer.split(b" ")[1] == b"408"
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["kind"] == "too-slow"
         with service.connect() as connection:  # one byte at a time, always in time for the next
             connection.sendall(head)
-            assert dropped(connection, b" ", 0.05) < 6
+            assert dropped(connection, b" ", 0.05)
 
 
 def test_a_refused_upload_that_goes_on_and_on_is_dropped(shelf):
-    with running(shelf, budget=quick(header_s=0.3)) as service, service.connect() as connection:
+    with running(shelf, budget=quick(header_s=1.0)) as service, service.connect() as connection:
         connection.sendall(POST + b"Content-Length: 9999999999\r\n\r\n")
-        connection.settimeout(5)
         assert b" 413 " in connection.recv(1000)
-        assert dropped(connection, bytes(1000), 0.02) < 6
+        assert dropped(connection, bytes(1000), 0.02)
 
 
 def test_connections_above_the_cap_are_turned_away(shelf):
     with running(shelf, budget=quick(connections=8)) as service:
         held = [service.connect() for _ in range(8)]
-        time.sleep(0.2)
-        with service.connect() as one_more:
-            one_more.settimeout(5)
+        with service.connect() as one_more:  # taken in the order in which they came
             answer = one_more.recv(1000)
             assert b" 503 " in answer
             assert b"retry-after: 2" in answer
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["kind"] == "busy"
         for connection in held:
             connection.close()
-        time.sleep(0.2)
-        assert service.client.get("/healthz").status_code == 200
+        until(lambda: service.client.get("/healthz").status_code == 200)
 
 
 def test_a_client_that_takes_nothing_is_let_go(shelf, tmp_path):
@@ -339,13 +334,10 @@ def test_a_client_that_takes_nothing_is_let_go(shelf, tmp_path):
     (tmp_path / "large.png").write_bytes(large.getvalue())
     with Collection(tmp_path / "c", create=True) as made:
         made.add(tmp_path / "large.png", recipes="color", workers=1)
-    with running(tmp_path / "c", budget=quick(send_s=0.5)) as service:
+    with running(tmp_path / "c", budget=quick(send_s=1.0)) as service:
         item = service.get("/items")["items"][0]["id"]
         assert service.client.get(f"/api/v1/items/{item}/image").content == large.getvalue()
         with service.connect() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.sendall(f"GET /api/v1/items/{item}/image HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            deadline = time.monotonic() + 10
-            while "lookalike_clients_left_total 1" not in service.client.get("/metrics").text:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            until(lambda: "lookalike_clients_left_total 1" in service.client.get("/metrics").text)

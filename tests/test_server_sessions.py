@@ -5,12 +5,12 @@ import signal
 import subprocess
 import sys
 
-import httpx
 import pytest
 
 from lookalike import Collection
 from lookalike.store import database
-from serving import WRITE, add_token, copy_shelf, error, running
+from serving import add_token, connect, copy_shelf, error, running
+from waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def test_what_was_acknowledged_outlives_a_kill(shelf, tmp_path):
     for turn in (0, 1):
         process, address = start(own)
         try:
-            with httpx.Client(base_url=address, headers=WRITE, timeout=30, trust_env=False) as client:
+            with connect(address) as client:
                 items = [item["id"] for item in client.get("/api/v1/items").json()["items"]]
                 if turn == 0:
                     body = {"examples": [{"id": items[0]}]}
@@ -215,7 +215,7 @@ def test_what_was_acknowledged_outlives_a_kill(shelf, tmp_path):
                     assert set(client.post(f"/api/v1/sessions/{session}/undo").json()["undone"]) == {marked[-1]}
         finally:
             os.kill(process.pid, signal.SIGKILL if turn == 0 else signal.SIGINT)
-            code = process.wait(30)
+            code = process.wait(PATIENCE_S)
             process.stdout.close()
             process.stderr.close()
     assert code == 0  # asked to end, it ends well

@@ -2,14 +2,15 @@
 
 import json
 import threading
-import time
 
 import httpx
 import pytest
 
 from lookalike.server.problems import answer
 from lookalike.server.work import Stop
+from lookalike.types import format_id
 from serving import error, quick, running
+from waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -37,9 +38,14 @@ def held(monkeypatch):
 
 def ask(service, held, monkeypatch):
     """A request whose work is held up."""
-    item = service.get("/items", params={"limit": 1})["items"][0]["id"]
+    item = format_id(next(iter(service.collection.items())).id)
     monkeypatch.setattr(service.collection, "search", held.search)
     return send(service, item), item
+
+
+def pending(service, n):
+    """Until so many requests are at work or wait to be."""
+    until(lambda: f"lookalike_pending_read {n}\n" in service.client.get("/metrics").text)
 
 
 def send(service, item):
@@ -54,38 +60,35 @@ def send(service, item):
 def test_a_client_that_goes_away_ends_its_query(shelf, held, monkeypatch):
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.begun.wait(5)
+        assert held.begun.wait(PATIENCE_S)
         assert not held.left.is_set()
         connection.close()
-        assert held.left.wait(5)
-        deadline = time.monotonic() + 5
-        while "lookalike_pending_read 0" not in service.client.get("/metrics").text:
-            assert time.monotonic() < deadline
+        assert held.left.wait(PATIENCE_S)
+        pending(service, 0)
         assert "lookalike_requests_left_total 1" in service.client.get("/metrics").text
 
 
 def test_work_that_nobody_waits_for_is_not_even_begun(shelf, held, monkeypatch):
     with running(shelf, budget=quick(readers=1)) as service:
         first, item = ask(service, held, monkeypatch)
-        assert held.begun.wait(5)
+        assert held.begun.wait(PATIENCE_S)
         second = send(service, item)
-        time.sleep(0.2)
+        pending(service, 2)
         second.close()
-        time.sleep(0.2)
+        pending(service, 1)  # it is known that nobody waits
         held.go_on.set()
-        first.settimeout(5)
         assert b"200 OK" in first.recv(1000)
         first.close()
-        time.sleep(0.2)
+        pending(service, 0)
         assert held.calls == 1
 
 
 def test_more_than_can_wait_is_told_to_come_back(shelf, held, monkeypatch):
     with running(shelf, budget=quick(readers=1, waiting=1)) as service:
         first, item = ask(service, held, monkeypatch)
-        assert held.begun.wait(5)
+        assert held.begun.wait(PATIENCE_S)
         second = send(service, item)
-        time.sleep(0.2)
+        pending(service, 2)
         refused = service.client.post("/api/v1/search", json={"examples": [{"id": item}]})
         assert "too much to do" in error(refused, 503, "busy")
         assert refused.headers["retry-after"] == "2"
@@ -99,9 +102,8 @@ def test_more_than_can_wait_is_told_to_come_back(shelf, held, monkeypatch):
 def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
     with running(shelf, budget=quick(request_s=0.3)) as service:
         connection, _ = ask(service, held, monkeypatch)
-        connection.settimeout(5)
         assert b" 503 " in connection.recv(1000)
-        assert held.left.wait(5)
+        assert held.left.wait(PATIENCE_S)
         connection.close()
 
 
@@ -122,10 +124,9 @@ def test_the_service_ends_while_somebody_waits(shelf, held, monkeypatch):
     """A request that runs when the end comes is answered; a new one is not taken."""
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.begun.wait(5)
+        assert held.begun.wait(PATIENCE_S)
         threading.Timer(0.3, held.go_on.set).start()
         address = service.client.base_url
-    connection.settimeout(5)
     assert b"200 OK" in connection.recv(1000)
     connection.close()
     with pytest.raises(httpx.ConnectError), httpx.Client(trust_env=False) as client:

@@ -6,7 +6,6 @@ import os
 import pickle
 import struct
 import tarfile
-import time
 import zipfile
 from pathlib import Path
 
@@ -151,10 +150,8 @@ def test_many_links_between_folders_do_not_explode(tmp_path, skipped):
         write(tmp_path / f"{i}/a.jpg")
         for j in range(12):
             (tmp_path / f"{i}/to-{j}").symlink_to(tmp_path / str(j))
-    start = time.monotonic()
-    assert len(list(walk([tmp_path], on_skip=skipped))) == 12
+    assert len(list(walk([tmp_path], on_skip=skipped))) == 12  # of 12 ** 12 ways, which would never end
     assert len(list(walk([f"{tmp_path}/**/*.jpg"], on_skip=skipped))) == 12
-    assert time.monotonic() - start < 5
 
 
 def test_a_very_deep_folder_is_walked(tmp_path, skipped):

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from lookalike.images import workers
 from lookalike.images.read import Limits, identify, read
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool, Skip
+from waiting import PATIENCE_S, until
 
 BLACK = encode(Image.new("RGB", (32, 32)), "PNG")
 
@@ -28,18 +30,19 @@ def entries_of(folder):
 
 def children():
     """Our processes, without the trackers that Python and joblib keep for good."""
-    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    alive = [child for child in psutil.Process().children() if is_alive(child.pid)]
     return [child for child in alive if not any("resource_tracker" in word for word in child.cmdline())]
 
 
-def gone(pids, seconds=10):
-    """Whether all these processes end within some seconds."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
-            return True
-        time.sleep(0.02)
+def is_alive(pid):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
+
+
+def gone(pids):
+    """Whether all these processes end."""
+    return until(lambda: not any(map(is_alive, pids)))
 
 
 @pytest.fixture
@@ -82,7 +85,7 @@ def test_the_hostile_corpus_is_reported_and_everything_good_is_read(tmp_path):
     assert len(bad) >= 200
     reported = {}
     entries = list(walk([tmp_path], on_skip=reported.__setitem__))
-    with ReadPool(hostile.shape, side=224, workers=2, timeout_s=20) as pool:
+    with ReadPool(hostile.shape, side=224, workers=2, timeout_s=PATIENCE_S) as pool:
         results = list(pool.map(entries))
     read_ = {Path(result.entry.path) for result in results if isinstance(result, Read)}
     reported |= {result.entry.path: result.reason for result in results if isinstance(result, Skip)}
@@ -111,14 +114,12 @@ def test_a_picture_that_breaks_a_process_costs_only_itself(with_black, then, rea
 
 
 def test_a_picture_that_hangs_a_process_costs_only_itself_and_its_time(with_black):
-    start = time.monotonic()
-    with ReadPool(hostile.hang, side=None, workers=1, timeout_s=0.7) as pool:
+    with ReadPool(hostile.hang, side=None, workers=1, timeout_s=3) as pool:  # the others take some milliseconds
         results = list(pool.map(with_black))
     (skip,) = [result for result in results if isinstance(result, Skip)]
     assert Path(skip.entry.path).name == "05-black.png"
-    assert (skip.reason, skip.lasting) == ("took longer than 0.7 s", False)
+    assert (skip.reason, skip.lasting) == ("took longer than 3 s", False)
     assert {result.entry for result in results} == set(with_black)
-    assert time.monotonic() - start < 20
 
 
 def test_a_reason_lasts_if_it_lies_in_the_bytes(tmp_path):
@@ -184,7 +185,7 @@ def test_no_more_is_taken_from_the_caller_than_fits(good):
         results = pool.map(entries())
         for _ in range(10):
             next(results)
-        time.sleep(0.3)
+        time.sleep(0.3)  # in which it could take more
         assert taken <= 10 + 2 * workers.AHEAD * workers.BATCH + workers.BATCH
 
 
@@ -280,6 +281,6 @@ def test_ctrl_c_ends_the_run_without_a_trace(good, tmp_path):
         for pid in pids:
             os.kill(pid, signal.SIGINT)  # as a terminal would, were they in its group
         with_parent.send_signal(signal.SIGINT)
-        out, err = with_parent.communicate(timeout=20)
+        out, err = with_parent.communicate(timeout=PATIENCE_S)
     assert (out, err, with_parent.returncode) == ("interrupted\n", "", 0)
     assert gone(pids)

@@ -16,7 +16,7 @@ BOTH = pytest.mark.parametrize("kind", [Wsabie, Jscl])
 LOSSES = pytest.mark.parametrize("loss", [rank_loss, hinge_loss])
 
 
-@parametrize_with_checks([Wsabie(max_iterations=200), Jscl(max_iterations=200)])
+@parametrize_with_checks([Wsabie(max_iterations=30), Jscl(max_iterations=30)])
 def test_it_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -345,7 +345,7 @@ CHECKS: dict[str, list[Callable[[Make], None]]] = {
 def _pictures() -> list[Pixels]:
     random = np.random.default_rng(0)
     return [
-        *(draw(kind, random) for kind in ("fish", "house", "stripes")),
+        *(draw(kind, random)[::2, ::2].copy() for kind in ("fish", "house", "stripes")),
         random.integers(0, 256, (64, 48, 3), np.uint8),
     ]
 

@@ -25,7 +25,10 @@ AT_ONCE = 500
 """Items that are put into one piece."""
 
 SAVED: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/json": {}, "text/csv": {"schema": {"type": "string"}}}}
+    200: {
+        "content": {"application/json": {}}
+        | {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "text/plain")}
+    }
 }
 
 router = APIRouter(prefix="/api/v1/export", tags=["export"], dependencies=[Depends(needs("view"))])
