@@ -8,7 +8,7 @@ import pytest
 
 from lookalike import cli
 from lookalike.bench import report, results, tables
-from lookalike.bench.tables import Bench, Cell, Score
+from lookalike.bench.tables import Bench, Cell, Printed, Score
 from lookalike.bench.verdict import judge
 from lookalike.errors import InputError
 
@@ -22,10 +22,11 @@ def toy(monkeypatch):
 
     def run(row, column, data, seed, progress):
         runs.append((row, column, seed))
-        return Score("mAP", 0.5, 0.4, 0.6, scored=1, paper=0.55)
+        return Score("mAP", 0.5, 0.4, 0.6, scored=1)
 
+    bench = Bench("toy", "for tests", ("a", "b"), ("x", "y"), run, paper=lambda row, column: Printed(0.55))
     monkeypatch.setitem(tables.BENCHES, "toy", "toy:BENCH")
-    monkeypatch.setattr(tables, "load", lambda name: Bench("toy", "for tests", ("a", "b"), ("x", "y"), run))
+    monkeypatch.setattr(tables, "load", lambda name: bench)
     return runs
 
 
@@ -83,6 +84,7 @@ def test_a_run_goes_on_where_it_was_stopped(toy, tmp_path, capsys, monkeypatch):
         ({"paper": 0.819}, "reproduced", "reproduced"),
         ({"paper": 0.75}, "better", "better by 0.05"),
         ({"paper": None}, "", "the paper has no such figure"),
+        ({"unlike": "a drawing", "paper": None}, "not comparable", "not comparable because a drawing"),
         ({"unlike": "other pictures"}, "not comparable", "not comparable because other pictures"),
         (
             {"measure": "top-1 error %", "value": 40.0, "low": 39.0, "high": 41.0, "paper": 43.0},
@@ -114,8 +116,10 @@ def test_the_report_is_one_page(tmp_path, capsys):
     assert cli.run(words) == 0
     page, text = (tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()
     for shown in (page, text):
-        assert "paper 0.900: short by 0.1" in shown
-        assert "paper 0.800: reproduced" in shown
+        assert "paper 0.900" in shown
+        assert "▼ short by 0.1" in shown
+        assert "= reproduced" in shown
+        assert "Table 3, NUS-WIDE" in shown
     assert "<svg" in page
     assert "&lt;i&gt;tq" in page
     assert "<i>" not in page

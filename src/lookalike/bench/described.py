@@ -4,8 +4,8 @@ In: the name of a set, a recipe, the data folder. Out: `Rows`, out of a new coll
 them, the archive, the recipe and the code that reads and describes pictures: after a change they are made anew.
 """
 
+import fcntl
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,14 +73,16 @@ def kept(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) -> A
     if folder is None:
         return make()
     file = folder / f"{dataset.name}-{_key(dataset, by)}.npz"
-    if file.exists():
-        with np.load(file) as found:
-            return dict(found)
-    made = make()
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    with part.open("wb") as stream:
-        np.savez(stream, **made)  # type: ignore[arg-type]
-    part.rename(file)
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making them just now
+        if file.exists():
+            with np.load(file) as found:
+                return dict(found)
+        made = make()
+        part = file.with_suffix(".part")
+        with part.open("wb") as stream:
+            np.savez(stream, **made)  # type: ignore[arg-type]
+        part.rename(file)
     return made
 
 
