@@ -23,6 +23,7 @@ from lookalike.collection import Collection
 from lookalike.errors import InputError
 from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
+from lookalike.store.whole import whole
 from lookalike.types import Progress, Vectors, silent
 
 CODE = ("encode", "features", "images")
@@ -79,10 +80,8 @@ def kept(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) -> A
             with np.load(file) as found:
                 return dict(found)
         made = make()
-        part = file.with_suffix(".part")
-        with part.open("wb") as stream:
+        with whole(file) as part, part.open("wb") as stream:
             np.savez(stream, **made)  # type: ignore[arg-type]
-        part.rename(file)
     return made
 
 

@@ -108,12 +108,22 @@ def summary(records: Sequence[Record]) -> str:
     """
     kinds = count(records)
     told = ", ".join(f"{kinds[kind]} {NAMES.get(kind, kind)}" for kind in KINDS)
-    return f"{kinds.total()} cells: {told}; {len(ABSENT)} parts of the papers' tables are not run."
+    held = orders(records)
+    return (
+        f"{kinds.total()} cells: {told}; of {held.total()} orders of methods {held['holds']} hold;"
+        f" {len(ABSENT)} parts of the papers' tables are not run."
+    )
 
 
 def count(records: Sequence[Record]) -> Counter[str]:
     """How many cells have which verdict."""
     return Counter(judge(cell).kind for cell in merge(records))
+
+
+def orders(records: Sequence[Record]) -> Counter[str]:
+    """How many of the papers' orders of methods hold, and how many do not."""
+    cells = merge(records)
+    return Counter(found.kind for claim in CLAIMS if (found := judge_order(claim, cells)) is not None)
 
 
 def sections(records: Sequence[Record]) -> list[Section]:
@@ -187,18 +197,20 @@ def _html_summary(records: Sequence[Record]) -> str:
         f'<li class="{kind.split(" ")[0] or "none"}"><b>{kinds[kind]}</b> {MARKS[kind]} {NAMES.get(kind, kind)}</li>'
         for kind in KINDS
     )
+    held = orders(records)
+    boxes += f"<li><b>{held['holds']}</b> of {held.total()} orders hold</li>"
     return f'<ul class="summary">{boxes}<li><b>{len(ABSENT)}</b> parts of tables not run</li></ul>'
 
 
 def _html_table(section: Section) -> list[str]:
     heads = "".join(f"<th>{html.escape(name)}<small>{html.escape(one)}</small></th>" for name, one in section.columns)
-    lines = [f"<table><thead><tr><th></th>{heads}<th>cost</th></tr></thead><tbody>"]
+    lines = [f'<div class="wide"><table><thead><tr><th></th>{heads}<th>cost</th></tr></thead><tbody>']
     for row, at in section.rows.items():
         boxes = (_html_cell(section, at[name]) if name in at else "<td></td>" for name, _ in section.columns)
         seconds, most = sum(cell.seconds for cell in at.values()), max(cell.peak_mb for cell in at.values())
         cost = f"<td>{seconds:,.0f} s<small>{most:,.0f} MB</small></td>"
         lines.append(f"<tr><th>{html.escape(row)}</th>{''.join(boxes)}{cost}</tr>")
-    return [*lines, "</tbody></table>"]
+    return [*lines, "</tbody></table></div>"]
 
 
 def _html_cell(section: Section, cell: Cell) -> str:

@@ -18,7 +18,7 @@ STYLE = """
   --good: #5fd394; --best: #8db4ff; --bad: #ff8a80 } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 2rem auto;
   max-width: 90rem; padding: 0 1rem }
-section { overflow-x: auto; margin-bottom: 3rem }
+section { margin-bottom: 3rem } .wide, details { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
 tbody th { position: sticky; left: 0; background: var(--page); white-space: nowrap }
