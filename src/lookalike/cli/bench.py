@@ -5,34 +5,32 @@ table at the end on a terminal; a page of all results.
 """
 
 import dataclasses
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lookalike.cli.bench_clock import Clock
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json
 from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
 
 if TYPE_CHECKING:
-    from rich import console, progress, table
+    from rich import table
 
     from lookalike.bench import families, report, results, tables
     from lookalike.bench import jobs as running
     from lookalike.bench import plot as plots
     from lookalike.images import workers
 else:
-    console, progress, table = Lazy("rich.console"), Lazy("rich.progress"), Lazy("rich.table")
+    table = Lazy("rich.table")
     tables, plots, running = Lazy("lookalike.bench.tables"), Lazy("lookalike.bench.plot"), Lazy("lookalike.bench.jobs")
     report, results = Lazy("lookalike.bench.report"), Lazy("lookalike.bench.results")
     families, workers = Lazy("lookalike.bench.families"), Lazy("lookalike.images.workers")
 
 ALL = "all"
-ENOUGH_S = 60.0
-"""Of cells done, in seconds, after which their pace says something about the rest."""
 Results = Annotated[
     str | None,
     typer.Option("--results", metavar="FILE", help="Results as JSON lines; what is there already is not run again."),
@@ -109,7 +107,7 @@ def run(
     failed = []
     with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
         orders = running.Orders(data or "", seed, scratch if keep is None and jobs > 1 else keep)
-        with _Clock(left, known, jobs, total) as clock:
+        with Clock(left, known, jobs, total) as clock:
             for outcome in running.fill(left, orders, jobs, clock.watch):
                 clock.tick(outcome)
                 if outcome.cell is None:
@@ -160,71 +158,6 @@ def write_report(
         if target is not None:
             print_note(f"Wrote {write(records, Path(target))}")
     return 0
-
-
-class _Clock:
-    """How many cells are done, what the jobs are at, and how long the rest may take.
-
-    A cell takes what it took in an earlier run, else what its bench expects, times how much longer than expected those
-    of this run took.
-    """
-
-    def __init__(
-        self,
-        left: list[tuple["tables.Bench", list[tuple[str, str]]]],
-        known: list["results.Record"],
-        jobs: int,
-        total: int,
-    ):
-        took = {(one.cell.bench, one.cell.row, one.cell.column): one.cell.seconds for one in known}
-        self.waiting = {
-            (bench.name, *place): took.get((bench.name, *place), bench.seconds(*place))
-            for bench, places in left
-            for place in places
-        }
-        self.jobs, self.total = jobs, total
-        self.expected = self.taken = 0.0
-        self.doing = [""] * jobs
-        self.bar: progress.Progress | None = None
-
-    def __enter__(self) -> "_Clock":
-        if sys.stderr is not None and sys.stderr.isatty():
-            columns = (progress.BarColumn(), progress.TextColumn("{task.description}"))
-            self.bar = progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
-            self.bar.start()
-            self.bar.add_task("", total=self.total)
-            self._show()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def watch(self, job: int, text: str) -> None:
-        """A job tells what it is at."""
-        self.doing[job] = text
-        self._show()
-
-    def tick(self, outcome: "running.Outcome") -> None:
-        """A cell is done."""
-        expected = self.waiting.pop((outcome.bench, outcome.row, outcome.column))
-        if outcome.cell is not None:
-            self.expected += expected
-            self.taken += outcome.cell.seconds
-        self._show()
-
-    def __str__(self) -> str:
-        if self.total == 1:
-            return ""
-        pace = self.taken / self.expected if self.expected > ENOUGH_S else 1.0
-        minutes = pace * sum(self.waiting.values()) / self.jobs / 60
-        done = f"{self.total - len(self.waiting)}/{self.total}"
-        return f"  [{done}, about {minutes:.0f} min left]" if self.waiting else f"  [{done}]"
-
-    def _show(self) -> None:
-        if self.bar is not None:
-            at = " · ".join(text for text in self.doing if text)
-            self.bar.update(self.bar.task_ids[0], completed=self.total - len(self.waiting), description=f"{self} {at}")
 
 
 @app.command("list")
