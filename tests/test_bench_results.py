@@ -8,6 +8,7 @@ import pytest
 
 from lookalike import cli
 from lookalike.bench import report, results, tables
+from lookalike.bench.claims import Claim, judge_order
 from lookalike.bench.tables import Bench, Cell, Printed, Score
 from lookalike.bench.verdict import judge
 from lookalike.errors import InputError
@@ -96,6 +97,31 @@ def test_a_run_goes_on_where_it_was_stopped(toy, tmp_path, capsys, monkeypatch):
 )
 def test_a_cell_is_judged_by_the_papers_figure(changes, kind, text):
     assert judge(replace(CELL, **changes)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("better", "measure", "kind"),
+    [
+        ((0.9, 0.89, 0.91), "mAP", "holds"),
+        ((0.79, 0.78, 0.80), "mAP", "within intervals"),
+        ((0.7, 0.69, 0.71), "mAP", "does not hold"),
+        ((0.7, 0.69, 0.71), "ms", "holds"),
+        ((0.9, 0.89, 0.91), "ms", "does not hold"),
+    ],
+)
+def test_an_order_is_judged_by_the_intervals(better, measure, kind):
+    claim = Claim("toy", "x", ("one", "two"), "a table")
+    value, low, high = better
+    cells = [replace(CELL, measure=measure), replace(CELL, row="two", measure=measure, value=value, low=low, high=high)]
+    assert judge_order(claim, cells) == (kind, f"one 0.800 → two {value:.3f}")
+    assert judge_order(claim, cells[:1]) is None
+
+
+def test_columns_are_shown_by_size_and_tables_by_set(tmp_path):
+    columns = ("mnist/256", "cifar10-deep/64", "mnist/32")
+    records = [results.record(replace(CELL, bench="hashing", row="itq", column=column)) for column in columns]
+    (section,) = report.sections(records)
+    assert [[name for name, _ in shown] for shown, _ in section.parts()] == [["mnist/32", "mnist/256"], [columns[1]]]
 
 
 def test_seeds_become_one_figure_and_the_last_run_counts():

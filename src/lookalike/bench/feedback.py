@@ -236,9 +236,9 @@ COLUMNS = [
 
 USUAL = [
     *(f"coil100-classic/{kind}-{turn}" for kind in ("precision", "scored") for turn in (1, 5, 10, 15)),
-    *(f"corel5k/{measure}" for measure in ("precision-10", "marks-80")),
+    "coil100-classic/marks-80",
 ]
-"""Columns that stand for the paper's figures, and one set of photographs for what others do."""
+"""Columns that stand for the paper's figures, and what they come to for a person."""
 
 
 def paper(row: str, column: str) -> Printed:
@@ -255,7 +255,7 @@ def paper(row: str, column: str) -> Printed:
 def seconds(row: str, column: str) -> float:
     """About how long a cell takes; columns of a set share the sessions."""
     name, measure = column.split("/")
-    if measure != "precision-1" and column != "corel5k/precision-10":
+    if measure != "precision-1":
         return 0.2
     return {"peer-forest": 250.0, "svdd": 15.0}.get(row, 45.0) * (4 if name == "mnist" else 1)
 

@@ -16,7 +16,7 @@ from string import ascii_lowercase
 from lookalike.bench.claims import ABSENT, CLAIMS, Absent, judge_order
 from lookalike.bench.report_page import MARKS, draw_svg, page
 from lookalike.bench.results import Record, latest
-from lookalike.bench.tables import BENCHES, Cell, load
+from lookalike.bench.tables import BENCHES, Cell, load, the_set
 from lookalike.bench.verdict import judge
 from lookalike.errors import InputError
 
@@ -43,6 +43,17 @@ class Section:
     def cells(self) -> list[Cell]:
         """All of them, row by row."""
         return [cell for row in self.rows.values() for cell in row.values()]
+
+    def parts(self) -> list[tuple[list[tuple[str, str]], list[str]]]:
+        """A table for each set: its columns, and the rows that have something in them."""
+        sets: dict[str, list[tuple[str, str]]] = {}
+        for name, measure in self.columns:
+            sets.setdefault(the_set("", name), []).append((name, measure))
+        found = []
+        for columns in sets.values():
+            names = {name for name, _ in columns}
+            found.append((columns, [row for row, at in self.rows.items() if names & set(at)]))
+        return found
 
     def cost(self) -> str:
         """What the cells took."""
@@ -86,12 +97,16 @@ def write_markdown(records: Sequence[Record], target: Path) -> Path:
     shown = sections(records)
     parts = ["# Figures", "", _origin(records), "", summary(records), ""]
     for one in shown:
-        heads = [f"`{name}` {measure}" for name, measure in one.columns]
-        parts += [f"## {one.title}", "", "| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-        for row, at in one.rows.items():
-            boxes = (_markdown(one, at[name]) if name in at else "" for name, _ in one.columns)
-            parts.append(f"| `{row}` | " + " | ".join(boxes) + " |")
-        parts += ["", one.cost(), ""]
+        parts += [f"## {one.title}", ""]
+        for columns, rows in one.parts():
+            heads = [f"`{name}` {measure}" for name, measure in columns]
+            parts += ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+            for row in rows:
+                at = one.rows[row]
+                boxes = (_markdown(one, at[name]) if name in at else "" for name, _ in columns)
+                parts.append(f"| `{row}` | " + " | ".join(boxes) + " |")
+            parts.append("")
+        parts += [one.cost(), ""]
         parts += [f"- ({letter}) {why}." for why, letter in one.notes.items()]
         parts += ["", *(f"- {where}, `{column}`: **{kind}**. {text}" for where, column, kind, text in one.orders)]
         parts += ["", *(f"- Not run: {absent.where}, because {absent.why}." for absent in one.absent), ""]
@@ -203,27 +218,38 @@ def _html_summary(records: Sequence[Record]) -> str:
 
 
 def _html_table(section: Section) -> list[str]:
-    heads = "".join(f"<th>{html.escape(name)}<small>{html.escape(one)}</small></th>" for name, one in section.columns)
-    lines = [f'<div class="wide"><table><thead><tr><th></th>{heads}<th>cost</th></tr></thead><tbody>']
-    for row, at in section.rows.items():
-        boxes = (_html_cell(section, at[name]) if name in at else "<td></td>" for name, _ in section.columns)
-        seconds, most = sum(cell.seconds for cell in at.values()), max(cell.peak_mb for cell in at.values())
-        cost = f"<td>{seconds:,.0f} s<small>{most:,.0f} MB</small></td>"
-        lines.append(f"<tr><th>{html.escape(row)}</th>{''.join(boxes)}{cost}</tr>")
-    return [*lines, "</tbody></table></div>"]
+    lines = []
+    for columns, rows in section.parts():
+        heads = "".join(f"<th>{html.escape(name)}<small>{html.escape(one)}</small></th>" for name, one in columns)
+        lines.append(f'<div class="wide"><table><thead><tr><th></th>{heads}<th>cost</th></tr></thead><tbody>')
+        for row in rows:
+            at = {name: section.rows[row][name] for name, _ in columns if name in section.rows[row]}
+            boxes = (_html_cell(section, at[name]) if name in at else "<td></td>" for name, _ in columns)
+            seconds, most = sum(cell.seconds for cell in at.values()), max(cell.peak_mb for cell in at.values())
+            cost = f"<td>{seconds:,.0f} s<small>{most:,.0f} MB</small></td>"
+            lines.append(f"<tr><th>{html.escape(row)}</th>{''.join(boxes)}{cost}</tr>")
+        lines.append("</tbody></table></div>")
+    return lines
 
 
 def _html_cell(section: Section, cell: Cell) -> str:
-    paper = "" if cell.paper is None else f"<small>paper {cell.paper:.3f}</small>"
+    paper = "" if cell.paper is None else f"<small>paper {_number(cell.paper)}</small>"
     kind, said = judge(cell).kind.split(" ")[0], section.verdict(cell)
     small = f'<small class="{kind}">{html.escape(said)}</small>' if said else ""
-    return f"<td>{cell.value:.3f}<small>{cell.low:.3f}–{cell.high:.3f}</small>{paper}{small}</td>"
+    interval = f"{_number(cell.low)}–{_number(cell.high)}"
+    return f"<td>{_number(cell.value)}<small>{interval}</small>{paper}{small}</td>"
 
 
 def _markdown(section: Section, cell: Cell) -> str:
-    paper = "" if cell.paper is None else f", paper {cell.paper:.3f}"
+    paper = "" if cell.paper is None else f", paper {_number(cell.paper)}"
     said = section.verdict(cell)
-    return f"{cell.value:.3f} ({cell.low:.3f}–{cell.high:.3f}){paper}" + (f": {said}" if said else "")
+    interval = f"({_number(cell.low)}–{_number(cell.high)})"
+    return f"{_number(cell.value)} {interval}{paper}" + (f": {said}" if said else "")
+
+
+def _number(value: float) -> str:
+    """Three places, or one where there are two before them."""
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
 
 
 def _write(target: Path, text: str) -> Path:

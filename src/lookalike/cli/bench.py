@@ -5,6 +5,7 @@ table at the end on a terminal; a page of all results.
 """
 
 import dataclasses
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -134,6 +135,8 @@ def _print(cell: "tables.Cell", clock: str, json: bool) -> None:
         print_json(dataclasses.asdict(cell))
     else:
         print_line(f"{cell.bench}  {cell.row}  {cell.column}  {cell.measure} {_figure(cell)}  {_cost(cell)}{clock}")
+        if sys.stdout is not None:
+            sys.stdout.flush()  # somebody may be watching the file it goes to
 
 
 @app.command("report")
