@@ -22,7 +22,7 @@ def writing(path: Path) -> Iterator[None]:
         try:
             yield
         except PermissionError as error:
-            raise ReadOnlyError(f"{path} cannot be written: {error.strerror}.") from error
+            raise ReadOnlyError(f"{path} can only be read here: {error.strerror}.") from error
 
 
 @contextmanager
