@@ -13,7 +13,8 @@ from rich.console import Console
 
 from lookalike import cli
 from lookalike.bench import retrieval, tables
-from lookalike.bench.tables import Bench, Cell, Score
+from lookalike.bench.claims import ABSENT, CLAIMS
+from lookalike.bench.tables import Bench, Cell, Printed, Score
 from lookalike.cli.bench import _table
 from lookalike.errors import SourceError, UnknownNameError
 from lookalike.recipes import RECIPES
@@ -37,10 +38,12 @@ KEYS = [
 
 
 def score(row: str, column: str, data: Path, seed: int, progress: object) -> Score:
-    return Score("m", len(row) + seed, 0.0, 9.0, scored=7, paper=2.5)
+    return Score("m", len(row) + seed, 0.0, 9.0, scored=7)
 
 
-TOY = Bench("toy", "a table for tests", ("one", "three"), ("x", "y"), score)
+TOY = Bench(
+    "toy", "a table for tests", ("one", "three"), ("x", "y"), score, paper=lambda row, column: Printed(2.5, "other")
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,7 @@ def test_a_plan_goes_column_by_column_in_the_wanted_order() -> None:
 def test_a_cell_carries_score_place_and_cost() -> None:
     cell = tables.fill(TOY, "three", "y", ".", seed=10)
     assert (cell.bench, cell.row, cell.column, cell.measure) == ("toy", "three", "y", "m")
-    assert (cell.value, cell.low, cell.high, cell.paper, cell.scored) == (15, 0.0, 9.0, 2.5, 7)
+    assert (cell.value, cell.low, cell.high, cell.paper, cell.unlike, cell.scored) == (15, 0.0, 9.0, 2.5, "other", 7)
     assert cell.seconds >= 0
     assert 1 < cell.peak_mb < 100_000
 
@@ -96,7 +99,7 @@ def test_unknown_names_get_the_nearest_known_one() -> None:
 
 def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
     with pytest.raises(SourceError, match="No corel5k in"):
-        tables.plan(retrieval.BENCH, data, rows=["color"])
+        tables.plan(retrieval.BENCH, data, rows=["color"], columns=["ukbench2000", "corel5k"])
 
 
 def test_every_bench_loads_and_names_itself() -> None:
@@ -110,7 +113,8 @@ def test_every_bench_loads_and_names_itself() -> None:
 def test_retrieval_has_every_recipe_and_every_set() -> None:
     assert list(retrieval.BENCH.rows) == list(RECIPES)
     ours = ["corel1k", "corel5k", "corel5k-split", "ukbench2000", "ukbench2000-first"]
-    assert [column for column in retrieval.BENCH.columns if column not in retrieval.BENCH.on_request] == ours
+    assert list(retrieval.BENCH.columns[:5]) == ours
+    assert retrieval.BENCH.usual(retrieval.BENCH.columns) == ours[3:]
     assert {"holidays", "oxford5k", "nuswide"} <= set(retrieval.BENCH.on_request)
 
 
@@ -200,7 +204,27 @@ def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
     assert list(found) == sorted(tables.BENCHES)
     assert found["retrieval"] == list(RECIPES)
     assert cli.run(["bench", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert "  columns  mnist/{32,64,128,256}, cifar10-{fisher,deep}/{32,64,128,256}\n" in shown
+    assert "hours of one core's work" in shown
+    assert cli.run(["bench", "list", "retrieval"]) == 0
     assert "columns  corel1k, corel5k, corel5k-split, ukbench2000" in capsys.readouterr().out
+
+
+def test_every_bench_expects_some_time_and_says_what_papers_have() -> None:
+    for bench in map(tables.load, tables.BENCHES):
+        for row, column in bench.places():
+            assert bench.seconds(row, column) > 0
+            assert bench.paper(row, column).value is None or bench.shares(row, column)
+        for name in bench.on_request:
+            row, _, column = name.rpartition(" ")
+            assert name in (*bench.rows, *bench.columns) or (row in bench.rows and column in bench.columns), name
+
+
+def test_every_claim_is_about_cells_that_are_filled() -> None:
+    for claim in CLAIMS:
+        assert set(claim.rows) <= {row for row, column in tables.load(claim.bench).places() if column == claim.column}
+    assert {absent.bench for absent in ABSENT} <= set(tables.BENCHES)
 
 
 def test_a_table_puts_the_papers_figure_beside_ours() -> None:

@@ -128,7 +128,17 @@ def test_precision_falls_along_a_ranking_and_columns_of_one_length_share_it(digi
     assert last.value == pytest.approx(700 / 3 / 1000, abs=0.01)  # all there are, of 1,000 places
 
 
-def test_coders_never_see_the_queries(monkeypatch):
+@pytest.mark.parametrize("row", ["lsh", "fasthash"])
+def test_what_was_learned_for_long_codes_serves_for_short_ones(digits, monkeypatch, row):
+    alone = tables.fill(hashing.BENCH, row, "mnist/32", digits)
+    monkeypatch.setattr(hashing, "_GROUPS", {})
+    monkeypatch.setattr(hashing, "_LONGEST", {})
+    tables.fill(hashing.BENCH, row, "mnist/64", digits)
+    monkeypatch.setattr(hashing, "learn", None)  # not called again
+    assert tables.fill(hashing.BENCH, row, "mnist/32", digits).value == alone.value
+
+
+def test_coders_never_see_the_queries(monkeypatch, tmp_path):
     seen = []
 
     class Spy:
@@ -150,7 +160,7 @@ def test_coders_never_see_the_queries(monkeypatch):
     monkeypatch.setattr(hashing.registry, "create", lambda kind, spec: Spy(**spec.params))
     X, queries = np.zeros((9, 3), np.float32), np.ones((2, 3), np.float32)
     split = Parts(X, np.array(list("abcabcabc")), queries, np.array(["a", "b"]))
-    codes, ask = hashing._ready("mnist", "lsh", 32, 0, split, False)
+    codes, ask = hashing._ready("mnist", "lsh", 32, 0, split, False, tmp_path)
     assert seen == [(9, 9)]
     assert codes.shape == (9, 4)
     assert ask(slice(0, 2)).score(codes).shape == (2, 9)

@@ -8,7 +8,8 @@ import pytest
 
 from lookalike import cli
 from lookalike.bench import report, results, tables
-from lookalike.bench.tables import Bench, Cell, Score
+from lookalike.bench.claims import Claim, judge_order
+from lookalike.bench.tables import Bench, Cell, Printed, Score
 from lookalike.bench.verdict import judge
 from lookalike.errors import InputError, MissingError
 
@@ -22,10 +23,11 @@ def toy(monkeypatch):
 
     def run(row, column, data, seed, progress):
         runs.append((row, column, seed))
-        return Score("mAP", 0.5, 0.4, 0.6, scored=1, paper=0.55)
+        return Score("mAP", 0.5, 0.4, 0.6, scored=1)
 
+    bench = Bench("toy", "for tests", ("a", "b"), ("x", "y"), run, paper=lambda row, column: Printed(0.55))
     monkeypatch.setitem(tables.BENCHES, "toy", "toy:BENCH")
-    monkeypatch.setattr(tables, "load", lambda name: Bench("toy", "for tests", ("a", "b"), ("x", "y"), run))
+    monkeypatch.setattr(tables, "load", lambda name: bench)
     return runs
 
 
@@ -83,6 +85,7 @@ def test_a_run_goes_on_where_it_was_stopped(toy, tmp_path, capsys, monkeypatch):
         ({"paper": 0.819}, "reproduced", "reproduced"),
         ({"paper": 0.75}, "better", "better by 0.05"),
         ({"paper": None}, "", "the paper has no such figure"),
+        ({"unlike": "a drawing", "paper": None}, "not comparable", "not comparable because a drawing"),
         ({"unlike": "other pictures"}, "not comparable", "not comparable because other pictures"),
         (
             {"measure": "top-1 error %", "value": 40.0, "low": 39.0, "high": 41.0, "paper": 43.0},
@@ -94,6 +97,31 @@ def test_a_run_goes_on_where_it_was_stopped(toy, tmp_path, capsys, monkeypatch):
 )
 def test_a_cell_is_judged_by_the_papers_figure(changes, kind, text):
     assert judge(replace(CELL, **changes)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("better", "measure", "kind"),
+    [
+        ((0.9, 0.89, 0.91), "mAP", "holds"),
+        ((0.79, 0.78, 0.80), "mAP", "within intervals"),
+        ((0.7, 0.69, 0.71), "mAP", "does not hold"),
+        ((0.7, 0.69, 0.71), "ms", "holds"),
+        ((0.9, 0.89, 0.91), "ms", "does not hold"),
+    ],
+)
+def test_an_order_is_judged_by_the_intervals(better, measure, kind):
+    claim = Claim("toy", "x", ("one", "two"), "a table")
+    value, low, high = better
+    cells = [replace(CELL, measure=measure), replace(CELL, row="two", measure=measure, value=value, low=low, high=high)]
+    assert judge_order(claim, cells) == (kind, f"one 0.800 → two {value:.3f}")
+    assert judge_order(claim, cells[:1]) is None
+
+
+def test_columns_are_shown_by_size_and_tables_by_set(tmp_path):
+    columns = ("mnist/256", "cifar10-deep/64", "mnist/32")
+    records = [results.record(replace(CELL, bench="hashing", row="itq", column=column)) for column in columns]
+    (section,) = report.sections(records)
+    assert [[name for name, _ in shown] for shown, _ in section.parts()] == [["mnist/32", "mnist/256"], [columns[1]]]
 
 
 def test_seeds_become_one_figure_and_the_last_run_counts():
@@ -114,8 +142,10 @@ def test_the_report_is_one_page(tmp_path, capsys):
     assert cli.run(words) == 0
     page, text = (tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()
     for shown in (page, text):
-        assert "paper 0.900: short by 0.1" in shown
-        assert "paper 0.800: reproduced" in shown
+        assert "paper 0.900" in shown
+        assert "▼ short by 0.1" in shown
+        assert "= reproduced" in shown
+        assert "Table 3, NUS-WIDE" in shown
     assert "<svg" in page
     assert "&lt;i&gt;tq" in page
     assert "<i>" not in page

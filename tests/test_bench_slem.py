@@ -215,7 +215,8 @@ def test_the_command_makes_vectors_once_and_shares_what_columns_share(
     cells = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [cell["measure"] for cell in cells[::2]] == ["mAP", "4·recall@4", "ms"]
     assert calls == ["cosine", "linear"]  # three columns, one calibration each
-    assert all(cell["low"] <= cell["value"] <= cell["high"] and cell["paper"] is None for cell in cells)
+    assert all(cell["low"] <= cell["value"] <= cell["high"] for cell in cells)
+    assert [(cell["paper"], bool(cell["unlike"])) for cell in cells[1:3]] == [(0.823, True), (None, False)]
     X, labels, _ = describe("ukbench2000", "color", data)
     test = slem.split(labels)[2]
     precisions, firsts = leave_one_out(L2().transform(X[test]).astype(np.float64), labels[test].tolist())

@@ -23,7 +23,7 @@ def draw(*paths: Path) -> None:
 
 def test_holidays_asks_with_the_first_of_each_group(tmp_path):
     draw(*(tmp_path / "holidays/jpg" / f"{number}.jpg" for number in (100000, 100001, 100002, 100100, 100101)))
-    given = standard.load("holidays", tmp_path)
+    given = standard.load("holidays", tmp_path, standard.SETS)
     assert given.queries == [
         standard.Asked(0, None, frozenset({1, 2}), frozenset({0})),
         standard.Asked(3, None, frozenset({4}), frozenset({3})),
@@ -32,7 +32,7 @@ def test_holidays_asks_with_the_first_of_each_group(tmp_path):
 
 def test_ukbench_counts_the_query_itself(tmp_path):
     draw(*(tmp_path / "ukbench/full" / f"ukbench{number:05d}.jpg" for number in range(8)))
-    given = standard.load("ukbench", tmp_path)
+    given = standard.load("ukbench", tmp_path, standard.SETS)
     assert [one.relevant for one in given.queries[:5:4]] == [frozenset(range(4)), frozenset(range(4, 8))]
 
 
@@ -43,7 +43,7 @@ def test_landmarks_have_boxes_and_three_lists(tmp_path, name, prefix):
     lists = {"query": f"{prefix}all_souls_0 10.5 5 30 25", "good": "all_souls_1\nall_souls_2", "ok": "all_souls_3"}
     for kind, text in {**lists, "junk": "all_souls_4\n"}.items():
         (home / f"all_souls_1_{kind}.txt").write_text(text)
-    (asked,) = standard.load(name, tmp_path).queries
+    (asked,) = standard.load(name, tmp_path, standard.SETS).queries
     assert asked == standard.Asked(0, (10.5, 5, 30, 25), frozenset({1, 2, 3}), frozenset({4}))
 
 
@@ -51,16 +51,16 @@ def test_class_folders_and_caltech(tmp_path):
     draw(tmp_path / "corel/beach/1.jpg", tmp_path / "corel/bus/2.jpg")
     draw(tmp_path / "caltech101/101_ObjectCategories/ant/image_0001.jpg")
     draw(tmp_path / "caltech101/101_ObjectCategories/BACKGROUND_Google/image_0001.jpg")
-    assert standard_labelled.load("corel", tmp_path).labels == [{"beach"}, {"bus"}]
-    assert standard_labelled.load("caltech101", tmp_path).labels == [{"ant"}]
+    assert standard.load("corel", tmp_path, standard_labelled.SETS).labels == [{"beach"}, {"bus"}]
+    assert standard.load("caltech101", tmp_path, standard_labelled.SETS).labels == [{"ant"}]
 
 
 def test_coil_is_named_by_object_and_angle(tmp_path):
     draw(*(tmp_path / "coil100-pictures" / name for name in ("obj1__0.png", "obj1__5.png", "obj10__0.png")))
-    assert standard_labelled.load("coil100-pictures", tmp_path).labels == [{"10"}, {"1"}, {"1"}]
+    assert standard.load("coil100-pictures", tmp_path, standard_labelled.SETS).labels == [{"10"}, {"1"}, {"1"}]
     draw(tmp_path / "coil100-pictures/other.png")
     with pytest.raises(SourceError, match=r"other\.png is not named"):
-        standard_labelled.load("coil100-pictures", tmp_path)
+        standard.load("coil100-pictures", tmp_path, standard_labelled.SETS)
 
 
 @pytest.mark.parametrize(("name", "labels"), [("cifar10-binary", 1), ("cifar100-binary", 2)])
@@ -75,13 +75,13 @@ def test_cifar_binaries_are_records(tmp_path, name, labels):
     (home / train).write_bytes(records[:4].tobytes())
     (home / test).write_bytes(records[4:].tobytes())
     (home / names).write_text("cat\ndog\n")
-    given = standard_labelled.load(name, tmp_path)
+    given = standard.load(name, tmp_path, standard_labelled.SETS)
     assert given.labels == [{("cat", "dog")[code]} for code in records[:, labels - 1]]
     assert given.test.tolist() == [False] * 4 + [True] * 2
     assert_array_equal(given.pictures[5][3, 7], records[5, labels:].reshape(3, 32, 32)[:, 3, 7])
     (home / test).write_bytes(b"cut off")
     with pytest.raises(SourceError, match=f"is not the {name} set"):
-        standard_labelled.load(name, tmp_path)
+        standard.load(name, tmp_path, standard_labelled.SETS)
 
 
 def test_mirflickr_has_a_list_for_each_word(tmp_path):
@@ -91,7 +91,7 @@ def test_mirflickr_has_a_list_for_each_word(tmp_path):
     (home / "annotations/sky.txt").write_text("1\n10\n")
     (home / "annotations/sky_r1.txt").write_text("10\n")
     (home / "annotations/README.txt").write_text("1 2")
-    assert standard_labelled.load("mirflickr", tmp_path).labels == [{"sky"}, set(), {"sky", "sky_r1"}]
+    assert standard.load("mirflickr", tmp_path, standard_labelled.SETS).labels == [{"sky"}, set(), {"sky", "sky_r1"}]
 
 
 def test_nuswide_has_a_line_for_each_picture(tmp_path):
@@ -102,25 +102,25 @@ def test_nuswide_has_a_line_for_each_picture(tmp_path):
         (home / f"ImageList/{part}Imagelist.txt").write_text(names)
         (home / f"TrainTestLabels/Labels_sky_{part}.txt").write_text("1\n" * names.count("\n"))
     (home / "TrainTestLabels/Labels_sea_Train.txt").write_text("0 \n1 \n")
-    given = standard_labelled.load("nuswide", tmp_path)
+    given = standard.load("nuswide", tmp_path, standard_labelled.SETS)
     assert given.labels == [{"sky"}, {"sky", "sea"}, {"sky"}]
     assert given.test.tolist() == [False, False, True]
     assert given.pictures[0] == home / "Flickr/a/1.jpg"
     (home / "TrainTestLabels/Labels_sea_Test.txt").write_text("0\n0\n")
     with pytest.raises(SourceError, match="has 2 lines for 1 pictures"):
-        standard_labelled.load("nuswide", tmp_path)
+        standard.load("nuswide", tmp_path, standard_labelled.SETS)
 
 
 @pytest.mark.parametrize("module", [standard, standard_labelled])
 def test_what_is_not_there_is_told(tmp_path, module):
     with pytest.raises(UnknownNameError, match="No set named"):
-        module.load("holiday", tmp_path)
+        standard.load("holiday", tmp_path, module.SETS)
     for name in module.SETS:
         with pytest.raises(SourceError, match=f"No {name} in .*Expected"):
-            module.load(name, tmp_path)
+            standard.load(name, tmp_path, module.SETS)
         (tmp_path / name).mkdir()
         with pytest.raises(SourceError, match="Expected"):
-            module.load(name, tmp_path)
+            standard.load(name, tmp_path, module.SETS)
 
 
 def test_a_bench_runs_the_papers_protocols(tmp_path):

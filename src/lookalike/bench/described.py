@@ -4,6 +4,7 @@ In: the name of a set, a recipe, the data folder. Out: `Rows`, out of a new coll
 them, the archive, the recipe and the code that reads and describes pictures: after a change they are made anew.
 """
 
+import fcntl
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -73,12 +74,14 @@ def kept(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) -> A
     if folder is None:
         return make()
     file = folder / f"{dataset.name}-{_key(dataset, by)}.npz"
-    if file.exists():
-        with np.load(file) as found:
-            return dict(found)
-    made = make()
-    with whole(file) as part, part.open("wb") as stream:
-        np.savez(stream, **made)  # type: ignore[arg-type]
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making them just now
+        if file.exists():
+            with np.load(file) as found:
+                return dict(found)
+        made = make()
+        with whole(file) as part, part.open("wb") as stream:
+            np.savez(stream, **made)  # type: ignore[arg-type]
     return made
 
 

@@ -1,64 +1,185 @@
 """One page of all results: tables, plots and a verdict on each cell.
 
 In: records of `bench.results`. Out: an HTML page that needs nothing beside it, or Markdown. Cells of several seeds are
-one figure: their mean, and the least and greatest end of their intervals.
+one figure: their mean, and the least and greatest end of their intervals. Both pages are made of the same `Section`s.
 """
 
 import html
-import io
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from string import ascii_lowercase
 
-from lookalike.bench.plot import draw
+from lookalike.bench.claims import ABSENT, CLAIMS, Absent, judge_order
+from lookalike.bench.report_page import MARKS, draw_svg, page
 from lookalike.bench.results import Record, latest
-from lookalike.bench.tables import BENCHES, Cell, load
+from lookalike.bench.tables import BENCHES, Cell, load, the_set
 from lookalike.bench.verdict import judge
 from lookalike.errors import InputError
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2329; --dim: #5b6670; --line: #d8dde2; --page: #fff }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8ebee; --dim: #a3adb7; --line: #3a424a; --page: #14181c } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 2rem auto;
-  max-width: 76rem; padding: 0 1rem }
-section { overflow-x: auto; margin-bottom: 3rem }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-small { color: var(--dim); display: block }
-.reproduced { color: #1a7f4b } .better { color: #2f6fde } .short { color: #c8372d }
-svg { max-width: 100%; height: auto; background: #fff }
-"""
+KINDS = ("reproduced", "better", "short", "not comparable", "")
+NAMES = {"": "that no paper has"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A bench as it is shown."""
+
+    title: str
+    columns: list[tuple[str, str]]
+    """Names and measures."""
+    rows: dict[str, dict[str, Cell]]
+    """By row and column."""
+    notes: dict[str, str]
+    """Why figures are not comparable, and the letter that stands for it."""
+    orders: list[tuple[str, str, str, str]]
+    """Orders that the paper has: where, our column, whether they hold, our figures."""
+    absent: list[Absent]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All of them, row by row."""
+        return [cell for row in self.rows.values() for cell in row.values()]
+
+    def parts(self) -> list[tuple[list[tuple[str, str]], list[str]]]:
+        """A table for each set: its columns, and the rows that have something in them."""
+        sets: dict[str, list[tuple[str, str]]] = {}
+        for name, measure in self.columns:
+            sets.setdefault(the_set("", name), []).append((name, measure))
+        found = []
+        for columns in sets.values():
+            names = {name for name, _ in columns}
+            found.append((columns, [row for row, at in self.rows.items() if names & set(at)]))
+        return found
+
+    def cost(self) -> str:
+        """What the cells took."""
+        minutes, most = sum(cell.seconds for cell in self.cells) / 60, max(cell.peak_mb for cell in self.cells)
+        return f"{len(self.cells)} cells, {minutes:,.1f} minutes, at most {most:,.0f} MB."
+
+    def verdict(self, cell: Cell) -> str:
+        """The verdict in a word or two; a letter in place of a long reason."""
+        found = judge(cell)
+        text = f"not comparable ({self.notes[cell.unlike]})" if found.kind == "not comparable" else found.text
+        return f"{MARKS[found.kind]} {text}" if found.kind else ""
 
 
 def write_html(records: Sequence[Record], target: Path) -> Path:
     """One page."""
-    benches = _benches(records)
-    parts = [
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Lookalike: figures</title>',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<style>{STYLE}</style></head>\n<body><h1>Lookalike: figures</h1>",
-        f"<p>{html.escape(_origin(records))}</p>",
-    ]
-    for name, cells in benches.items():
-        parts += [f"<section><h2>{html.escape(_title(name))}</h2>", *_html_table(cells), _drawing(name, cells)]
-        parts.append("</section>")
-    return _write(target, "\n".join([*parts, "</body></html>\n"]))
+    shown = sections(records)
+    body = [f"<p>{html.escape(_origin(records))}</p>", _html_summary(records)]
+    for section in shown:
+        body += [f"<section><h2>{html.escape(section.title)}</h2>", *_html_table(section)]
+        body.append(f"<p>{html.escape(section.cost())}</p>")
+        body += [f"<p>({letter}) {html.escape(why)}.</p>" for why, letter in section.notes.items()]
+        if section.orders:
+            body += ["<h3>Orders that the paper found</h3><table>"]
+            body += [
+                f'<tr><td>{html.escape(where)}<small>{html.escape(column)}</small></td><td class="{kind.split()[0]}">'
+                f"{html.escape(kind)}</td><td>{html.escape(figures)}</td></tr>"
+                for where, column, kind, figures in section.orders
+            ]
+            body.append("</table>")
+        if section.absent:
+            body += ["<h3>Not run</h3><ul>"]
+            body += [f"<li>{html.escape(one.where)}: {html.escape(one.why)}</li>" for one in section.absent]
+            body.append("</ul>")
+        body += [f"<details open><summary>Drawn</summary>{draw_svg(section.title, section.cells)}</details>"]
+        body.append("</section>")
+    return _write(target, page("\n".join(body)))
 
 
 def write_markdown(records: Sequence[Record], target: Path) -> Path:
     """The same tables and verdicts for the docs."""
-    benches = _benches(records)
-    parts = ["# Figures", "", _origin(records), ""]
-    for name, cells in benches.items():
-        columns = list(dict.fromkeys(cell.column for cell in cells))
-        parts += [f"## {_title(name)}", "", "| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-        for row in dict.fromkeys(cell.row for cell in cells):
-            at = {cell.column: cell for cell in cells if cell.row == row}
-            shown = (f"{_figure(at[column])}. {_verdict(at[column])}" if column in at else "" for column in columns)
-            parts.append(f"| `{row}` | " + " | ".join(text.rstrip(". ") for text in shown) + " |")
-        parts.append("")
+    shown = sections(records)
+    parts = ["# Figures", "", _origin(records), "", summary(records), ""]
+    for one in shown:
+        parts += [f"## {one.title}", ""]
+        for columns, rows in one.parts():
+            heads = [f"`{name}` {measure}" for name, measure in columns]
+            parts += ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+            for row in rows:
+                at = one.rows[row]
+                boxes = (_markdown(one, at[name]) if name in at else "" for name, _ in columns)
+                parts.append(f"| `{row}` | " + " | ".join(boxes) + " |")
+            parts.append("")
+        parts += [one.cost(), ""]
+        parts += [f"- ({letter}) {why}." for why, letter in one.notes.items()]
+        parts += ["", *(f"- {where}, `{column}`: **{kind}**. {text}" for where, column, kind, text in one.orders)]
+        parts += ["", *(f"- Not run: {absent.where}, because {absent.why}." for absent in one.absent), ""]
     return _write(target, "\n".join(parts))
+
+
+def summary(records: Sequence[Record]) -> str:
+    """How many cells have which verdict, and what is not run.
+
+    >>> from lookalike.bench.results import record
+    >>> cell = Cell("toy", "one", "x", "mAP", 0.80, 0.79, 0.81, 0.80, "", 0, 1.5, 90.0, 7)
+    >>> summary([record(cell)]).split(";")[0]
+    '1 cells: 1 reproduced, 0 better, 0 short, 0 not comparable, 0 that no paper has'
+    """
+    kinds = count(records)
+    told = ", ".join(f"{kinds[kind]} {NAMES.get(kind, kind)}" for kind in KINDS)
+    held = orders(records)
+    return (
+        f"{kinds.total()} cells: {told}; of {held.total()} orders of methods {held['holds']} hold;"
+        f" {len(ABSENT)} parts of the papers' tables are not run."
+    )
+
+
+def count(records: Sequence[Record]) -> Counter[str]:
+    """How many cells have which verdict."""
+    return Counter(judge(cell).kind for cell in merge(records))
+
+
+def orders(records: Sequence[Record]) -> Counter[str]:
+    """How many of the papers' orders of methods hold, and how many do not."""
+    cells = merge(records)
+    return Counter(found.kind for claim in CLAIMS if (found := judge_order(claim, cells)) is not None)
+
+
+def sections(records: Sequence[Record]) -> list[Section]:
+    """The benches in the order of their names, rows and columns in that of their tables."""
+    if not records:
+        raise InputError("There are no results to report. Run: lookalike bench run all --data DIR")
+    cells = merge(records)
+    return [_section(name, [cell for cell in cells if cell.bench == name]) for name in sorted({c.bench for c in cells})]
+
+
+def _section(name: str, cells: list[Cell]) -> Section:
+    bench = load(name) if name in BENCHES else None
+    columns = dict.fromkeys((cell.column, cell.measure) for cell in cells)
+    rows = dict.fromkeys(cell.row for cell in cells)
+    if bench is not None:
+        columns = dict.fromkeys(_in_order(columns, bench.columns))
+        rows = dict.fromkeys(sorted(rows, key=lambda row: bench.rows.index(row) if row in bench.rows else -1))
+    notes = dict.fromkeys(cell.unlike for cell in cells if cell.unlike)
+    return Section(
+        name if bench is None else f"{name}: {bench.about}",
+        list(columns),
+        {row: {cell.column: cell for cell in cells if cell.row == row} for row in rows},
+        dict(zip(notes, ascii_lowercase, strict=False)),
+        [
+            (claim.where, claim.column, *found)
+            for claim in CLAIMS
+            if claim.bench == name and (found := judge_order(claim, cells)) is not None
+        ],
+        [one for one in ABSENT if one.bench == name],
+    )
+
+
+def _in_order(columns: Iterable[tuple[str, str]], known: Sequence[str]) -> list[tuple[str, str]]:
+    """As the bench has them, but by size where names differ in numbers: a bench may begin with the largest."""
+    families = {re.sub(r"\d+", "#", name): place for place, name in reversed(list(enumerate(known)))}
+
+    def key(column: tuple[str, str]) -> tuple[int, list[int]]:
+        name = column[0]
+        return families.get(re.sub(r"\d+", "#", name), -1), [int(number) for number in re.findall(r"\d+", name)]
+
+    return sorted(columns, key=key)
 
 
 def merge(records: Iterable[Record]) -> list[Cell]:
@@ -78,15 +199,6 @@ def merge(records: Iterable[Record]) -> list[Cell]:
     ]
 
 
-def _benches(records: Sequence[Record]) -> dict[str, list[Cell]]:
-    if not records:
-        raise InputError("There are no results to report. Run: lookalike bench run all --data DIR")
-    found: dict[str, list[Cell]] = {}
-    for cell in merge(records):
-        found.setdefault(cell.bench, []).append(cell)
-    return found
-
-
 def _origin(records: Sequence[Record]) -> str:
     whens = sorted(one.when[:10] for one in records)
     commits, machines = sorted({one.commit for one in records}), sorted({one.machine for one in records})
@@ -94,40 +206,50 @@ def _origin(records: Sequence[Record]) -> str:
     return f"{days}; code {', '.join(commits)}; on {'; '.join(machines)}. Figures with their 95 % intervals."
 
 
-def _title(name: str) -> str:
-    return f"{name}: {load(name).about}" if name in BENCHES else name
+def _html_summary(records: Sequence[Record]) -> str:
+    kinds = count(records)
+    boxes = "".join(
+        f'<li class="{kind.split(" ")[0] or "none"}"><b>{kinds[kind]}</b> {MARKS[kind]} {NAMES.get(kind, kind)}</li>'
+        for kind in KINDS
+    )
+    held = orders(records)
+    boxes += f"<li><b>{held['holds']}</b> of {held.total()} orders hold</li>"
+    return f'<ul class="summary">{boxes}<li><b>{len(ABSENT)}</b> parts of tables not run</li></ul>'
 
 
-def _html_table(cells: Sequence[Cell]) -> list[str]:
-    columns = list(dict.fromkeys((cell.column, cell.measure) for cell in cells))
-    heads = "".join(f"<th>{html.escape(name)}<small>{html.escape(measure)}</small></th>" for name, measure in columns)
-    lines = [f"<table><tr><th></th>{heads}</tr>"]
-    for row in dict.fromkeys(cell.row for cell in cells):
-        at = {cell.column: cell for cell in cells if cell.row == row}
-        boxes = (_html_cell(at[name]) if name in at else "<td></td>" for name, _ in columns)
-        lines.append(f"<tr><th>{html.escape(row)}</th>{''.join(boxes)}</tr>")
-    return [*lines, "</table>"]
+def _html_table(section: Section) -> list[str]:
+    lines = []
+    for columns, rows in section.parts():
+        heads = "".join(f"<th>{html.escape(name)}<small>{html.escape(one)}</small></th>" for name, one in columns)
+        lines.append(f'<div class="wide"><table><thead><tr><th></th>{heads}<th>cost</th></tr></thead><tbody>')
+        for row in rows:
+            at = {name: section.rows[row][name] for name, _ in columns if name in section.rows[row]}
+            boxes = (_html_cell(section, at[name]) if name in at else "<td></td>" for name, _ in columns)
+            seconds, most = sum(cell.seconds for cell in at.values()), max(cell.peak_mb for cell in at.values())
+            cost = f"<td>{seconds:,.0f} s<small>{most:,.0f} MB</small></td>"
+            lines.append(f"<tr><th>{html.escape(row)}</th>{''.join(boxes)}{cost}</tr>")
+        lines.append("</tbody></table></div>")
+    return lines
 
 
-def _html_cell(cell: Cell) -> str:
-    kind = judge(cell).kind.split(" ")[0]
-    said = _verdict(cell)
+def _html_cell(section: Section, cell: Cell) -> str:
+    paper = "" if cell.paper is None else f"<small>paper {_number(cell.paper)}</small>"
+    kind, said = judge(cell).kind.split(" ")[0], section.verdict(cell)
     small = f'<small class="{kind}">{html.escape(said)}</small>' if said else ""
-    return f"<td>{html.escape(_figure(cell))}{small}</td>"
+    interval = f"{_number(cell.low)}–{_number(cell.high)}"
+    return f"<td>{_number(cell.value)}<small>{interval}</small>{paper}{small}</td>"
 
 
-def _figure(cell: Cell) -> str:
-    return f"{cell.value:.3f} ({cell.low:.3f}–{cell.high:.3f})"
+def _markdown(section: Section, cell: Cell) -> str:
+    paper = "" if cell.paper is None else f", paper {_number(cell.paper)}"
+    said = section.verdict(cell)
+    interval = f"({_number(cell.low)}–{_number(cell.high)})"
+    return f"{_number(cell.value)} {interval}{paper}" + (f": {said}" if said else "")
 
 
-def _verdict(cell: Cell) -> str:
-    return "" if cell.paper is None else f"paper {cell.paper:.3f}: {judge(cell).text}"
-
-
-def _drawing(name: str, cells: Sequence[Cell]) -> str:
-    drawn = io.StringIO()
-    draw(name, cells).savefig(drawn, format="svg")
-    return drawn.getvalue()[drawn.getvalue().index("<svg") :]
+def _number(value: float) -> str:
+    """Three places, or one where there are two before them."""
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
 
 
 def _write(target: Path, text: str) -> Path:

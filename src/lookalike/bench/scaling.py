@@ -206,4 +206,6 @@ BENCH = Bench(
     needs_data=False,
     has=has,
     on_request=ASKED,
+    seconds=lambda _, column: 10.0 if column == f"ms-{USUAL}" else 1.0,
+    alone=True,
 )

@@ -36,7 +36,8 @@ from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.bench import datasets
 from lookalike.bench.described import base, describe
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean
-from lookalike.bench.tables import Bench, Score
+from lookalike.bench.slem_paper import PAPER, SECONDS, UNLIKE
+from lookalike.bench.tables import Bench, Printed, Score
 from lookalike.encode.calibrate import calibrate_labels
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.kernel_slem import KernelSlem
@@ -126,6 +127,8 @@ class Outcome(NamedTuple):
     scored: int
 
 
+USUAL = ("ukbench2000/deep", "ukbench2000/deep-4r4", "ukbench2000/deep-ms", "ukbench2000/vlad")
+"""Columns that the paper has something for."""
 _BASES: dict[tuple[Path, str, str, str], Base] = {}
 _OUTCOMES: dict[tuple[Path, str, str, str, str], Outcome] = {}
 """What this process has computed: many cells begin with the same vectors."""
@@ -144,6 +147,24 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     values = outcome.precision if wanted.measure == "mAP" else outcome.found
     low, high = bootstrap(values, seed=seed)
     return Score(wanted.measure, mean(values), low, high, scored=outcome.scored)
+
+
+def paper(row: str, column: str) -> Printed:
+    """What Table 1 has for the feature."""
+    dataset, feature, kind, pool = COLUMNS[column]
+    value = PAPER.get(feature, {}).get(row) if (dataset, kind, pool) == ("ukbench2000", "mAP", "disjoint") else None
+    return Printed() if value is None else Printed(value / 100, UNLIKE[feature])
+
+
+def seconds(row: str, column: str) -> float:
+    """About how long a cell takes; measures of one encoder share it."""
+    wanted = COLUMNS[column]
+    return 0.1 if wanted.measure != "mAP" else SECONDS.get(row, 35.0)
+
+
+def shares(row: str, column: str) -> str:  # noqa: ARG001
+    """Rows and measures share the base vectors."""
+    return f"{COLUMNS[column].dataset} {COLUMNS[column].feature}"
 
 
 def measure(row: str, base: Base, progress: Progress) -> Outcome:
@@ -249,4 +270,15 @@ def check(columns: Sequence[str], data: Path) -> None:
             datasets.load(name, data)
 
 
-BENCH = Bench("slem", "encoders against a pool of negatives, on base features", tuple(ROWS), tuple(COLUMNS), run, check)
+BENCH = Bench(
+    "slem",
+    "encoders against a pool of negatives, on base features",
+    tuple(ROWS),
+    tuple(COLUMNS),
+    run,
+    check,
+    on_request=tuple(column for column in COLUMNS if column not in USUAL),
+    paper=paper,
+    seconds=seconds,
+    shares=shares,
+)

@@ -5,9 +5,9 @@ has a set can run the papers' own protocol on it: Holidays (slem, Table 1), Oxfo
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from lookalike.errors import SourceError, UnknownNameError
 from lookalike.images.sources import SUFFIXES
@@ -22,6 +22,10 @@ class Asked(NamedTuple):
     junk: frozenset[int]
 
 
+Read = TypeVar("Read", bound=tuple[Any, ...])
+"""What a set is read as, a tuple of lists: a `Protocol`, or what sets with labels are."""
+
+
 class Protocol(NamedTuple):
     """A set, and what is asked of it."""
 
@@ -29,27 +33,27 @@ class Protocol(NamedTuple):
     queries: list[Asked]
 
 
-def load(name: str, folder: str | Path) -> Protocol:
-    """The set of this name, below `folder` in a folder of its own name; SourceError where it is not as expected."""
-    if name not in SETS:
-        raise UnknownNameError("set", name, SETS)
-    read, expected = SETS[name]
+def load(name: str, folder: str | Path, sets: Mapping[str, tuple[Callable[[Path], Read], str]]) -> Read:
+    """The one of these sets, below `folder` in a folder of its own name; SourceError where it is not as expected."""
+    if name not in sets:
+        raise UnknownNameError("set", name, sets)
+    read, expected = sets[name]
     home = Path(folder) / name
     missing = f"No {name} in {folder}. Expected {home} with {expected}; --data names the folder that holds all sets."
     if not home.is_dir():
         raise SourceError(missing)
     try:
         found = read(home)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError) as error:
         raise SourceError(f"{home} is not the {name} set: {error}. Expected {expected}.") from None
-    if not found.queries:
+    if not all(map(len, found)):  # no pictures, or nothing that is asked
         raise SourceError(missing)
     return found
 
 
 def holidays(home: Path) -> Protocol:
     """INRIA Holidays: a group is what is left of a number without its last two digits, its query ends in 00."""
-    pictures = _pictures(home)
+    pictures = list_pictures(home)
     numbers = [int(picture.stem) for picture in pictures]
     groups = _groups(number // 100 for number in numbers)
     queries = [
@@ -62,7 +66,7 @@ def holidays(home: Path) -> Protocol:
 
 def ukbench(home: Path) -> Protocol:
     """UKBench: four pictures an object, in the order of their numbers; each is the query once, and counts itself."""
-    pictures = _pictures(home)
+    pictures = list_pictures(home)
     objects = [int(re.sub(r"\D", "", picture.stem)) // 4 for picture in pictures]
     groups = _groups(objects)
     return Protocol(
@@ -75,7 +79,7 @@ def landmarks(home: Path) -> Protocol:
 
     Distractors of Oxford105k are pictures that no list names.
     """
-    pictures = _pictures(home)
+    pictures = list_pictures(home)
     rows = {picture.stem: row for row, picture in enumerate(pictures)}
     queries = []
     for file in sorted(home.rglob("*_query.txt")):
@@ -90,7 +94,8 @@ def landmarks(home: Path) -> Protocol:
     return Protocol(pictures, queries)
 
 
-def _pictures(home: Path) -> list[Path]:
+def list_pictures(home: Path) -> list[Path]:
+    """Every picture below a folder, by name."""
     return sorted(path for path in home.rglob("*") if path.suffix.lower() in SUFFIXES)
 
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.errors import SourceError, UnknownNameError
-from lookalike.images.sources import SUFFIXES
+from lookalike.bench.standard import list_pictures
 from lookalike.types import Pixels
 
 
@@ -26,27 +25,9 @@ class Labelled(NamedTuple):
     test: NDArray[np.bool_]
 
 
-def load(name: str, folder: str | Path) -> Labelled:
-    """The set of this name, below `folder` in a folder of its own name; SourceError where it is not as expected."""
-    if name not in SETS:
-        raise UnknownNameError("set", name, SETS)
-    read, expected = SETS[name]
-    home = Path(folder) / name
-    missing = f"No {name} in {folder}. Expected {home} with {expected}; --data names the folder that holds all sets."
-    if not home.is_dir():
-        raise SourceError(missing)
-    try:
-        found = read(home)
-    except (OSError, ValueError, IndexError) as error:
-        raise SourceError(f"{home} is not the {name} set: {error}. Expected {expected}.") from None
-    if not found.labels:
-        raise SourceError(missing)
-    return found
-
-
 def class_folders(home: Path, without: str | None = None) -> Labelled:
     """A folder a class; the pictures of a class may be in folders below it. One class may be left out."""
-    named = [(picture, picture.relative_to(home).parts[0]) for picture in _pictures(home)]
+    named = [(picture, picture.relative_to(home).parts[0]) for picture in list_pictures(home)]
     kept = [(picture, name) for picture, name in named if name != without]
     pictures = [picture for picture, _ in kept]
     return Labelled(pictures, [frozenset({name}) for _, name in kept], np.zeros(len(kept), bool))
@@ -59,7 +40,7 @@ def caltech101(home: Path) -> Labelled:
 
 def coil100(home: Path) -> Labelled:
     """COIL-100: obj<number>__<angle>.png."""
-    pictures = _pictures(home)
+    pictures = list_pictures(home)
     names = [re.fullmatch(r"obj(\d+)__\d+", picture.stem) for picture in pictures]
     if None in names:
         raise ValueError(f"{pictures[names.index(None)].name} is not named obj<number>__<angle>")
@@ -80,7 +61,7 @@ def cifar100(home: Path) -> Labelled:
 
 def mirflickr(home: Path) -> Labelled:
     """MIRFlickr: im<number>.jpg, and a list of numbers for each word; lists `word_r1.txt` are words of their own."""
-    pictures = sorted(_pictures(home), key=lambda picture: int(re.sub(r"\D", "", picture.stem)))
+    pictures = sorted(list_pictures(home), key=lambda picture: int(re.sub(r"\D", "", picture.stem)))
     rows = {int(re.sub(r"\D", "", picture.stem)): row for row, picture in enumerate(pictures)}
     words: list[set[str]] = [set() for _ in pictures]
     for file in sorted(home.rglob("*.txt")):
@@ -130,10 +111,6 @@ def _one(home: Path, name: str) -> Path:
     if found is None:
         raise ValueError(f"there is no {name}")
     return found
-
-
-def _pictures(home: Path) -> list[Path]:
-    return sorted(path for path in home.rglob("*") if path.suffix.lower() in SUFFIXES)
 
 
 def _only_folder(home: Path) -> Path:

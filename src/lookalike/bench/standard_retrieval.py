@@ -29,13 +29,17 @@ def measure(row: str, name: str, data: Path, progress: Progress) -> tuple[Values
     """The value of each query, (q,), and how many vectors were compared."""
     with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
         if name in standard.SETS:
-            return _asked(row, name, standard.load(name, data), Path(scratch), progress)
-        return _shared(row, standard_labelled.load(name, data), Path(scratch), progress)
+            return _asked(row, name, standard.load(name, data, standard.SETS), Path(scratch), progress)
+        given = standard.load(name, data, standard_labelled.SETS)
+        return _shared(row, given, Path(scratch), progress)
 
 
 def check(name: str, data: Path) -> None:
     """Refuse a set that is not there."""
-    (standard if name in standard.SETS else standard_labelled).load(name, data)
+    if name in standard.SETS:
+        standard.load(name, data, standard.SETS)
+    else:
+        standard.load(name, data, standard_labelled.SETS)
 
 
 def _asked(row: str, name: str, given: standard.Protocol, scratch: Path, progress: Progress) -> tuple[Values, int]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from lookalike.errors import UnknownNameError
 from lookalike.types import Progress, silent
@@ -42,10 +43,15 @@ class Score:
     """The 95 % interval of `value`."""
     scored: int
     """Vectors compared with a query."""
-    paper: float | None = None
-    """The paper's figure, where there is one."""
+
+
+class Printed(NamedTuple):
+    """What a paper has in the place of a cell."""
+
+    value: float | None = None
+    """Its figure; None where it has none, or where it is lost."""
     unlike: str = ""
-    """Why the paper's figure is of something else, where it is."""
+    """Why it is of something else, where it is."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,19 @@ def _everything(row: str, column: str) -> bool:  # noqa: ARG001 (the same for ev
     return True
 
 
+def _nothing(row: str, column: str) -> Printed:  # noqa: ARG001
+    return Printed()
+
+
+def _some(row: str, column: str) -> float:  # noqa: ARG001
+    return 10.0
+
+
+def the_set(row: str, column: str) -> str:  # noqa: ARG001
+    """The part of a column's name before the slash."""
+    return column.split("/")[0]
+
+
 @dataclass(frozen=True)
 class Bench:
     """`run(row, column, data, seed, progress)` fills one cell; `check(columns, data)` refuses bad data early.
@@ -95,34 +114,57 @@ class Bench:
     has: Callable[[str, str], bool] = _everything
     """Whether there is a cell for this row and column."""
     on_request: Sequence[str] = ()
-    """Columns that are filled only where they are asked for by name: they take long."""
+    """Rows, columns and cells ("row column") that are filled only where they are asked for by name: no paper has them,
+    or they take long. A cell is asked for where its row or its column is."""
+    paper: Callable[[str, str], Printed] = _nothing
+    """What the paper has for a row and a column."""
+    seconds: Callable[[str, str], float] = _some
+    """About how long a cell takes on one core, what it shares with earlier ones left out: for the time that is left."""
+    shares: Callable[[str, str], str] = the_set
+    """Cells with the same answer build on the same work: one process does them, in their order."""
+    alone: bool = False
+    """Whether its cells are timings, and nothing else may run beside them."""
+
+    def usual(self, names: Sequence[str]) -> list[str]:
+        """Of rows or columns: those that are not on request."""
+        return [name for name in names if name not in self.on_request]
+
+    def places(self, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> list[tuple[str, str]]:
+        """The cells, column by column, as (row, column): of these, or those that are not on request."""
+        cells = [
+            (row, column)
+            for column in columns or self.usual(self.columns)
+            for row in rows or self.usual(self.rows)
+            if self.has(row, column)
+        ]
+        return cells if rows or columns else [cell for cell in cells if " ".join(cell) not in self.on_request]
 
 
 def load(name: str) -> Bench:
     """The bench of this name; imports its module."""
     if name not in BENCHES:
         raise UnknownNameError("bench", name, BENCHES)
-    module, _, attribute = BENCHES[name].partition(":")
+    return at(BENCHES[name])
+
+
+def at(address: str) -> Bench:
+    """The bench at `module:name`."""
+    module, _, attribute = address.partition(":")
     bench: Bench = getattr(importlib.import_module(module), attribute)
     return bench
-
-
-def choose(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The wanted names in the wanted order; all known ones where nobody chose."""
-    for name in wanted or ():
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
-    return list(wanted or known)
 
 
 def plan(
     bench: Bench, data: str | Path, *, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> list[tuple[str, str]]:
-    """The cells to fill, column by column, as (row, column); refuses unknown names and missing data at once."""
-    usual = [column for column in bench.columns if column not in bench.on_request]
-    wanted = choose("row", rows, bench.rows), choose("column", columns, bench.columns) if columns else usual
-    bench.check(wanted[1], Path(data))
-    return [(row, column) for column in wanted[1] for row in wanted[0] if bench.has(row, column)]
+    """The cells to fill, as `Bench.places` has them; refuses unknown names and missing data at once."""
+    for kind, names, known in (("row", rows, bench.rows), ("column", columns, bench.columns)):
+        for name in names or ():
+            if name not in known:
+                raise UnknownNameError(kind, name, known)
+    found = bench.places(rows, columns)
+    bench.check(list(dict.fromkeys(column for _, column in found)), Path(data))
+    return found
 
 
 def fill(
@@ -132,6 +174,7 @@ def fill(
     _reset_peak()
     start = time.perf_counter()
     score = bench.run(row, column, Path(data), seed, progress or silent)
+    printed = bench.paper(row, column)
     return Cell(
         bench=bench.name,
         row=row,
@@ -140,8 +183,8 @@ def fill(
         value=score.value,
         low=score.low,
         high=score.high,
-        paper=score.paper,
-        unlike=score.unlike,
+        paper=printed.value,
+        unlike=printed.unlike,
         seed=seed,
         seconds=time.perf_counter() - start,
         peak_mb=_peak_mb(),

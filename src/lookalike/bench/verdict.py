@@ -28,10 +28,10 @@ def judge(cell: Cell) -> Verdict:
     >>> judge(cell).text
     'reproduced'
     """
-    if cell.paper is None:
-        return Verdict("", "the paper has no such figure")
     if cell.unlike:
         return Verdict("not comparable", f"not comparable because {cell.unlike}")
+    if cell.paper is None:
+        return Verdict("", "the paper has no such figure")
     slack = POINTS if "%" in cell.measure else POINTS / 100
     if cell.low - slack <= cell.paper <= cell.high + slack:
         return Verdict("reproduced", "reproduced")

@@ -5,25 +5,31 @@ table at the end on a terminal; a page of all results.
 """
 
 import dataclasses
+import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lookalike.cli.bench_clock import Clock
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json
-from lookalike.cli.terminal import bars, on_terminal, print_json, print_line, print_note, print_rich
-from lookalike.errors import InputError, MissingError
+from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, print_rich
+from lookalike.errors import InputError
 
 if TYPE_CHECKING:
     from rich import table
 
-    from lookalike.bench import described, report, results, tables
+    from lookalike.bench import families, report, results, tables
+    from lookalike.bench import jobs as running
     from lookalike.bench import plot as plots
+    from lookalike.images import workers
 else:
-    table, tables, plots = Lazy("rich.table"), Lazy("lookalike.bench.tables"), Lazy("lookalike.bench.plot")
-    described, results = Lazy("lookalike.bench.described"), Lazy("lookalike.bench.results")
-    report = Lazy("lookalike.bench.report")
+    table = Lazy("rich.table")
+    tables, plots, running = Lazy("lookalike.bench.tables"), Lazy("lookalike.bench.plot"), Lazy("lookalike.bench.jobs")
+    report, results = Lazy("lookalike.bench.report"), Lazy("lookalike.bench.results")
+    families, workers = Lazy("lookalike.bench.families"), Lazy("lookalike.images.workers")
 
 ALL = "all"
 Results = Annotated[
@@ -62,10 +68,14 @@ def run(
         str | None, typer.Option("--keep", metavar="DIR", help="Keep the vectors of pictures here, for the next time.")
     ] = None,
     kept: Results = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", metavar="N", help="Cells at a time; as many as there are cores for all, else 1."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="For whatever is random.")] = 0,
     json: Json = False,
 ) -> int:
-    """Fill a table, one cell at a time; or all tables.
+    """Fill a table, one cell at a time; or all tables. A cell that fails is told, and the others go on.
 
     \b
     Examples:
@@ -75,45 +85,61 @@ def run(
     """
     if name == ALL and (rows or columns or plot):
         raise InputError("Rows, columns and a plot are of one bench. Name it instead of all.")
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs must be at least 1. Got {jobs}.")
     benches = [tables.load(one) for one in (sorted(tables.BENCHES) if name == ALL else [name])]
     if data is None and any(chosen.needs_data for chosen in benches):
         raise InputError(f"bench {name} needs data. Give --data DIR; docs/bench.md says what is expected there.")
     if plot is not None:
         plots.check_plot(plot)  # before the long run, not after it
-    plans = [
-        (chosen, tables.plan(chosen, data or "", rows=_split(rows), columns=_split(columns))) for chosen in benches
-    ]
+    plans = {one.name: tables.plan(one, data or "", rows=_split(rows), columns=_split(columns)) for one in benches}
     file = None if kept is None else Path(kept)
     known = [] if file is None else results.read(file)
-    clock = _Clock(sum(len(places) for _, places in plans))
-    for chosen, places in plans:
-        done = results.done(known, chosen.name, seed)
-        cells = []
-        for row, column in places:
-            if (row, column) in done:
-                cell = done[row, column].cell
-                clock.skip()
-            else:
-                try:
-                    with described.keeping(keep), bars(f"{clock}{chosen.name} {row} {column}: ") as progress:
-                        cell = tables.fill(chosen, row, column, data or "", seed=seed, progress=progress)
-                except MissingError as error:
-                    clock.skip()
-                    print_note(f"{chosen.name}  {row}  {column}  not run: {error}")
+    cells: dict[tuple[str, str, str], tables.Cell] = {}
+    left: list[tuple[tables.Bench, list[tuple[str, str]]]] = []
+    for one in benches:
+        done = results.done(known, one.name, seed)
+        cells |= {(one.name, *place): done[place].cell for place in plans[one.name] if place in done}
+        left.append((one, [place for place in plans[one.name] if place not in done]))
+    for cell in cells.values():
+        _print(cell, "", json)
+    total = sum(len(places) for places in plans.values())
+    jobs = jobs or (workers.count_cores() if name == ALL else 1)
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
+        orders = running.Orders(data or "", seed, scratch if keep is None and jobs > 1 else keep)
+        with Clock(left, known, jobs, total) as clock:
+            for outcome in running.fill(left, orders, jobs, clock.watch):
+                clock.tick(outcome)
+                if outcome.missing:
+                    print_note(f"{outcome.bench}  {outcome.row}  {outcome.column}  not run: {outcome.why}")
                     continue
-                clock.tick(cell.seconds)
+                if outcome.cell is None:
+                    failed.append(f"{outcome.bench} {outcome.row} {outcome.column}: {outcome.why}")
+                    print_note(f"Failed: {failed[-1]}")
+                    continue
+                cells[outcome.bench, outcome.row, outcome.column] = outcome.cell
                 if file is not None:
-                    results.append(file, results.record(cell))
-            cells.append(cell)
-            if json:
-                print_json(dataclasses.asdict(cell))
-            else:
-                print_line(f"{cell.bench}  {row}  {column}  {cell.measure} {_figure(cell)}  {_cost(cell)}")
-        if on_terminal() and not json:
-            print_rich(_table(chosen, cells))
-        if plot is not None and cells:
-            print_note(f"Wrote {plots.write_plot(f'{chosen.name}: {chosen.about}', cells, plot)}")
+                    results.append(file, results.record(outcome.cell))
+                _print(outcome.cell, str(clock), json)
+    for one in benches:
+        mine = [cells[one.name, *place] for place in plans[one.name] if (one.name, *place) in cells]
+        if on_terminal() and not json and mine:
+            print_rich(_table(one, mine))
+        if plot is not None and mine:
+            print_note(f"Wrote {plots.write_plot(f'{one.name}: {one.about}', mine, plot)}")
+    if failed:
+        raise InputError(f"{len(failed)} of {total} cells failed, the first of them {failed[0]}")
     return 0
+
+
+def _print(cell: "tables.Cell", clock: str, json: bool) -> None:
+    if json:
+        print_json(dataclasses.asdict(cell))
+    else:
+        print_line(f"{cell.bench}  {cell.row}  {cell.column}  {cell.measure} {_figure(cell)}  {_cost(cell)}{clock}")
+        if sys.stdout is not None:
+            sys.stdout.flush()  # somebody may be watching the file it goes to
 
 
 @app.command("report")
@@ -140,39 +166,53 @@ def write_report(
     return 0
 
 
-class _Clock:
-    """How many cells are done, and how long the rest may take: what a cell took so far in the mean."""
-
-    def __init__(self, total: int):
-        self.total, self.done, self.timed, self.seconds = total, 0, 0, 0.0
-
-    def skip(self) -> None:
-        self.done += 1
-
-    def tick(self, seconds: float) -> None:
-        self.done += 1
-        self.timed += 1
-        self.seconds += seconds
-
-    def __str__(self) -> str:
-        if self.total == 1:
-            return ""
-        left = (self.total - self.done) * self.seconds / max(1, self.timed)
-        eta = f", about {left / 60:.0f} min left" if self.timed else ""
-        return f"[{self.done + 1}/{self.total}{eta}] "
-
-
 @app.command("list")
-def list_benches(json: Json = False) -> int:
-    """Name every bench, its rows and its columns."""
-    benches = [tables.load(name) for name in sorted(tables.BENCHES)]
+def list_benches(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All rows and columns of this one.")] = None,
+    json: Json = False,
+) -> int:
+    """Name every bench, its rows, and families of columns; of one bench, all its columns.
+
+    \b
+    Examples:
+      lookalike bench list
+      lookalike bench list hashing
+    """
+    benches = [tables.load(one) for one in (sorted(tables.BENCHES) if name is None else [name])]
     if json:
-        print_json([{"name": b.name, "about": b.about, "rows": b.rows, "columns": b.columns} for b in benches])
-    for one in () if json else benches:
+        print_json([_described(one) for one in benches])
+        return 0
+    seconds = 0.0
+    for one in benches:
+        costs = {(row, column): one.seconds(row, column) for row, column in one.places()}
+        seconds += sum(costs.values())
         print_line(f"{one.name}: {one.about}")
         print_line(f"  rows     {', '.join(one.rows)}")
-        print_line(f"  columns  {', '.join(one.columns)}")
+        if name is not None:
+            print_line(f"  columns  {', '.join(one.columns)}")
+            print_line(f"  on request: {', '.join(one.on_request) or 'none'}")
+            continue
+        print_line(f"  columns  {', '.join(families.join(one.usual(one.columns)))}")
+        asked = [column for column in one.columns if column in one.on_request]
+        if asked:
+            print_line(f"  if named {', '.join(families.join(asked))}")
+        print_line(f"  time     about {sum(costs.values()) / 60:.0f} min on one core, {len(costs)} cells")
+    if name is None:
+        print_line(f"`bench run all` fills {_hours(seconds)} of one core's work; `bench list NAME` names every column.")
     return 0
+
+
+def _described(bench: "tables.Bench") -> dict[str, object]:
+    usual = {"rows": bench.usual(bench.rows), "columns": bench.usual(bench.columns)}
+    minutes = sum(bench.seconds(*place) for place in bench.places()) / 60
+    return {"name": bench.name, "about": bench.about, "rows": bench.rows, "columns": bench.columns} | {
+        "usual": usual,
+        "minutes": round(minutes, 1),
+    }
+
+
+def _hours(seconds: float) -> str:
+    return f"about {seconds / 3600:.1f} hours"
 
 
 def _table(bench: "tables.Bench", cells: list["tables.Cell"]) -> "table.Table":

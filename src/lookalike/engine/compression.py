@@ -13,6 +13,7 @@ from lookalike.engine.chain import Labelled, fit, is_coder, takes_labels
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
 from lookalike.learn.label_names import join_names
+from lookalike.learn.measures import alike, precisions
 from lookalike.types import Ids, Vectors
 
 SHARE, MOST = 0.3, 1_000
@@ -72,7 +73,7 @@ def _teaching(spaces: Spaces, name: str, held: Ids) -> Labelled | None:
 
 def _rows(specs: list[str], steps: object, X: Vectors, labels: list[list[str]]) -> list[StepQuality]:
     y = join_names(labels)
-    alike = y[:, None] == y[None, :] if y.ndim == 1 else y @ y.T > 0
+    wanted = alike(y)
     taught = max((i for i, spec in enumerate(specs) if i and takes_labels(spec) and not is_coder(spec)), default=0)
     distances, sizes = [_distances(X)], [(X.shape[1], 4 * X.shape[1])]
     for spec, step in zip(specs[1:], steps, strict=True):  # type: ignore[call-overload]
@@ -86,7 +87,7 @@ def _rows(specs: list[str], steps: object, X: Vectors, labels: list[list[str]]) 
             sizes.append((X.shape[1], 4 * X.shape[1]))
     orders = [_order(D) for D in distances]
     return [
-        StepQuality(spec, *size, _precision(order, alike), _recall(order, orders[taught]))
+        StepQuality(spec, *size, _precision(order, wanted), _recall(order, orders[taught]))
         for spec, size, order in zip(specs, sizes, orders, strict=True)
     ]
 
@@ -103,13 +104,10 @@ def _order(D: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray(np.argsort(D, axis=1, kind="stable")[:, :-1], np.int64)
 
 
-def _precision(order: NDArray[np.int64], alike: NDArray[np.bool_]) -> float:
+def _precision(order: NDArray[np.int64], wanted: NDArray[np.bool_]) -> float:
     """Mean average precision; rows without their like ask nothing."""
-    relevant = np.take_along_axis(alike, order, axis=1)
-    hits = np.cumsum(relevant, axis=1)
-    sums = np.where(relevant, hits / np.arange(1, order.shape[1] + 1), 0.0).sum(axis=1)
-    asked = hits[:, -1] > 0
-    return float(np.mean(sums[asked] / hits[asked, -1])) if asked.any() else 0.0
+    found = precisions(np.take_along_axis(wanted, order, axis=1))
+    return float(found.mean()) if len(found) else 0.0
 
 
 def _recall(order: NDArray[np.int64], wanted: NDArray[np.int64]) -> float:

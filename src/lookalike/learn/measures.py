@@ -1,6 +1,6 @@
 """What early stopping watches: how often the right class is among the first, or how well rows find their like.
 
-In: class scores (n, C) or rows (n, D), and labels. Out: one number, larger is better. Paper: ncm, §5.1 and §5.4.
+In: class scores (n, C), rows (n, D) or rankings, and labels. Out: one number, larger is better. Paper: ncm, §5.1, 5.4.
 """
 
 import numpy as np
@@ -29,6 +29,23 @@ def top(found: NDArray[np.int64], k: int) -> float:
     return float(np.mean(found < k) + np.mean(found < 1) / (n * (n + 1)))
 
 
+def precisions(relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The average precision of each ranking (q, n), the best first, that has something to find: at most q numbers.
+
+    >>> precisions(np.array([[True, False, True], [False, False, False]]))
+    array([0.83333333])
+    """
+    hits = np.cumsum(relevant, axis=1)
+    sums = np.where(relevant, hits / np.arange(1, relevant.shape[1] + 1), 0.0).sum(axis=1)
+    total = hits[:, -1]
+    return np.asarray(sums[total > 0] / total[total > 0])
+
+
+def alike(y: NDArray[np.int64], part: slice = slice(None)) -> NDArray[np.bool_]:
+    """Which of all items have the label of those of a part, (m, n); y (n, C) of ones and zeros: a label in common."""
+    return y[part][:, None] == y[None, :] if y.ndim == 1 else y[part] @ y.T > 0
+
+
 def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
     """Each row in turn asks for its like among the others, by the cosine: the mean of the average precisions.
 
@@ -45,10 +62,6 @@ def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
         m = len(cosines)
         cosines[np.arange(m), np.arange(part.start, part.stop)] = -np.inf  # itself last
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :-1]
-        relevant = y[order] == y[part][:, None]  # (m, n - 1)
-        hits = np.cumsum(relevant, axis=1)
-        total = hits[:, -1]
-        precision = np.where(relevant, hits / np.arange(1, n), 0.0).sum(axis=1)
-        found.append(precision[total > 0] / total[total > 0])
+        found.append(precisions(y[order] == y[part][:, None]))  # (m, n - 1)
     all_found = np.concatenate(found)
     return float(all_found.mean()) if len(all_found) else 0.0

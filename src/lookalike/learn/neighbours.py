@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, namespace
+from lookalike.learn.measures import alike, precisions
 from lookalike.types import Array
 
 
@@ -91,11 +92,6 @@ def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
         D = as_numpy(squares[None, :] - 2 * (Z[part] @ Z.T)).astype(np.float64)  # (m, n)
         D[np.arange(len(D)), np.arange(part.start, part.stop)] = np.inf  # itself last
         order = np.argsort(D, axis=1, kind="stable")[:, :-1]
-        alike = y[part][:, None] == y[None, :] if y.ndim == 1 else y[part] @ y.T > 0
-        relevant = np.take_along_axis(alike, order, axis=1)  # (m, n - 1)
-        hits = np.cumsum(relevant, axis=1)
-        precision = np.where(relevant, hits / np.arange(1, n), 0.0).sum(axis=1)
-        total = hits[:, -1]
-        found.append(precision[total > 0] / total[total > 0])
+        found.append(precisions(np.take_along_axis(alike(y, part), order, axis=1)))  # (m, n - 1)
     every = np.concatenate(found)
     return float(every.mean()) if len(every) else 0.0

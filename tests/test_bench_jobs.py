@@ -1,0 +1,72 @@
+"""Cells in several processes: all are told of, whatever happens to one of them."""
+
+import os
+
+import pytest
+
+from lookalike import cli
+from lookalike.bench import jobs, results, tables
+from lookalike.bench.families import join
+from lookalike.bench.jobs import Orders
+from toy_bench import BENCH
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setitem(tables.BENCHES, "toy", "toy_bench:BENCH")
+
+
+def test_cells_that_share_work_are_one_task(toy):
+    tasks = jobs.split(BENCH, BENCH.places())
+    assert [task.places for task in tasks] == [
+        (("a", "x"), ("a", "fails"), ("a", "ends"), ("a", "y")),
+        (("b", "x"), ("b", "fails"), ("b", "y")),
+    ]
+
+
+def test_a_cell_on_request_is_filled_where_its_row_or_column_is_named():
+    assert ("b", "ends") not in BENCH.places()
+    assert ("b", "ends") in BENCH.places(rows=["b"])
+    assert ("b", "ends") in BENCH.places(columns=["ends"])
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(toy):
+    watched, places = [], [("a", "x"), ("a", "fails"), ("a", "y")]
+    found = list(jobs.fill([(BENCH, places)], Orders("", 0, None), 1, lambda *told: watched.append(told)))
+    assert [(one.column, one.cell is not None, one.why) for one in found] == [
+        ("x", True, ""),
+        ("fails", False, "ValueError: no such luck"),
+        ("y", True, ""),
+    ]
+    assert (0, "toy a x") in watched
+
+
+def test_a_process_that_ends_takes_one_cell_with_it(toy, tmp_path, capsys):
+    file = tmp_path / "figures.jsonl"
+    words = ["bench", "run", "toy", "--data", ".", "--jobs", "2", "--results", str(file)]
+    before = dict(os.environ)
+    assert cli.run(words) == 2
+    told = capsys.readouterr()
+    assert "3 of 7 cells failed" in told.err
+    assert "toy a ends: its process ended (3)" in told.err
+    assert told.err.count("ValueError: no such luck") >= 2
+    records = results.read(file)
+    assert {(one.cell.row, one.cell.column) for one in records} == {("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")}
+    assert {one.cell.paper for one in records} == {0.55}
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+        assert all(one.cell.scored <= max(1, -(-cores // 2)) for one in records)  # each has its share
+    assert dict(os.environ) == before
+    assert told.out.count("min left]") + told.out.count("[7/7]") == 4
+
+
+def test_jobs_are_at_least_one(toy, capsys):
+    assert cli.run(["bench", "run", "toy", "--data", ".", "--jobs", "0"]) == 2
+    assert "jobs must be at least 1" in capsys.readouterr().err
+
+
+def test_names_that_differ_in_one_place_are_a_family():
+    columns = [f"{name}/{bits}{kind}" for name in ("a", "b") for bits in (8, 32, 4) for kind in ("", "-ties")]
+    assert join(columns) == ["{a,b}/{4,8,32}", "{a,b}/{4,8,32}-ties"]
+    assert join(["one", "two", "x-1", "x/1"]) == ["one", "two", "x-1", "x/1"]
+    assert join([]) == []
