@@ -4,11 +4,12 @@ import fnmatch
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
@@ -300,3 +301,22 @@ def test_looking_up_an_unchanged_folder_at_once_beats_file_by_file(store: Store,
         assert all(items.seen([path]) for path in paths)
         one_by_one.append(time.process_time() - start)
     assert min(at_once) < min(one_by_one) / 2
+
+
+@given(st.lists(st.tuples(st.floats(-1e12, 1e12), st.none() | st.floats(-1e300, 1e300)), max_size=5))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_item_is_read_back_to_the_last_bit(
+    store: Store, items: Items, times: list[tuple[float, float | None]]
+) -> None:
+    names = ['/a,b"c', "/é\n", "/\udcff\udcfe", "/z"]
+    made = [Item(i, [], 1, 2, 3, 'we"b\\p', added, taken) for i, (added, taken) in enumerate(times)]
+    with store.transaction():
+        items.remove(range(5))
+        items.add(made)
+        items.link([(f"{name}{item.id}", 1, 1, item.id) for item in made for name in reversed(names)])
+    expected = {
+        item.id: replace(item, paths=sorted((f"{name}{item.id}" for name in names), key=os.fsencode)) for item in made
+    }
+    assert items.get(range(9)) == expected
+    assert items.has(expected)
+    assert not items.has([*expected, 7])

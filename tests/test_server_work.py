@@ -59,7 +59,7 @@ def test_a_client_that_goes_away_ends_its_query(shelf, held, monkeypatch):
         connection.close()
         assert held.left.wait(5)
         deadline = time.monotonic() + 5
-        while "lookalike_pending_read 0" not in service.client.get("/metrics").text:
+        while "lookalike_pending_search 0" not in service.client.get("/metrics").text:
             assert time.monotonic() < deadline
         assert "lookalike_requests_left_total 1" in service.client.get("/metrics").text
 

@@ -129,8 +129,8 @@ class Jobs:
             return list(reversed(self._jobs.values()))
 
     @property
-    def change(self) -> int:
-        """The number of the last change: who has seen it need not ask what has changed."""
+    def last(self) -> int:
+        """The number of the last change."""
         return self._change
 
     def changed(self, since: int) -> list[Job]:

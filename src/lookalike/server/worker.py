@@ -26,7 +26,7 @@ EVERY_S = 0.1
 WAIT_S = 24 * 3_600.0
 """For another writer, such as a command line: whoever does not want to wait cancels the job."""
 
-NICE = 10
+NICE = 5
 """How far a job, and the processes that it starts, stand back where the service wants the processor."""
 
 SKIPPED = 100

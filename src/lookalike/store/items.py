@@ -132,16 +132,17 @@ class Items:
         """Those of the ids that are items, in the order asked."""
         found: dict[int, Item] = {}
         for part in _batches(ids):
-            for item, paths, *facts, added, taken in json.loads(self._db.one(_ITEMS, [part])):
+            for item, paths, size, width, height, kind, added, taken in json.loads(self._db.one(_ITEMS, [part])):
                 names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
-                found[item] = Item(item, names, *facts, float(added), None if taken is None else float(taken))
+                taken_at = None if taken is None else float(taken)
+                found[item] = Item(item, names, size, width, height, kind, float(added), taken_at)
         return {item: found[item] for item in map(int, ids) if item in found}
 
     def has(self, ids: Iterable[int]) -> bool:
         """Whether all of these are items."""
         wanted = set(as_ids(ids))
         query = "SELECT count(*) FROM items WHERE id IN (SELECT value FROM json_each(?))"
-        return sum(self._db.one(query, [part]) for part in _batches(wanted)) == len(wanted)
+        return sum(int(self._db.one(query, [part])) for part in _batches(wanted)) == len(wanted)
 
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
         """The first path, in their order, of each item that has one."""
