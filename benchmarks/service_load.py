@@ -61,6 +61,8 @@ class Client:
             head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
         began = time.perf_counter()
         try:
+            if self.streams is not None and self.streams[0].at_eof():  # the service ends what is idle for 15 s
+                self._close()
             if self.streams is None:
                 self.streams = await asyncio.open_connection("127.0.0.1", self.port)
             reader, writer = self.streams
@@ -97,11 +99,12 @@ def main() -> None:
     parser.add_argument("--make", type=Path, metavar="DIR", help="only draw the pictures and make the collection")
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--think", type=float, default=3.0, help="seconds that a reader pauses, on average")
+    parser.add_argument("--slower", type=float, default=1.0, help="times as long pauses, on a machine that others use")
     parser.add_argument("--writer", choices=("job", "process", "none"), default="job")
     parser.add_argument("--clients", type=int, metavar="PORT", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.clients:
-        print(json.dumps(asyncio.run(use(given.clients, given.seconds, given.think))))
+        print(json.dumps(asyncio.run(use(given.clients, given.seconds, given.think, given.slower))))
     elif given.make:
         make(given.make, given.pictures)
     else:
@@ -127,7 +130,8 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
         stop = threading.Event()
         with ThreadPoolExecutor() as pool:
             written = pool.submit(write, given.writer, port, where, new, stop)
-            words = ["--clients", str(port), "--seconds", str(given.seconds), "--think", str(given.think)]
+            words = ["--clients", str(port), "--seconds", str(given.seconds)]
+            words += ["--think", str(given.think), "--slower", str(given.slower)]
             clients = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=False)
             stop.set()
             added, failed = written.result()
@@ -146,6 +150,7 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
         "pictures": pictures,
         "seconds": given.seconds,
         "think_s": given.think,
+        "slower": given.slower,
         "writer": given.writer,
         "search_alone_ms": _times(before),
         "search_ms": _times(seen["search"]),
@@ -225,7 +230,7 @@ async def _job(client: Client, folder: Path) -> int:
     return int(job["result"]["added"]) if said and job["state"] == "done" else 0
 
 
-async def use(port: int, seconds: float, think_s: float) -> dict[str, Any]:
+async def use(port: int, seconds: float, think_s: float, slower: float) -> dict[str, Any]:
     """Everybody who uses the service, for so long."""
     seen: dict[str, Any] = {name: [] for name in ("search", "page", "health", "round", "mark", "errors", "sessions")}
     seen["marks"] = 0
@@ -233,9 +238,10 @@ async def use(port: int, seconds: float, think_s: float) -> dict[str, Any]:
     page, _ = await Client(port, seen["errors"]).ask("GET", "/api/v1/items?limit=1000&order=id")
     total = int(re.search(rb'"total":(\d+)', page)[1])  # type: ignore[index]
     ids = [item.decode() for item in ID.findall(page)]
-    readers = [_read(port, number, total, end, think_s, seen) for number in range(READERS)]
-    sessions = [_judge(port, ids[100 * number : 100 * number + 2], end, seen) for number in range(SESSIONS)]
-    await asyncio.gather(*readers, *sessions, _probe(port, end, seen))
+    pauses = slower * think_s, slower * ANSWER_S, slower * PROBE_S
+    readers = [_read(port, number, total, end, pauses[0], seen) for number in range(READERS)]
+    sessions = [_judge(port, ids[100 * number : 100 * number + 2], end, pauses[1], seen) for number in range(SESSIONS)]
+    await asyncio.gather(*readers, *sessions, _probe(port, end, pauses[2], seen))
     used = resource.getrusage(resource.RUSAGE_SELF)
     return seen | {"cpu_s": used.ru_utime + used.ru_stime}
 
@@ -258,7 +264,7 @@ async def _read(port: int, number: int, total: int, end: float, think_s: float, 
         await asyncio.sleep(chance.uniform(0, 2 * think_s))
 
 
-async def _judge(port: int, ids: list[str], end: float, seen: dict[str, Any]) -> None:
+async def _judge(port: int, ids: list[str], end: float, answer_s: float, seen: dict[str, Any]) -> None:
     """A session: rounds of nine questions, answered at random, one click at a time."""
     client, chance = Client(port, seen["errors"]), random.Random(ids[0])
     start = {"examples": [{"id": ids[0]}], "without": [{"id": ids[1]}]}
@@ -272,19 +278,19 @@ async def _judge(port: int, ids: list[str], end: float, seen: dict[str, Any]) ->
         said, seconds = await client.ask("POST", f"/api/v1/sessions/{session}/round", {"k": 50, "window": 9})
         seen["round"] += [seconds] * bool(said)
         for item in json.loads(said)["questions"] if said else []:
-            await asyncio.sleep(chance.uniform(0, 2 * ANSWER_S))
+            await asyncio.sleep(chance.uniform(0, 2 * answer_s))
             kind = chance.choice(["relevant", "irrelevant"])
             said, seconds = await client.ask("POST", f"/api/v1/sessions/{session}/marks", {kind: [item["id"]]})
             seen["mark"] += [seconds] * bool(said)
             seen["marks"] += bool(said)
 
 
-async def _probe(port: int, end: float, seen: dict[str, Any]) -> None:
+async def _probe(port: int, end: float, every_s: float, seen: dict[str, Any]) -> None:
     client = Client(port, seen["errors"])
     while time.monotonic() < end:
         said, seconds = await client.ask("GET", "/healthz")
         seen["health"] += [seconds] * bool(said)
-        await asyncio.sleep(PROBE_S)
+        await asyncio.sleep(every_s)
 
 
 class Cores:
