@@ -105,6 +105,12 @@ def test_help_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_a_collection_loads_what_learns_when_it_learns() -> None:
+    code = "import sys, lookalike.collection; print({'scipy', 'sklearn', 'numba', 'faiss', 'torch'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "set()\n"
+
+
 def test_add_then_search_finds_the_picture_itself_first(
     call: Callable[..., Outcome], pictures: Path, tmp_path: Path, first: Path
 ) -> None:

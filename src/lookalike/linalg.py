@@ -1,11 +1,9 @@
 """What the array API lacks of linear algebra: factors, triangular solves and distances, NumPy or torch.
 
-In: matrices. Out: the same kind. Apart from `arrays`, which everybody loads: scipy is only for those who need it.
+In: matrices. Out: the same kind. SciPy takes a third of a second to load, so it is loaded by the first who needs it.
 """
 
 import array_api_compat
-import scipy.linalg
-from scipy.spatial.distance import cdist
 
 from lookalike.arrays import namespace
 from lookalike.errors import InputError
@@ -25,6 +23,8 @@ def cholesky(A: Array) -> Array:
         if int(failed):
             raise InputError(problem)
         return L
+    import scipy.linalg
+
     try:  # LAPACK thinks in columns: the upper factor of the transpose is the lower factor, without a copy
         return scipy.linalg.cholesky(A.T, lower=False, overwrite_a=True, check_finite=False).T
     except scipy.linalg.LinAlgError:
@@ -40,6 +40,8 @@ def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
     """
     if array_api_compat.is_torch_array(L):
         return namespace(L).linalg.solve_triangular(L.T if transposed else L, B, upper=transposed)
+    import scipy.linalg
+
     return scipy.linalg.solve_triangular(L, B, lower=True, trans=int(transposed), check_finite=False)
 
 
@@ -53,4 +55,6 @@ def distances(X: Array, Y: Array, norm: int) -> Array:
     if array_api_compat.is_torch_array(X):
         exactly = "donot_use_mm_for_euclid_dist"
         return namespace(X).cdist(X, Y, p=float(norm), compute_mode=exactly)
+    from scipy.spatial.distance import cdist
+
     return cdist(X, Y, "cityblock" if norm == 1 else "euclidean").astype(X.dtype, copy=False)

@@ -5,7 +5,6 @@ them, the archive, the recipe and the code that reads and describes pictures: af
 """
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from lookalike.collection import Collection
 from lookalike.errors import InputError
 from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
+from lookalike.store.whole import whole
 from lookalike.types import Progress, Vectors, silent
 
 CODE = ("encode", "features", "images")
@@ -77,10 +77,8 @@ def kept(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) -> A
         with np.load(file) as found:
             return dict(found)
     made = make()
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    with part.open("wb") as stream:
+    with whole(file) as part, part.open("wb") as stream:
         np.savez(stream, **made)  # type: ignore[arg-type]
-    part.rename(file)
     return made
 
 

@@ -9,7 +9,6 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
 import time
@@ -18,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from lookalike.errors import DamagedError, InputError, ReadOnlyError, StoreError, UnknownNameError
+from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.store.whole import whole
 
 Role: TypeAlias = Literal["view", "judge", "manage"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -153,17 +153,9 @@ class Access:
             {"name": entry.name, "role": entry.role, "sha256": entry.sha256, "added_at": entry.added_at}
             for entry in entries
         ]
-        part = self.path.with_name(f"{FILE}.{os.getpid()}.part")
-        try:
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                json.dump({"version": 1, "tokens": rows}, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self.path)
-        except PermissionError as error:
-            raise ReadOnlyError(f"{self.path} cannot be written: {error.strerror}.") from None
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from None
+        with whole(self.path) as part:
+            part.touch(0o600)
+            part.write_text(json.dumps({"version": 1, "tokens": rows}, indent=1))
 
 
 def _check_name(name: str) -> str:

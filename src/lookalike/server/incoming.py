@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lookalike.errors import ImageError
 from lookalike.images.read import identify
 from lookalike.images.sources import SUFFIXES
-from lookalike.server.ledger import translate, write_whole
+from lookalike.store.whole import whole, writing
 from lookalike.types import format_id
 
 FOLDER = "uploads"
@@ -43,12 +43,11 @@ def keep(collection: Path, name: str, data: bytes) -> Incoming:
     if Path(shown).suffix.lower() not in SUFFIXES:
         shown = f"{shown}.{kind.lastgroup}"
     folder = collection / FOLDER
-    try:
+    with writing(folder):
         folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise translate(folder, error) from None
     if next(folder.glob(f"{format_id(item)}-*"), None) is None:  # what has this name is whole
-        write_whole(folder / f"{format_id(item)}-{shown}", data)
+        with whole(folder / f"{format_id(item)}-{shown}") as part:
+            part.write_bytes(data)
     return Incoming(shown, len(data), item)
 
 

@@ -4,17 +4,16 @@ In: jobs as they change. Out: the same after a restart. A file is written beside
 there as soon as its request is answered, and whole whatever happens. One service at a time keeps the ledger.
 """
 
-import errno
 import fcntl
 import json
 import os
-import threading
 from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from lookalike.errors import FullError, LockedError, ReadOnlyError, StoreError
+from lookalike.errors import LockedError
+from lookalike.store.whole import whole, writing
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -63,15 +62,14 @@ class Ledger:
         self.folder = collection / FOLDER
         self._lock = -1
         try:
-            self.folder.mkdir(exist_ok=True)
-            self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            with writing(self.folder):
+                self.folder.mkdir(exist_ok=True)
+                self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+                if not _take(self._lock):
+                    raise LockedError(f"Another service looks after the jobs of {collection}. Ask that one.")
+        except BaseException:
             self.close()
-            raise LockedError(f"Another service looks after the jobs of {collection}. Ask that one.") from None
-        except OSError as error:
-            self.close()
-            raise translate(self.folder, error) from None
+            raise
 
     def read(self, kinds: Container[str]) -> list[Job]:
         """Every job of these kinds that is on the disk, in the order they were asked for; the rest is passed over."""
@@ -89,7 +87,8 @@ class Ledger:
     def write(self, job: Job) -> None:
         """Have a job on the disk as it is now."""
         told = asdict(job)
-        write_whole(self.folder / f"{job.id}.json", json.dumps({name: told[name] for name in KEPT}).encode())
+        with whole(self.folder / f"{job.id}.json") as part:
+            part.write_text(json.dumps({name: told[name] for name in KEPT}))
 
     def forget(self, jobs: list[Job]) -> list[Job]:
         """Remove the oldest of those that have ended, beyond KEEP; returns them."""
@@ -106,31 +105,10 @@ class Ledger:
             self._lock = -1
 
 
-def write_whole(target: Path, data: bytes) -> None:
-    """A file that is complete and on the disk, or not there; its name outlasts a power cut, too."""
-    part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
+def _take(lock: int) -> bool:
+    """Whether nobody else has the lock."""
     try:
-        try:
-            with part.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.rename(target)
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise translate(target, error) from None
-
-
-def translate(path: Path, error: OSError) -> StoreError:
-    """An error of the disk, in our words."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return FullError(f"No space left for {path}. What was there is safe. Free some space and try again.")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return ReadOnlyError(f"{path} cannot be written: {error.strerror}. The collection can only be read here.")
-    return StoreError(f"{path}: {error.strerror}.")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

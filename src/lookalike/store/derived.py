@@ -5,12 +5,13 @@ files costs time and nothing else, so one that cannot be written, or read back, 
 """
 
 import json
-import os
-import threading
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from lookalike.errors import StoreError
+from lookalike.store.whole import whole
 
 FOLDER = "derived"
 
@@ -38,15 +39,10 @@ class Derived:
 
     def write(self, *name: str, version: str, value: Any) -> None:
         """Keep a value, in the place of the one before; whole or not at all."""
-        target = self._file(name)
-        part = target.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
-        with suppress(OSError):  # a full or read-only disk: it is made again the next time
-            try:
-                self._folder.mkdir(exist_ok=True)
+        with suppress(OSError, StoreError):  # a full or read-only disk: it is made again the next time
+            self._folder.mkdir(exist_ok=True)
+            with whole(self._file(name)) as part:
                 part.write_text(json.dumps({"version": version, "value": value}))
-                part.rename(target)
-            finally:
-                part.unlink(missing_ok=True)
 
     def _file(self, name: tuple[str, ...]) -> Path:
         """Names may hold anything, a file's name may not."""

@@ -7,7 +7,6 @@ model; and the components back from it. Loading runs no code from the file and r
 import io
 import json
 import math
-import os
 import re
 import zipfile
 from hashlib import blake2b
@@ -21,8 +20,9 @@ from numpy.typing import NDArray
 import lookalike
 from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError
 from lookalike.registry import kind_of, restore, spec_of, state_of
-from lookalike.store.files import DIGEST_BYTES, read_header, settle
+from lookalike.store.files import DIGEST_BYTES, read_header
 from lookalike.store.schema import translated
+from lookalike.store.whole import whole
 
 FORMAT = 1
 MAX_HEADER = 2**20
@@ -85,13 +85,8 @@ def load_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 def _save(path: Path, kinds: list[str], specs: list[str], arrays: dict[str, NDArray[Any]]) -> None:
     header = {"format": FORMAT, "lookalike": lookalike.__version__, "kinds": kinds, "specs": specs}
-    temp = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with translated(path):
-        try:
-            _write(temp, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays})
-            settle(temp, path)
-        finally:
-            temp.unlink(missing_ok=True)
+    with whole(path) as part:
+        _write(part, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays})
 
 
 def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
