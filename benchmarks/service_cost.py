@@ -1,8 +1,9 @@
 """What a request costs the service: `python benchmarks/service_cost.py DIR`.
 
-In: a collection that `service_load.py --make DIR` made, of which a copy is taken. Out: JSON: for each kind of request the processor time of all threads (the
-least and the lower quartile of some 20, ms) and how often SQLite was asked. Also right after somebody has added 200
-pictures. Processor time, unlike what a clock says, can be measured on a machine that others use.
+In: a collection that `service_load.py --make DIR` made, of which a copy is taken. Out: JSON: for each kind of request
+the processor time of all threads (the least and the lower quartile of some 20, ms) and how often SQLite was asked. Also
+right after somebody has added 200 pictures. Processor time, unlike what a clock says, can be measured on a machine that
+others use.
 """
 
 import asyncio
@@ -49,6 +50,7 @@ def main() -> None:
 
 
 async def costs(collection: Collection) -> dict[str, Any]:
+    pictures = len(collection)
     app = create_app(collection, Settings(rates=Rates.trusting(), budget=Budget(request_s=3_600)))
     ids = [format_id(item.id) for item in collection.page(order="id", limit=1_000).items]
     transport, headers = httpx.ASGITransport(app), {"X-Lookalike": "1"}
@@ -68,7 +70,7 @@ async def costs(collection: Collection) -> dict[str, Any]:
         for name in ("search", "page", "round"):
             told[f"{name} after an add"] = await cost(kinds[name], ROUNDS, lambda: add(collection))
     app.here.close()
-    return {"pictures": len(collection), "requests": told}
+    return {"pictures": pictures, "requests": told}
 
 
 async def cost(

@@ -62,9 +62,12 @@ class Pages:
 
 def read_item(store: Store, which: int | Item, limits: Limits = LIMITS) -> bytes:
     """The very bytes that an item is, from the first of its paths that holds them still."""
-    found = which if isinstance(which, Item) else store.items.get([which]).get(which)
-    if found is None:
-        raise InputError(f"No item with the id {format_id(int(which))} in the collection.")
+    if isinstance(which, Item):
+        found = which
+    elif not (known := store.items.get([which])):
+        raise InputError(f"No item with the id {format_id(which)} in the collection.")
+    else:
+        found = known[which]
     reason = "no file is known"
     for path in found.paths:
         entry = locate(path)

@@ -300,11 +300,13 @@ class Spaces:
 
     def _index(self, name: str) -> "Flat | Ann | Coded":
         version = self.store.version()
-        if (known := self._still(self._indexes, name, version)) is not None:
-            return known
+        index: Flat | Ann | Coded | None = self._still(self._indexes, name, version)
+        if index is not None:
+            return index
         with self._lock:
-            if (known := self._still(self._indexes, name, version)) is not None:
-                return known  # another thread was faster
+            index = self._still(self._indexes, name, version)
+            if index is not None:
+                return index  # another thread was faster
             blocks = self.store.vectors.blocks(name)
             structure = self.store.vectors.structure(name, "points")
             chain = self.chain(name) if self.is_coded(name) else None
@@ -318,7 +320,7 @@ class Spaces:
             else:
                 index = self._reopened(before, made_of, blocks, structure)
             self._indexes[name] = self._keep(version, made_of, index)
-            return index
+        return index
 
     def _still(self, kept: dict[str, Kept], name: str, version: int) -> Any:
         """An index that was opened, where nothing has been committed since; what is not committed may differ."""
@@ -330,7 +332,7 @@ class Spaces:
 
     def _reopened(
         self, before: Kept | None, made_of: tuple[Any, ...], blocks: list[Block], structure: Structure | None
-    ) -> "Flat | Ann":
+    ) -> Any:
         """The index over these blocks; what was opened before is used again as far as it goes, and stays as it is."""
         if before is None or before.made_of[1] is not None:
             return self._open_or(_filled(Flat(), blocks), structure)
@@ -342,7 +344,7 @@ class Spaces:
             return self._open_or(made, structure)
         grown = _filled(flat.copy(), blocks[n:])
         if structure is not None and structure == before.made_of[0] and flat is not before.index:
-            return before.index.over(grown)  # type: ignore[no-any-return]
+            return before.index.over(grown)
         return self._open_or(grown, structure)
 
     def is_coded(self, name: str) -> bool:
@@ -364,20 +366,15 @@ class Spaces:
     def hyperplanes(self, name: str) -> "Flat | Leaves":
         """The index over a space's vectors that feedback asks, in step with the store."""
         version = self.store.version()
-        if (known := self._still(self._leaves, name, version)) is not None:
-            return known
+        leaves: Flat | Leaves | None = self._still(self._leaves, name, version)
+        if leaves is not None:
+            return leaves
         with self._leaves_lock:
             flat, structure = self._flat(name), self.store.vectors.structure(name, "hyperplanes")
             made_of, before = (structure, flat), self._leaves.get(name)
-            leaves: Any
             if before is not None and before.made_of == made_of:
                 leaves = before.index
-            elif (
-                before is not None
-                and structure == before.made_of[0]
-                and before.index is not before.made_of[1]
-                and flat.extends(before.index.truth)
-            ):
+            elif before is not None and structure == before.made_of[0] and _grew(before.index, flat):
                 leaves = before.index.over(flat)
             else:
                 leaves = self._open_or(flat, structure)
@@ -661,6 +658,11 @@ def _try(chain: Sequence[str]) -> None:
         check_bits(create("coder", last).bits)
         chain = [*chain[:-1], str(Spec(last.name, last.params | {"bits": 8}))]
     fit(chain, X, labelled=Labelled(np.arange(32), X, np.arange(32) % 2))
+
+
+def _grew(leaves: Any, flat: Flat) -> bool:
+    """Whether these vectors are those that leaves were made of, and perhaps more."""
+    return not isinstance(leaves, Flat) and flat.extends(leaves.truth)
 
 
 def _filled(index: Any, blocks: Iterable[Block]) -> Any:
