@@ -1,15 +1,26 @@
 """The service under load: `python benchmarks/service_load.py --pictures 100000 --seconds 300`.
 
-In: drawn noise, in a collection of its own. 64 readers (each searches, then looks at a page and at thumbnails, then
-pauses for a second on average, as people do), 8 feedback sessions and one `lookalike add` after the other. Out: JSON:
-the median of a search before the load, median and 99th percentile under it and their ratio, errors, marks that were
-answered and marks that the collection has, pictures that came in. Readers are processes of their own.
+In: drawn noise, in a collection of its own; `--collection DIR` takes a copy of one that was made before.
+64 *readers*, each again and again: a page of 50 somewhere in the collection, thumbnails of 10 of it, a search with one
+of it (k = 20), then a pause of 0 to 2 × `--think` seconds: who looks at 20 results needs some 3 s.
+8 *sessions* of feedback: a round, then 9 answers with 0 to 2 s before each, and so on.
+1 *writer*: 200 new pictures at a time, as a job of the service, one after the other without a pause; or, with
+`--writer process`, as `lookalike add` beside it.
+1 *prober* asks for /healthz four times a second: it costs the service nothing, so that what it waits is the share of
+busy cores and of the clients, which are one process.
+Out: JSON. The median of a search before the load, by the same client, of the same collection; median, 95th and 99th
+percentile under it, the ratio of that last to the first; errors; marks that were answered and that the collection
+has; pictures that came in; and cores kept busy by the service with its jobs, by the clients, and by all else.
 """
 
 import argparse
-import http.client
+import asyncio
 import json
+import os
 import random
+import re
+import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,171 +36,298 @@ import numpy as np
 
 from lookalike import Collection
 
-READERS, SESSIONS, PROCESSES = 64, 8, 4
-PAUSE_S = 1.0
-BEFORE = 100
-"""Searches before the load."""
+READERS, SESSIONS = 64, 8
+ANSWER_S, PROBE_S, POLL_S = 1.0, 0.25, 0.25
+"""What an answer to a question takes on average; between two probes; between two looks at a job."""
+BEFORE = 200
+"""Searches before the load, of which the first tenth does not count."""
 BATCH = 200
 """Pictures that the writer adds at a time."""
-HEADERS = {"X-Lookalike": "1", "Content-Type": "application/json"}
+ID = re.compile(rb'"id":"([0-7][0-9a-f]{15})"')
 
 
 class Client:
-    """A connection that counts what goes wrong."""
+    """A connection. Bytes in and out and no more: what a client costs, the service lacks."""
 
-    def __init__(self, port: int):
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        self.errors: list[str] = []
+    def __init__(self, port: int, errors: list[str]):
+        self.port, self.errors = port, errors
+        self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[Any, float]:
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[bytes, float]:
+        """What was answered, and after how many seconds; nothing, and a line in `errors`, where that went wrong."""
+        text = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nX-Lookalike: 1\r\n"
+        if text:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
         began = time.perf_counter()
         try:
-            text = None if body is None else json.dumps(body)
-            self.connection.request(method, f"/api/v1{path}", text, HEADERS)
-            answer = self.connection.getresponse()
-            data = answer.read()
-            if answer.status >= 400:
-                self.errors.append(data.decode()[:200])
-                return None, 0.0
+            if self.streams is not None and self.streams[0].at_eof():  # the service ends what is idle for 15 s
+                self._close()
+            if self.streams is None:
+                self.streams = await asyncio.open_connection("127.0.0.1", self.port)
+            reader, writer = self.streams
+            writer.write(f"{head}\r\n".encode() + text)
+            async with asyncio.timeout(120):
+                said = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", said)
+                data = await reader.readexactly(int(length[1]) if length else 0)
             seconds = time.perf_counter() - began
-            return (json.loads(data) if answer.headers["content-type"] == "application/json" else data), seconds
-        except (OSError, http.client.HTTPException) as error:
-            self.connection.close()  # and opened again by the next
-            self.errors.append(repr(error))
-            return None, 0.0
+            if b"connection: close" in said.lower():
+                self._close()
+            if said[9:12] >= b"400":
+                self.errors.append(data.decode()[:200])
+                return b"", 0.0
+            return data, seconds
+        except (OSError, EOFError, TimeoutError) as error:
+            self._close()
+            self.errors.append(f"{method} {path[:40]}: {error!r}")
+            return b"", 0.0
 
-    def search(self, item: str) -> float:
-        return self.ask("POST", "/search", {"examples": [{"id": item}], "k": 20})[1]
+    async def search(self, item: str) -> float:
+        return (await self.ask("POST", "/api/v1/search", {"examples": [{"id": item}], "k": 20}))[1]
+
+    def _close(self) -> None:
+        if self.streams is not None:
+            self.streams[1].close()
+        self.streams = None  # the next one opens it again
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=100_000)
+    parser.add_argument("--collection", type=Path, help="one that was made by `--make`; it stays as it is")
+    parser.add_argument("--make", type=Path, metavar="DIR", help="only draw the pictures and make the collection")
     parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--read", nargs=3, metavar=("PORT", "THREADS", "SEED"), help=argparse.SUPPRESS)
+    parser.add_argument("--think", type=float, default=3.0, help="seconds that a reader pauses, on average")
+    parser.add_argument("--slower", type=float, default=1.0, help="times as long pauses, on a machine that others use")
+    parser.add_argument("--writer", choices=("job", "process", "none"), default="job")
+    parser.add_argument("--clients", type=int, metavar="PORT", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.read:
-        port, threads, seed = map(int, given.read)
-        print(json.dumps(read(port, threads, seed, given.seconds)))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(run(Path(folder), given.pictures, given.seconds)))
+    if given.clients:
+        print(json.dumps(asyncio.run(use(given.clients, given.seconds, given.think, given.slower))))
+    elif given.make:
+        make(given.make, given.pictures)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(run(Path(folder), given)))
 
 
-def run(folder: Path, pictures: int, seconds: float) -> dict[str, Any]:
+def run(folder: Path, given: Any) -> dict[str, Any]:
+    if given.collection is None:
+        make(folder / "made", given.pictures)
     where = folder / "c.lookalike"
-    draw(folder / "first", pictures, seed=0)
-    with Collection(where, create=True) as collection:
-        collection.add(folder / "first", recipes="color")
-    command = [sys.executable, "-m", "lookalike", "-c", str(where), "serve", "--port", "0"]
+    shutil.copytree((given.collection or folder / "made") / "c.lookalike", where)
+    new = folder / "new"
+    new.mkdir()
+    with Collection(where) as collection:
+        pictures = len(collection)
+    command = [sys.executable, "-m", "lookalike", "-c", str(where), "serve", "--port", "0", "--root", str(new)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    port = int(server.stdout.readline().rstrip("/\n").rsplit(":", 1)[1])
     try:
-        client = Client(port)
-        ids = [item["id"] for item in client.ask("GET", "/items?limit=1000&order=id")[0]["items"]]
-        before = [client.search(item) for item in ids[:BEFORE]][BEFORE // 10 :]
+        assert server.stdout is not None
+        port = int(server.stdout.readline().rstrip("/\n").rsplit(":", 1)[1])
+        before, cpu = asyncio.run(alone(port)), Cores()
         stop = threading.Event()
         with ThreadPoolExecutor() as pool:
-            added = pool.submit(write, where, folder, stop)
-            judged = [pool.submit(judge, port, ids[100 * i : 100 * i + 100], seconds) for i in range(SESSIONS)]
-            readers = [pool.submit(start_reader, port, i, seconds) for i in range(PROCESSES)]
-            seen = [reader.result() for reader in readers]
-            sessions = [session.result() for session in judged]
+            written = pool.submit(write, given.writer, port, where, new, stop)
+            words = ["--clients", str(port), "--seconds", str(given.seconds)]
+            words += ["--think", str(given.think), "--slower", str(given.slower)]
+            clients = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=False)
             stop.set()
-            new, failed = added.result()
+            added, failed = written.result()
+        memory = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.pid}/status").read_text())
+        metrics = asyncio.run(Client(port, failed).ask("GET", "/metrics"))[0].decode()
     finally:
         server.terminate()
         server.wait()
+    seen: dict[str, Any] = json.loads(clients.stdout)
     with Collection(where) as collection:
-        kept = sum(len(collection.session(id=session["id"]).marks) for session in sessions)
+        kept = sum(len(collection.session(id=session).marks) for session in seen["sessions"])
         faults = collection.verify()
-    times = sorted(time_ for one in seen for time_ in one["times"])
     median = statistics.median(before)
-    p99 = times[int(0.99 * len(times))]
+    routes = {route: dict(zip(("n", "mean_ms"), pair, strict=True)) for route, pair in _routes(metrics).items()}
     return {
         "pictures": pictures,
-        "seconds": seconds,
-        "median_before_ms": round(1e3 * median, 2),
-        "searches": len(times),
-        "median_ms": round(1e3 * statistics.median(times), 2),
-        "p99_ms": round(1e3 * p99, 2),
-        "p99_over_median_before": round(p99 / median, 2),
-        "errors": [error for one in [*seen, *sessions] for error in one["errors"]][:5] + failed,
-        "rounds": sum(session["rounds"] for session in sessions),
-        "marks_answered": sum(session["marks"] for session in sessions),
+        "seconds": given.seconds,
+        "think_s": given.think,
+        "slower": given.slower,
+        "writer": given.writer,
+        "search_alone_ms": _times(before),
+        "search_ms": _times(seen["search"]),
+        "searches": len(seen["search"]),
+        "p99_over_median_alone": round(_at(seen["search"], 0.99) / median, 2),
+        "health_ms": _times(seen["health"]),
+        "page_ms": _times(seen["page"]),
+        "round_ms": _times(seen["round"]),
+        "mark_ms": _times(seen["mark"]),
+        "errors": len(seen["errors"]) + len(failed),
+        "first_errors": [*seen["errors"], *failed][:5],
+        "rounds": len(seen["round"]),
+        "marks_answered": seen["marks"],
         "marks_kept": kept,
-        "added": new,
+        "added": added,
         "faults": faults,
+        "cores": cpu.since(seen["cpu_s"]),
+        "server_mb": int(memory[1]) // 1024 if memory else None,
+        "routes": routes,
     }
+
+
+def make(folder: Path, pictures: int) -> None:
+    """Pictures, and a collection of them."""
+    draw(folder / "first", pictures, seed=0)
+    with Collection(folder / "c.lookalike", create=True) as collection:
+        collection.add(folder / "first", recipes="color")
 
 
 def draw(folder: Path, n: int, seed: int) -> None:
     """Small pictures of coarse noise, each its own."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
     for number in range(n):
         small = generator.integers(0, 256, (3, 4, 3), np.uint8)
         cv2.imwrite(str(folder / f"{number:07}.jpg"), cv2.resize(small, (64, 48), interpolation=cv2.INTER_CUBIC))
 
 
-def write(where: Path, folder: Path, stop: threading.Event) -> tuple[int, list[str]]:
-    """One add after the other, as another process."""
-    done, failed = 0, []
-    while not stop.is_set():
-        more = folder / f"more-{done}"
-        draw(more, BATCH, seed=1 + done)
-        command = [sys.executable, "-m", "lookalike", "-c", str(where), "add", str(more), "--workers", "1"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            failed.append(ended.stderr[-200:])
-        done += BATCH
-    return done, failed
-
-
-def judge(port: int, ids: list[str], seconds: float) -> dict[str, Any]:
-    """A session: rounds of nine questions, answered at random, one click at a time."""
-    client, chance = Client(port), random.Random(ids[0])
-    session = client.ask("POST", "/sessions", {"examples": [{"id": ids[0]}], "without": [{"id": ids[1]}]})[0]["id"]
-    marks, rounds, end = 2, 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        played, _ = client.ask("POST", f"/sessions/{session}/round", {"k": 50, "window": 9})
-        rounds += played is not None
-        for item in played["questions"] if played else []:
-            kind = chance.choice(["relevant", "irrelevant"])
-            marks += client.ask("POST", f"/sessions/{session}/marks", {kind: [item["id"]]})[0] is not None
-            time.sleep(chance.uniform(0, 2 * PAUSE_S))
-    return {"id": session, "marks": marks, "rounds": rounds, "errors": client.errors}
-
-
-def start_reader(port: int, number: int, seconds: float) -> dict[str, Any]:
-    words = ["--seconds", str(seconds), "--read", str(port), str(READERS // PROCESSES), str(number)]
-    ended = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=True)
-    seen: dict[str, Any] = json.loads(ended.stdout)
-    return seen
-
-
-def read(port: int, threads: int, seed: int, seconds: float) -> dict[str, Any]:
-    """Several people who look around."""
-    times: list[float] = []
+async def alone(port: int) -> list[float]:
+    """Seconds that searches take while nobody else asks."""
     errors: list[str] = []
+    client = Client(port, errors)
+    page, _ = await client.ask("GET", f"/api/v1/items?limit={BEFORE}&order=id")
+    times = [await client.search(item.decode()) for item in ID.findall(page)]
+    if errors or len(times) < BEFORE // 2:
+        raise SystemExit(f"Not even one client was served well: {errors[:1]}, {len(times)} pictures.")
+    return times[len(times) // 10 :]
 
-    def look(number: int) -> None:
-        client, chance = Client(port), random.Random(1000 * seed + number)
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            page, _ = client.ask("GET", f"/items?limit=50&order=id&offset={chance.randrange(0, 5_000, 50)}")
-            for item in (page or {"items": []})["items"][:10]:
-                client.ask("GET", f"/items/{item['id']}/thumbnail")
-            if page and page["items"]:
-                taken = client.search(chance.choice(page["items"])["id"])
-                times.extend([taken] if taken else [])
-            time.sleep(chance.uniform(0, 2 * PAUSE_S))
-        errors.extend(client.errors)
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(look, range(threads)))
-    return {"times": times, "errors": errors[:5]}
+def write(writer: str, port: int, where: Path, folder: Path, stop: threading.Event) -> tuple[int, list[str]]:
+    """One add after the other; how many pictures came in, and what went wrong."""
+    added, errors = 0, []
+    for number in range(sys.maxsize):
+        if stop.is_set() or writer == "none":
+            break
+        more = folder / f"more-{number}"
+        draw(more, BATCH, seed=1 + number)
+        if writer == "process":
+            command = [sys.executable, "-m", "lookalike", "-c", str(where), "add", str(more)]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+            if ended.returncode:
+                errors.append(ended.stderr[-200:])
+            added += BATCH * (ended.returncode == 0)
+        else:
+            added += asyncio.run(_job(Client(port, errors), more))
+    return added, errors
+
+
+async def _job(client: Client, folder: Path) -> int:
+    """Have the service add a folder; how many pictures it has added."""
+    said, _ = await client.ask("POST", "/api/v1/jobs", {"kind": "add", "folder": str(folder)})
+    while said and (job := json.loads(said))["state"] in ("queued", "running"):
+        await asyncio.sleep(POLL_S)
+        said, _ = await client.ask("GET", f"/api/v1/jobs/{job['id']}")
+    if said and job["state"] != "done":
+        client.errors.append(f"a job is {job['state']}: {job['message']}")
+    return int(job["result"]["added"]) if said and job["state"] == "done" else 0
+
+
+async def use(port: int, seconds: float, think_s: float, slower: float) -> dict[str, Any]:
+    """Everybody who uses the service, for so long."""
+    seen: dict[str, Any] = {name: [] for name in ("search", "page", "health", "round", "mark", "errors", "sessions")}
+    seen["marks"] = 0
+    end = time.monotonic() + seconds
+    page, _ = await Client(port, seen["errors"]).ask("GET", "/api/v1/items?limit=1000&order=id")
+    total = int(re.search(rb'"total":(\d+)', page)[1])  # type: ignore[index]
+    ids = [item.decode() for item in ID.findall(page)]
+    pauses = slower * think_s, slower * ANSWER_S, slower * PROBE_S
+    readers = [_read(port, number, total, end, pauses[0], seen) for number in range(READERS)]
+    sessions = [_judge(port, ids[100 * number : 100 * number + 2], end, pauses[1], seen) for number in range(SESSIONS)]
+    await asyncio.gather(*readers, *sessions, _probe(port, end, pauses[2], seen))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return seen | {"cpu_s": used.ru_utime + used.ru_stime}
+
+
+async def _read(port: int, number: int, total: int, end: float, think_s: float, seen: dict[str, Any]) -> None:
+    """Somebody who looks around."""
+    client, chance = Client(port, seen["errors"]), random.Random(number)
+    await asyncio.sleep(chance.uniform(0, 2 * think_s))  # people do not come all at once
+    while time.monotonic() < end:
+        page, seconds = await client.ask(
+            "GET", f"/api/v1/items?limit=50&order=id&offset={chance.randrange(total - 50)}"
+        )
+        seen["page"] += [seconds] * bool(page)
+        shown = [item.decode() for item in ID.findall(page)]
+        for item in shown[:10]:
+            await client.ask("GET", f"/api/v1/items/{item}/thumbnail")
+        if shown:
+            seconds = await client.search(chance.choice(shown))
+            seen["search"] += [seconds] * bool(seconds)
+        await asyncio.sleep(chance.uniform(0, 2 * think_s))
+
+
+async def _judge(port: int, ids: list[str], end: float, answer_s: float, seen: dict[str, Any]) -> None:
+    """A session: rounds of nine questions, answered at random, one click at a time."""
+    client, chance = Client(port, seen["errors"]), random.Random(ids[0])
+    start = {"examples": [{"id": ids[0]}], "without": [{"id": ids[1]}]}
+    begun, _ = await client.ask("POST", "/api/v1/sessions", start)
+    if not begun:
+        return
+    session = json.loads(begun)["id"]
+    seen["sessions"].append(session)
+    seen["marks"] += 2
+    while time.monotonic() < end:
+        said, seconds = await client.ask("POST", f"/api/v1/sessions/{session}/round", {"k": 50, "window": 9})
+        seen["round"] += [seconds] * bool(said)
+        for item in json.loads(said)["questions"] if said else []:
+            await asyncio.sleep(chance.uniform(0, 2 * answer_s))
+            kind = chance.choice(["relevant", "irrelevant"])
+            said, seconds = await client.ask("POST", f"/api/v1/sessions/{session}/marks", {kind: [item["id"]]})
+            seen["mark"] += [seconds] * bool(said)
+            seen["marks"] += bool(said)
+
+
+async def _probe(port: int, end: float, every_s: float, seen: dict[str, Any]) -> None:
+    client = Client(port, seen["errors"])
+    while time.monotonic() < end:
+        said, seconds = await client.ask("GET", "/healthz")
+        seen["health"] += [seconds] * bool(said)
+        await asyncio.sleep(every_s)
+
+
+class Cores:
+    """How many cores whom kept busy, from the making of this on."""
+
+    def __init__(self) -> None:
+        self.began, self.busy, self.ours = time.monotonic(), self._busy(), self._ours()
+
+    def since(self, clients_s: float) -> dict[str, float]:
+        """Once the service and the clients have ended: their processor time is known then."""
+        seconds, ours = time.monotonic() - self.began, self._ours() - self.ours
+        used = {"service_and_writer": ours - clients_s, "clients": clients_s, "others": self._busy() - self.busy - ours}
+        return {name: round(max(0.0, time_s) / seconds, 2) for name, time_s in used.items()}
+
+    def _busy(self) -> float:
+        user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+        return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+    def _ours(self) -> float:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _routes(metrics: str) -> dict[str, tuple[int, float]]:
+    """Route → how often it was asked, and its mean in ms, as the service itself has measured."""
+    line = r'lookalike_request_seconds_{}{{route="(.*)"}} (.*)'
+    sums = dict(re.findall(line.format("sum"), metrics))
+    counts = re.findall(line.format("count"), metrics)
+    return {route: (int(n), round(1e3 * float(sums[route]) / int(n), 2)) for route, n in counts if int(n) >= SESSIONS}
+
+
+def _times(seconds: list[float]) -> dict[str, float]:
+    return {name: round(1e3 * _at(seconds, share), 2) for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))}
+
+
+def _at(seconds: list[float], share: float) -> float:
+    return sorted(seconds)[int(share * len(seconds))] if seconds else float("nan")
 
 
 if __name__ == "__main__":

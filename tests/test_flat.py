@@ -247,3 +247,43 @@ def test_vectors_of_unknown_ids_are_refused():
     index, _ = made()
     with pytest.raises(InputError, match="Got 99999"):
         index.vectors(np.array([index.ids[0], 99_999]))
+
+
+@given(histories(), histories())
+@settings(max_examples=60, deadline=None)
+def test_a_copy_goes_its_own_way_and_what_it_is_made_of_stays(history, more):
+    d, steps, points, k, among, exclude = history
+    index, truth = Flat(), {}
+
+    def play(index, truth, steps):
+        for verb, what in steps:
+            if verb == "add":
+                new = {id_: row[:1] * d for id_, row in what.items() if id_ not in truth}
+                index.add(np.array(list(new), np.int64), np.array(list(new.values()), np.float32).reshape(-1, d))
+                truth.update(new)
+            else:
+                index.remove(np.array(what, np.int64))
+                for id_ in what:
+                    truth.pop(id_, None)
+
+    play(index, truth, steps)
+    grown, larger = index.copy(), dict(truth)
+    play(grown, larger, more[1])
+    for one, rows in ((index, truth), (grown, larger)):
+        hits = one.search(PointQuery(points), k, among=among, exclude=exclude)
+        assert_same(hits, brute_force.search(rows, points, k, among, exclude))
+    kept = np.array_equal(grown.rows(index.ids), index.rows(index.ids))
+    assert grown.extends(index) or not kept  # a row that is where it was is never missed
+    assert not grown.extends(index) or kept
+
+
+def test_squares_of_the_very_same_rows_are_taken_over():
+    index, _ = made()
+    index.search(PointQuery(np.zeros((1, 8))), 1)  # works them out
+    again = Flat()
+    for block in index._blocks._blocks:
+        again.add(block.ids, block.X)
+    again.inherit(index)
+    pairs = list(zip(again._blocks._blocks, index._blocks._blocks, strict=True))
+    assert pairs
+    assert all(new.known_squares is old.known_squares is not None for new, old in pairs)

@@ -3,11 +3,12 @@
 import fnmatch
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
@@ -295,3 +296,22 @@ def test_an_unchanged_folder_is_looked_up_at_once_not_file_by_file(store: Store,
         db.set_trace_callback(asked.append)
     assert len(items.seen(paths)) == 5_000
     assert 0 < len(asked) < 5_000 / 100
+
+
+@given(st.lists(st.tuples(st.floats(-1e12, 1e12), st.none() | st.floats(-1e300, 1e300)), max_size=5))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_item_is_read_back_to_the_last_bit(
+    store: Store, items: Items, times: list[tuple[float, float | None]]
+) -> None:
+    names = ['/a,b"c', "/é\n", "/\udcff\udcfe", "/z"]
+    made = [Item(i, [], 1, 2, 3, 'we"b\\p', added, taken) for i, (added, taken) in enumerate(times)]
+    with store.transaction():
+        items.remove(range(5))
+        items.add(made)
+        items.link([(f"{name}{item.id}", 1, 1, item.id) for item in made for name in reversed(names)])
+    expected = {
+        item.id: replace(item, paths=sorted((f"{name}{item.id}" for name in names), key=os.fsencode)) for item in made
+    }
+    assert items.get(range(9)) == expected
+    assert items.has(expected)
+    assert not items.has([*expected, 7])

@@ -1,9 +1,13 @@
 """Jobs without the service: a ledger that outlives kills, processes that are killed, folders that may be added."""
 
+import asyncio
 import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import threading
 from functools import partial
 
 import numpy as np
@@ -12,6 +16,7 @@ from PIL import Image
 
 from lookalike import Collection
 from lookalike.errors import ImageError, InputError, LockedError, ReadOnlyError
+from lookalike.server import events, worker
 from lookalike.server import jobs as module
 from lookalike.server import ledger as ledgers
 from lookalike.server.incoming import harmless, keep
@@ -302,3 +307,46 @@ def test_a_folder_that_cannot_be_written_is_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(ledgers.Path, "mkdir", refuse)
     with pytest.raises(ReadOnlyError, match="only be read"):
         Ledger(tmp_path)
+
+
+def test_a_job_stands_back_for_those_who_search(tmp_path):
+    """Its process is niced, and so are those that it starts."""
+    Collection(tmp_path / "c.lookalike", create=True).close()
+    script = (
+        "import os; from lookalike.server import worker;"
+        "worker.KINDS['map'] = lambda *_: ({'nice': os.nice(0)}, ''); worker.main()"
+    )
+    order = json.dumps({"collection": str(tmp_path / "c.lookalike"), "kind": "map", "arguments": {}})
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process.stdin.write(order + "\n")
+    process.stdin.flush()  # left open: its end would end the process
+    told = json.loads(process.stdout.readline())
+    process.communicate()
+    assert told["result"]["nice"] == min(19, os.nice(0) + worker.NICE)
+
+
+def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch):
+    class Watched:
+        last = 5
+        looks = 0
+
+        def changed(self, since):
+            self.looks += 1
+            assert since < self.last
+            return [Job(1, "map", {}, "anna", 0.0, change=self.last)]
+
+    monkeypatch.setattr(events, "LOOK_S", 0.0)
+    jobs, closing, turns = Watched(), threading.Event(), []
+
+    def may():
+        turns.append(jobs.looks)
+        if len(turns) == 50:
+            closing.set()
+        return True
+
+    async def listen():
+        return [line async for line in events.Events(jobs).stream(closing, None, None, may)]
+
+    told = asyncio.run(listen())
+    assert len(told) == 2  # when to come back, and the job
+    assert turns == [1] * 50

@@ -8,6 +8,7 @@ from PIL import Image
 
 import hostile
 from lookalike.server.uploads import reduce
+from lookalike.store.database import Database
 from serving import error, quick, running
 
 
@@ -139,3 +140,19 @@ def test_what_is_kept_of_an_upload_is_no_larger_than_a_search_needs():
     assert reduce(np.zeros((10, 60_000, 3), np.uint8)).shape == (1, 8192, 3)
     small = np.zeros((20, 30, 3), np.uint8)
     assert reduce(small) is small
+
+
+def test_a_search_asks_the_store_a_few_times_however_much_it_finds(service, ids, monkeypatch):
+    """Each question lets go of Python's lock, and under load waits for it again."""
+    asked = []
+    one, reading = Database.one, Database.reading
+    monkeypatch.setattr(Database, "one", lambda self, query, values=(): asked.append(query) or one(self, query, values))
+    monkeypatch.setattr(Database, "reading", lambda self: asked.append("BEGIN") or reading(self))
+    service.post("/search", {"examples": [{"id": ids[0]}], "k": 5})
+    asked.clear()
+    found = service.post(
+        "/search", {"examples": [{"id": ids[0]}, {"id": ids[1]}], "without": [{"id": ids[2]}], "k": 50}
+    )
+    assert len(found["results"]) == 50
+    assert "BEGIN" not in asked
+    assert len(asked) <= 8, asked

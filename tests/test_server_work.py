@@ -44,8 +44,8 @@ def ask(service, held, monkeypatch):
 
 
 def pending(service, n):
-    """Until so many requests are at work or wait to be."""
-    until(lambda: f"lookalike_pending_read {n}\n" in service.client.get("/metrics").text)
+    """Until so many searches are at work or wait to be."""
+    until(lambda: f"lookalike_pending_search {n}\n" in service.client.get("/metrics").text)
 
 
 def send(service, item):

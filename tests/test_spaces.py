@@ -83,6 +83,47 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
         assert again.verify() == []
 
 
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_an_index_that_is_open_grows_with_what_another_process_adds(collection, monkeypatch, kind):
+    monkeypatch.setattr(spaces, "choose", lambda n: kind)
+    monkeypatch.setattr(spaces, "LEAVES", 1_500)
+    put(collection, np.arange(2_000))
+    collection.compact()
+    opened = []
+    with Collection(collection.path) as reader:
+        read = reader._spaces._open
+        monkeypatch.setattr(reader._spaces, "_open", lambda *told: opened.append(told) or read(*told))
+        before = reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")
+        loaded = len(opened)
+        put(collection, np.arange(2_000, 2_100))
+        put(collection, np.arange(2_100, 2_110))
+        assert reader.search(2_105, k=1)[0].id == 2_105
+        after = reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")
+        assert [index.ids.tolist() for index in after] == [list(range(2_110))] * 2
+        assert [len(index) for index in before] == [2_000, 2_000]  # who still searches them is not disturbed
+        assert len(opened) == loaded  # nothing was read anew
+        assert isinstance(after[1], Leaves)
+        collection.remove(7)
+        collection.compact()
+        for index in (reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")):
+            assert index.ids.tolist() == sorted(set(range(2_110)) - {7})
+
+
+def test_what_is_not_committed_is_not_remembered(collection):
+    put(collection, np.arange(20))
+    store = collection._store
+
+    def bury_and_fail():
+        with store.transaction():
+            store.vectors.bury([3])
+            assert 3 not in collection._spaces.index("color()")
+            raise RuntimeError
+
+    with store.writer(), pytest.raises(RuntimeError):
+        bury_and_fail()
+    assert 3 in collection._spaces.index("color()")
+
+
 def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
     put(collection, np.arange(100))
     collection.fit("kernelslem(rank=8)")

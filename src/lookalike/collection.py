@@ -32,7 +32,7 @@ from lookalike.engine.feedback import Finished, Round, Session, login, start_ses
 from lookalike.engine.gone import forget_gone, problem
 from lookalike.engine.guesses import Guess
 from lookalike.engine.ingest import Ingest, Report
-from lookalike.engine.looks import Result, at_one_moment, select
+from lookalike.engine.looks import Result, at_one_moment, make_result, select
 from lookalike.engine.map import POINTS, Map, check_points
 from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
@@ -40,7 +40,7 @@ from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import has_files, ignore
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
-from lookalike.engine.stats import speeds, stats
+from lookalike.engine.stats import glance, speeds, stats
 from lookalike.engine.where import with_boxes
 from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
@@ -321,7 +321,7 @@ class Collection:
             hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
             items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
             scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
-            return [Result(item, next(iter(items[item].paths), None), scores[item]) for item in items], query, chain
+            return [make_result(item, scores[item.id]) for item in items.values()], query, chain
 
         results, query, chain = at_one_moment(self._store, look)
         if not where:
@@ -504,6 +504,10 @@ class Collection:
         """Those of the ids that are items, in the order asked."""
         return self._store.items.get(ids)
 
+    def has(self, ids: Sequence[int]) -> bool:
+        """Whether all of these are items."""
+        return self._store.items.has(ids)
+
     def find(self, word: str) -> int | None:
         """The item that an id, or a path that is known, means; None where it means none."""
         item = parse_id(word)
@@ -517,7 +521,7 @@ class Collection:
         """Some of the items that pass the filter, for somebody who scrolls; and how many pass in all."""
         return self._pages.page(filter, order, offset, limit)
 
-    def read(self, item: int, limits: Limits = LIMITS) -> bytes:
+    def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
         """The bytes of an item's file, the very ones that were added; ImageError where no file holds them now."""
         return read_item(self._store, item, limits)
 
@@ -572,8 +576,12 @@ class Collection:
         """The files that could not be read, with the reason."""
         return self._store.items.skipped()
 
+    def glance(self) -> dict[str, Any]:
+        """How many items, labels and classes there are, and the spaces: at once."""
+        return at_one_moment(self._store, lambda: glance(self._store, self._spaces))
+
     def stats(self) -> dict[str, Any]:
-        """The collection at a glance."""
+        """All that there is to know about the collection in numbers."""
         return at_one_moment(self._store, lambda: stats(self._store, self._spaces, self.classes.all()))
 
     def speeds(self) -> list[dict[str, Any]]:

@@ -118,6 +118,8 @@ def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vector
     chain, index, side = spaces.chain(name), spaces.index(spaces.searched(name)), spaces.side()
     if isinstance(example, np.ndarray) and example.ndim == 1:
         return to_numpy(check_rows(example[None, :], dim=index.dim, name="the example vector"))
+    if isinstance(example, int | np.integer) and 0 <= example < 2**63 and int(example) in index:
+        return index.vectors(np.array([example], np.int64))  # it need not be looked up in the catalogue
     item = identity(store, example)
     if item is not None and item in index:
         return index.vectors(np.array([item], np.int64))

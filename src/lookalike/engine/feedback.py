@@ -14,7 +14,7 @@ import numpy as np
 
 from lookalike.arrays import check_count
 from lookalike.engine.examples import Example, identity, listed
-from lookalike.engine.looks import Result, at_one_moment, select
+from lookalike.engine.looks import Result, at_one_moment, make_result, select
 from lookalike.engine.marks import begin, gather, origin, say
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.why import Why, explain_rank
@@ -253,4 +253,4 @@ def login() -> str:
 
 def _results(played: "Played", items: dict[int, Item]) -> list[Result]:
     pairs = zip(played.best.tolist(), played.scores.tolist(), strict=True)
-    return [Result(item, next(iter(items[item].paths), None), score) for item, score in pairs if item in items]
+    return [make_result(items[item], score) for item, score in pairs if item in items]

@@ -4,14 +4,14 @@ In: a store and something to look at. Out: what was seen, all of it from the sam
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 
 from lookalike.errors import InputError, StoreError
 from lookalike.store.directory import Store
-from lookalike.store.items import Filter
+from lookalike.store.items import Filter, Item
 from lookalike.types import Box, Ids
 
 T = TypeVar("T")
@@ -28,6 +28,12 @@ class Result:
     path: str | None
     score: float  # smaller is better: a squared distance, 0 for the same picture; in a session minus how far it is in
     box: Box | None = None  # the part of the picture that is most like what was looked for, where that was asked
+    item: Item | None = field(default=None, repr=False, compare=False)  # what the catalogue said of it
+
+
+def make_result(item: Item, score: float) -> Result:
+    """A picture that was found."""
+    return Result(item.id, next(iter(item.paths), None), score, item=item)
 
 
 def at_one_moment(store: Store, look: Callable[[], T]) -> T:

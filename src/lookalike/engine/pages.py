@@ -34,8 +34,7 @@ class Pages:
     def __init__(self, store: Store):
         self._store = store
         self._lock = threading.Lock()
-        self._version = -1
-        self._orders: dict[Order, Ids] = {}
+        self._orders: dict[Order, tuple[int, Ids]] = {}  # and the version of the catalogue that it is of
 
     def page(self, filter: Filter | None, order: Order, offset: int, limit: int) -> Page:
         """The items from the `offset`-th on of those that pass the filter, at most `limit`."""
@@ -52,25 +51,23 @@ class Pages:
         return at_one_moment(self._store, look)
 
     def _ordered(self, order: Order) -> Ids:
-        version = self._store.version()
-        with self._lock:
-            if version != self._version:
-                self._orders, self._version = {}, version
-            known = self._orders.get(order)
-        if known is not None:
-            return known
-        ids = self._store.items.ordered(order)
-        with self._lock:
-            if version == self._version:
-                self._orders[order] = ids
-        return ids
+        version, known = self._store.version(), self._orders.get(order)
+        if known is None or known[0] != version:
+            with self._lock:  # after a commit one thread makes the order, and the others wait for it
+                known = self._orders.get(order)
+                if known is None or known[0] != version:
+                    known = self._orders[order] = version, self._store.items.ordered(order)
+        return known[1]
 
 
-def read_item(store: Store, item: int, limits: Limits = LIMITS) -> bytes:
+def read_item(store: Store, which: int | Item, limits: Limits = LIMITS) -> bytes:
     """The very bytes that an item is, from the first of its paths that holds them still."""
-    found = store.items.get([item]).get(item)
-    if found is None:
-        raise InputError(f"No item with the id {format_id(item)} in the collection.")
+    if isinstance(which, Item):
+        found = which
+    elif not (known := store.items.get([which])):
+        raise InputError(f"No item with the id {format_id(which)} in the collection.")
+    else:
+        found = known[which]
     reason = "no file is known"
     for path in found.paths:
         entry = locate(path)
@@ -82,7 +79,7 @@ def read_item(store: Store, item: int, limits: Limits = LIMITS) -> bytes:
         except ImageError as error:
             reason = str(error)
             continue
-        if data and identify(data) == item:
+        if data and identify(data) == found.id:
             return data
         reason = "its file has changed since it was added"
-    raise ImageError(f"Item {format_id(item)} cannot be shown: {reason}. Run: lookalike refresh")
+    raise ImageError(f"Item {format_id(found.id)} cannot be shown: {reason}. Run: lookalike refresh")

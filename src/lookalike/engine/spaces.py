@@ -44,7 +44,7 @@ from lookalike.learn.label_names import join_names
 from lookalike.registry import Spec, component, create, parse, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import KINDS, Members, Pending, Recall, Space, Structure
+from lookalike.store.segments import KINDS, Block, Members, Pending, Recall, Space, Structure
 from lookalike.types import Feature, Ids, LabelledFeature, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -94,26 +94,33 @@ class Pool(NamedTuple):
     X: Vectors  # (n, d), of a space's feature
 
 
+class Kept(NamedTuple):
+    """An index that was opened."""
+
+    version: int  # of the store, when it was last compared with it
+    made_of: tuple[Any, ...]
+    index: Any
+
+
 class Spaces:
     """What a collection knows of its spaces. Safe to use from several threads."""
 
     def __init__(self, store: Store):
         self.store = store
         self._lock = threading.RLock()
-        self._version = -1
-        self._spaces: dict[str, Space] = {}
+        self._leaves_lock = threading.RLock()  # taken before the other: to load leaves takes long
+        self._known: tuple[int, dict[str, Space]] = (-1, {})
         self._chains: dict[str, tuple[Any, Chain]] = {}
-        self._indexes: dict[str, tuple[Any, Flat | Ann | Coded]] = {}
-        self._leaves: dict[str, tuple[Any, Flat | Leaves]] = {}
+        self._indexes: dict[str, Kept] = {}
+        self._leaves: dict[str, Kept] = {}
 
     def all(self) -> dict[str, Space]:
         """Every space by name, as the store has them now."""
-        with self._lock:
-            version = self.store.version()
-            if version != self._version:
-                self._spaces = self.store.vectors.spaces()
-                self._version = version
-            return self._spaces
+        version, (known, spaces) = self.store.version(), self._known
+        if version != known:
+            spaces = self.store.vectors.spaces()
+            self._known = version, spaces
+        return spaces
 
     def recipes(self) -> list[str]:
         """The spaces a person asked for: all but the bases that only feed others."""
@@ -211,13 +218,16 @@ class Spaces:
 
     def chain(self, name: str) -> Chain:
         """The chain of a space, with its fitted transforms where there are any."""
+        spaces = self.all()
+        space = spaces[name]
+        base = spaces[space.chain[0]]
+        made_of = space.model, base.model
+        before, chain = self._chains.get(name, (None, None))
+        if chain is not None and before == made_of:
+            return chain
         with self._lock:
-            spaces = self.all()
-            space = spaces[name]
-            base = spaces[space.chain[0]]
-            made_of = space.model, base.model
             before, chain = self._chains.get(name, (None, None))
-            if chain is None or before != made_of:
+            if chain is None or before != made_of:  # else another thread was faster
                 load = partial(self._load, space) if space.model is not None else None
                 chain = Chain(space.chain, load, partial(self._feature, base) if base.model is not None else None)
                 self._chains[name] = made_of, chain
@@ -291,22 +301,53 @@ class Spaces:
         return self._index(name)
 
     def _index(self, name: str) -> "Flat | Ann | Coded":
+        version = self.store.version()
+        index: Flat | Ann | Coded | None = self._still(self._indexes, name, version)
+        if index is not None:
+            return index
         with self._lock:
+            index = self._still(self._indexes, name, version)
+            if index is not None:
+                return index  # another thread was faster
             blocks = self.store.vectors.blocks(name)
             structure = self.store.vectors.structure(name, "points")
             chain = self.chain(name) if self.is_coded(name) else None
             truth = None if chain is None else self.index(chain.specs[0])
             made_of = structure, chain, truth, tuple((block.segment, block.n_live) for block in blocks)
-            before, index = self._indexes.get(name, (None, None))
-            if index is None or before != made_of:
-                held: Any = Flat() if chain is None else create("index", "hamming")
-                for block in blocks:
-                    held.add(block.ids, block.X)
-                    if block.dead is not None:
-                        held.remove(block.ids[block.dead])
-                index = self._open_or(held, structure) if chain is None else _coded(held, truth, chain)
-                self._indexes[name] = made_of, index
-            return index
+            before = self._indexes.get(name)
+            if before is not None and before.made_of == made_of:
+                index = before.index
+            elif chain is not None:
+                index = _coded(_filled(create("index", "hamming"), blocks), truth, chain)
+            else:
+                index = self._reopened(before, made_of, blocks, structure)
+            self._indexes[name] = self._keep(version, made_of, index)
+        return index
+
+    def _still(self, kept: dict[str, Kept], name: str, version: int) -> Any:
+        """An index that was opened, where nothing has been committed since; what is not committed may differ."""
+        found = kept.get(name)
+        return None if found is None or found.version != version or self.store.in_transaction() else found.index
+
+    def _keep(self, version: int, made_of: tuple[Any, ...], index: Any) -> Kept:
+        return Kept(-1 if self.store.in_transaction() else version, made_of, index)  # it may never be committed
+
+    def _reopened(
+        self, before: Kept | None, made_of: tuple[Any, ...], blocks: list[Block], structure: Structure | None
+    ) -> Any:
+        """The index over these blocks; what was opened before is used again as far as it goes, and stays as it is."""
+        if before is None or before.made_of[1] is not None:
+            return self._open_or(_filled(Flat(), blocks), structure)
+        flat = before.index if isinstance(before.index, Flat) else before.index.truth
+        n = len(before.made_of[3])
+        if made_of[3][:n] != before.made_of[3]:  # some were merged, or have lost rows
+            made = _filled(Flat(), blocks)
+            made.inherit(flat)
+            return self._open_or(made, structure)
+        grown = _filled(flat.copy(), blocks[n:])
+        if structure is not None and structure == before.made_of[0] and flat is not before.index:
+            return before.index.over(grown)
+        return self._open_or(grown, structure)
 
     def is_coded(self, name: str) -> bool:
         """Whether a space holds codes: its chain ends in a coder, which is fitted."""
@@ -326,13 +367,20 @@ class Spaces:
 
     def hyperplanes(self, name: str) -> "Flat | Leaves":
         """The index over a space's vectors that feedback asks, in step with the store."""
-        with self._lock:
+        version = self.store.version()
+        leaves: Flat | Leaves | None = self._still(self._leaves, name, version)
+        if leaves is not None:
+            return leaves
+        with self._leaves_lock:
             flat, structure = self._flat(name), self.store.vectors.structure(name, "hyperplanes")
-            made_of = structure, flat
-            before, leaves = self._leaves.get(name, (None, None))
-            if leaves is None or before != made_of:
+            made_of, before = (structure, flat), self._leaves.get(name)
+            if before is not None and before.made_of == made_of:
+                leaves = before.index
+            elif before is not None and structure == before.made_of[0] and _grew(before.index, flat):
+                leaves = before.index.over(flat)
+            else:
                 leaves = self._open_or(flat, structure)
-                self._leaves[name] = made_of, leaves
+            self._leaves[name] = self._keep(version, made_of, leaves)
             return leaves
 
     def verify(self, name: str, progress: Progress) -> list[str]:
@@ -618,6 +666,20 @@ def _try(chain: Sequence[str]) -> None:
         check_bits(create("coder", last).bits)
         chain = [*chain[:-1], str(Spec(last.name, last.params | {"bits": 8}))]
     fit(chain, X, labelled=Labelled(np.arange(32), X, np.arange(32) % 2))
+
+
+def _grew(leaves: Any, flat: Flat) -> bool:
+    """Whether these vectors are those that leaves were made of, and perhaps more."""
+    return not isinstance(leaves, Flat) and flat.extends(leaves.truth)
+
+
+def _filled(index: Any, blocks: Iterable[Block]) -> Any:
+    """An index with the live rows of these blocks added."""
+    for block in blocks:
+        index.add(block.ids, block.X)
+        if block.dead is not None:
+            index.remove(block.ids[block.dead])
+    return index
 
 
 def _coded(codes: Any, truth: Any, chain: Chain) -> "Coded":

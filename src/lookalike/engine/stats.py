@@ -19,21 +19,33 @@ K, ASKED = 10, 9
 """How many are looked for, and how often, where a search is timed."""
 
 
+def glance(store: Store, spaces: Spaces) -> dict[str, Any]:
+    """Counts, and a row for each space that somebody asked for: what costs a few queries, however much there is."""
+    known, searched = spaces.all(), {name: spaces.searched(name) for name in spaces.recipes()}
+    return {
+        "items": len(store.items),
+        "labels": len(store.judgements),
+        "classes": len(store.judgements.classes.counts()),
+        "spaces": [
+            {"name": name, "chain": known[name].chain, "dim": known[held].dim, "rows": store.vectors.rows(held)}
+            for name, held in searched.items()
+        ],
+    }
+
+
 def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
-    """Counts and bytes, and a row for each space that somebody asked for."""
-    vectors, known = store.vectors, spaces.all()
+    """The same, with bytes, fits, indexes and predictions: walks the directory."""
+    vectors, known, told = store.vectors, spaces.all(), glance(store, spaces)
     rows = []
-    for name in spaces.recipes():
+    for row in told["spaces"]:
+        name = row["name"]
         space, searched = known[name], spaces.searched(name)
         coded = spaces.is_coded(name)
         state = "ready" if len(space.chain) == 1 else "fitted" if space.model is not None else "raw"
         rows.append(
-            {
-                "name": name,
-                "chain": space.chain,
-                "dim": known[searched].dim,
-                "bits": 8 * (known[searched].dim or 0) if coded else None,
-                "rows": vectors.rows(searched),
+            row
+            | {
+                "bits": 8 * (row["dim"] or 0) if coded else None,
                 "state": state,
                 "fitted_on": space.fitted_on,
                 "feature_fitted_on": known[space.chain[0]].fitted_on,
@@ -43,13 +55,10 @@ def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict
                 "index_recall": spaces.recall(searched),
             }
         )
-    return {
+    return told | {
         "path": str(store.path),
-        "items": len(store.items),
         "paths": store.items.n_paths(),
         "skipped": len(store.items.skipped()),
-        "labels": len(store.judgements),
-        "classes": len(classes),
         "predictions": sum(one.predicted for one in classes),
         "bytes": store.bytes(),
         "spaces": rows,

@@ -5,6 +5,8 @@ only proposes: the `Flat`, `truth`, holds the vectors and decides, so answers ar
 """
 
 from abc import ABC, abstractmethod
+from copy import copy
+from typing import Self
 
 import numpy as np
 
@@ -53,6 +55,16 @@ class Beside(ABC):
         self._tail = without(self._tail, ids)
         self._forget(ids)
         return self.truth.remove(ids)
+
+    def over(self, truth: Flat) -> Self:
+        """The same structure over vectors that have grown since; this index goes on answering as it did.
+
+        `truth` extends this one's (see `Flat.extends`); what it has more is looked at row by row. The structure is
+        shared: nothing may be removed from either.
+        """
+        grown = copy(self)
+        grown.truth, grown._tail = truth, np.sort(np.concatenate([self._tail, without(truth.ids, self.truth.ids)]))
+        return grown
 
     def vectors(self, ids: Ids) -> Vectors:
         """The rows of these ids, (m, d) float32."""

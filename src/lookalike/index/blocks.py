@@ -63,6 +63,27 @@ class Blocks:
         self.table = IdTable()
         self._blocks: list[Block] = []
 
+    def copy(self) -> "Blocks":
+        """The same rows, under the same numbers, to be added to and removed from without the other's knowing."""
+        made = Blocks()
+        made.dim, made.alive, made.table, made._blocks = self.dim, self.alive.copy(), self.table.copy(), [*self._blocks]
+        return made
+
+    def extends(self, other: "Blocks") -> bool:
+        """Whether every row of another is here, under the same number, and none of them has gone since."""
+        n = len(other.alive)
+        if len(self.alive) < n or not np.array_equal(self.alive[:n], other.alive):
+            return False
+        known = {id(block) for block in self._blocks}
+        return all(id(block) in known or self._has(block) for block in other._blocks)
+
+    def inherit(self, other: "Blocks") -> None:
+        """Take over the squares that another has computed of the very same rows."""
+        known = {id(block.X): block for block in other._blocks}
+        for block in self._blocks:
+            if id(block.X) in known:
+                block.known_squares = known[id(block.X)].known_squares
+
     def add(self, ids: Ids, X: Vectors) -> None:
         """Refer to rows X (n, d) under new ids (n,)."""
         ids, X = check_ids(ids), _check_block(X, self.dim)
@@ -102,6 +123,12 @@ class Blocks:
                 places = order[begin:end]
                 yield block.X, rows[places] - block.start, places
                 begin = end
+
+    def _has(self, block: Block) -> bool:
+        """Whether these rows are here, under the same numbers, perhaps in a block with others."""
+        rows = block.start + np.arange(len(block.ids))
+        alive = self.alive[rows]
+        return bool(np.array_equal(self.table.rows(block.ids[alive]), rows[alive]))
 
     def scan(self, keep: Mask, row_bytes: int) -> Iterator[Chunk]:
         """Every row in its order, `keep` (rows,) beside it, in chunks that cost `row_bytes` a row to work on."""

@@ -72,6 +72,20 @@ class Flat:
         """
         self._blocks.add(ids, X)
 
+    def copy(self) -> "Flat":
+        """The same vectors, which are not copied, to be added to and removed from while this one answers somebody."""
+        made = Flat()
+        made._blocks = self._blocks.copy()
+        return made
+
+    def extends(self, other: "Flat") -> bool:
+        """Whether this one has all that another has, under the same row numbers, and perhaps more."""
+        return self._blocks.extends(other._blocks)
+
+    def inherit(self, other: "Flat") -> None:
+        """Take over what another has worked out about the very same rows."""
+        self._blocks.inherit(other._blocks)
+
     def remove(self, ids: Ids) -> int:
         """Forget these ids; returns how many of them were there. Their rows stay in memory as long as the index."""
         return self._blocks.remove(ids)

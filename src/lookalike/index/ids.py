@@ -55,6 +55,12 @@ class IdTable:
     def __contains__(self, item: int) -> bool:
         return bool(self.rows(np.array([item], np.int64))[0] >= 0)
 
+    def copy(self) -> "IdTable":
+        """The same, to be changed by itself."""
+        made = IdTable()
+        made._runs = [(ids, rows.copy()) for ids, rows in self._runs]
+        return made
+
     def add(self, ids: Ids, rows: Ids) -> None:
         """Take in new ids (m,) and the rows they are at (m,); all or nothing."""
         order = np.argsort(ids, kind="stable")

@@ -52,7 +52,7 @@ class Events:
             last, told = since or 0, time.monotonic()
             new = since is None
             while not closing.is_set():
-                changed = await asyncio.to_thread(self.jobs.changed, last)
+                changed = await asyncio.to_thread(self.jobs.changed, last) if self.jobs.last > last else []
                 for job in changed:
                     last = max(last, job.change)
                     if only is not None and job.id != only:

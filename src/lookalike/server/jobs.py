@@ -128,6 +128,11 @@ class Jobs:
         with self._changed:
             return list(reversed(self._jobs.values()))
 
+    @property
+    def last(self) -> int:
+        """The number of the last change."""
+        return self._change
+
     def changed(self, since: int) -> list[Job]:
         """The jobs that have changed since the change of this number, the last changed last."""
         if self._change <= since:

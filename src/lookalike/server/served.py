@@ -73,10 +73,10 @@ class Served:
             raise missing(f"No picture with the id {id} in the collection.")
         return found[number]
 
-    def read(self, id: str) -> bytes:
+    def read(self, item: Item) -> bytes:
         """The bytes of an item's file; 404 where no file holds them now."""
         try:
-            return self.collection.read(self.item(id).id)
+            return self.collection.read(item)
         except ImageError as error:
             raise missing(str(error)) from None
 
@@ -84,18 +84,17 @@ class Served:
         """A small copy, from memory or from the file."""
         data = self.thumbnails.get((id, side))
         if data is None:
-            data = self.picture(id, side)
+            data = self.picture(self.item(id), side)
             self.thumbnails.put((id, side), data)
         return data
 
-    def picture(self, id: str, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
+    def picture(self, item: Item, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
         """A copy of a picture or of a part of it, as JPEG."""
-        item = self.item(id)
         try:
             with self._large if item.width * item.height > LARGE else nullcontext():
-                return shrink(self.read(id), side, box=box)
+                return shrink(self.read(item), side, box=box)
         except ImageError as error:
-            raise missing(f"Item {id} cannot be shown: {error}.") from None
+            raise missing(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
 
     def upload(self, id: str) -> Upload:
         """What somebody has uploaded; 404 where it is not kept any more."""
@@ -107,12 +106,16 @@ class Served:
     def keep(self, data: bytes) -> tuple[Upload, str | None]:
         """An upload, decoded and kept; and its id where the collection has the same file."""
         made = self.uploads.add(data)
-        known = made.item in self.collection.get([made.item])
-        return made, format_id(made.item) if known else None
+        return made, format_id(made.item) if self.collection.has([made.item]) else None
 
     def examples(self, given: Sequence[ExampleIn], field: str) -> list[Any]:
-        """What the collection takes as examples. Nothing of a client's is ever taken for a path."""
-        return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
+        """What the collection takes as examples; 404 for an unknown one. No client's word is ever taken for a path."""
+        made = [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
+        ids = [example.id for example in given if example.id is not None]
+        if ids and not self.collection.has(numbers(ids)):  # one look for all of them; then, who it is
+            for unsure in ids:
+                self.item(unsure)
+        return made
 
     def describe(self, items: Iterable[Item]) -> list[dict[str, Any]]:
         """Items as JSON has them, in this order."""
@@ -121,18 +124,21 @@ class Served:
         labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
         return [_item(item, labels.get(item.id, []), predicted.get(item.id)) for item in listed]
 
+    def described(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Those of the ids that are items, as JSON has them."""
+        items = self.collection.get(ids)
+        return dict(zip(items, self.describe(items.values()), strict=True))
+
     def found(self, results: Sequence[Result]) -> list[dict[str, Any]]:
-        """Results as JSON has them; those that somebody has removed meanwhile are left out."""
-        items = self.collection.get([result.id for result in results])
-        described = dict(zip(items, self.describe(items.values()), strict=True))
+        """Results as JSON has them, with what the search has read of their items."""
+        described = self.describe(result.item for result in results if result.item is not None)
         return [
             {
-                "item": described[result.id],
+                "item": item,
                 "score": round(result.score, 6),
                 "box": None if result.box is None else list(result.box),
             }
-            for result in results
-            if result.id in described
+            for result, item in zip(results, described, strict=True)
         ]
 
     def first_space(self) -> str:
@@ -153,11 +159,10 @@ class Served:
         if (example.id is None) == (example.upload is None):
             raise Problem(422, "An example is an id or an upload, one of the two.", field=field)
         if example.id is not None:
-            picture: Any = self.item(example.id).id
+            picture: Any = parse_id(example.id)
         else:
             upload = self.upload(str(example.upload))
-            known = upload.item in self.collection.get([upload.item])
-            picture = upload.item if known else upload.pixels
+            picture = upload.item if self.collection.has([upload.item]) else upload.pixels
         if example.box is None:
             return picture
         left, top, right, bottom = example.box

@@ -25,6 +25,10 @@ DECODERS = 2
 DESCRIBERS = 2
 """Threads for what describes pictures anew, part by part: it takes seconds, and those who only look need not wait."""
 
+SEARCHERS = 2
+"""Threads for searches: they wait for each other, and for nobody who looks at pages and pictures. More would only
+take Python's lock from each other."""
+
 LEARNERS = 1
 """Threads for rounds of feedback: each computes on all cores, and those who only look need not wait for many."""
 
@@ -56,6 +60,7 @@ class Work:
         self._budget = budget
         self._metrics = metrics
         self._lanes = {
+            "search": ThreadPoolExecutor(min(SEARCHERS, budget.readers), "search"),
             "read": ThreadPoolExecutor(budget.readers, "read"),
             "decode": ThreadPoolExecutor(DECODERS, "decode"),
             "describe": ThreadPoolExecutor(DESCRIBERS, "describe"),

@@ -26,12 +26,16 @@ EVERY_S = 0.1
 WAIT_S = 24 * 3_600.0
 """For another writer, such as a command line: whoever does not want to wait cancels the job."""
 
+NICE = 5
+"""How far a job, and the processes that it starts, stand back where the service wants the processor."""
+
 SKIPPED = 100
 """Files that could not be read, of which the reasons are kept."""
 
 
 def main() -> None:
-    """Do one job."""
+    """Do one job, as a guest on the machine: those who search come first."""
+    os.nice(NICE)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed goes elsewhere
     order = json.loads(sys.stdin.readline())

@@ -111,6 +111,10 @@ class Store:
         held: int | None = getattr(self._moment, "version", None)
         return self.vectors.version() if held is None else held
 
+    def in_transaction(self) -> bool:
+        """Whether this thread sees what is not committed yet."""
+        return self._catalogue.in_transaction()
+
     @contextmanager
     def moment(self, version: int) -> Iterator[None]:
         """Within this block, and in this thread, the version is taken to be this: one look need not ask again."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.database import Database, as_ids, read_ids
+from lookalike.store.database import REAL, Database, as_ids, read_ids, unhex
 from lookalike.store.schema import text
 from lookalike.types import Ids
 
@@ -116,9 +116,12 @@ class Items:
         if by == "id":
             return self.ids()
         with self._db.reading() as db:
-            rows = db.execute(_ORDERS[by])
-            ids = np.fromiter(dict.fromkeys(item for (item,) in rows), np.int64)
-        return ids if by != "path" else np.concatenate([ids, np.setdiff1d(self.ids(), ids)])
+            ids = read_ids(db, _ORDERS[by], as_they_come=True)
+            if by != "path":
+                return ids
+            distinct, first = np.unique(ids, return_index=True)  # an item comes where its first path does
+            everything = read_ids(db, "SELECT id FROM items")
+        return np.concatenate([ids[np.sort(first)], np.setdiff1d(everything, distinct, assume_unique=True)])
 
     def added_since(self, at: float) -> Ids:
         """The items that were added at this time (POSIX seconds) or later, ascending."""
@@ -128,17 +131,18 @@ class Items:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Those of the ids that are items, in the order asked."""
         found: dict[int, Item] = {}
-        with self._db.reading() as db:
-            for part in _batches(ids):
-                rows = db.execute(
-                    "SELECT id, bytes, width, height, format, added_at, taken_at FROM items"
-                    " WHERE id IN (SELECT value FROM json_each(?))",
-                    [part],
-                )
-                found.update((row[0], Item(row[0], [], *row[1:])) for row in rows)
-                for item, path in db.execute(_PATHS, [part]):
-                    found[item].paths.append(path)
+        for part in _batches(ids):
+            for item, paths, size, width, height, kind, added, taken in json.loads(self._db.one(_ITEMS, [part])):
+                names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
+                taken_at = None if taken is None else float(taken)
+                found[item] = Item(item, names, size, width, height, kind, float(added), taken_at)
         return {item: found[item] for item in map(int, ids) if item in found}
+
+    def has(self, ids: Iterable[int]) -> bool:
+        """Whether all of these are items."""
+        wanted = set(as_ids(ids))
+        query = "SELECT count(*) FROM items WHERE id IN (SELECT value FROM json_each(?))"
+        return sum(int(self._db.one(query, [part])) for part in _batches(wanted)) == len(wanted)
 
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
         """The first path, in their order, of each item that has one."""
@@ -273,6 +277,11 @@ class Items:
             return int(db.execute(query).fetchone()[0])
 
 
+_ITEMS = (
+    "SELECT json_group_array(json_array(id, (SELECT group_concat(hex(path)) FROM paths WHERE item = id),"
+    f" bytes, width, height, format, {REAL.format('added_at')}, iif(taken_at IS NULL, NULL, {REAL.format('taken_at')})"
+    ")) FROM items WHERE id IN (SELECT value FROM json_each(?))"
+)
 _PATHS = "SELECT item, path FROM paths WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, path"
 _TIME = "coalesce(taken_at, (SELECT min(mtime_ns) FROM paths WHERE item = id) / 1e9)"
 _ORDERS: dict[Order, str] = {

@@ -4,6 +4,7 @@ In: pairs of item id and label. Out: the labels of items, the items of a label. 
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
 """
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from lookalike.errors import InputError
 from lookalike.store.apart import Apart
 from lookalike.store.classes import ClassNames
-from lookalike.store.database import Database, as_ids, read_ids, write_ids
+from lookalike.store.database import Database, as_ids, read_ids, unhex, write_ids
 from lookalike.store.labels import check_label, check_text
 from lookalike.store.predictions import Predictions
 from lookalike.store.schema import JUDGEMENTS, text
@@ -64,10 +65,12 @@ class Judgements:
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
         """The labels of each of these items, sorted; an empty list where there are none."""
         found: dict[int, list[str]] = {item: [] for item in as_ids(ids)}
-        query = "SELECT item, label FROM labels WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
-        with self._db.reading() as db:
-            for item, label in db.execute(query, [write_ids(found)]):
-                found[item].append(label)
+        query = (
+            "SELECT json_group_array(json_array(item, hex(label))) FROM labels"
+            " WHERE item IN (SELECT value FROM json_each(?))"
+        )
+        for item, label in sorted(json.loads(self._db.one(query, [write_ids(found)]))):
+            found[item].append(unhex(label))
         return found
 
     def said(self, ids: Sequence[int]) -> dict[int, list[Saying]]:

@@ -4,16 +4,21 @@ In: the class that was predicted for an item, how surely, and by what. Out: pred
 The tables see to it themselves that no prediction stands beside a label of the same item, or after a rejection.
 """
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lookalike.errors import InputError
-from lookalike.store.database import Database, write_ids
+from lookalike.store.database import REAL, Database, unhex, write_ids
 from lookalike.store.labels import check_label, check_text
 from lookalike.store.schema import TEXT, text
 
 _GIVEN = "item IN (SELECT value FROM json_each(?))"
+_ROWS = (
+    f"SELECT json_group_array(json_array(item, hex(label), {REAL.format('probability')}, hex(space), hex(model),"
+    f" {REAL.format('at')})) FROM predictions WHERE {_GIVEN}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +69,11 @@ class Predictions:
 
     def get(self, items: Sequence[int]) -> dict[int, Prediction]:
         """The predictions of these items, where there are any."""
-        query = f"SELECT * FROM predictions WHERE {_GIVEN}"
-        with self._db.reading() as db:
-            found = [Prediction(*row) for row in db.execute(query, [write_ids(items)])]
-        return {prediction.item: prediction for prediction in found}
+        rows = json.loads(self._db.one(_ROWS, [write_ids(items)]))
+        return {
+            item: Prediction(item, unhex(label), float(chance), unhex(space), unhex(model), float(at))
+            for item, label, chance, space, model, at in rows
+        }
 
     def items(self) -> dict[str, list[int]]:
         """Label → the items that are predicted to be of it."""

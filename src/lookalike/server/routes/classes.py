@@ -138,8 +138,7 @@ def _view(here: Served, name: str, offset: int, limit: int) -> dict[str, Any]:
     except UnknownNameError as error:
         raise missing(str(error)) from None
     members, predicted = view.members[offset : offset + limit], view.predicted[offset : offset + limit]
-    items = here.collection.get([one.item for one in members] + [one.item for one in predicted])
-    described = dict(zip(items, here.describe(items.values()), strict=True))
+    described = here.described([one.item for one in members] + [one.item for one in predicted])
     return {
         "name": valid(view.name),
         "total": len(view.members),

@@ -27,8 +27,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
         if not current:
             job = here.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, who.name)
         page = groups[asked.offset : asked.offset + asked.limit]
-        items = here.collection.get([item for group in page for item in group.items])
-        described = dict(zip(items, here.describe(items.values()), strict=True))
+        described = here.described([item for group in page for item in group.items])
         return {
             "total": len(groups),
             "offset": asked.offset,

@@ -15,7 +15,6 @@ from lookalike.server.metrics import TYPE
 from lookalike.server.models import LoginIn
 from lookalike.server.problems import Problem, reply
 from lookalike.server.served import Served, needs, person, served
-from lookalike.server.work import Stop
 
 open_router = APIRouter(tags=["service"])
 """What needs no token."""
@@ -65,12 +64,11 @@ async def metrics(request: Request) -> Response:
 async def collection(request: Request) -> Response:
     """The collection at a glance."""
     here, who = served(request), person(request)
-    return reply(await here.work.run(request, lambda stop: _collection(here, who, stop)))
+    return reply(await here.work.run(request, lambda _: _collection(here, who)))
 
 
-def _collection(here: Served, who: Person, stop: Stop) -> dict[str, Any]:
-    stats = here.collection.stats()
-    stop.check()
+def _collection(here: Served, who: Person) -> dict[str, Any]:
+    told = here.collection.glance()
     spaces = [
         {
             "name": space["name"],
@@ -79,15 +77,15 @@ def _collection(here: Served, who: Person, stop: Stop) -> dict[str, Any]:
             "dim": space["dim"],
             "default": place == 0,
         }
-        for place, space in enumerate(stats["spaces"])
+        for place, space in enumerate(told["spaces"])
     ]
     budget = here.settings.budget
     return {
         "name": here.collection.path.name.removesuffix(".lookalike").lstrip(".") or here.collection.path.name,
-        "items": stats["items"],
+        "items": told["items"],
         "spaces": spaces,
-        "classes": stats["classes"],
-        "labelled": stats["labels"],
+        "classes": told["classes"],
+        "labelled": told["labels"],
         "me": {"name": who.name, "role": who.role},
         "roots": [str(root) for root in here.settings.roots] if who.may("manage") else [],
         "sources": here.collection.sources() if who.may("manage") else [],

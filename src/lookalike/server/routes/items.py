@@ -64,7 +64,7 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
     """A part of a picture, as JPEG."""
     here, part = served(request), _box(box)
     etag = f'"{id}-{side}-{",".join(f"{edge:g}" for edge in part)}"'
-    return await _picture(request, etag, lambda: here.picture(id, side, part))
+    return await _picture(request, etag, lambda: here.picture(here.item(id), side, part))
 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE)
@@ -75,8 +75,8 @@ async def image(request: Request, id: ItemPath) -> Response:
     def look() -> tuple[bytes, str]:
         item = here.item(id)
         if item.format in WEB and item.bytes <= here.settings.budget.image_bytes:
-            return here.read(id), WEB[item.format]
-        return here.picture(id, LARGEST), "image/jpeg"
+            return here.read(item), WEB[item.format]
+        return here.picture(item, LARGEST), "image/jpeg"
 
     return await _picture(request, f'"{id}"', look)
 

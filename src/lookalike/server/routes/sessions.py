@@ -225,6 +225,5 @@ def _ranked(here: Served, session: Session, results: list[Result]) -> list[dict[
 
 
 def _near(here: Served, near: list[Any]) -> list[dict[str, Any]]:
-    items = here.collection.get([one.id for one in near if one.id is not None])
-    described = dict(zip(items, here.describe(items.values()), strict=True))
+    described = here.described([one.id for one in near if one.id is not None])
     return [{"item": described.get(one.id), "distance": round(one.distance, 6)} for one in near]
