@@ -100,6 +100,10 @@ class Items:
     def __len__(self) -> int:
         return self._count("SELECT count(*) FROM items")
 
+    def __contains__(self, item: int) -> bool:
+        with self._db.reading() as db:
+            return db.execute("SELECT 1 FROM items WHERE id = ?", [item]).fetchone() is not None
+
     def n_paths(self) -> int:
         """Paths that lead to an item."""
         return self._count("SELECT count(*) FROM paths WHERE item IS NOT NULL")
@@ -213,6 +217,24 @@ class Items:
     def remove_source(self, spec: str) -> None:
         """Forget what was added."""
         self._db.writing().execute("DELETE FROM sources WHERE spec = CAST(? AS TEXT)", [text(spec)])
+
+    def home(self) -> str | None:
+        """Where the collection was when it was last written; None where nobody wrote it down yet."""
+        with self._db.reading() as db:
+            found: str | None = db.execute("SELECT home FROM state").fetchone()[0]
+            return found
+
+    def move(self, home: str) -> None:
+        """Write down where the collection is now: what lies inside of it, such as pictures sent to it, came along."""
+        before, db = self.home(), self._db.writing()
+        db.execute("UPDATE state SET home = CAST(? AS TEXT)", [text(home)])
+        if before is None:
+            return
+        inside = [path for path, _ in self.paths_under(before)]
+        sources = [spec for spec in self.sources() if spec == before or spec.startswith(f"{before}/")]
+        for table, column, known in (("paths", "path", inside), ("sources", "spec", sources)):
+            update = f"UPDATE OR REPLACE {table} SET {column} = CAST(? AS TEXT) WHERE {column} = CAST(? AS TEXT)"
+            db.executemany(update, [(text(home + path[len(before) :]), text(path)) for path in known])
 
     def add(self, items: Sequence[Item]) -> None:
         """New items; those already there stay as they are. Their paths are added by `link`."""
