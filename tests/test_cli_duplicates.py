@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.cli import run
+from lookalike.cli import run, terminal
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,12 @@ def call(filled, capsys):
     return run_it
 
 
-def test_groups_as_text_json_and_a_page(call, filled, tmp_path):
-    code, out, _ = call("duplicates", "--workers", 1)
+def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
+    monkeypatch.setattr(terminal, "LINE_S", 0.0)
+    code, out, err = call("duplicates", "--workers", 1)
     assert code == 0
+    assert [line.split(":")[0] for line in err.splitlines()[:-1]][:1] == ["comparing pictures"]  # not silent in a pipe
+    assert err.splitlines()[-1] == "1 groups, 2 pictures."
     assert [line.rpartition("/")[2] for line in out.splitlines()[1:]] == ["beach-000.jpg", "small.jpg"]
     code, out, err = call("duplicates", "--tier", "identical", "--json", "--html", tmp_path / "d.html")
     (group,) = json.loads(out)
@@ -74,8 +77,10 @@ def test_what_cannot_be_right_is_one_line(call, words):
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_a_map_as_json_and_as_a_picture(call, tmp_path):
+def test_a_map_as_json_and_as_a_picture(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(terminal, "LINE_S", 0.0)
     code, out, err = call("map", "--json", "--plot", tmp_path / "m.png")
+    assert err.startswith("drawing a map: ")  # not silent in a pipe
     found = json.loads(out)
     assert (code, found["space"], len(found["ids"])) == (0, "color", len(found["x"]))
     with Image.open(tmp_path / "m.png") as sheet:

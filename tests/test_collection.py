@@ -341,6 +341,30 @@ def test_filters_decide_inside_the_search(collection, folder):
     assert collection.search(first(folder), filter=Filter(label="nobody")) == []
 
 
+def test_what_lies_inside_a_collection_moves_and_is_copied_with_it(folder, tmp_path):
+    """Such as pictures that were sent to the service: paths and sources are those of where the collection is now."""
+    first, second = sorted(folder.rglob("*.jpg"))[:2]
+    (tmp_path / "a" / "uploads").mkdir(parents=True)
+    shutil.copy(first, tmp_path / "a" / "uploads")
+    (tmp_path / "a" / "uploads" / "broken.jpg").write_bytes(b"no")
+    with Collection(tmp_path / "a", create=True) as collection:
+        collection.add(tmp_path / "a" / "uploads", second, recipes="color", workers=1)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    for place, home in (("c", "c"), ("link", "c"), ("b", "b")):
+        with Collection(tmp_path / place) as collection:
+            assert collection.sources() == [str(tmp_path / home / "uploads"), str(second)]
+            found = {path: collection.read(item.id) for item in collection.items() for path in item.paths}
+            assert found == {
+                str(tmp_path / home / "uploads" / first.name): first.read_bytes(),
+                str(second): second.read_bytes(),
+            }
+            assert list(collection.skipped()) == [str(tmp_path / home / "uploads" / "broken.jpg")]
+            report = collection.refresh(workers=1)
+            assert (report.known, report.copied, report.gone, report.notes) == (2, 0, 0, [])
+
+
 def test_labels_come_from_csv_and_say_what_they_did_not_find(collection, folder, tmp_path):
     collection.add(folder, recipes=COLOR, workers=1)
     files = sorted(folder.rglob("*.jpg"))

@@ -14,15 +14,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike import Collection
-from lookalike.errors import ImageError, InputError, LockedError, ReadOnlyError
-from lookalike.server import events, worker
+from lookalike import Collection, Filter
+from lookalike.errors import FullError, ImageError, InputError, LockedError, ReadOnlyError
+from lookalike.images.folders import OUTSIDE
+from lookalike.server import events, incoming, worker
 from lookalike.server import jobs as module
 from lookalike.server import ledger as ledgers
 from lookalike.server.incoming import harmless, keep
 from lookalike.server.jobs import LANES, Jobs
 from lookalike.server.ledger import Job, Ledger
-from lookalike.server.worker import KINDS, check_links
+from lookalike.server.worker import KINDS
+from lookalike.types import format_id, silent
 from serving import copy_shelf
 from waiting import until
 
@@ -123,6 +125,15 @@ def test_a_job_whose_process_always_dies_fails_after_three_times(jobs, monkeypat
     assert (job.state, job.attempts, job.error["kind"]) == ("failed", 3, "Killed")
 
 
+def test_a_fault_of_ours_fails_at_once_and_is_logged(jobs, monkeypatch, caplog):
+    faulty = "import lookalike.server.worker as w; w.KINDS['refresh'] = lambda *_: 1 / 0; w.main()"
+    monkeypatch.setattr(module, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {faulty}")
+    job = wait(jobs, jobs.submit("refresh", {}, "anna").id)
+    assert (job.state, job.attempts, job.error["kind"]) == ("failed", 1, "ZeroDivisionError")
+    assert "ZeroDivisionError: division by zero" in job.message
+    assert "Traceback" in caplog.text
+
+
 def test_changes_are_numbered_and_the_last_one_is_never_missed(jobs, quick):
     job = jobs.submit("refresh", {}, "anna")
     seen, last = [], 0
@@ -156,7 +167,7 @@ def test_what_was_not_done_goes_on_with_the_next_start(own, many, slow, monkeypa
     try:
         order = wait(second, adding.id).result
         assert order["arguments"] == {"folder": str(many), "roots": [str(many)]}
-        assert (order["kind"], order["collection"]) == ("add", str(own))
+        assert (order["kind"], order["collection"], order["within"]) == ("add", str(own), [str(many)])
         assert (wait(second, waiting.id).state, second.get(waiting.id).author) == ("done", "ben")
         assert second.get(adding.id).ended <= second.get(waiting.id).started
         assert second.submit("refresh", {}, "anna").id == waiting.id + 1
@@ -214,6 +225,11 @@ def test_what_the_process_is_asked_to_do_it_does(own, many):
         assert sum(result["predicted"].values()) + result["none"] == N
         with pytest.raises(InputError):
             do["add"]({"folder": "/etc", "roots": [str(many)]})
+        items = [format_id(item.id) for item in collection.page(Filter(path=f"{many}/*"), limit=2).items]
+        assert do["remove"]({"items": [*items, "0" * 16]})[0] == {"removed": 2}
+        assert do["remove"]({"items": items})[0] == {"removed": 0}
+        assert len(collection) == 60 + N - 2
+        assert len(list(many.iterdir())) == N  # files stay
 
 
 def test_what_cannot_be_done_fails_with_a_sentence(jobs):
@@ -261,21 +277,32 @@ def test_where_nothing_can_be_written_asking_says_so(own):
     jobs.close()
 
 
-def test_a_link_out_of_the_roots_is_refused(tmp_path):
+def test_links_lead_no_farther_than_the_roots_and_the_sources(own, tmp_path):
+    """An add and a refresh for others leave out what a link leads to elsewhere, and say so; what was known stays."""
     root, other = tmp_path / "root", tmp_path / "other"
-    (root / "a" / "b").mkdir(parents=True)
-    other.mkdir()
+    for red, folder in enumerate((root / "a", root / "b", other)):
+        folder.mkdir(parents=True)
+        Image.new("RGB", (40, 30), (red, 10, 200)).save(folder / "x.png")
     (root / "a" / "loop").symlink_to(root)
-    (root / "a" / "inside").symlink_to(root / "a" / "b")
-    check_links(root / "a", [root])
-    with pytest.raises(InputError, match="not below"):
-        check_links(other, [root])
-    with pytest.raises(InputError, match="not below"):
-        check_links(root / ".." / "other", [root])
-    (root / "a" / "b" / "out").symlink_to(other)
-    with pytest.raises(InputError, match="link out"):
-        check_links(root / "a", [root])
-    check_links(root / "a", [root, other])
+    (root / "a" / "out").symlink_to(other)
+    (root / "a" / "secret.png").symlink_to(other / "x.png")
+    with Collection(own, within=[root]) as collection:
+        result, _ = KINDS["add"](collection, {"folder": str(root / "a"), "roots": [str(root)]}, silent)
+        assert result["added"] == 2  # that of b by the loop
+        assert result["skipped"] == dict.fromkeys([f"{root}/a/out", f"{root}/a/secret.png"], OUTSIDE)
+        assert KINDS["refresh"](collection, {}, silent)[0]["skipped"] == result["skipped"]
+        for folder in (other, root / ".." / "other", root / "a" / "out"):
+            with pytest.raises(InputError, match="not below"):
+                KINDS["add"](collection, {"folder": str(folder), "roots": [str(root)]}, silent)
+    with Collection(own) as collection:  # as the command line does: links are followed
+        assert collection.refresh().copied + collection.refresh().known > 0
+        assert len(collection) == 60 + 3
+    shutil.rmtree(root / "a")
+    (root / "a").symlink_to(other)  # a source that was swapped for a link
+    with Collection(own, within=[root]) as collection:
+        assert KINDS["refresh"](collection, {}, silent)[0]["skipped"] == {f"{root}/a": OUTSIDE}
+    with Collection(own, within=[root, other]) as collection:
+        assert not KINDS["refresh"](collection, {}, silent)[0]["skipped"]
 
 
 @pytest.mark.parametrize(
@@ -283,21 +310,40 @@ def test_a_link_out_of_the_roots_is_refused(tmp_path):
 )
 def test_a_name_of_a_client_is_made_harmless(name, tmp_path, pictures):
     data = next(pictures.rglob("*.jpg")).read_bytes()
-    kept = keep(tmp_path, name, data)
+    (kept,) = keep(tmp_path, [(name, data)])
     (file,) = (tmp_path / "uploads").iterdir()
     assert file.name.startswith(f"{kept.item:016x}-")
     assert file.suffix in (".jpg", ".png")
     assert len(file.name) < 100
     assert file.read_bytes() == data
     assert harmless(name).isascii()
-    keep(tmp_path, "again.jpg", data)  # the same picture under another name
+    keep(tmp_path, [("again.jpg", data)])  # the same picture under another name
     assert len(list((tmp_path / "uploads").iterdir())) == 1
 
 
 def test_what_does_not_begin_like_a_picture_is_not_written(tmp_path):
     with pytest.raises(ImageError, match="no picture"):
-        keep(tmp_path, "x.jpg", b"<html>")
+        keep(tmp_path, [("x.jpg", b"<html>")])
     assert not (tmp_path / "uploads").exists()
+
+
+def test_files_of_one_request_are_kept_all_or_none(tmp_path, monkeypatch):
+    good = [(f"{i}.jpg", b"\xff\xd8\xff" + bytes([i])) for i in range(3)]
+    with pytest.raises(ImageError, match=r"no\.txt\.jpg is no picture.*Nothing of this request was kept"):
+        keep(tmp_path, [*good, ("no.txt.jpg", b"text")])
+    assert list(tmp_path.rglob("*.jpg")) == []
+    keep(tmp_path, good[:1])
+    whole = incoming.whole
+
+    def full(target):
+        if target.name.endswith("-2.jpg"):
+            raise FullError("No space left.")
+        return whole(target)
+
+    monkeypatch.setattr(incoming, "whole", full)
+    with pytest.raises(FullError):
+        keep(tmp_path, good)
+    assert [path.name[17:] for path in (tmp_path / "uploads").iterdir()] == ["0.jpg"]  # that of the request before
 
 
 def test_a_folder_that_cannot_be_written_is_told_so(tmp_path, monkeypatch):

@@ -252,7 +252,7 @@ def test_strangers_path_to_a_named_class_by_mouse(site, address):
             break
     shoot(page, "session-light")
     click(page.get_by_role("button", name="Yes to these"))
-    expect(page.locator(".gauge")).to_contain_text(f"{MANY} found")
+    expect(page.locator(".gauge")).to_contain_text(f"you have found {MANY}", ignore_case=True)
     page.locator("[name=name]").fill("sunsets")
     click(page.get_by_role("button", name="Make it a class"))
     heading(page, "sunsets")
@@ -324,6 +324,8 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     heading(page, "house")
     shown = names(page, ".suggested")
     assert len(shown) > 2
+    expect(page.locator(".suggestions .lane-head")).to_contain_text("Few examples yet")
+    expect(page.locator(".suggested .sure")).to_have_count(0)  # no share of certainty between two classes
     page.locator(".suggested .answers .yes").first.click()
     expect(page.locator(".suggested .tile")).to_have_count(len(shown) - 1)
     expect(page.locator(".suggested .answers .yes")).to_have_count(len(shown) - 1)
@@ -336,6 +338,24 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     assert shown[1] not in now
     page.reload()
     expect(page.locator("header.lead")).to_contain_text("4 pictures")
+
+
+def test_nothing_is_called_certain(site, address):
+    """Not even what a model takes for certain; nor is anything with classes and examples so few that it must be one."""
+    page = site.visit("jobs")
+    about = json.load(urllib.request.urlopen(f"{address}/api/v1/collection"))
+    page.route("**/api/v1/collection", lambda route: route.fulfill(json=about | {"classes": 9, "labelled": 900}))
+    item = first(address, "flower")
+
+    def sure(route):
+        predicted = [{"item": item, "probability": share} for share in (1.0, 0.994, 0.8)]
+        route.fulfill(json={"name": "house", "pictures": 3, "parents": [], "predicted": predicted})
+
+    page.route("**/api/v1/classes/one?*", sure)
+    page.goto(f"{address}/#/class/house")
+    page.reload()  # what is known of the collection is read anew
+    expect(page.locator(".suggested .sure")).to_have_text(["over 99 %", "over 99 %", "80 %"])
+    expect(page.locator(".suggestions .lane-head")).to_contain_text("The surest first.")
 
 
 def test_a_class_is_made_renamed_and_deleted_from_a_picture(site, address):
@@ -368,6 +388,75 @@ def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
     expect(page.locator(".group, .empty").first).to_be_visible()
     page.go_back()
     expect(page.locator('.tabs [aria-current="true"]')).to_have_text("Identical")
+    expect(page.locator(".group")).to_have_count(1)
+    expect(page.locator(".group input")).to_have_count(0)  # one picture at two places: none is to spare
+    page.get_by_text("Export").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Table (CSV)").click()
+    assert download.value.suggested_filename == "duplicates.csv"
+    assert download.value.path().read_text().count("face-000.jpg") == 1
+
+
+def test_marked_duplicates_are_taken_out_after_a_question(site, address):
+    page = site.visit("jobs")
+    both = [first(address, "face"), first(address, "beach")]
+    job = {"id": "77", "kind": "remove", "state": "running", "done": 0, "total": None, "message": ""}
+    asked = []
+
+    def groups(route):
+        group = {"id": "same-1", "tier": "same", "why": "the same photo", "items": both, "distances": [0, 0.1]}
+        found = [] if asked else [group]
+        route.fulfill(json={"total": len(found), "offset": 0, "groups": found, "current": True, "job": None})
+
+    def take_order(route):
+        asked.append(route.request.post_data_json)
+        route.fulfill(status=202, json=job)
+
+    page.route("**/api/v1/duplicates?*", groups)
+    page.route(
+        "**/api/v1/jobs", lambda route: take_order(route) if route.request.method == "POST" else route.fallback()
+    )
+    done = job | {"state": "done", "message": "1 taken out."}
+    page.route("**/api/v1/jobs/77", lambda route: route.fulfill(json=done))
+    go(page, "duplicates?tier=same")
+    box = page.get_by_label("Mark beach-000.jpg")
+    take = page.get_by_role("button", name="Take out of the collection")
+    expect(take).to_be_hidden()
+    box.check()
+    expect(page.locator(".take-out")).to_contain_text("1 picture marked")
+    shoot(page, "duplicates-marked-light")
+    take.click()
+    expect(page.get_by_role("dialog")).to_contain_text("nothing is deleted on the disk")
+    shoot(page, "duplicates-question-light")
+    page.get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert not asked
+    take.click()
+    page.get_by_role("dialog").get_by_role("button", name="Take out").click()
+    expect(page.locator(".empty")).to_contain_text("None found")  # shown anew when the job is done
+    assert asked == [{"kind": "remove", "items": [both[1]["id"]]}]
+
+
+def test_a_session_is_deleted_after_a_question(site, address):
+    session = begin(address, first(address, "balloons")["id"])
+    page = site.visit("sessions")
+    card = page.locator("li", has=page.locator(f'a[href*="session/{session}"]'))
+    card.get_by_role("button", name="Delete the session").click()
+    expect(page.get_by_role("dialog")).to_contain_text("1 answer will be forgotten")
+    shoot(page, "sessions-question-light")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(card).to_have_count(0)
+    assert session not in json.dumps(json.load(urllib.request.urlopen(f"{address}/api/v1/sessions")))
+
+
+def test_arrows_lead_from_the_page_into_its_pictures(site):
+    page = site.visit()
+    tiles = page.locator(".grid [data-focus]")
+    expect(tiles.nth(1)).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(tiles.first).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(tiles.nth(1)).to_be_focused()
 
 
 def test_not_duplicates_is_remembered(site):
@@ -416,8 +505,15 @@ def test_pictures_are_added_with_progress(site, folder, tmp_path):
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Add pictures from this device").click()
     chooser.value.set_files(fresh)
-    expect(page.locator(".job", has_text="Adding pictures").first).to_contain_text("done")
+    job = page.locator(".job", has_text="Adding pictures").first
+    expect(job).to_contain_text("done")
+    job.get_by_text("What became of the file").click()
+    expect(job.locator(".path")).to_have_text("flower-000.jpg new")
     shoot(page, "jobs-light")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Add pictures from this device").click()
+    chooser.value.set_files([fresh])
+    expect(page.locator(".starters")).to_contain_text("Known already: flower-000.jpg.")
     go(page, "?path=uploads")
     heading(page, "“uploads”")
     expect(page.locator(".grid a.pic")).to_have_count(1)
@@ -552,6 +648,10 @@ def test_dark_colours_by_the_system_and_by_the_switch(site):
     assert light.evaluate(ground) == dark.evaluate(ground)
     settle(dark)
     shoot(dark, "start-dark")
+    dark.emulate_media(color_scheme="light")  # nothing was chosen there: the system's word counts at once
+    expect(dark.locator("html")).to_have_attribute("data-theme", "light")
+    light.emulate_media(color_scheme="light")
+    expect(light.locator("html")).to_have_attribute("data-theme", "dark")
 
 
 def test_question_mark_opens_the_list_of_keys(site):

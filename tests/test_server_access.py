@@ -87,6 +87,13 @@ def test_a_file_that_cannot_be_understood_lets_nobody_in(tmp_path):
             Access(tmp_path, "owner").identify({})
 
 
+@pytest.mark.parametrize("sign", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP"])
+def test_who_comes_through_a_proxy_is_not_taken_for_the_owner(own, sign):
+    access = Access(own, "owner")
+    assert access.identify(headers(host="localhost")) == Person("owner", "manage")
+    assert access.identify({**headers(host="localhost"), sign.lower().encode(): b"1.1 proxy"}) is None
+
+
 def test_a_damaged_file_of_tokens_refuses_and_the_page_stays(own):
     with running(own) as service:
         (own / "access.json").write_text("{")

@@ -7,7 +7,9 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.errors import InputError
+from lookalike.errors import ImageError, InputError
+from lookalike.server import served
+from lookalike.server.large import Large
 from lookalike.server.metrics import Metrics
 from lookalike.server.thumbnails import Kept, fit, rounded
 from serving import copy_shelf, error, running
@@ -104,6 +106,20 @@ def test_a_region_is_cut_out(service):
         error(service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": box}), 422, "input")
 
 
+def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypatch):
+    item = service.get("/items", params={"limit": 1})["items"][0]
+    monkeypatch.setattr(served, "PIXELS", 0)
+    monkeypatch.setattr(served, "shrink", None)  # what the service itself would decode with
+    answer = service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": "0,0,0.5,0.25", "side": 199})
+    assert Image.open(io.BytesIO(answer.content)).size == (160, 60)
+    large = Large()
+    try:
+        with pytest.raises(ImageError, match="not a picture"):
+            large.shrink(b"nothing", 100)
+    finally:
+        large.close()
+
+
 def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):
     folder = tmp_path / "few"
     folder.mkdir()
@@ -136,6 +152,13 @@ def test_what_another_process_adds_is_there_at_once(shelf, tmp_path):
         new = service.get("/items", params={"path": "*/new.png"})["items"][0]
         found = service.post("/search", {"examples": [{"id": new["id"]}], "k": 1})
         assert found["results"][0]["item"]["id"] == new["id"]
+        addresses = [f"/api/v1/items/{new['id']}/{what}" for what in ("thumbnail", "image", "region?box=0,0,1,1")]
+        tags = [service.client.get(address).headers["etag"] for address in addresses]  # the first is in memory now
+        with Collection(own) as other:
+            other.remove(tmp_path / "new.png")
+        for address, tag in zip(addresses, tags, strict=True):
+            for headers in ({}, {"If-None-Match": tag}):
+                error(service.client.get(address, headers=headers), 404, "missing")
         shutil.rmtree(own / "vectors")  # and what it destroys is said, not hidden
         answer = service.client.get("/api/v1/items")
         assert answer.status_code == 200

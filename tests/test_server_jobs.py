@@ -1,5 +1,6 @@
 """Jobs, duplicates, the map and exports over the service; kills and a full disk in the middle of them."""
 
+import csv
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,8 +103,19 @@ def test_files_are_on_the_disk_when_they_are_answered_and_then_added(service):
     assert names == {f"{file['item']}-{file['name']}" for file in kept}
     job = wait(service.client, answer.json()["job"]["id"])
     assert job["state"] == "done"
+    assert [file["known"] for file in kept] == [False, False]
+    assert job["result"]["files"] == {str(service.folder / "uploads" / name): "added" for name in names}
     for file in kept:
         assert service.get(f"/items/{file['item']}")["id"] == file["item"]
+    known = service.get("/items", params={"path": "*beach-000.jpg"})["items"][0]
+    broken = ("files", ("broken.jpg", b"\xff\xd8\xff and no more"))
+    sent = [files()[0], ("files", ("old.jpg", Path(known["path"]).read_bytes())), broken]
+    answer = service.client.post("/api/v1/uploads/files", files=sent).json()
+    assert [file["known"] for file in answer["files"]] == [True, True, False]
+    job = wait(service.client, answer["job"]["id"])
+    assert job["message"] == "0 added, 1 known already, 1 skipped."
+    assert [(path[-8:], outcome) for path, outcome in job["result"]["files"].items()] == [("-old.jpg", "copied")]
+    assert [path.endswith("-broken.jpg") for path in job["result"]["skipped"]] == [True]
     assert str(service.folder / "uploads") in service.get("/collection")["sources"]
 
 
@@ -124,6 +137,20 @@ def test_only_folders_below_the_roots_are_added(service, more, tmp_path):
     link.unlink()
 
 
+def test_a_root_stays_where_it_was_when_the_service_started(shelf, tmp_path, more, quick):
+    """A link that is swapped later moves no root."""
+    link, elsewhere = tmp_path / "link", tmp_path / "elsewhere"
+    link.symlink_to(more)
+    elsewhere.mkdir()
+    with running(copy_shelf(shelf, tmp_path), roots=(link,)) as service:
+        assert service.get("/collection")["roots"] == [str(more)]
+        link.unlink()
+        link.symlink_to(elsewhere)
+        for folder in (link, elsewhere):
+            error(service.client.post("/api/v1/jobs", json={"kind": "add", "folder": str(folder)}), 403, "refused")
+        service.post("/jobs", {"kind": "add", "folder": str(more / "new")}, status=202)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -134,6 +161,8 @@ def test_only_folders_below_the_roots_are_added(service, more, tmp_path):
         {"kind": "add", "folder": "x", "roots": ["/"]},
         {"kind": "duplicates", "tier": "twins"},
         {"kind": "fit", "spec": ["x"]},
+        {"kind": "remove", "items": []},
+        {"kind": "remove", "items": ["../x"]},
     ],
 )
 def test_what_is_no_job_is_refused(service, body):
@@ -165,6 +194,17 @@ def test_duplicates_are_shown_dismissed_and_made_by_a_job(service):
     group = found["groups"][0]
     assert len(group["items"]) == len(group["distances"]) > 1
     ids = [item["id"] for item in group["items"]]
+    saved = service.get("/duplicates/export", params={"tier": "alike"})
+    assert len(saved) == found["total"]
+    assert [(item["id"], item["distance"]) for item in saved[0]["items"]] == list(
+        zip(ids, group["distances"], strict=True)
+    )
+    answer = service.client.get("/api/v1/duplicates/export", params={"tier": "alike", "format": "csv"})
+    assert answer.headers["content-disposition"] == 'attachment; filename="duplicates.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["id"] for row in rows if row["group"] == group["id"]] == ids
+    assert [float(row["distance"]) for row in rows if row["group"] == group["id"]] == group["distances"]
+    error(service.client.get("/api/v1/duplicates/export", params={"format": "coco"}), 422, "input")
     assert service.post("/duplicates/dismiss", {"items": ids})["pairs"] == len(ids) * (len(ids) - 1) // 2
     left = service.get("/duplicates", params={"tier": "alike"})
     assert left["total"] == found["total"] - 1
@@ -203,13 +243,24 @@ def test_exports_are_those_of_the_library(service, format):
 
 def test_a_stream_beats_and_a_reader_that_leaves_is_let_go(service, monkeypatch):
     monkeypatch.setattr(events, "BEAT_S", 0.2)
-    with service.client.stream("GET", "/api/v1/events", headers={"Last-Event-ID": str(2**52)}) as answer:
+    last = service.app.here.jobs.last
+    with service.client.stream("GET", "/api/v1/events", headers={"Last-Event-ID": str(last)}) as answer:
         lines = answer.iter_lines()
         assert next(line for line in lines if line.startswith(":")) == ": still here"
         until(lambda: service.app.here.events.open == 1)  # those of the tests before have gone
     until(lambda: service.app.here.events.open == 0)
     monkeypatch.setattr(events, "STREAMS", 0)
     error(service.client.get("/api/v1/events"), 503, "busy")
+
+
+def test_a_reader_that_is_ahead_of_what_happened_is_told_so_and_how_things_stand(service, quick):
+    job = service.post("/jobs", {"kind": "refresh"}, status=202)
+    wait(service.client, job["id"])
+    ahead = {"Last-Event-ID": "9" * 19}
+    with service.client.stream("GET", f"/api/v1/jobs/{job['id']}/events", headers=ahead) as answer:
+        lines = [line for line in answer.iter_lines() if line]
+    assert lines[1] == ": there is no such event yet; this begins anew"
+    assert json.loads(lines[-1].removeprefix("data: "))["state"] == "done"
 
 
 def test_a_reader_that_does_not_read_holds_nobody_up(service, quick, monkeypatch):
@@ -230,12 +281,14 @@ def test_roles_decide_who_may_ask_for_what(shelf, tmp_path, more, quick):
         ("POST", "/jobs", {"kind": "refresh"}, "manage"),
         ("POST", "/jobs", {"kind": "add", "folder": str(more / "new")}, "manage"),
         ("POST", "/jobs", {"kind": "fit", "spec": "x = color() | pca(dim=4)"}, "manage"),
+        ("POST", "/jobs", {"kind": "remove", "items": ["0" * 16]}, "manage"),
         ("POST", "/jobs", {"kind": "map"}, "judge"),
         ("POST", "/jobs", {"kind": "classify"}, "judge"),
         ("POST", "/duplicates/dismiss", {"items": ["0" * 16]}, "judge"),
         ("GET", "/jobs", None, "view"),
         ("GET", "/duplicates?tier=identical", None, "view"),
         ("GET", "/export", None, "view"),
+        ("GET", "/duplicates/export?tier=identical", None, "view"),
     ]
     order = ["view", "judge", "manage"]
     with running(own, roots=(more,)) as service:

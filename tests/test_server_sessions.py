@@ -28,6 +28,24 @@ def kinds(service):
     return found
 
 
+def test_a_session_that_nobody_goes_on_with_is_forgotten(service, kinds):
+    wanted = kinds["fish"]
+    sessions = [service.post("/sessions", {"examples": [{"id": wanted[0]}]}, status=201)["id"] for _ in range(2)]
+    for session in sessions:
+        service.post(f"/sessions/{session}/marks", {"relevant": wanted[1:3]})
+        service.post(f"/sessions/{session}/undo")
+        service.post(f"/sessions/{session}/marks", {"relevant": wanted[1:2]})
+    gone = service.client.delete(f"/api/v1/sessions/{sessions[0]}")
+    assert (gone.status_code, gone.json()["relevant"]) == (200, wanted[:2])
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/undo"), ("GET", "/log")):
+        error(service.client.request(method, f"/api/v1/sessions/{sessions[0]}{path}"), 404, "missing")
+    assert service.get(f"/sessions/{sessions[1]}")["relevant"] == wanted[:2]
+    service.post(f"/sessions/{sessions[1]}/finish", {"name": "school"})
+    assert "is finished" in error(service.client.delete(f"/api/v1/sessions/{sessions[1]}"), 422, "input")
+    assert service.get(f"/sessions/{sessions[1]}")["finished"]
+    assert service.collection.verify() == []
+
+
 def test_a_session_goes_from_an_example_to_a_class(service, kinds):
     wanted = kinds["sunset"]
     session = service.post("/sessions", {"examples": [{"id": wanted[0]}], "name": "evening"}, status=201)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hostile import encode, picture
 from lookalike.errors import ImageError, SourceError
 from lookalike.images import archives
+from lookalike.images.folders import OUTSIDE
 from lookalike.images.read import Limits
 from lookalike.images.sources import SUFFIXES, Entry, locate, walk
 
@@ -137,6 +138,23 @@ def test_links_are_followed_and_every_folder_is_visited_once(tmp_path, skipped):
     (tmp_path / "elsewhere/back").symlink_to(root)
     assert names(walk([root], on_skip=skipped), root) == ["a.jpg", "c.jpg", "aaa-link/b.jpg"]
     assert skipped == {}
+
+
+def test_links_lead_only_into_the_folders_that_are_named(tmp_path, skipped):
+    root, other = tmp_path / "root", tmp_path / "other"
+    for file in (root / "a.jpg", root / "b/b.jpg", other / "c.jpg", tmp_path / "root-2/d.jpg"):
+        write(file)
+    (root / "in").symlink_to(root / "b")
+    for name, target in {"out": other, "out.jpg": other / "c.jpg", "beside": tmp_path / "root-2"}.items():
+        (root / name).symlink_to(target)
+    (tmp_path / "way").symlink_to(other)
+    (tmp_path / "list.txt").write_text(f"{other}/c.jpg\n{tmp_path}/way/c.jpg\n")
+    sources = [root, f"{root}/out/*.jpg", tmp_path / "list.txt"]
+    within = [str(root), str(tmp_path / "list.txt")]
+    found = names(walk(sources, on_skip=skipped, within=within), tmp_path)
+    assert found == ["root/a.jpg", "root/b/b.jpg", "other/c.jpg"]
+    left_out = ("root/out", "root/out.jpg", "root/beside", "root/out/c.jpg", "way/c.jpg")
+    assert skipped == {str(tmp_path / path): OUTSIDE for path in left_out}
 
 
 def test_a_real_path_is_preferred_to_a_link(tmp_path, skipped):

@@ -37,13 +37,14 @@ from lookalike.engine.map import POINTS, Map, check_points
 from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
 from lookalike.engine.pages import Page, Pages, read_item
-from lookalike.engine.presence import has_files, ignore
+from lookalike.engine.presence import has_files, ignore, root_of
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
 from lookalike.engine.stats import glance, speeds, stats
 from lookalike.engine.where import with_boxes
 from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
+from lookalike.images.folders import Within
 from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import Entry, walk
 from lookalike.recipes import DEFAULT, FALLBACK
@@ -81,6 +82,8 @@ class Collection:
     path : the collection's directory.
     create : make it where it does not exist.
     wait_s : how long a writing verb waits for another writer to finish.
+    within : folders that links below a source may lead into, besides the sources themselves; None: anywhere. For
+        those who add on behalf of others.
 
     Examples
     --------
@@ -89,9 +92,17 @@ class Collection:
     >>> collection.search("beach.jpg", k=5)  # doctest: +SKIP
     """
 
-    def __init__(self, path: str | Path, *, create: bool = False, wait_s: float = 0.0):
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = False,
+        wait_s: float = 0.0,
+        within: Sequence[str | Path] | None = None,
+    ):
         self.path = Path(_absolute(path))
         self.wait_s = wait_s
+        self._within = None if within is None else [str(folder) for folder in within]
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
         self._pages = Pages(self._store)
@@ -384,6 +395,10 @@ class Collection:
         """Every feedback session, the last touched first."""
         return self._store.judgements.sessions.all()
 
+    def remove_session(self, id: str) -> None:
+        """Forget a session that nobody goes on with, and what was said in it. A finished one stays, for its class."""
+        self._store.judgements.sessions.remove(id)
+
     def simulate(
         self,
         examples: Example | Sequence[Example] = (),
@@ -452,6 +467,19 @@ class Collection:
             return None
         current = kept.version == duplicates.version_of(self._store, self._spaces, name, tier)
         return self._told_apart(duplicates.from_json(kept.value)), current
+
+    def group_lines(
+        self, tier: Tier = "same", format: Literal["json", "csv"] = "json", *, space: str | None = None
+    ) -> Iterator[str]:
+        """The groups that are known (see `known_duplicates`) as text, piece by piece, with their items."""
+        if format not in ("json", "csv"):
+            raise UnknownNameError("format", format, ["json", "csv"])
+        groups, _ = self.known_duplicates(tier, space=space) or ([], False)
+        return export.group_lines(((group, self._rows(group.items)) for group in groups), format)
+
+    def _rows(self, ids: Sequence[int]) -> list[tuple[Item, list[Saying]]]:
+        found = self._store.judgements.said(ids)
+        return [(item, found.get(item.id, [])) for item in self.get(ids).values()]
 
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
         """Say, for good, that these are no duplicates of each other; returns how many pairs that was new of.
@@ -532,6 +560,10 @@ class Collection:
     def sources(self) -> list[str]:
         """What was added, in the order it was: what `refresh` looks at."""
         return self._store.items.sources()
+
+    def real_sources(self) -> list[str]:
+        """Where the sources are now, links followed: to be remembered, and given as `within` later."""
+        return [os.path.realpath(root_of(source)) for source in self.sources()]
 
     def predictions(self, ids: Sequence[int]) -> dict[int, Prediction]:
         """What these items are taken for, where something was predicted and nobody said otherwise."""
@@ -706,7 +738,7 @@ class Collection:
         if not chains:
             raise InputError(next(iter(failed.values())))
         run = Ingest(self._store, chains, self._spaces.side(), report)
-        run.run(sources, progress, workers)
+        run.run(sources, progress, workers, self._allowed())
         self._spaces.settle(names, progress)
         return run.again
 
@@ -725,7 +757,13 @@ class Collection:
     def _entries(self, sources: Sequence[str | Path]) -> Iterator[Entry]:
         """What these sources hold, and all others that are there; none is looked at before somebody asks."""
         known = [source for source in self._store.items.sources() if has_files(source)]
-        yield from walk([*sources, *known], on_skip=ignore)
+        yield from walk([*sources, *known], on_skip=ignore, within=self._allowed())
+
+    def _allowed(self) -> Within:
+        """The folders that may be read. A source counts as it is written: where it is a link, that allows nothing."""
+        if self._within is None:
+            return None
+        return [*self._within, *map(root_of, self._store.items.sources())]
 
     def _fit_features_anew(self, names: list[str], progress: Progress, workers: int | None) -> dict[str, int]:
         """New vocabularies for the features of these spaces, and their rows anew; the spaces that stand on them.
@@ -736,7 +774,7 @@ class Collection:
         for source in sources:
             if not has_files(source) or problem(self._store, source):
                 raise SourceError(f"{source} is not there: its pictures would lose their vectors. Is its disk mounted?")
-        entries = partial(walk, sources, on_skip=ignore)
+        entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
         fitted, failed = self._spaces.fit_features(names, entries, progress, workers, anew=True)
         if failed:
             raise InputError(next(iter(failed.values())))

@@ -57,7 +57,7 @@ def duplicates(
     """
     if ctx.invoked_subcommand is not None:
         return 0
-    with opened(where) as collection, bars() as progress:
+    with opened(where) as collection, bars(lines=True) as progress:
         groups = collection.duplicates(tier, space=space, filter=filter, progress=progress, workers=workers)
         items = collection.get([item for group in groups for item in group.items])
         if html is not None:
@@ -72,8 +72,7 @@ def duplicates(
             for path in found.paths if tier == "identical" else found.paths[:1]:
                 size = f"{found.width}x{found.height}"
                 print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
-    if not groups:
-        print_note("No duplicates of this kind.")
+    print_note(f"{len(groups):,} groups, {len(items):,} pictures." if groups else "No duplicates of this kind.")
     return 0
 
 

@@ -37,7 +37,7 @@ def map_(
     """
     if plot is not None:
         show.check_sheet(plot)
-    with opened(where) as collection, bars() as progress:
+    with opened(where) as collection, bars(lines=True) as progress:
         drawn = collection.map(space, points=points, progress=progress)
         if plot is not None:
             items = collection.get(drawn.ids.tolist())

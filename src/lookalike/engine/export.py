@@ -15,12 +15,15 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from lookalike.engine.duplicates import Group
 from lookalike.store.items import Item
 from lookalike.store.judgements import Saying
 from lookalike.types import Ids, Vectors, format_id
 
 Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
 Row: TypeAlias = tuple[Item, Sequence[Saying]]
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a cell must not begin with: spreadsheets take it for a formula (OWASP, "CSV injection")."""
 COLUMNS = ["id", "path", "width", "height", "format", "bytes", "taken_at", "added_at", "labels"]
 
 
@@ -29,6 +32,24 @@ def lines(rows: Iterable[Row], format: Format, parents: Mapping[str, Sequence[st
     if format == "coco":
         return _coco(rows, parents)
     return {"json": _json, "csv": _csv, "paths": _paths}[format](rows)
+
+
+def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["json", "csv"]) -> Iterator[str]:
+    """Groups of duplicates with their items, as `lines` writes them; in CSV, a line for each file of a group."""
+    if format == "csv":
+        yield _csv_line(["group", "tier", "distance", *COLUMNS])
+        for group, rows in groups:
+            for row in rows:
+                for cells in _cells(*row):
+                    yield _csv_line([group.id, group.tier, _distance(group, row[0]), *cells])
+        return
+    described = (
+        {"id": group.id, "tier": group.tier, "why": group.why}
+        | {"items": [describe(item, _labels(said)) | {"distance": _distance(group, item)} for item, said in rows]}
+        for group, rows in groups
+    )
+    yield from _array("[", described)
+    yield "\n]\n"
 
 
 def write_vectors(target: Path, ids: Ids, X: Vectors, paths: dict[int, str]) -> int:
@@ -55,23 +76,43 @@ def describe(item: Item, labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def cell(text: str) -> str:
+    """Text for a cell of a spreadsheet; a quote mark before what would be a formula.
+
+    >>> cell("beach"), cell("=1+1")
+    ('beach', "'=1+1")
+    """
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def _distance(group: Group, item: Item) -> float:
+    return round(group.distances[group.items.index(item.id)], 6)
+
+
 def _json(rows: Iterable[Row]) -> Iterator[str]:
     yield from _array("[", (describe(item, _labels(said)) for item, said in rows))
     yield "\n]\n"
 
 
 def _csv(rows: Iterable[Row]) -> Iterator[str]:
-    written = io.StringIO()
-    writer = csv.DictWriter(written, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for item, said in rows:
-        row = describe(item, []) | {"labels": ";".join(map(_printable, _labels(said)))}
-        for path in row.pop("paths") or [""]:  # a picture at two paths is two rows
-            writer.writerow(row | {"path": path})
-        yield written.getvalue()
-        written.seek(0)
-        written.truncate()
-    yield written.getvalue()
+    yield _csv_line(COLUMNS)
+    for row in rows:
+        for cells in _cells(*row):
+            yield _csv_line(cells)
+
+
+def _cells(item: Item, said: Sequence[Saying]) -> Iterator[list[Any]]:
+    """The values of COLUMNS; a picture at two paths is two lines."""
+    told = describe(item, []) | {"labels": ";".join(cell(_printable(label)) for label in _labels(said))}
+    for path in told.pop("paths") or [""]:
+        yield [(told | {"path": cell(path)})[name] for name in COLUMNS]
+
+
+def _csv_line(values: Sequence[Any]) -> str:
+    """One line. Written with both line ends, so that a value that holds either is quoted; then it gets ours."""
+    written = io.StringIO(newline="")
+    csv.writer(written).writerow(values)
+    return written.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _paths(rows: Iterable[Row]) -> Iterator[str]:

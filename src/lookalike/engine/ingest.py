@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
 from lookalike.errors import ImageError
+from lookalike.images.folders import Within
 from lookalike.images.read import LIMITS, identify
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool, Skip
@@ -40,6 +41,9 @@ LOOKUP = 1_000
 BATCH = 16
 """Pictures described at a time: measured best for the default network on two cores."""
 
+NAMED = 100
+"""Files of which a report says, one by one, what became of them."""
+
 COMMIT_ROWS = 2_048
 COMMIT_BYTES = 128 * 2**20
 COMMIT_S = 5.0
@@ -57,6 +61,7 @@ class Report:
     changed: int = 0  # another picture at a known path
     gone: int = 0  # files that are no more
     skipped: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)  # the first NAMED: path → "added", "copied" or "changed"
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     predicted: dict[str, int] = field(default_factory=dict)  # new pictures that were classified, by class
@@ -90,9 +95,11 @@ class Ingest:
         self.done = 0
         self.committed_at = time.monotonic()
 
-    def run(self, sources: Sequence[str | Path], progress: Progress, workers: int | None) -> None:
-        """Bring everything the sources hold into the store."""
-        listing = _Listing(sources, self._skip_unlisted)
+    def run(
+        self, sources: Sequence[str | Path], progress: Progress, workers: int | None, within: Within = None
+    ) -> None:
+        """Bring everything the sources hold into the store; links are followed into `within` only, where given."""
+        listing = _Listing(sources, self._skip_unlisted, within)
         try:
             fresh = self._unknown(listing, progress)
             first = next(fresh, None)
@@ -222,14 +229,17 @@ class Ingest:
     def _link(self, entry: Entry, item: int, before: Seen | None, *, new: bool = False) -> None:
         self.links.append((entry.path, entry.size, entry.mtime_ns, item))
         if before is not None and before.item not in (None, item):
-            self.report.changed += 1
+            outcome = "changed"
         elif new:
-            self.report.added += 1
+            outcome = "added"
         elif before is None or before.item is None:
-            self.report.copied += 1
+            outcome = "copied"
             self.again.add(item)
         else:
-            self.report.known += 1
+            outcome = "known"
+        setattr(self.report, outcome, getattr(self.report, outcome) + 1)
+        if outcome != "known" and len(self.report.files) < NAMED:
+            self.report.files[entry.path] = outcome
 
     def _item_at(self, path: str) -> int | None:
         before = self.store.items.seen([path]).get(path)
@@ -242,11 +252,11 @@ class Ingest:
 class _Listing:
     """Entries of the sources, listed ahead of the reader by a thread; `total` once the listing is complete."""
 
-    def __init__(self, sources: Sequence[str | Path], on_skip: Any):
+    def __init__(self, sources: Sequence[str | Path], on_skip: Any, within: Within):
         self.total: int | None = None
         self._queue: queue.Queue[Entry | BaseException | None] = queue.Queue(LIST_AHEAD)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._list, args=(sources, on_skip), daemon=True)
+        self._thread = threading.Thread(target=self._list, args=(sources, on_skip, within), daemon=True)
         self._thread.start()
 
     def __iter__(self) -> Iterator[Entry]:
@@ -263,10 +273,10 @@ class _Listing:
             except queue.Empty:
                 continue
 
-    def _list(self, sources: Sequence[str | Path], on_skip: Any) -> None:
+    def _list(self, sources: Sequence[str | Path], on_skip: Any, within: Within) -> None:
         count = 0
         try:
-            for entry in walk(sources, on_skip=on_skip):
+            for entry in walk(sources, on_skip=on_skip, within=within):
                 while entry.data is not None and self._queue.qsize() > CARRY_AHEAD and not self._stop.is_set():
                     time.sleep(0.01)
                 self._queue.put(entry)

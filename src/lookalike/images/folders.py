@@ -1,13 +1,13 @@
 """A folder or a pattern in, files out.
 
 In: the path of a folder, or a glob pattern. Out: its files, in the order of names; hidden ones are left out, links are
-followed, and a folder is visited once, however many links lead to it.
+followed (where some folders are named, only into those), and a folder is visited once, however many links lead to it.
 """
 
 import fnmatch
 import glob
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,8 +16,13 @@ from lookalike.images.files import explain
 OnSkip: TypeAlias = Callable[[str, str], None]
 """`on_skip(path, reason)`: called for what is there but cannot be listed."""
 
+Within: TypeAlias = Sequence[str] | None
+"""Real folders that links may lead into; None: anywhere."""
 
-def walk_folders(root: str, on_skip: OnSkip) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+OUTSIDE = "a link out of the folders that may be read"
+
+
+def walk_folders(root: str, on_skip: OnSkip, within: Within = None) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
     """Every folder under the root, itself included, with its files.
 
     Linked folders come last, so that a file that can be reached on two ways is listed under its real path.
@@ -36,7 +41,8 @@ def walk_folders(root: str, on_skip: OnSkip) -> Iterator[tuple[str, list[os.DirE
             on_skip(folder, explain(error))
             continue
         below = [entry for entry in entries if _is_folder(entry)]
-        links.extend(entry.path for entry in below if entry.is_symlink())
+        for linked in (entry.path for entry in below if entry.is_symlink()):
+            links.append(linked) if leads_inside(linked, within) else on_skip(linked, OUTSIDE)
         folders.extend(entry.path for entry in reversed(below) if not entry.is_symlink())
         yield folder, [entry for entry in entries if not _is_folder(entry)]
 
@@ -50,6 +56,18 @@ def match_pattern(pattern: str, on_skip: OnSkip) -> Iterator[str]:
         if path not in seen:
             seen.add(path)
             yield path
+
+
+def leads_inside(path: str, within: Within) -> bool:
+    """Whether a path, all links followed, is in one of these folders, or is one.
+
+    >>> leads_inside("/photos/1999/../1998", ["/photos"]), leads_inside("/photos-2", ["/photos"])
+    (True, False)
+    """
+    if within is None:
+        return True
+    real = os.path.realpath(path)
+    return any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in within)
 
 
 def split_path(path: str) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from lookalike.errors import ImageError, SourceError
 from lookalike.images import archives
 from lookalike.images.files import LIMITS, Limits, check_regular, explain, read_bytes
-from lookalike.images.folders import OnSkip, match_pattern, split_path, walk_folders
+from lookalike.images.folders import OUTSIDE, OnSkip, Within, leads_inside, match_pattern, split_path, walk_folders
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif", ".avif")
@@ -59,13 +59,16 @@ class Entry:
             raise
 
 
-def walk(sources: Iterable[str | Path], *, on_skip: OnSkip, limits: Limits = LIMITS) -> Iterator[Entry]:
+def walk(
+    sources: Iterable[str | Path], *, on_skip: OnSkip, limits: Limits = LIMITS, within: Within = None
+) -> Iterator[Entry]:
     """Every picture file of the sources, folder by folder in the order of names.
 
-    Hidden files are left out, links are followed and each folder is visited once. Raises SourceError at once for a
-    source that does not exist; whatever goes wrong later goes to `on_skip`.
+    Hidden files are left out, links are followed and each folder is visited once; a link that leads out of `within`,
+    where that is given, goes to `on_skip`. Raises SourceError at once for a source that does not exist; whatever goes
+    wrong later goes to `on_skip`, too.
     """
-    return _walk([_check_source(os.fspath(source)) for source in sources], on_skip, limits)
+    return _walk([_check_source(os.fspath(source)) for source in sources], on_skip, limits, within)
 
 
 def locate(path: str | Path) -> Entry | None:
@@ -113,29 +116,36 @@ def _check_source(source: str) -> str:
     return source
 
 
-def _walk(paths: list[str], on_skip: OnSkip, limits: Limits) -> Iterator[Entry]:
+def _walk(paths: list[str], on_skip: OnSkip, limits: Limits, within: Within) -> Iterator[Entry]:
     for path in paths:
         if _stat(path) is None and glob.has_magic(path):
             for match in filter(_is_taken, match_pattern(path, on_skip)):
-                yield from _walk_one(match, on_skip, limits)
+                yield from _walk_one(match, on_skip, limits, within)
         else:
-            yield from _walk_one(path, on_skip, limits)
+            yield from _walk_one(path, on_skip, limits, within)
 
 
-def _walk_one(path: str, on_skip: OnSkip, limits: Limits, *, listed: bool = False) -> Iterator[Entry]:
+def _walk_one(path: str, on_skip: OnSkip, limits: Limits, within: Within, *, listed: bool = False) -> Iterator[Entry]:
     """A source that is no pattern; in a list, another list is a file like others."""
     found = _stat(path)
     kind = 0 if found is None else stat.S_IFMT(found.st_mode)
-    if kind == stat.S_IFDIR:
-        for _, files in walk_folders(path, on_skip):
+    if not leads_inside(split_member(path)[0] if found is None else path, within):
+        on_skip(path, OUTSIDE)
+    elif kind == stat.S_IFDIR:
+        for _, files in walk_folders(path, on_skip, within):
             for file in files:
-                if _is_picture(file.name) and (entry := _take(file.path, on_skip)):
+                if not _is_picture(file.name):
+                    continue
+                if file.is_symlink() and not leads_inside(file.path, within):
+                    on_skip(file.path, OUTSIDE)
+                elif entry := _take(file.path, on_skip):
                     yield entry
     elif found is not None and kind == stat.S_IFREG and archives.is_archive(path):
         yield from _walk_archive(path, found.st_mtime_ns, on_skip, limits)
     elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
         for line in _read_lines(path, on_skip):
-            yield from _walk_one(line, on_skip, limits, listed=True)
+            allowed = None if within is None else [*within, line]  # what a list names was asked for, without links
+            yield from _walk_one(line, on_skip, limits, allowed, listed=True)
     elif entry := _take(path, on_skip):
         yield entry
 

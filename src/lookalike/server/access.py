@@ -31,7 +31,7 @@ PREFIX = "lk_"
 MAX_NAME = 100
 
 _COOKIE = re.compile(r"[A-Za-z0-9_-]{1,200}\.([0-9]{1,12})\.([0-9a-f]{64})")
-_FORWARDED = (b"forwarded", b"x-forwarded-for")
+_FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
 """What a proxy adds: then whoever asks is not on this machine, whatever their address says."""
 
 

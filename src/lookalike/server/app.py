@@ -33,6 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     duplicates.router,
     jobs.router,
     export.router,
+    export.groups_router,
     mapping.router,
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -50,7 +51,7 @@ def create_app(collection: Collection, settings: Settings | None = None, access:
             access = Access(collection.path, login())
     here = Served(collection, settings, access)
     api = create_api(here)
-    return Guard(Pages(FromMemory(api, here.thumbnails)), here)
+    return Guard(Pages(FromMemory(api, here.thumbnails, here.has)), here)
 
 
 def create_api(here: Served) -> FastAPI:

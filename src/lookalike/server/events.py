@@ -49,6 +49,9 @@ class Events:
         self.open += 1
         try:
             yield "retry: 2000\n\n"
+            if since is not None and since > self.jobs.last:  # a clock was put back, or a client invents numbers
+                yield ": there is no such event yet; this begins anew\n\n"
+                since = None
             last, told = since or 0, time.monotonic()
             new = since is None
             while not closing.is_set():

@@ -1,10 +1,12 @@
 """Pictures that clients send to be added for good: written under COLLECTION/uploads, a source like any other.
 
-In: names as clients gave them, and bytes. Out: files that are on the disk. A name is ours: the picture's id, then what
-is harmless of the client's; so nobody chooses a path, and the same file sent twice is one file.
+In: names as clients gave them, and bytes. Out: files that are on the disk, all of a request or none. A name is ours:
+the picture's id, then what is harmless of the client's; so nobody chooses a path, and a file sent twice is one file.
 """
 
 import re
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,21 +36,42 @@ class Incoming(NamedTuple):
     item: int  # the id that it will have
 
 
-def keep(collection: Path, name: str, data: bytes) -> Incoming:
-    """Write a file, to be added by the next job; it is on the disk when this returns."""
-    kind = _KINDS.match(data)
-    if kind is None:
-        raise ImageError(f"{harmless(name)} is no picture: send JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC.")
-    item, shown = identify(data), harmless(name)
-    if Path(shown).suffix.lower() not in SUFFIXES:
-        shown = f"{shown}.{kind.lastgroup}"
+_WRITING = threading.Lock()
+"""One request at a time: what another has written is not taken back under our feet."""
+
+
+def keep(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[Incoming]:
+    """Write files (name, bytes), to be added by the next job; they are on the disk when this returns, or none is."""
+    kept = [_check(name, data) for name, data in files]
     folder = collection / FOLDER
+    written: list[Path] = []
     with writing(folder):
         folder.mkdir(exist_ok=True)
-    if next(folder.glob(f"{format_id(item)}-*"), None) is None:  # what has this name is whole
-        with whole(folder / f"{format_id(item)}-{shown}") as part:
-            part.write_bytes(data)
-    return Incoming(shown, len(data), item)
+    with _WRITING:
+        try:
+            for one, (_, data) in zip(kept, files, strict=True):
+                if next(folder.glob(f"{format_id(one.item)}-*"), None) is None:  # what has this name is whole
+                    target = folder / f"{format_id(one.item)}-{one.name}"
+                    with whole(target) as part:
+                        part.write_bytes(data)
+                    written.append(target)
+        except BaseException:
+            for target in written:
+                target.unlink(missing_ok=True)
+            raise
+    return kept
+
+
+def _check(name: str, data: bytes) -> Incoming:
+    kind, shown = _KINDS.match(data), harmless(name)
+    if kind is None:
+        raise ImageError(
+            f"{shown} is no picture: send JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC. Nothing of this request was"
+            " kept: leave that file out, and send the others again."
+        )
+    if Path(shown).suffix.lower() not in SUFFIXES:
+        shown = f"{shown}.{kind.lastgroup}"
+    return Incoming(shown, len(data), identify(data))
 
 
 def harmless(name: str) -> str:

@@ -28,6 +28,13 @@ class RefreshIn(Given):
     kind: Literal["refresh"]
 
 
+class RemoveIn(Given):
+    """Take pictures out of the collection; their files stay where they are."""
+
+    kind: Literal["remove"]
+    items: Annotated[list[Id], Field(min_length=1, max_length=MOST)]
+
+
 class FitIn(Given):
     """Fit a space anew, or make one."""
 
@@ -57,7 +64,7 @@ class ClassifyAllIn(Given):
 
 
 JobIn: TypeAlias = Annotated[
-    AddIn | RefreshIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn, Field(discriminator="kind")
+    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn, Field(discriminator="kind")
 ]
 
 
@@ -93,6 +100,7 @@ class FileOut(BaseModel):
     name: str
     bytes: int
     item: str
+    known: bool = Field(description="Whether the collection had the same picture before.")
 
 
 class FilesOut(BaseModel):
@@ -109,6 +117,14 @@ class DuplicatesQuery(Given):
     space: Name | None = None
     offset: Annotated[int, Field(ge=0, lt=2**31)] = 0
     limit: Annotated[int, Field(ge=1, le=MOST)] = 50
+
+
+class GroupsExportQuery(Given):
+    """Which groups are written, and how."""
+
+    tier: TierName = "same"
+    space: Name | None = None
+    format: Literal["json", "csv"] = "json"
 
 
 class GroupOut(BaseModel):

@@ -25,6 +25,7 @@ Lane: TypeAlias = Literal["write", "look"]
 LANES: dict[str, Lane] = {
     "add": "write",
     "refresh": "write",
+    "remove": "write",
     "fit": "write",
     "map": "look",
     "duplicates": "look",
@@ -55,11 +56,13 @@ class Jobs:
     ----------
     collection : the collection's directory.
     roots : folders below which pictures may be added.
+    sources : folders that were added before. Both are real folders, into which links may lead, and no farther.
     """
 
-    def __init__(self, collection: Path, roots: Sequence[Path] = ()):
+    def __init__(self, collection: Path, roots: Sequence[Path] = (), sources: Sequence[str] = ()):
         self._collection = collection
-        self._roots = list(roots)
+        self._roots = [str(root) for root in roots]
+        self._within = [*self._roots, *sources]
         self._ledger: Ledger | None = None
         self._trouble: StoreError | None = None  # why there are no jobs
         self._jobs: dict[int, Job] = {}
@@ -217,7 +220,12 @@ class Jobs:
         """Listen to a process until it ends, and note how."""
         assert process.stdin is not None
         assert process.stdout is not None
-        order = {"collection": str(self._collection), "kind": job.kind, "arguments": self._arguments(job)}
+        order = {
+            "collection": str(self._collection),
+            "within": self._within,
+            "kind": job.kind,
+            "arguments": self._arguments(job),
+        }
         said: dict[str, Any] = {}
         follow = self._follow(job)
         try:
@@ -237,6 +245,8 @@ class Jobs:
                 job.result = said["result"]
                 self._end(job, "done", said["message"])
             elif "error" in said:
+                if "trace" in said:
+                    log.error("Job %d: %s", job.id, said["trace"])
                 self._end(job, "failed", said["error"]["message"], kind=said["error"]["kind"])
             elif job.attempts < ATTEMPTS:
                 log.warning("Job %d: its process ended with %s. It begins again.", job.id, process.returncode)
@@ -251,7 +261,7 @@ class Jobs:
     def _arguments(self, job: Job) -> dict[str, Any]:
         """What the verb is given; where pictures may be added from is looked up when a job begins."""
         if job.kind == "add" and not job.arguments.get("uploads"):
-            return job.arguments | {"roots": [str(root) for root in self._roots]}
+            return job.arguments | {"roots": self._roots}
         return job.arguments
 
     def _follow(self, job: Job) -> Callable[[dict[str, Any]], None]:

@@ -4,7 +4,7 @@ In: requests. Out: values for `Collection`, of bounded size, with nothing unknow
 are in `answers`.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -166,3 +166,11 @@ class ClassifyIn(Given):
     """Pictures to be classified."""
 
     examples: list[ExampleIn] = Field(min_length=1, max_length=100)
+
+
+def form(field: str, *, several: bool = False) -> dict[str, Any]:
+    """What the OpenAPI document says of a request that sends a file, or several, in a form's field."""
+    file: dict[str, Any] = {"type": "string", "format": "binary"}
+    properties = {field: {"type": "array", "items": file} if several else file}
+    schema = {"type": "object", "required": [field], "properties": properties}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}

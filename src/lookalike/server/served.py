@@ -10,7 +10,6 @@ import importlib
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from starlette.requests import Request
@@ -19,7 +18,9 @@ from lookalike.collection import Collection, Crop, Item, Prediction, Result, for
 from lookalike.errors import ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role
 from lookalike.server.events import Events
+from lookalike.server.incoming import FOLDER
 from lookalike.server.jobs import Jobs
+from lookalike.server.large import PIXELS, Large
 from lookalike.server.metrics import Metrics
 from lookalike.server.models import ExampleIn
 from lookalike.server.problems import Problem, missing
@@ -28,25 +29,23 @@ from lookalike.server.thumbnails import Kept, shrink
 from lookalike.server.uploads import Upload, Uploads
 from lookalike.server.work import Work
 
-LARGE = 25_000_000
-"""Pixels of a picture that is decoded by itself."""
-
 
 class Served:
     """A collection that is served."""
 
     def __init__(self, collection: Collection, settings: Settings, access: Access):
+        self.sent = os.path.realpath(collection.path / FOLDER)  # pictures that clients sent to be added
         self.collection = collection
         self.settings = settings
         self.access = access
         self.closing = threading.Event()  # set when the service is asked to end: streams end then
         self.metrics = Metrics()
-        self._large = threading.Lock()  # large pictures are decoded one at a time: each takes hundreds of megabytes
+        self._large = Large()
         self.work = Work(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
         self.uploading = asyncio.Semaphore(settings.budget.uploading)
         self.thumbnails = Kept(settings.budget.thumbnail_bytes)
-        self.jobs = Jobs(collection.path, settings.roots)
+        self.jobs = Jobs(collection.path, settings.roots, [*collection.real_sources(), self.sent])
         self.events = Events(self.jobs)
         self.metrics.gauges |= {
             "uploads": lambda: len(self.uploads),
@@ -63,7 +62,13 @@ class Served:
         self.closing.set()
         self.work.close()
         self.uploads.close()
+        self._large.close()
         self.jobs.close()
+
+    def has(self, id: str) -> bool:
+        """Whether an item is in the collection: one look at an index, quick enough for the event loop."""
+        number = parse_id(id)
+        return number is not None and self.collection.has([number])
 
     def item(self, id: str) -> Item:
         """One item; 404 where there is none."""
@@ -82,7 +87,7 @@ class Served:
 
     def thumbnail(self, id: str, side: int) -> bytes:
         """A small copy, from memory or from the file."""
-        data = self.thumbnails.get((id, side))
+        data = self.thumbnails.get((id, side)) if self.has(id) else None
         if data is None:
             data = self.picture(self.item(id), side)
             self.thumbnails.put((id, side), data)
@@ -91,8 +96,8 @@ class Served:
     def picture(self, item: Item, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
         """A copy of a picture or of a part of it, as JPEG."""
         try:
-            with self._large if item.width * item.height > LARGE else nullcontext():
-                return shrink(self.read(item), side, box=box)
+            made = self._large.shrink if item.width * item.height > PIXELS else shrink
+            return made(self.read(item), side, box)
         except ImageError as error:
             raise missing(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
 

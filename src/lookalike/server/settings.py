@@ -59,7 +59,8 @@ class Settings:
     ----------
     host, port : where it listens; port 0 is any free one.
     names : further names that clients may call this machine by, such as a proxy's.
-    roots : folders below which pictures may be added by clients.
+    roots : folders below which pictures may be added by clients; resolved here, once: a link that is swapped later
+        moves none of them.
     budget, rates : how much of anything there is.
     """
 
@@ -76,6 +77,7 @@ class Settings:
         for root in self.roots:
             if not root.is_dir():
                 raise InputError(f"A root must be a folder. Got {root}.")
+        object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
 
     @property
     def local(self) -> bool:

@@ -8,6 +8,7 @@ from memory, before any routing: a page of a grid asks for hundreds at once.
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from urllib.parse import parse_qs
 
 import cv2
@@ -27,7 +28,7 @@ FOREVER = "private, max-age=31536000, immutable"
 _PATH = re.compile(r"/api/v1/items/([0-7][0-9a-f]{15})/thumbnail")
 
 
-def shrink(data: bytes, side: int, *, box: Box | None = None, limits: Limits = LIMITS) -> bytes:
+def shrink(data: bytes, side: int, box: Box | None = None, *, limits: Limits = LIMITS) -> bytes:
     """A picture's JPEG with neither side above `side`; of the part in the box, where there is one."""
     needed = side if box is None else round(side / max(min(box[2] - box[0], box[3] - box[1]), 1 / 16))
     pixels = read(data, side=needed, limits=limits).pixels
@@ -96,18 +97,22 @@ def tag(item: str, side: int) -> str:
 
 
 class FromMemory:
-    """An ASGI application that answers for thumbnails it has, and leaves all else to another."""
+    """An ASGI application that answers for thumbnails it has, and leaves all else to another.
 
-    def __init__(self, app: ASGIApp, kept: Kept):
+    `known` says whether an id is in the collection: what was removed is not shown, though it may still be in memory.
+    """
+
+    def __init__(self, app: ASGIApp, kept: Kept, known: Callable[[str], bool]):
         self.app = app
         self.kept = kept
+        self.known = known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         match = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
         side = _side(scope["query_string"]) if match else None
         data = self.kept.get((match[1], side)) if match and side else None
-        if match is None or side is None or data is None:
+        if match is None or side is None or data is None or not self.known(match[1]):
             await self.app(scope, receive, send)
             return
         etag = tag(match[1], side).encode()

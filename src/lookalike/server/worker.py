@@ -1,23 +1,25 @@
 """What the process of a job does: opens the collection, calls the verb, tells how far it is.
 
-In: `python -m lookalike.server.worker`, with one line of JSON on standard input: the collection, the kind of job, its
-arguments. Out: lines of JSON on standard output: {"stage", "done", "total"} now and then, and at the end {"result",
-"message"} or {"error"}. When standard input closes, the service has died, and so does this process: the store survives.
+In: `python -m lookalike.server.worker`, with one line of JSON on standard input: the collection, the folders that links
+may lead into, the kind of job, its arguments. Out: lines of JSON on standard output: {"stage", "done", "total"} now and
+then, and at the end {"result", "message"} or {"error"}, with a "trace" where it is none of ours. When standard input
+closes, the service has died, and so does this process: the store survives.
 """
 
-import contextlib
 import json
 import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TextIO
 
-from lookalike.collection import Collection, Report
+from lookalike.collection import Collection, Report, parse_id
 from lookalike.errors import InputError, LookalikeError
+from lookalike.images.folders import leads_inside
+from lookalike.server.incoming import FOLDER
 from lookalike.types import Progress
 
 EVERY_S = 0.1
@@ -41,23 +43,36 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_die_with_service, daemon=True).start()
     try:
-        with Collection(order["collection"], wait_s=WAIT_S) as collection:
+        with Collection(order["collection"], wait_s=WAIT_S, within=order["within"]) as collection:
             result, message = KINDS[order["kind"]](collection, order["arguments"], _tell(out))
     except LookalikeError as error:
         _send(out, {"error": {"kind": type(error).__name__, "message": str(error)}})
+        return
+    except Exception as error:  # noqa: BLE001 — a fault of ours: it would only happen again
+        kind = type(error).__name__
+        message = f"{kind}: {error}. This is a fault of Lookalike: the service's log says where."
+        _send(out, {"error": {"kind": kind, "message": message}, "trace": traceback.format_exc()})
         return
     _send(out, {"result": result, "message": message})
 
 
 def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
-    folder = Path(arguments["folder"])
-    if arguments.get("roots") is not None:
-        check_links(folder, [Path(root) for root in arguments["roots"]])
+    folder = arguments["folder"]
+    if arguments.get("uploads"):  # wherever the collection is by now
+        folder = os.path.realpath(collection.path / FOLDER)
+    elif not leads_inside(folder, arguments["roots"]):  # once more: since it was asked for, it may have been moved
+        raise InputError(f"{folder} is not below a folder that may be added from.")
     return _report(collection.add(folder, progress=progress))
 
 
 def _refresh(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
     return _report(collection.refresh(progress=progress))
+
+
+def _remove(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
+    there = [number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])]
+    removed = collection.remove(*there) if there else 0
+    return {"removed": removed}, f"{removed:,} taken out of the collection. Their files stay where they are."
 
 
 def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
@@ -89,6 +104,7 @@ def _classify(collection: Collection, arguments: dict[str, Any], progress: Progr
 KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str, Any], str]]] = {
     "add": _add,
     "refresh": _refresh,
+    "remove": _remove,
     "fit": _fit,
     "map": _map,
     "duplicates": _duplicates,
@@ -96,37 +112,17 @@ KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str
 }
 
 
-def check_links(folder: Path, roots: list[Path]) -> None:
-    """Refuse a folder that is not below a root, or from which a link leads out of all of them: links are followed."""
-    allowed = [root.resolve() for root in roots]
-    if not is_below(folder.resolve(), allowed):
-        raise InputError(f"{folder} is not below a folder that may be added from.")
-    seen: set[Path] = set()
-    waiting = [folder]
-    while waiting:
-        with contextlib.suppress(PermissionError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    target = Path(entry.path).resolve()
-                    if not is_below(target, allowed):
-                        raise InputError(f"{entry.path} is a link out of the folders that may be added from.")
-                    if target.is_dir() and target not in seen:
-                        seen.add(target)
-                        waiting.append(target)
-                elif entry.is_dir():
-                    waiting.append(Path(entry.path))
-
-
-def is_below(path: Path, roots: list[Path]) -> bool:
-    """Whether a path that is resolved lies in one of these folders, or is one."""
-    return any(path.is_relative_to(root) for root in roots)
-
-
 def _report(report: Report) -> tuple[dict[str, Any], str]:
     told = asdict(report)
     skipped = dict(list(report.skipped.items())[:SKIPPED])
     told["skipped"], told["n_skipped"] = skipped, len(report.skipped)
-    counts = {"added": report.added, "changed": report.changed, "gone": report.gone, "skipped": len(report.skipped)}
+    counts = {
+        "added": report.added,
+        "known already": report.copied,
+        "changed": report.changed,
+        "gone": report.gone,
+        "skipped": len(report.skipped),
+    }
     return told, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
 
 

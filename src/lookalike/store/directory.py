@@ -21,7 +21,7 @@ from sqlite3 import Connection
 
 import numpy as np
 
-from lookalike.errors import DamagedError, LockedError, NoCollectionError, ReadOnlyError, StoreError
+from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, ReadOnlyError, StoreError
 from lookalike.store.database import Database
 from lookalike.store.derived import FOLDER, Derived
 from lookalike.store.files import sync_folder
@@ -50,6 +50,7 @@ class Store:
 
     def __init__(self, path: Path, *, create: bool = False):
         self.path = Path(path).absolute()
+        self._home = os.path.realpath(self.path)  # whatever links it is called by
         self._mutex = threading.RLock()
         self._moment = threading.local()
         self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
@@ -68,6 +69,9 @@ class Store:
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
         self.judgements = Judgements(judgements)
         self.derived = Derived(self.path)
+        if self.items.home() not in (None, self._home):
+            with suppress(StoreError), self.writer():  # it can only be read here, or another writes, who does the same
+                pass
 
     @contextmanager
     def writer(self, wait_s: float = 0.0) -> Iterator[None]:
@@ -76,6 +80,7 @@ class Store:
         try:
             if self._depth == 1:
                 self._sweep()
+                self._settle()
             yield
         except BaseException:
             if self._depth == 1:
@@ -247,6 +252,12 @@ class Store:
                 os.close(self._lock_file)  # and the kernel frees the lock, as it does when we die
                 self._lock_file = -1
         self._mutex.release()
+
+    def _settle(self) -> None:
+        """Have it written down where the collection is: it may have been moved, or be a copy."""
+        if self.items.home() != self._home:
+            with suppress(FullError), self.transaction():  # then the next writer does
+                self.items.move(self._home)
 
     def _sweep(self) -> None:
         """Remove the files that are not part of the collection, make the folders that it needs."""

@@ -218,6 +218,24 @@ class Items:
         """Forget what was added."""
         self._db.writing().execute("DELETE FROM sources WHERE spec = CAST(? AS TEXT)", [text(spec)])
 
+    def home(self) -> str | None:
+        """Where the collection was when it was last written; None where nobody wrote it down yet."""
+        with self._db.reading() as db:
+            found: str | None = db.execute("SELECT home FROM state").fetchone()[0]
+            return found
+
+    def move(self, home: str) -> None:
+        """Write down where the collection is now: what lies inside of it, such as pictures sent to it, came along."""
+        before, db = self.home(), self._db.writing()
+        db.execute("UPDATE state SET home = CAST(? AS TEXT)", [text(home)])
+        if before is None:
+            return
+        inside = [path for path, _ in self.paths_under(before)]
+        sources = [spec for spec in self.sources() if spec == before or spec.startswith(f"{before}/")]
+        for table, column, known in (("paths", "path", inside), ("sources", "spec", sources)):
+            update = f"UPDATE OR REPLACE {table} SET {column} = CAST(? AS TEXT) WHERE {column} = CAST(? AS TEXT)"
+            db.executemany(update, [(text(home + path[len(before) :]), text(path)) for path in known])
+
     def add(self, items: Sequence[Item]) -> None:
         """New items; those already there stay as they are. Their paths are added by `link`."""
         rows = [(i.id, i.bytes, i.width, i.height, i.format, i.added_at, i.taken_at) for i in items]

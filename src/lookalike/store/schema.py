@@ -64,6 +64,7 @@ CATALOGUE = [
         space TEXT PRIMARY KEY REFERENCES spaces ON DELETE CASCADE, recall REAL NOT NULL, rows INTEGER NOT NULL
     ) WITHOUT ROWID
     """,
+    "ALTER TABLE state ADD COLUMN home TEXT",
 ]
 JUDGEMENTS = [
     """

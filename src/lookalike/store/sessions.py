@@ -1,8 +1,8 @@
 """Feedback sessions: what was shown to whom, and what they said, click by click.
 
 In: examples and clicks. Out: the marks that count now, and the whole log. Nothing is ever changed in the log: an undo
-is an event too. Every click is on the disk when its call returns, and needs no writer lock: any number of people and
-processes may be at it.
+is an event too, and only an open session as a whole can be removed. Every click is on the disk when its call returns,
+and needs no writer lock: any number of people and processes may be at it.
 """
 
 import secrets
@@ -162,6 +162,14 @@ class Sessions:
             rows = [("undo", item, round_, position, event) for event, _, item, round_, position in found]
             _log(db, session, _last(db, session, "step") + 1, rows, author)
         return {item: kind for _, kind, item, *_ in found}
+
+    def remove(self, session: str) -> None:
+        """Forget an open session and all that was said in it. InputError for a finished one: its class rests on it."""
+        with self._db.transaction() as db:
+            self.check_open(session)
+            for table in ("events", "outsiders"):
+                db.execute(f"DELETE FROM {table} WHERE session = ?", [session])
+            db.execute("DELETE FROM sessions WHERE id = ?", [session])
 
     def marks(self, session: str) -> dict[int, Kind]:
         """What counts now, item by item, in the order of the clicks."""

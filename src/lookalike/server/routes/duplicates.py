@@ -21,30 +21,25 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
     here, who = served(request), person(request)
 
     def look(_: object) -> dict[str, Any]:
-        known = here.collection.known_duplicates(asked.tier, space=asked.space)
-        groups, current = known or ([], False)
+        groups, current = here.collection.known_duplicates(asked.tier, space=asked.space) or ([], False)
         job = None
         if not current:
             job = here.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, who.name)
         page = groups[asked.offset : asked.offset + asked.limit]
         described = here.described([item for group in page for item in group.items])
-        return {
-            "total": len(groups),
-            "offset": asked.offset,
-            "groups": [
-                {
-                    "id": group.id,
-                    "tier": group.tier,
-                    "items": [described[item] for item in group.items if item in described],
-                    "distances": [
-                        round(distance, 6)
-                        for item, distance in zip(group.items, group.distances, strict=True)
-                        if item in described
-                    ],
-                    "why": group.why,
+        shown = []
+        for group in page:
+            known = [pair for pair in zip(group.items, group.distances, strict=True) if pair[0] in described]
+            if len(known) > 1 or asked.tier == "identical":  # of others, all but one were removed meanwhile
+                members = {
+                    "items": [described[item] for item, _ in known],
+                    "distances": [round(distance, 6) for _, distance in known],
                 }
-                for group in page
-            ],
+                shown.append({"id": group.id, "tier": group.tier, "why": group.why} | members)
+        return {
+            "total": len(groups) - len(page) + len(shown),
+            "offset": asked.offset,
+            "groups": shown,
             "current": current,
             "job": None if job is None else describe(job),
         }

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from lookalike.server.job_models import ExportQuery
+from lookalike.server.job_models import ExportQuery, GroupsExportQuery
 from lookalike.server.served import Served, needs, served
 
 FILES = {
@@ -32,6 +32,7 @@ SAVED: dict[int | str, dict[str, Any]] = {
 }
 
 router = APIRouter(prefix="/api/v1/export", tags=["export"], dependencies=[Depends(needs("view"))])
+groups_router = APIRouter(prefix="/api/v1/duplicates/export", tags=["export"], dependencies=[Depends(needs("view"))])
 
 
 @router.get("", response_class=StreamingResponse, responses=SAVED)
@@ -44,7 +45,23 @@ async def export(request: Request, asked: Annotated[ExportQuery, Query()]) -> Re
         return next(lines, ""), lines  # what is wrong with the request is found out before anything is sent
 
     first, lines = await here.work.run(request, begin)
-    name, kind = FILES[asked.format]
+    return _file(here, first, lines, *FILES[asked.format])
+
+
+@groups_router.get("", response_class=StreamingResponse, responses=SAVED)
+async def export_groups(request: Request, asked: Annotated[GroupsExportQuery, Query()]) -> Response:
+    """The groups of duplicates that are known, with their items."""
+    here = served(request)
+
+    def begin(_: object) -> tuple[str, Iterator[str]]:
+        lines = here.collection.group_lines(asked.tier, asked.format, space=asked.space)
+        return next(lines, ""), lines
+
+    first, lines = await here.work.run(request, begin)
+    return _file(here, first, lines, f"duplicates.{asked.format}", FILES[asked.format][1])
+
+
+def _file(here: Served, first: str, lines: Iterator[str], name: str, kind: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(_pieces(here, first, lines), media_type=kind, headers=headers)
 

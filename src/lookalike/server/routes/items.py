@@ -56,7 +56,7 @@ async def one_item(request: Request, id: ItemPath) -> Response:
 async def thumbnail(request: Request, id: ItemPath, side: SideQuery = SIDE) -> Response:
     """A small copy, as JPEG."""
     here = served(request)
-    return await _picture(request, tag(id, rounded(side)), lambda: here.thumbnail(id, rounded(side)))
+    return await _picture(request, id, tag(id, rounded(side)), lambda: here.thumbnail(id, rounded(side)))
 
 
 @router.get("/{id}/region", response_class=Response, responses=PICTURE)
@@ -64,7 +64,7 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
     """A part of a picture, as JPEG."""
     here, part = served(request), _box(box)
     etag = f'"{id}-{side}-{",".join(f"{edge:g}" for edge in part)}"'
-    return await _picture(request, etag, lambda: here.picture(here.item(id), side, part))
+    return await _picture(request, id, etag, lambda: here.picture(here.item(id), side, part))
 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE)
@@ -78,13 +78,13 @@ async def image(request: Request, id: ItemPath) -> Response:
             return here.read(item), WEB[item.format]
         return here.picture(item, LARGEST), "image/jpeg"
 
-    return await _picture(request, f'"{id}"', look)
+    return await _picture(request, id, f'"{id}"', look)
 
 
-async def _picture(request: Request, etag: str, look: Any) -> Response:
+async def _picture(request: Request, id: str, etag: str, look: Any) -> Response:
     """What `look` returns, JPEG bytes or (bytes, type), unless the client has it already."""
     headers = {"ETag": etag, **SHOWN}
-    if etag in request.headers.get("if-none-match", ""):
+    if etag in request.headers.get("if-none-match", "") and served(request).has(id):
         return Response(status_code=304, headers=headers)
     made = await served(request).work.run(request, lambda _: look())
     data, kind = made if isinstance(made, tuple) else (made, "image/jpeg")

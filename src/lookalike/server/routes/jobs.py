@@ -11,34 +11,21 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
 from lookalike.collection import format_id
+from lookalike.images.folders import leads_inside
 from lookalike.server.access import Role
 from lookalike.server.events import HEADERS, describe
-from lookalike.server.incoming import FOLDER, Incoming, keep
+from lookalike.server.incoming import Incoming, keep
 from lookalike.server.job_models import AddIn, FilesOut, FitIn, JobIn, JobOut, JobPath, JobsOut
 from lookalike.server.jobs import LANES
 from lookalike.server.ledger import Job
+from lookalike.server.models import form
 from lookalike.server.problems import Problem, missing, reply
 from lookalike.server.served import Served, needs, person, served
-from lookalike.server.worker import is_below
 
 MOST_FILES = 100
 """Files in one request."""
 
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
-FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["files"],
-                    "properties": {"files": {"type": "array", "items": {"type": "string", "format": "binary"}}},
-                }
-            }
-        },
-    }
-}
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(needs("view"))])
 LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)]
@@ -103,30 +90,30 @@ async def follow(request: Request, last: LastEvent = None) -> Response:
     "/uploads/files",
     response_model=FilesOut,
     status_code=202,
-    openapi_extra=FORM,
+    openapi_extra=form("files", several=True),
     dependencies=[Depends(needs("manage"))],
 )
 async def add_files(request: Request) -> Response:
-    """Pictures to be added for good. They are on the disk when this is answered; a job adds them."""
+    """Pictures to be added for good. All are on the disk when this is answered, or none; a job adds them."""
     here, who = served(request), person(request)
-    async with request.form(max_files=MOST_FILES, max_fields=4) as form:
-        sent = [file for file in form.getlist("files") if not isinstance(file, str)]
+    async with request.form(max_files=MOST_FILES, max_fields=4) as sent_form:
+        sent = [file for file in sent_form.getlist("files") if not isinstance(file, str)]
         if not sent:
             raise Problem(422, "Send pictures as the form's field 'files'.", field="files")
         async with here.uploading:  # until then, what is large is a file
             files = [(file.filename or "picture", await file.read()) for file in sent]
 
             def take(_: object) -> dict[str, Any]:
-                kept = [keep(here.collection.path, name, data) for name, data in files]
-                folder = here.collection.path / FOLDER
-                job = here.jobs.submit("add", {"folder": str(folder), "uploads": True}, who.name)
-                return {"job": describe(job), "files": [_file(one) for one in kept]}
+                kept = keep(here.collection.path, files)
+                known = [one.item in here.collection for one in kept]
+                job = here.jobs.submit("add", {"folder": here.sent, "uploads": True}, who.name)
+                return {"job": describe(job), "files": list(map(_file, kept, known))}
 
             return reply(await here.work.run(request, take), 202)
 
 
-def _file(kept: Incoming) -> dict[str, Any]:
-    return {"name": kept.name, "bytes": kept.bytes, "item": format_id(kept.item)}
+def _file(kept: Incoming, known: bool) -> dict[str, Any]:
+    return {"name": kept.name, "bytes": kept.bytes, "item": format_id(kept.item), "known": known}
 
 
 def _job(here: Served, id: str) -> Job:
@@ -151,12 +138,12 @@ def _stream(request: Request, last: str | None, only: int | None) -> Response:
 
 def _check_folder(here: Served, text: str) -> Path:
     """A folder below a root, links followed. What is not below one is not told whether it exists."""
-    roots = [root.resolve() for root in here.settings.roots]
+    roots = [str(root) for root in here.settings.roots]
     if not roots:
         raise Problem(403, "No folders may be added from. Start the service with --root DIR, or send files.")
     try:
         folder = Path(text).resolve()
-        if not is_below(folder, roots):
+        if not leads_inside(str(folder), roots):
             raise Problem(403, "This folder is not below one that may be added from; see the collection's roots.")
         there = folder.is_dir()
     except (OSError, ValueError, RuntimeError):

@@ -10,27 +10,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from lookalike.server.answers import SearchOut, UploadOut
-from lookalike.server.models import SearchIn, SideQuery
+from lookalike.server.models import SearchIn, SideQuery, form
 from lookalike.server.problems import Problem, reply
 from lookalike.server.routes.items import PICTURE, SHOWN
 from lookalike.server.served import needs, served
 from lookalike.server.thumbnails import SIDE, encode, fit
 from lookalike.server.work import Stop
-
-FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {"file": {"type": "string", "format": "binary"}},
-                }
-            }
-        },
-    }
-}
 
 router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(needs("view"))])
 
@@ -59,12 +44,12 @@ async def search(request: Request, asked: SearchIn) -> Response:
     return reply(await here.work.run(request, look, lane="describe" if asked.is_heavy else "search"))
 
 
-@router.post("/uploads", response_model=UploadOut, openapi_extra=FORM)
+@router.post("/uploads", response_model=UploadOut, openapi_extra=form("file"))
 async def upload(request: Request) -> Response:
     """A picture to search with. It is kept for a while, and not added."""
     here = served(request)
-    async with request.form(max_files=1, max_fields=4) as form:
-        file = form.get("file")
+    async with request.form(max_files=1, max_fields=4) as sent_form:
+        file = sent_form.get("file")
         if file is None or isinstance(file, str):
             raise Problem(422, "Send the picture as the form's field 'file'.", field="file")
         async with here.uploading:  # until then, what is large is a file

@@ -53,6 +53,19 @@ async def one_session(request: Request, id: SessionPath) -> Response:
     return reply(await here.work.run(request, lambda _: _session(_open(here, id, who))))
 
 
+@router.delete("/{id}", response_model=SessionOut, dependencies=JUDGE)
+async def remove(request: Request, id: SessionPath) -> Response:
+    """Forget a session that nobody goes on with, with all that was said in it. A finished one stays."""
+    here, who = served(request), person(request)
+
+    def forget(_: object) -> dict[str, Any]:
+        told = _session(_own(here, id, who))
+        here.collection.remove_session(id)
+        return told
+
+    return reply(await here.work.run(request, forget))
+
+
 @router.post("/{id}/marks", response_model=SessionOut, dependencies=JUDGE)
 async def mark(request: Request, id: SessionPath, asked: MarksIn) -> Response:
     """Say what pictures are; on the disk when this is answered. One request is one step for undo."""

@@ -27,6 +27,17 @@ export async function attempt(work) {
   }
 }
 
+/** Ask before something is done that cannot be taken back; `act` returns undefined where it failed. */
+export function confirm(heading, text, words, act) {
+  const submit = async (event) => {
+    event.preventDefault();
+    if ((await attempt(act)) !== undefined) box.close();
+  };
+  const yes = button(null, words, null, { type: "submit", class: "main" });
+  const no = button(null, "Leave it", () => box.close());
+  const box = dialog(heading, h("form", { onsubmit: submit }, h("p", {}, text), h("p", { class: "actions" }, yes, no)));
+}
+
 /** A dialog in the middle of the page; Escape and a click beside it close it. */
 export function dialog(heading, ...content) {
   const box = h(

@@ -6,20 +6,19 @@ import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { exporter } from "./filters.js";
 import { Grid } from "./grid.js";
-import { keys } from "./keys.js";
 import { Lane } from "./lane.js";
 import { tally } from "./pictures.js";
 import { follow } from "./progress.js";
 import { go, link } from "./router.js";
-import { empty } from "./states.js";
+import { empty, lead } from "./states.js";
 import { exampleTile, picture } from "./tile.js";
 import * as trail from "./trail.js";
-import { many, percent, title } from "./words.js";
+import { isEarly, likely, many, title } from "./words.js";
 
 const SHOWN = 24; // suggestions at once
 
 export async function show({ arg: name }, signal) {
-  const [whole] = await Promise.all([
+  const [whole, about] = await Promise.all([
     get("/classes/one", { name, offset: 0, limit: SHOWN }, signal),
     collection(signal),
   ]);
@@ -39,21 +38,19 @@ export async function show({ arg: name }, signal) {
   return h(
     "div",
     { class: "view" },
-    h(
-      "header",
-      { class: "lead" },
-      h("div", {}, h("p", { class: "crumb" }, h("a", { href: link("classes") }, "Classes")), h("h1", {}, name), size),
-      h(
+    lead(name, size, {
+      up: "classes",
+      tools: h(
         "div",
         { class: "actions" },
         may("judge") && total
           ? button("session", "Find more", () => begin({ label: name, name }), { class: "main" })
           : null,
-        exporter({ label: name }),
+        exporter("/export", { label: name }),
         may("manage") && more(name),
       ),
-    ),
-    suggestions(name, whole.predicted, signal, joined) ?? (total && may("judge") ? ask(signal) : null),
+    }),
+    suggestions(name, whole.predicted, isEarly(about), signal, joined) ?? (total && may("judge") ? ask(signal) : null),
     h("h2", {}, "In this class"),
     total ? grid.element : empty("Nothing so far. Open a picture and put it into this class, or start a session."),
   );
@@ -76,7 +73,7 @@ function ask(signal) {
 }
 
 /** What is predicted, to be answered by click or key; each answer counts at once. */
-function suggestions(name, predicted, signal, joined) {
+function suggestions(name, predicted, early, signal, joined) {
   if (!predicted.length) return null;
   const waiting = new Map(predicted.map((one) => [one.item.id, one.item]));
   const lane = new Lane("Suggestions to confirm or reject", {
@@ -114,11 +111,11 @@ function suggestions(name, predicted, signal, joined) {
         class: "pic",
         tabindex: "-1",
         dataset: { focus: "", id: item.id },
-        "aria-label": `${title(item)}, ${percent(probability)} sure`,
+        "aria-label": `${title(item)}, ${early ? "a guess" : `${likely(probability)} sure`}`,
         onclick: () => go(link("item", item.id)),
       },
       picture(item),
-      h("span", { class: "sure" }, percent(probability)),
+      !early && h("span", { class: "sure" }, likely(probability)),
     );
     const reply = (verb, drawing, words) =>
       h(
@@ -153,14 +150,13 @@ function suggestions(name, predicted, signal, joined) {
       h(
         "p",
         { class: "quiet" },
-        "The surest first.",
+        early ? "Few examples yet: these are guesses, the likeliest first." : "The surest first.",
         h("span", { class: "for-keys" }, " Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n")),
       ),
       all || "",
     ),
     lane.element,
   );
-  keys({ ArrowDown: () => lane.focus() }, signal);
   return place;
 }
 

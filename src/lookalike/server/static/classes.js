@@ -5,7 +5,7 @@ import { anchor, h } from "./dom.js";
 import { exporter } from "./filters.js";
 import { heaps } from "./heap.js";
 import { link } from "./router.js";
-import { empty } from "./states.js";
+import { empty, lead } from "./states.js";
 import { count, many } from "./words.js";
 
 export async function show(_route, signal) {
@@ -33,21 +33,9 @@ export async function show(_route, signal) {
   return h(
     "div",
     { class: "view" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("h1", {}, "Classes"),
-        h(
-          "p",
-          { class: "quiet" },
-          classes.length ? many(classes.length, "class", "classes") : "What you have given a name to.",
-        ),
-      ),
-      classes.length ? exporter({}) : null,
-    ),
+    lead("Classes", classes.length ? many(classes.length, "class", "classes") : "What you have given a name to.", {
+      tools: classes.length ? exporter("/export") : null,
+    }),
     classes.length
       ? h("ul", { class: "cards", role: "list" }, classes.map(card))
       : empty(

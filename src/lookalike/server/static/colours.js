@@ -1,9 +1,7 @@
 // The switch between light and dark; theme.js applies the choice before the first paint.
 import { h, icon } from "./dom.js";
 
-const SYSTEM = matchMedia("(prefers-color-scheme: dark)");
-
-export const dark = () => (document.documentElement.dataset.theme ?? (SYSTEM.matches ? "dark" : "light")) === "dark";
+export const dark = () => document.documentElement.dataset.theme === "dark";
 
 export function control() {
   const draw = () => {

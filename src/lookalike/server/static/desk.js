@@ -1,7 +1,7 @@
 // How a session is laid out: the questions on one side, the best so far on the other.
 import { h } from "./dom.js";
 import { bar, filtered } from "./filters.js";
-import { link } from "./router.js";
+import { lead } from "./states.js";
 
 const KEYS = [
   ["y", "yes"],
@@ -34,18 +34,10 @@ export function lay(desk) {
   return h(
     "div",
     { class: "view desk" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("p", { class: "crumb" }, h("a", { href: link("sessions") }, "Sessions")),
-        h("h1", {}, name || "What are you looking for?"),
-      ),
-      desk.gauge,
-      h("form", { class: "inline name", onsubmit: finish }, field, desk.nameButton),
-    ),
+    lead(name || "What are you looking for?", null, {
+      up: "sessions",
+      tools: [desk.gauge, h("form", { class: "inline name", onsubmit: finish }, field, desk.nameButton)],
+    }),
     h(
       "div",
       { class: "lanes" },

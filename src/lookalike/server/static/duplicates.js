@@ -1,14 +1,15 @@
-// Pictures that are there more than once, in three tiers.
-import { attempt, note } from "./aloud.js";
+// Pictures that are there more than once, in three tiers: told apart, saved as a list, or taken out of the collection.
+import { attempt, confirm, note } from "./aloud.js";
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
+import { exporter } from "./filters.js";
 import { Lane } from "./lane.js";
 import { follow } from "./progress.js";
 import { amend, link } from "./router.js";
-import { empty } from "./states.js";
+import { empty, lead } from "./states.js";
 import { linkTile } from "./tile.js";
-import { bytes, many } from "./words.js";
+import { bytes, many, title } from "./words.js";
 
 const TIERS = [
   ["identical", "Identical", "The same file, byte for byte, at several places."],
@@ -26,26 +27,20 @@ export async function show({ query }, signal) {
     h("a", { href: amend({ tier: name, limit: null }), "aria-current": name === tier ? "true" : null }, words),
   );
   const about = TIERS.find(([name]) => name === tier)?.[2] ?? "";
+  const marked = new Marked(signal);
   return h(
     "div",
     { class: "view" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("h1", {}, "Duplicates"),
-        h("p", { class: "quiet" }, `${about} ${total ? many(total, "group") : ""}`),
-      ),
-    ),
+    lead("Duplicates", `${about} ${total ? many(total, "group") : ""}`, {
+      tools: groups.length > 0 && exporter("/duplicates/export", { tier }, ["csv", "json"]),
+    }),
     h("nav", { class: "tabs", "aria-label": "How alike" }, tabs),
     job && follow(job, groups.length ? "There are changes; looking again." : "Looking for duplicates…", signal),
     groups.length
       ? h(
           "div",
           { class: "groups" },
-          groups.map((group) => card(group, signal)),
+          groups.map((group) => card(group, marked, signal)),
         )
       : job
         ? null
@@ -55,18 +50,58 @@ export async function show({ query }, signal) {
     total > groups.length
       ? h("p", { class: "actions" }, h("a", { class: "button", href: amend({ limit: limit + SHOWN }) }, "Show more"))
       : null,
+    marked.element,
   );
 }
 
-function card(group, signal) {
+/** The pictures that were marked to be taken out, and the bar that does it. */
+class Marked {
+  constructor(signal) {
+    this.ids = new Set();
+    this.words = h("p", {});
+    this.act = h("div", { class: "actions" }, button("no", "Take out of the collection", () => this.#ask(signal)));
+    this.element = h("div", { class: "take-out", hidden: true }, this.words, this.act);
+  }
+
+  turn(id, on) {
+    if (on) this.ids.add(id);
+    else this.ids.delete(id);
+    this.element.hidden = !this.ids.size;
+    this.words.textContent = `${many(this.ids.size, "picture")} marked`;
+  }
+
+  #ask(signal) {
+    const n = this.ids.size;
+    const text =
+      "Only the collection forgets: files stay where they are, nothing is deleted on the disk. Looking again at" +
+      " a folder finds what is still in it. What was said of these pictures is kept.";
+    confirm(`Take ${many(n, "picture")} out?`, text, "Take out", async () => {
+      const job = await post("/jobs", { kind: "remove", items: [...this.ids] });
+      this.element.replaceChildren(
+        follow(job, `Taking ${many(n, "picture")} out…`, signal, ({ message }) => note(message)),
+      );
+      return true;
+    });
+  }
+}
+
+/** A picture of a group; where there are several, and we may, with a box to mark it. */
+function tile(item, several, marked) {
+  const words = `${item.width} × ${item.height}${item.bytes ? `, ${bytes(item.bytes)}` : ""}`;
+  const shown = linkTile(item, link("item", item.id), { words });
+  if (!several || !may("manage")) return shown;
+  const mark = () => {
+    marked.turn(item.id, box.checked);
+    place.classList.toggle("marked", box.checked);
+  };
+  const box = h("input", { type: "checkbox", "aria-label": `Mark ${title(item)}`, onchange: mark });
+  const place = h("div", { class: "tile" }, shown, h("label", { class: "tick" }, box, h("span", {}, "Mark")));
+  return place;
+}
+
+function card(group, marked, signal) {
   const lane = new Lane(`${many(group.items.length, "picture")}, ${group.why ?? ""}`, { signal, kind: "strip" });
-  lane.fill(
-    group.items.map((item) =>
-      linkTile(item, link("item", item.id), {
-        words: `${item.width} × ${item.height}${item.bytes ? `, ${bytes(item.bytes)}` : ""}`,
-      }),
-    ),
-  );
+  lane.fill(group.items.map((item) => tile(item, group.items.length > 1, marked)));
   const dismiss = async () => {
     const done = await attempt(
       async () => (await post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }), true),

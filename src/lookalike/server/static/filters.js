@@ -15,12 +15,7 @@ const ORDERS = [
   ["added", "newest first"],
   ["taken", "by day taken"],
 ];
-const FORMATS = [
-  ["csv", "Table (CSV)"],
-  ["json", "JSON"],
-  ["paths", "List of paths"],
-  ["coco", "COCO"],
-];
+const FORMATS = { csv: "Table (CSV)", json: "JSON", paths: "List of paths", coco: "COCO" };
 
 /** The filter of an address, as the API takes it; a plain word is looked for anywhere in the path. */
 export function filter(query) {
@@ -89,10 +84,10 @@ export function bar(query, { order = false, signal } = {}) {
   );
 }
 
-/** The export button: the same filter, in four formats. */
-export function exporter(what) {
-  const links = FORMATS.map(([format, words]) =>
-    h("li", {}, h("a", { href: address("/export", { ...what, format }), download: "" }, words)),
+/** The export button: what `path` writes with this query, in these formats. */
+export function exporter(path, what = {}, formats = ["csv", "json", "paths", "coco"]) {
+  const links = formats.map((format) =>
+    h("li", {}, h("a", { href: address(path, { ...what, format }), download: "" }, FORMATS[format])),
   );
   return h(
     "details",

@@ -12,12 +12,12 @@ import { amend, go, link, replace } from "./router.js";
 import { linkTile } from "./tile.js";
 import { beside } from "./trail.js";
 import { put } from "./tray.js";
-import { bytes, moment, percent, title } from "./words.js";
+import { bytes, isEarly, likely, moment, title } from "./words.js";
 
 const ALIKE = 12;
 
 export async function show({ arg: id, query }, signal) {
-  await collection(signal);
+  const about = await collection(signal);
   const item = await get(`/items/${id}`, {}, signal);
   let part = query.get("box")?.split(",").map(Number) ?? null;
   const example = () => (part ? { id, box: part } : { id });
@@ -89,14 +89,14 @@ export async function show({ arg: id, query }, signal) {
         button("plus", "Wanted", () => put(example(), "with"), { title: "Add to your examples" }),
         button("minus", "Not wanted", () => put(example(), "without"), { title: "Add as what you do not want" }),
       ),
-      h("section", {}, h("h2", {}, "Classes"), classes(item)),
+      h("section", {}, h("h2", {}, "Classes"), classes(item, isEarly(about))),
       h("section", {}, h("h2", {}, "About"), facts(item)),
     ),
     alike(item, signal),
   );
 }
 
-function classes(item) {
+function classes(item, early) {
   const list = h("ul", { class: "chips", role: "list" });
   const draw = () => {
     const chip = (name) =>
@@ -122,7 +122,8 @@ function classes(item) {
   const guess = h("div", { class: "guess" });
   if (item.predicted && !item.labels.length) {
     const { label, probability } = item.predicted;
-    guess.append(h("p", {}, "Perhaps ", h("a", { href: link("class", label) }, label), ` (${percent(probability)})`));
+    const sure = early ? "few examples yet" : likely(probability);
+    guess.append(h("p", {}, "Perhaps ", h("a", { href: link("class", label) }, label), ` (${sure})`));
     if (may("judge"))
       guess.append(
         button("yes", "Yes", () => change("add", label)),

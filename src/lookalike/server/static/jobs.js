@@ -5,13 +5,14 @@ import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { signed } from "./login.js";
 import { jobs, news, running, share } from "./progress.js";
-import { empty } from "./states.js";
+import { empty, lead } from "./states.js";
 import { picker } from "./upload.js";
-import { count, many, percent, seconds } from "./words.js";
+import { count, last, many, percent, seconds } from "./words.js";
 
 const KINDS = {
   add: "Adding pictures",
   refresh: "Looking again",
+  remove: "Taking pictures out",
   fit: "Learning",
   map: "Drawing the map",
   classify: "Suggesting classes",
@@ -19,6 +20,9 @@ const KINDS = {
 };
 const STATES = { queued: "waiting", running: "running", done: "done", failed: "failed", cancelled: "stopped" };
 const ROLES = { view: "may look and search", judge: "may judge and name", manage: "may do everything" };
+const OUTCOMES = { added: "new", copied: "known already", changed: "changed" };
+const opened = new Set(); // jobs whose files are shown: cards are drawn anew with every change
+const NAMED = 5; // names in a message
 const AT_ONCE = 50; // files in one request
 
 export async function show(_route, signal) {
@@ -33,16 +37,7 @@ export async function show(_route, signal) {
   return h(
     "div",
     { class: "view narrow" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("h1", {}, "Jobs"),
-        h("p", { class: "quiet" }, "Work that takes longer. It goes on when you leave this page."),
-      ),
-    ),
+    lead("Jobs", "Work that takes longer. It goes on when you leave this page."),
     may("manage") ? starters(about) : null,
     h("h2", {}, "At work and done"),
     list,
@@ -77,18 +72,28 @@ function starters({ roots, limits }) {
     start({ kind: "add", folder: field.value.trim() });
   };
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Sending" });
+  const told = h("p", { class: "quiet", role: "status" });
   const upload = (chosen) =>
     attempt(async () => {
       const files = [...chosen].filter((file) => file.type.startsWith("image/") || !file.type);
       const left = chosen.length - files.length;
+      told.textContent = "";
       if (!files.length) return note("None of these files is a picture: nothing was sent.", { problem: true });
       bar.hidden = false;
       try {
         const all = batches(files, limits.upload_bytes);
-        for (const [number, batch] of all.entries())
-          await send("/uploads/files", "files", batch, (far) => (bar.value = (number + far) / all.length));
-        const rest = left ? ` ${many(left, "file is", "files are")} no picture and left out.` : "";
-        return note(`${many(files.length, "picture")} sent; they are being added.${rest}`);
+        const kept = [];
+        for (const [number, batch] of all.entries()) {
+          const answer = await send("/uploads/files", "files", batch, (far) => (bar.value = (number + far) / all.length));
+          kept.push(...answer.files);
+        }
+        const known = kept.filter((file) => file.known).map(({ name }) => name);
+        const more = [
+          known.length && ` Known already: ${listed(known)}.`,
+          left && ` ${many(left, "file is", "files are")} no picture and left out.`,
+        ];
+        told.textContent = `${many(files.length, "picture")} sent, to be added.${more.filter(Boolean).join("")}`;
+        return undefined;
       } finally {
         bar.hidden = true;
       }
@@ -124,8 +129,39 @@ function starters({ roots, limits }) {
       }),
     ),
     bar,
+    told,
   );
 }
+
+/** A few names, and how many more. */
+function listed(names) {
+  const rest = names.length - NAMED;
+  return names.slice(0, NAMED).join(", ") + (rest > 0 ? ` and ${count(rest)} more` : "");
+}
+
+/** What became of the files of an add: new ones, known ones, and those that were skipped, with the reason. */
+function became(job) {
+  const { files = {}, skipped = {} } = job.result ?? {};
+  const lines = [
+    ...Object.entries(files).map(([path, outcome]) => [path, OUTCOMES[outcome] ?? outcome]),
+    ...Object.entries(skipped).map(([path, reason]) => [path, `skipped: ${reason}`]),
+  ];
+  if (!lines.length) return null;
+  const toggle = ({ target }) => (target.open ? opened.add(job.id) : opened.delete(job.id));
+  return h(
+    "details",
+    { class: "story", open: opened.has(job.id), ontoggle: toggle },
+    h("summary", {}, `What became of ${lines.length === 1 ? "the file" : `${count(lines.length)} files`}`),
+    h(
+      "ul",
+      { class: "paths", role: "list" },
+      lines.map(([path, words]) => h("li", { class: "path" }, h("b", {}, plain(path)), ` ${words}`)),
+    ),
+  );
+}
+
+/** The name of a file; what was sent has our id before it, which nobody needs to see. */
+const plain = (path) => last(path).replace(/^[0-7][0-9a-f]{15}-/, "");
 
 /** Files in groups that one request may carry. */
 function batches(files, bytes) {
@@ -170,6 +206,7 @@ function card(job) {
       h("h3", {}, name),
       h("p", { class: "quiet" }, words),
       job.error || job.message ? h("p", {}, job.error?.message ?? job.message) : null,
+      became(job),
     ),
     stop,
     bar,

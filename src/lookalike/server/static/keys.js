@@ -55,18 +55,30 @@ export const typing = (event) => event.target.closest?.("input, textarea, select
 
 const plain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey;
 
-/** Keys of a view: {key: what to do}, as long as it is shown. */
+const tables = []; // the newest first: a view's own keys come before those of the page
+
+/** Keys of a view: {key: what to do}, as long as it is shown; what returns false leaves the key to others. */
 export function keys(table, signal) {
-  addEventListener(
-    "keydown",
-    (event) => {
-      if (event.defaultPrevented || typing(event) || !plain(event) || !Object.hasOwn(table, event.key)) return;
-      if (event.key === "Enter" && event.target.closest("a, button, summary")) return; // it means that one
-      event.preventDefault();
-      table[event.key](event);
-    },
-    { signal },
-  );
+  if (signal?.aborted) return; // another view was asked for meanwhile
+  tables.unshift(table);
+  signal?.addEventListener("abort", () => tables.splice(tables.indexOf(table), 1));
+}
+
+function press(event) {
+  if (event.defaultPrevented || typing(event) || !plain(event)) return;
+  if (event.key === "Enter" && event.target.closest("a, button, summary")) return; // it means that one
+  const meant = tables.filter((table) => Object.hasOwn(table, event.key));
+  if (meant.some((table) => table[event.key](event) !== false)) event.preventDefault();
+}
+
+/** From the page itself into its pictures: to the first one in sight. */
+function enter(event) {
+  if (!event.target.matches("body, main")) return false;
+  const below = document.getElementById("top").offsetHeight;
+  const all = [...document.querySelectorAll("main [role=grid] [data-focus]")];
+  const target = all.find((one) => one.checkVisibility() && one.getBoundingClientRect().top >= below);
+  target?.focus();
+  return target !== undefined;
 }
 
 export function showKeys() {
@@ -85,7 +97,12 @@ export function showKeys() {
 }
 
 export function listen() {
+  addEventListener("keydown", press);
   keys({
+    ArrowDown: enter,
+    ArrowUp: enter,
+    ArrowLeft: enter,
+    ArrowRight: enter,
     "?": showKeys,
     "/": () => {
       const field = document.querySelector("input[type=search]");

@@ -5,19 +5,13 @@ import { collection } from "./collection.js";
 import { button, h } from "./dom.js";
 import { follow } from "./progress.js";
 import { amend, go } from "./router.js";
-import { empty } from "./states.js";
+import { empty, lead } from "./states.js";
 import { count, many } from "./words.js";
 
 export async function show({ query }, signal) {
   const about = await collection(signal);
   const space = query.get("space");
-  const head = (text, ...tools) =>
-    h(
-      "header",
-      { class: "lead" },
-      h("div", {}, h("h1", {}, "Map"), h("p", { class: "quiet" }, text)),
-      h("div", { class: "actions" }, tools),
-    );
+  const head = (text, ...tools) => lead("Map", text, { tools: h("div", { class: "actions" }, tools) });
   const data = await get("/map", { space }, signal);
   const coming =
     data.job &&

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { anchor, h } from "./dom.js";
 import { Lane } from "./lane.js";
 import { link } from "./router.js";
+import { lead } from "./states.js";
 import { badge, picture, spoken } from "./tile.js";
 import { many } from "./words.js";
 
@@ -39,18 +40,7 @@ export async function past(state, mine, signal) {
   return h(
     "div",
     { class: "view" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("p", { class: "crumb" }, h("a", { href: link("sessions") }, "Sessions")),
-        h("h1", {}, name || "Session"),
-        h("p", { class: "quiet" }, text),
-      ),
-      more,
-    ),
+    lead(name || "Session", text, { up: "sessions", tools: more }),
     h("h2", {}, "The most likely now"),
     lane.element,
   );

@@ -5,7 +5,7 @@ import { anchor, h, icon } from "./dom.js";
 import { bar, exporter, filter, filtered } from "./filters.js";
 import { Grid } from "./grid.js";
 import { link } from "./router.js";
-import { empty } from "./states.js";
+import { empty, lead } from "./states.js";
 import { exampleTile } from "./tile.js";
 import * as trail from "./trail.js";
 import { put } from "./tray.js";
@@ -35,21 +35,11 @@ export async function show({ query }, signal) {
   return h(
     "div",
     { class: "view" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("h1", {}, heading),
-        h("p", { class: "quiet" }, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : glance(about)),
-      ),
-      narrowed || !about.items ? null : drop(),
-      !narrowed && about.items && may("manage")
-        ? anchor("plus", "Add pictures", link("jobs"), { class: "button" })
-        : null,
-    ),
-    about.items ? h("div", { class: "line" }, bar(query, { order: true, signal }), exporter(what)) : null,
+    lead(heading, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : glance(about), {
+      tools: !narrowed &&
+        about.items > 0 && [drop(), may("manage") && anchor("plus", "Add pictures", link("jobs"), { class: "button" })],
+    }),
+    about.items ? h("div", { class: "line" }, bar(query, { order: true, signal }), exporter("/export", what)) : null,
     total ? grid.element : nothing(about),
   );
 }

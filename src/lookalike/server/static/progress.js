@@ -45,6 +45,7 @@ function take(said) {
   const job = { ...before, ...said, id };
   jobs.set(id, job);
   if (!running(job)) forget(); // there may be more pictures now
+  if (!running(job) && said.job) get(`/jobs/${id}`).then(take, () => {}); // what came of it: the stream does not say
   draw();
   news.dispatchEvent(new CustomEvent("change", { detail: job }));
 }

@@ -7,7 +7,7 @@ import { bar, body } from "./filters.js";
 import { Grid } from "./grid.js";
 import { tally } from "./pictures.js";
 import { amend, go, link } from "./router.js";
-import { empty, plate } from "./states.js";
+import { empty, lead, plate } from "./states.js";
 import { exampleTile } from "./tile.js";
 import * as trail from "./trail.js";
 import { many, seconds } from "./words.js";
@@ -51,21 +51,10 @@ export async function show({ query }, signal) {
   return h(
     "div",
     { class: "view" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("h1", {}, wanted.length > 1 ? "Looks like these" : "Looks like this"),
-        h(
-          "p",
-          { class: "quiet" },
-          `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`,
-          where && `; the first ${PLACED} show where`,
-        ),
-      ),
-    ),
+    lead(wanted.length > 1 ? "Looks like these" : "Looks like this", [
+      `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`,
+      where && `; the first ${PLACED} show where`,
+    ]),
     h("div", { class: "line" }, bar(query, { signal }), likeness(about.spaces, space), whereabouts(where)),
     results.length ? grid.element : empty("Nothing fits the filters. Clear them to search all pictures."),
   );

@@ -1,42 +1,34 @@
 // All sessions: go on, or look at what was found.
-import { get } from "./api.js";
-import { collection } from "./collection.js";
-import { anchor, h } from "./dom.js";
+import { confirm, note } from "./aloud.js";
+import { get, remove } from "./api.js";
+import { collection, may } from "./collection.js";
+import { anchor, button, h } from "./dom.js";
 import { heaps } from "./heap.js";
 import { link } from "./router.js";
-import { empty } from "./states.js";
+import { empty, lead } from "./states.js";
 import { many, moment } from "./words.js";
 
 export async function show(_route, signal) {
-  await collection(signal);
+  const { me } = await collection(signal);
   const sessions = await get("/sessions", {}, signal);
   const open = sessions.filter(({ finished }) => !finished);
   const done = sessions.filter(({ finished }) => finished);
   return h(
     "div",
     { class: "view" },
-    h(
-      "header",
-      { class: "lead" },
-      h(
-        "div",
-        {},
-        h("h1", {}, "Sessions"),
-        h("p", { class: "quiet" }, "You answer yes or no; Lookalike learns what you mean and finds the rest."),
-      ),
-    ),
+    lead("Sessions", "You answer yes or no; Lookalike learns what you mean and finds the rest."),
     sessions.length
       ? null
       : empty(
           "No session yet. Open a picture and choose “Start a session”.",
           anchor("pictures", "To the pictures", link("pictures"), { class: "button main" }),
         ),
-    part("To go on with", open, signal),
-    part("Finished", done, signal),
+    part("To go on with", open, me, signal),
+    part("Finished", done, me, signal),
   );
 }
 
-function part(heading, sessions, signal) {
+function part(heading, sessions, me, signal) {
   if (!sessions.length) return null;
   const heap = heaps(signal);
   return h(
@@ -46,14 +38,23 @@ function part(heading, sessions, signal) {
     h(
       "ul",
       { class: "cards", role: "list" },
-      sessions.map((session) => card(session, heap, signal)),
+      sessions.map((session) => card(session, heap, me, signal)),
     ),
   );
 }
 
-function card({ id, name, marks, rounds, author, started }, heap, signal) {
+function card({ id, name, marks, rounds, author, started, finished }, heap, me, signal) {
   const pile = heap(async () => (await get(`/sessions/${id}`, {}, signal)).relevant);
   const words = `${many(rounds, "round")} · ${marks.relevant} yes, ${marks.irrelevant} no`;
+  const said = many(marks.relevant + marks.irrelevant + marks.skip, "answer");
+  const mine = may("manage") || (may("judge") && author === me.name);
+  const forget = () =>
+    confirm("Delete this session?", `${said} will be forgotten. The pictures stay.`, "Delete", async () => {
+      await remove(`/sessions/${id}`);
+      note("The session is deleted.");
+      dispatchEvent(new HashChangeEvent("hashchange"));
+      return true;
+    });
   return h(
     "li",
     {},
@@ -65,5 +66,6 @@ function card({ id, name, marks, rounds, author, started }, heap, signal) {
       h("span", { class: "quiet" }, words),
       h("span", { class: "quiet" }, `${author}, ${moment(started)}`),
     ),
+    !finished && mine && button("no", `Delete the session ${name ?? "without a name"}`, forget, { quiet: true }),
   );
 }

@@ -6,14 +6,14 @@ import { count, many, moment, sureness } from "./words.js";
 
 const SAID = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
 
-/** "12 found of about 25", with a bar that also shows the lowest and highest it may be. */
+/** "You have found 12 of about 25 like this", with a bar that also shows the fewest and the most it may be. */
 export function gauge(place, state) {
   const { found, round } = state;
   const estimate = round?.estimate;
   if (!estimate) {
     place.replaceChildren(
-      h("p", {}, h("b", {}, count(found)), " found so far"),
-      h("p", { class: "quiet" }, "Of how many? A few more answers will tell."),
+      h("p", {}, "You have found ", h("b", {}, count(found)), " so far"),
+      h("p", { class: "quiet" }, "How many there are, a few more answers will tell."),
     );
     return;
   }
@@ -35,9 +35,9 @@ export function gauge(place, state) {
   const whole = Math.max(high, 1);
   bar.style.setProperty("--found", `${(100 * found) / whole}%`);
   bar.style.setProperty("--low", `${(100 * low) / whole}%`);
-  const between = low === high ? `${count(low)} in all` : `between ${count(low)} and ${count(high)}`;
+  const between = low === high ? `${count(low)} in all` : `between ${count(low)} and ${count(high)} in all`;
   place.replaceChildren(
-    h("p", {}, h("b", {}, count(found)), " found of about ", h("b", {}, count(value))),
+    h("p", {}, "You have found ", h("b", {}, count(found)), " of about ", h("b", {}, count(value)), " like this"),
     bar,
     h("p", { class: "quiet" }, `${sureness({ low, high })}: ${between}`),
   );

@@ -3,6 +3,22 @@ import { alive } from "./api.js";
 import { button, h } from "./dom.js";
 import { link } from "./router.js";
 
+/** The head of a view: a way back up, its heading, a sentence, and what can be done beside it. */
+export function lead(heading, text, { up = null, tools = [] } = {}) {
+  return h(
+    "header",
+    { class: "lead" },
+    h(
+      "div",
+      {},
+      up && h("p", { class: "crumb" }, h("a", { href: link(up) }, `${up[0].toUpperCase()}${up.slice(1)}`)),
+      h("h1", {}, heading),
+      text instanceof Node ? text : text && h("p", { class: "quiet" }, text),
+    ),
+    tools,
+  );
+}
+
 /** A heading, a sentence and what can be done. */
 export function plate(heading, text, ...actions) {
   return h(

@@ -59,7 +59,11 @@ export function picker(words, onfiles, props = {}) {
     tabindex: "-1",
     "aria-hidden": "true",
   });
-  input.addEventListener("change", () => input.files.length && onfiles(input.files));
+  input.addEventListener("change", () => {
+    const files = [...input.files];
+    input.value = ""; // the same file may be picked again
+    if (files.length) onfiles(files);
+  });
   return h(
     "span",
     { class: "picker" },

@@ -9,6 +9,15 @@ export const many = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? on
 
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
+/** How sure a guess is, never more than can be known: a model knows nothing of what it was not shown. */
+export const likely = (share) => (share > 0.99 ? "over 99 %" : percent(share));
+
+const FEW = 50; // pictures with a class: with fewer, a share says more about them than about a picture
+const KINDS = 3; // classes: between two, whatever is not one must be the other
+
+/** Whether so little was said that a share means nothing. */
+export const isEarly = ({ classes, labelled }) => classes < KINDS || labelled < FEW;
+
 export function bytes(n) {
   if (n < 1000) return many(n, "byte");
   if (n < 1e6) return `${Math.round(n / 1e3)} kB`;
@@ -40,5 +49,5 @@ export const title = (item) => item.name || last(item.path) || item.id;
 /** How sure an estimate is, from how far apart its ends are. */
 export function sureness({ low, high }) {
   const spread = (high + 1) / (low + 1);
-  return spread < 1.5 ? "quite sure" : spread < 3 ? "fairly sure" : "a rough guess";
+  return spread < 1.5 ? "Quite sure" : spread < 3 ? "Fairly sure" : "A rough guess";
 }

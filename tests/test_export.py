@@ -1,0 +1,27 @@
+"""What an export writes, cell by cell."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from lookalike.engine import export
+from lookalike.store.items import Item
+from lookalike.store.judgements import Saying
+
+
+def row(paths, *labels):
+    return Item(1, paths, 10, 4, 3, "png", 0.0, -5.0), [Saying(label, "anna", "hand", 0.0) for label in labels]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_a_spreadsheet_finds_no_formula(start):
+    """A quote mark goes before what would be one, label by label: some spreadsheets split cells at semicolons, too."""
+    rows = [row([f"{start}cmd|x!A1", "/a/=b.png"], "good", f"{start}1+1")]
+    cells = list(csv.DictReader(io.StringIO("".join(export.lines(rows, "csv", {})), newline="")))
+    assert [cell["path"] for cell in cells] == [f"'{start}cmd|x!A1", "/a/=b.png"]
+    assert [cell["labels"] for cell in cells] == [f"good;'{start}1+1"] * 2
+    assert [cell["taken_at"] for cell in cells] == ["-5.0"] * 2  # a number is a number
+    (found,) = json.loads("".join(export.lines(rows, "json", {})))
+    assert (found["paths"], found["labels"]) == (rows[0][0].paths, ["good", f"{start}1+1"])
