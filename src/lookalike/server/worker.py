@@ -70,7 +70,9 @@ def _refresh(collection: Collection, arguments: dict[str, Any], progress: Progre
 
 
 def _remove(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
-    there = [number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])]
+    there = [
+        number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])
+    ]
     removed = collection.remove(*there) if there else 0
     return {"removed": removed}, f"{removed:,} taken out of the collection. Their files stay where they are."
 

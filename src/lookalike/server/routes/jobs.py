@@ -105,7 +105,7 @@ async def add_files(request: Request) -> Response:
 
             def take(_: object) -> dict[str, Any]:
                 kept = keep(here.collection.path, files)
-                known = [one.item in here.collection for one in kept]
+                known = [here.collection.has([one.item]) for one in kept]
                 job = here.jobs.submit("add", {"folder": here.sent, "uploads": True}, who.name)
                 return {"job": describe(job), "files": list(map(_file, kept, known))}
 
