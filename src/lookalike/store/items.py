@@ -297,8 +297,9 @@ class Items:
 
 _ITEMS = (
     "SELECT json_group_array(json_array(id, (SELECT group_concat(hex(path)) FROM paths WHERE item = id),"
-    f" bytes, width, height, format, {REAL.format('added_at')}, iif(taken_at IS NULL, NULL, {REAL.format('taken_at')})"
-    ")) FROM items WHERE id IN (SELECT value FROM json_each(?))"
+    f" bytes, width, height, format, {REAL.format('added_at')},"
+    f" CASE WHEN taken_at IS NOT NULL THEN {REAL.format('taken_at')} END)) FROM items"
+    " WHERE id IN (SELECT value FROM json_each(?))"
 )
 _PATHS = "SELECT item, path FROM paths WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, path"
 _TIME = "coalesce(taken_at, (SELECT min(mtime_ns) FROM paths WHERE item = id) / 1e9)"
