@@ -362,7 +362,7 @@ def test_a_job_stands_back_for_those_who_search(tmp_path):
         "import os; from lookalike.server import worker;"
         "worker.KINDS['map'] = lambda *_: ({'nice': os.nice(0)}, ''); worker.main()"
     )
-    order = json.dumps({"collection": str(tmp_path / "c.lookalike"), "kind": "map", "arguments": {}})
+    order = json.dumps({"collection": str(tmp_path / "c.lookalike"), "within": None, "kind": "map", "arguments": {}})
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stdin.write(order + "\n")
     process.stdin.flush()  # left open: its end would end the process

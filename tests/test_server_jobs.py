@@ -107,7 +107,7 @@ def test_files_are_on_the_disk_when_they_are_answered_and_then_added(service):
     assert job["result"]["files"] == {str(service.folder / "uploads" / name): "added" for name in names}
     for file in kept:
         assert service.get(f"/items/{file['item']}")["id"] == file["item"]
-    known = service.get("/items", params={"path": "*beach-000.jpg"})["items"][0]
+    known = service.get("/items", params={"path": "*face-000.jpg"})["items"][0]
     broken = ("files", ("broken.jpg", b"\xff\xd8\xff and no more"))
     sent = [files()[0], ("files", ("old.jpg", Path(known["path"]).read_bytes())), broken]
     answer = service.client.post("/api/v1/uploads/files", files=sent).json()
