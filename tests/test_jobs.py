@@ -17,7 +17,7 @@ from PIL import Image
 from lookalike import Collection, Filter
 from lookalike.errors import FullError, ImageError, InputError, LockedError, ReadOnlyError
 from lookalike.images.folders import OUTSIDE
-from lookalike.server import events, incoming, worker
+from lookalike.server import events, incoming, threads, worker
 from lookalike.server import jobs as module
 from lookalike.server import ledger as ledgers
 from lookalike.server.incoming import harmless, keep
@@ -369,6 +369,19 @@ def test_a_job_stands_back_for_those_who_search(tmp_path):
     told = json.loads(process.stdout.readline())
     process.communicate()
     assert told["result"]["nice"] == min(19, os.nice(0) + worker.NICE)
+
+
+def test_the_service_has_one_thread_a_product_and_its_jobs_have_all(monkeypatch):
+    for name in threads.NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # somebody has said so
+    monkeypatch.setattr(threads, "_ours", set())
+    threads.limit()
+    assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["OMP_NUM_THREADS"]) == ("1", "3")
+    assert "OPENBLAS_NUM_THREADS" not in threads.unlimited()
+    assert threads.unlimited()["OMP_NUM_THREADS"] == "3"
+    for name in threads.NAMES:
+        monkeypatch.delenv(name)
 
 
 def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch):

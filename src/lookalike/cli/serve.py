@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import logging
     import webbrowser
 
-    from lookalike.server import access, run, settings
+    from lookalike.server import access, run, settings, threads
 else:
     logging, webbrowser = Lazy("logging"), Lazy("webbrowser")
     access, run = Lazy("lookalike.server.access"), Lazy("lookalike.server.run")
-    settings = Lazy("lookalike.server.settings")
+    settings, threads = Lazy("lookalike.server.settings"), Lazy("lookalike.server.threads")
 
 app = typer.Typer(name="token", rich_markup_mode=None)
 Person = Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.")]
@@ -54,6 +54,7 @@ def serve(
       lookalike -c work.lookalike serve --port 9000 --root ~/Pictures
       lookalike serve --host 0.0.0.0
     """
+    threads.limit()  # before NumPy is loaded
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("lookalike.server.requests").setLevel(logging.INFO if verbose else logging.WARNING)
     chosen = settings.Settings(

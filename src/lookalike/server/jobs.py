@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from lookalike.errors import LockedError, StoreError
 from lookalike.server.ledger import Job, Ledger
+from lookalike.server.threads import unlimited
 
 log = logging.getLogger("lookalike.server")
 
@@ -214,6 +215,7 @@ class Jobs:
             text=True,
             encoding="utf-8",
             process_group=0,  # Ctrl-C is for the service, which ends its processes itself
+            env=unlimited(),
         )
 
     def _watch(self, job: Job, process: "subprocess.Popen[str]") -> None:

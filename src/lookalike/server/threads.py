@@ -1,0 +1,24 @@
+"""One thread a product of matrices: the service does several things at a time, each on its own core.
+
+In: nothing. Out: the environment that BLAS and OpenMP read when they are loaded. With a thread a core for each product,
+two searches at once wait for each other's threads, spinning: under load, they took five times as long.
+"""
+
+import os
+
+NAMES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+
+_ours: set[str] = set()
+
+
+def limit() -> None:
+    """One thread for whatever is loaded from now on, unless somebody has said otherwise."""
+    for name in NAMES:
+        if name not in os.environ:
+            os.environ[name] = "1"
+            _ours.add(name)
+
+
+def unlimited() -> dict[str, str]:
+    """The environment as it was, for processes that do one thing at a time."""
+    return {name: value for name, value in os.environ.items() if name not in _ours}
