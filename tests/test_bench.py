@@ -198,6 +198,17 @@ def test_a_pipe_gets_one_line_a_cell(monkeypatch: pytest.MonkeyPatch, capsys: py
     ]
 
 
+def test_a_row_that_is_named_twice_is_filled_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tables, "load", lambda name: TOY)
+    assert cli.run(["bench", "run", "toy", "--data", ".", "--rows", "one, three,one", "--columns", "y,y"]) == 0
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()] == [
+        ["toy", "one", "y"],
+        ["toy", "three", "y"],
+    ]
+
+
 def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["bench", "list", "--json"]) == 0
     found = {bench["name"]: bench["rows"] for bench in json.loads(capsys.readouterr().out)}
@@ -212,13 +223,17 @@ def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_bench_expects_some_time_and_says_what_papers_have() -> None:
+    with_figures: set[str] = set()
     for bench in map(tables.load, tables.BENCHES):
         for row, column in bench.places():
             assert bench.seconds(row, column) > 0
-            assert bench.paper(row, column).value is None or bench.shares(row, column)
+            paper = bench.paper(row, column).value
+            assert paper is None or 0 < paper < (100 if bench.name == "ncm" else 1), (bench.name, row, column)
+            with_figures |= {bench.name} if paper is not None else set()
         for name in bench.on_request:
             row, _, column = name.rpartition(" ")
             assert name in (*bench.rows, *bench.columns) or (row in bench.rows and column in bench.columns), name
+    assert with_figures == {"dfk", "hashing", "ncm", "slem"}
 
 
 def test_every_claim_is_about_cells_that_are_filled() -> None:

@@ -8,12 +8,13 @@ from lookalike import cli
 from lookalike.bench import jobs, results, tables
 from lookalike.bench.families import join
 from lookalike.bench.jobs import Orders
-from toy_bench import BENCH
+from toy_bench import ALONE, BENCH
 
 
 @pytest.fixture
 def toy(monkeypatch):
     monkeypatch.setitem(tables.BENCHES, "toy", "toy_bench:BENCH")
+    monkeypatch.setitem(tables.BENCHES, "alone", "toy_bench:ALONE")
 
 
 def test_cells_that_share_work_are_one_task(toy):
@@ -58,6 +59,18 @@ def test_a_process_that_ends_takes_one_cell_with_it(toy, tmp_path, capsys):
         assert all(one.cell.scored <= max(1, -(-cores // 2)) for one in records)  # each has its share
     assert dict(os.environ) == before
     assert told.out.count("min left]") + told.out.count("[7/7]") == 4
+
+
+def test_what_has_to_be_alone_comes_first_in_a_process_of_its_own_with_every_core(toy):
+    left = [(BENCH, [("b", "x")]), (ALONE, [("a", "x"), ("a", "ends")]), (ALONE, [])]  # "ends" would end this process
+    found = list(jobs.fill(left, Orders("", 0, None), 2, lambda *_: None))
+    assert [(one.bench, one.column, one.why) for one in found] == [
+        ("alone", "x", ""),
+        ("alone", "ends", "its process ended (3)"),
+        ("toy", "x", ""),
+    ]
+    if hasattr(os, "sched_getaffinity"):
+        assert found[0].cell.scored == len(os.sched_getaffinity(0))
 
 
 def test_jobs_are_at_least_one(toy, capsys):

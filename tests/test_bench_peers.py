@@ -92,6 +92,14 @@ def test_a_set_in_the_data_folder_takes_the_place_of_drawn_rows(small, monkeypat
     assert not BENCH.has("faiss-binary-tables", "mnist/speed")
 
 
+def test_a_clock_that_did_not_tick_is_no_division_by_zero():
+    seconds = {"neither": (0.0, 0.0), "theirs": (0.0, 1.0), "ours": (1.0, 0.0)}
+    ours, theirs = (lambda one: (seconds[one][0], None)), (lambda one: (seconds[one][1], None))
+    neither, theirs_alone, ours_alone = in_turns(ours, theirs, list(seconds), lambda *_: 1.0).speed
+    assert neither == 1
+    assert 0 < ours_alone < 1e-3 < 1e3 < theirs_alone < float("inf")
+
+
 def test_sets_are_asked_for_and_refused_when_missing(tmp_path):
     assert all(column.startswith("drawn/") for _, column in tables.plan(BENCH, ""))
     with pytest.raises(SourceError, match="No mnist in"):

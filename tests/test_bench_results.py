@@ -153,6 +153,15 @@ def test_the_report_is_one_page(tmp_path, capsys):
     assert "| `one` |  | 0.800" in text
 
 
+def test_any_number_of_reasons_has_letters(tmp_path):
+    cells = [replace(CELL, row=f"r{i}", unlike=f"reason {i}") for i in range(28)]
+    text = report.write_markdown([results.record(cell) for cell in cells], tmp_path / "a.md").read_text()
+    for letters, i in (("a", 0), ("z", 25), ("aa", 26), ("ab", 27)):
+        assert f"not comparable ({letters})" in text
+        assert f"- ({letters}) reason {i}." in text
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
+
+
 def test_a_report_wants_results_and_a_place(tmp_path, capsys):
     assert cli.run(["bench", "report", str(tmp_path / "none"), "--html", "a.html"]) == 2
     assert "bench run all --results" in capsys.readouterr().err

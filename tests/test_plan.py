@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lookalike import cli
 from lookalike.collection import Collection
-from lookalike.engine import costs, spaces
+from lookalike.engine import costs, machine, spaces
 from lookalike.engine.machine import Machine
 from lookalike.engine.plan import plan
 from lookalike.engine.subject import Subject, of_collection, of_recipe, timed
@@ -154,6 +154,41 @@ def test_an_empty_collection_has_no_plan():
         of_collection({"items": 0, "spaces": []})
 
 
+def test_an_empty_collection_may_be_planned_for_by_the_default_recipe(capsys, tmp_path):
+    where = str(tmp_path / "empty")
+    Collection(where, create=True).close()
+    assert cli.run(["-c", where, "plan", "--ram", "2GB", "--items", "10M"]) == 0
+    assert "(recipe deep)" in capsys.readouterr().out
+    assert cli.run(["-c", where, "plan", "--ram", "2GB"]) == 2
+    assert "Say how many pictures" in capsys.readouterr().err
+    assert cli.run(["-c", where, "plan", "--ram", "2GB", "--items", "10M", "--space", "deep"]) == 2
+    assert "there is none, or it is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ([], 8),
+        (["max\n"], 8),
+        (["5\n"], 5),
+        ([None, "6"], 6),
+        (["7", "6"], 6),
+        ([None, str(2**63 - 4096)], 8),
+        (["0"], 8),
+        (["-1"], 8),
+        (["much"], 8),
+    ],
+)
+def test_a_container_has_the_memory_it_may_have(limits, expected, monkeypatch, tmp_path):
+    files = [tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"]
+    for file, text in zip(files, limits, strict=False):
+        if text is not None:
+            file.write_text(text)
+    monkeypatch.setattr(machine, "LIMITS", files)
+    monkeypatch.setattr(machine.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
+    assert machine.installed_bytes() == expected
+
+
 def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # no collection here
     assert cli.run(["plan", "--ram", "2GB", "--items", "10M"]) == 0
@@ -181,6 +216,9 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
         (["--ram", "2GB", "--items", "5", "--dim", "4", "--recipe", "deep"], "Give one"),
         (["--ram", "2GB", "--items", "5", "--recipe", "dep"], "Did you mean 'deep'"),
         (["--ram", "2GB"], "Say how many pictures"),
+        (["--ram", "2GB", "--items", "5", "--dim", "4", "--space", "deep"], "--space names vectors"),
+        (["--ram", "2GB", "--items", "5", "--recipe", "color", "--space", "deep"], "--space names vectors"),
+        (["--ram", "2GB", "--items", "5", "--space", "deep"], "Leave --space out"),
     ],
 )
 def test_nonsense_is_refused(words, message, capsys, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A bench that other processes can import: it has cells that go well, that fail and that end their process."""
 
 import os
+from dataclasses import replace
 
 from lookalike.bench.tables import Bench, Printed, Score
 
@@ -26,3 +27,5 @@ BENCH = Bench(
     seconds=lambda row, column: 2.0 if row == "b" else 1.0,
     shares=lambda row, column: row,
 )
+
+ALONE = replace(BENCH, name="alone", alone=True)

@@ -68,8 +68,10 @@ def fill(
     """The cells of these benches; with several jobs the longest tasks first, and before them what has to be alone."""
     tasks: list[tuple[float, Task]] = []
     for bench, places in left:
-        if jobs == 1 or bench.alone:
+        if jobs == 1:
             yield from fill_here(bench, places, orders, watch)
+        elif bench.alone and places:  # one process with every core; what it has made for its cells goes with it
+            yield from fill_apart([Task(bench.name, tables.BENCHES[bench.name], tuple(places))], orders, 1, watch)
         else:
             tasks += [(sum(bench.seconds(*place) for place in task.places), task) for task in split(bench, places)]
     yield from fill_apart([task for _, task in sorted(tasks, key=lambda one: -one[0])], orders, jobs, watch)

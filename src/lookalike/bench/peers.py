@@ -21,11 +21,11 @@ from lookalike.bench import datasets, feedback_sets, peers_learn, peers_planes, 
 from lookalike.bench.measures import bootstrap, mean
 from lookalike.bench.peers_sets import DRAWN, SETS, Place
 from lookalike.bench.tables import Bench, Score
-from lookalike.bench.turns import Outcome, one_thread
+from lookalike.bench.turns import Compared, one_thread
 from lookalike.types import Progress
 
 FIGURES = {"speed": "× as fast", "quality": "× as good", "ours": "share", "theirs": "share"}
-ROWS: dict[str, Callable[[Place, Progress], Outcome]] = {
+ROWS: dict[str, Callable[[Place, Progress], Compared]] = {
     **peers_search.CASES,
     **peers_planes.CASES,
     **peers_learn.CASES,
@@ -35,11 +35,11 @@ ROWS: dict[str, Callable[[Place, Progress], Outcome]] = {
 COLUMNS = tuple(f"{name}/{figure}" for name in SETS for figure in FIGURES)
 DRAWN_ALONE = ("faiss-binary-tables", "faiss-binary-tables-32")
 """Rows that sets are too small for."""
-_OUTCOMES: dict[tuple[str, Place], Outcome] = {}
+_OUTCOMES: dict[tuple[str, Place], Compared] = {}
 """What this process has measured: figures of a row share it."""
 
 
-def outcome(row: str, place: Place, progress: Progress) -> Outcome:
+def outcome(row: str, place: Place, progress: Progress) -> Compared:
     """One row at one place, once a process."""
     if (row, place) not in _OUTCOMES:
         if place.name != DRAWN:

@@ -1,6 +1,6 @@
 """Learners beside scikit-learn's and metric-learn's: rows of the `peers` bench.
 
-In: a `Place`. Out: an `Outcome` each, a turn a split; time is that of `fit`, where nothing else is said. Quality is the
+In: a `Place`. Out: a `Compared` each, a turn a split; time is that of `fit`, where nothing else is said. Quality is the
 share of test rows that are given their class, by what the row's function says.
 """
 
@@ -21,7 +21,7 @@ from lookalike.arrays import unit_rows
 from lookalike.bench import metric_learn_fit
 from lookalike.bench.measures import average_precision, mean
 from lookalike.bench.peers_sets import Place, Split, grouped, splits
-from lookalike.bench.turns import Outcome, Timed, clocked, in_turns
+from lookalike.bench.turns import Compared, Timed, clocked, in_turns
 from lookalike.classes.open_set import OpenSet
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.slem import Slem
@@ -89,7 +89,7 @@ def metric(
     good: Callable[[Split, Transform], float],
     place: Place,
     progress: Progress,
-) -> Outcome:
+) -> Compared:
     """Our metric against another, split by split."""
     asked, other = splits(place), theirs()
     progress("learning", 0, None)
@@ -98,7 +98,7 @@ def metric(
     return in_turns(fitted(make), other, asked, good)
 
 
-def linear_svc(place: Place, progress: Progress) -> Outcome:
+def linear_svc(place: Place, progress: Progress) -> Compared:
     """NCMML and its class means against a linear SVM, one against the rest."""
     progress("learning", 0, None)
 
@@ -111,7 +111,7 @@ def linear_svc(place: Place, progress: Progress) -> Outcome:
     return in_turns(fitted(lambda: Ncmml(DIM)), theirs, splits(place), good)
 
 
-def centroid(place: Place, progress: Progress) -> Outcome:
+def centroid(place: Place, progress: Progress) -> Compared:
     """Class means of up to 20,000 rows, and the classes of 2,000 others: both are timed."""
     progress("class means", 0, None)
     X, y = grouped(place)
@@ -126,7 +126,7 @@ def centroid(place: Place, progress: Progress) -> Outcome:
     return in_turns(ours, theirs, asked[1:], lambda split, answer: float(np.mean(answer == split.y_test)))
 
 
-def new_class(place: Place, progress: Progress) -> Outcome:
+def new_class(place: Place, progress: Progress) -> Compared:
     """One more class, and the class of 100 rows: ours adds it, NearestCentroid has to be fitted anew."""
     progress("class means", 0, None)
     X, y = grouped(place)
@@ -155,7 +155,7 @@ def new_class(place: Place, progress: Progress) -> Outcome:
     return in_turns(clocked(ours), clocked(theirs), asked, good)
 
 
-def exemplars(place: Place, progress: Progress) -> Outcome:
+def exemplars(place: Place, progress: Progress) -> Compared:
     """SLEM against one LinearSVC a row, with the same negatives and λ; encoding is timed, quality is same-class mAP."""
     progress("encoding", 0, None)
 
@@ -177,7 +177,7 @@ def _nca() -> Timed[Split]:
     return fitted(lambda: NeighborhoodComponentsAnalysis(DIM, init="pca", random_state=0))
 
 
-CASES: dict[str, Callable[[Place, Progress], Outcome]] = {
+CASES: dict[str, Callable[[Place, Progress], Compared]] = {
     "sklearn-centroid": centroid,
     "sklearn-centroid-new-class": new_class,
     "sklearn-nca": partial(metric, lambda: Ncmml(DIM), _nca, by_neighbours),

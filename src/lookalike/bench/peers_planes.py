@@ -1,6 +1,6 @@
 """Hyperplane queries beside a scan by scikit-learn's SVC, plain scans and a BC-tree: rows of the `peers` bench.
 
-In: a `Place`. Out: an `Outcome` each; quality is the share of the 50 best, by a scan in double precision, that was
+In: a `Place`. Out: a `Compared` each; quality is the share of the 50 best, by a scan in double precision, that was
 found. Ours is `Leaves`, balanced; where the row's name has "exact", `FsmTree` and the whole BC-tree.
 """
 
@@ -18,7 +18,7 @@ from lookalike.bench.bc_tree import BcTree
 from lookalike.bench.hyperplane import C, K, pick, train
 from lookalike.bench.peers_sets import Place, grouped
 from lookalike.bench.scans import scan_float32
-from lookalike.bench.turns import Outcome, clocked, in_turns
+from lookalike.bench.turns import Compared, clocked, in_turns
 from lookalike.index.flat import Flat
 from lookalike.index.fsm_tree import FsmTree
 from lookalike.index.hyperplane import HyperplaneQuery, Kind
@@ -134,7 +134,7 @@ def found(asked: Asked, ids: Ids) -> float:
     return float(np.isin(asked.best, ids).mean())
 
 
-def case(peer: str, kind: Kind, place: Place, progress: Progress) -> Outcome:
+def case(peer: str, kind: Kind, place: Place, progress: Progress) -> Compared:
     """One peer, one kind of query."""
     progress("building", 0, None)
     made = world(place)
@@ -165,6 +165,6 @@ PEERS: dict[str, Callable[[World, Asked], Ids]] = {
     "bc-tree": by_tree,
     "bc-tree-exact": by_tree,
 }
-CASES: dict[str, Callable[[Place, Progress], Outcome]] = {
+CASES: dict[str, Callable[[Place, Progress], Compared]] = {
     f"{peer}-{kind}": partial(case, peer, kind) for peer, kind in product(PEERS, get_args(Kind))
 }

@@ -1,6 +1,6 @@
 """Rounds of feedback beside plain `2·mean⁺ − mean⁻`: a row of the `peers` bench.
 
-In: a `Place`. Out: an `Outcome`, a turn a session: quality is the share of the wanted class among as many rows as it
+In: a `Place`. Out: a `Compared`, a turn a session: quality is the share of the wanted class among as many rows as it
 has, ranked first, after 10 rounds of 9 marks; time is that of one more round, the 50 best and 9 questions, of both with
 the marks that ours has by then. Rocchio's is as lean as it can be: one product and two partial sorts.
 """
@@ -14,7 +14,7 @@ from lookalike.bench.feedback import ask_peer
 from lookalike.bench.hyperplane import K
 from lookalike.bench.memo import Memo
 from lookalike.bench.peers_sets import Place, grouped
-from lookalike.bench.turns import Outcome, Timed, clocked, in_turns
+from lookalike.bench.turns import Compared, Timed, clocked, in_turns
 from lookalike.feedback.round import Marks, play
 from lookalike.feedback.user import WINDOW, EmulatedUser, emulate
 from lookalike.index.flat import Flat
@@ -33,7 +33,7 @@ class Session(NamedTuple):
     theirs: float
 
 
-def rocchio(place: Place, progress: Progress) -> Outcome:
+def rocchio(place: Place, progress: Progress) -> Compared:
     """Sessions of ours and of Rocchio with the same start, then a round of each in turns."""
     X, y = grouped(place)
     kept = np.sort(np.random.default_rng(place.seed).permutation(len(X))[:MOST])
@@ -51,7 +51,7 @@ def rocchio(place: Place, progress: Progress) -> Outcome:
     theirs: Timed[Session] = clocked(lambda session: lean(X, session.marks))
     ours(sessions[0])  # compiles
     timed = in_turns(ours, theirs, sessions, lambda *_: 0.0)
-    return Outcome(timed.speed, [one.ours for one in sessions], [one.theirs for one in sessions])
+    return Compared(timed.speed, [one.ours for one in sessions], [one.theirs for one in sessions])
 
 
 def _session(user: EmulatedUser, memo: Memo, X: Vectors, seed: int) -> Session:
@@ -77,4 +77,4 @@ def lean(X: Vectors, marks: Marks) -> tuple[Ids, Ids]:
     return best, np.argpartition(-scores, WINDOW)[:WINDOW]
 
 
-CASES: dict[str, Callable[[Place, Progress], Outcome]] = {"rocchio": rocchio}
+CASES: dict[str, Callable[[Place, Progress], Compared]] = {"rocchio": rocchio}

@@ -1,6 +1,6 @@
 """Nearest neighbours beside faiss's and scikit-learn's: rows of the `peers` bench.
 
-In: a `Place`. Out: an `Outcome` each; quality is the share of the 10 nearest, by a
+In: a `Place`. Out: a `Compared` each; quality is the share of the 10 nearest, by a
 scan in double precision, that was found. One query at a time unless the row's name ends in a number.
 """
 
@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from lookalike.arrays import chunks
 from lookalike.bench.peers_sets import DRAWN, Place, spread
-from lookalike.bench.turns import Outcome, Timed, clocked, in_turns
+from lookalike.bench.turns import Compared, Timed, clocked, in_turns
 from lookalike.codes.bits import Codes
 from lookalike.codes.itq import Itq
 from lookalike.codes.queries import CodeQuery
@@ -70,7 +70,7 @@ def turns_of(q: int) -> int:
     return TURNS if q == 1 else BATCHES
 
 
-def turns(ours: Search, theirs: Search, batches: Sequence[tuple[Vectors, Ids]]) -> Outcome:
+def turns(ours: Search, theirs: Search, batches: Sequence[tuple[Vectors, Ids]]) -> Compared:
     """Batches of points with their true neighbours, the first of which only warms up."""
     ours(batches[0][0]), theirs(batches[0][0])
     return in_turns(
@@ -81,7 +81,7 @@ def turns(ours: Search, theirs: Search, batches: Sequence[tuple[Vectors, Ids]]) 
     )
 
 
-def exact(make: Callable[[Vectors, Vectors], Search], q: int, place: Place, progress: Progress) -> Outcome:
+def exact(make: Callable[[Vectors, Vectors], Search], q: int, place: Place, progress: Progress) -> Compared:
     """`Flat` against another scan, q queries at a time."""
     progress("scanning", 0, None)
     X, points = parted(place, q * (1 + turns_of(q)))
@@ -119,7 +119,7 @@ def brute(X: Vectors, points: Vectors) -> Search:  # noqa: ARG001 (there is noth
     return search
 
 
-def approximate(peer: str, place: Place, progress: Progress) -> Outcome:
+def approximate(peer: str, place: Place, progress: Progress) -> Compared:
     """`Ann`, balanced, against an index of faiss with the least effort that finds as much on other queries."""
     progress("building", 0, None)
     X, points = parted(place, TUNED + TURNS + 1)
@@ -151,7 +151,7 @@ def approximate(peer: str, place: Place, progress: Progress) -> Outcome:
     return turns(ours, lambda points: theirs(points, breadth), batches)
 
 
-def binary(tables: bool, q: int, place: Place, progress: Progress) -> Outcome:
+def binary(tables: bool, q: int, place: Place, progress: Progress) -> Compared:
     """Codes, against IndexBinaryFlat: quality is the share of answers as near as a scan's, place by place."""
     progress("drawing codes", 0, None)
     random = np.random.default_rng(place.seed)
@@ -177,7 +177,7 @@ def binary(tables: bool, q: int, place: Place, progress: Progress) -> Outcome:
     )
 
 
-CASES: dict[str, Callable[[Place, Progress], Outcome]] = {
+CASES: dict[str, Callable[[Place, Progress], Compared]] = {
     "faiss-flat": partial(exact, faiss_flat, 1),
     "faiss-flat-64": partial(exact, faiss_flat, 64),
     **{f"faiss-{peer}": partial(approximate, peer) for peer in PEERS},

@@ -7,8 +7,10 @@ one figure: their mean, and the least and greatest end of their intervals. Both 
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count as numbers
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from string import ascii_lowercase
@@ -19,6 +21,7 @@ from lookalike.bench.results import Record, latest
 from lookalike.bench.tables import BENCHES, Cell, load, the_set
 from lookalike.bench.verdict import judge
 from lookalike.errors import InputError
+from lookalike.store.whole import whole
 
 KINDS = ("reproduced", "better", "short", "not comparable", "")
 NAMES = {"": "that no paper has"}
@@ -34,7 +37,7 @@ class Section:
     rows: dict[str, dict[str, Cell]]
     """By row and column."""
     notes: dict[str, str]
-    """Why figures are not comparable, and the letter that stands for it."""
+    """Why figures are not comparable, and the letters that stand for it."""
     orders: list[tuple[str, str, str, str]]
     """Orders that the paper has: where, our column, whether they hold, our figures."""
     absent: list[Absent]
@@ -161,7 +164,7 @@ def _section(name: str, cells: list[Cell]) -> Section:
         name if bench is None else f"{name}: {bench.about}",
         list(columns),
         {row: {cell.column: cell for cell in cells if cell.row == row} for row in rows},
-        dict(zip(notes, ascii_lowercase, strict=False)),
+        dict(zip(notes, _letters(), strict=False)),
         [
             (claim.where, claim.column, *found)
             for claim in CLAIMS
@@ -169,6 +172,12 @@ def _section(name: str, cells: list[Cell]) -> Section:
         ],
         [one for one in ABSENT if one.bench == name],
     )
+
+
+def _letters() -> Iterator[str]:
+    """From a to z, then aa, ab and so on, as many as are wanted."""
+    for length in numbers(1):
+        yield from map("".join, product(ascii_lowercase, repeat=length))
 
 
 def _in_order(columns: Iterable[tuple[str, str]], known: Sequence[str]) -> list[tuple[str, str]]:
@@ -253,8 +262,6 @@ def _number(value: float) -> str:
 
 
 def _write(target: Path, text: str) -> Path:
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"Cannot write {target}: {error.strerror}.") from None
+    with whole(target) as part:
+        part.write_text(text, encoding="utf-8")
     return target

@@ -20,6 +20,7 @@ from typing import Any
 
 import lookalike
 from lookalike.bench.tables import Cell
+from lookalike.engine.machine import installed_bytes
 from lookalike.errors import InputError
 
 VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-contrib-python-headless")
@@ -106,8 +107,7 @@ def machine() -> str:
     if sys.platform == "linux":
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
+    return f"{model}, {len(os.sched_getaffinity(0))} cores, {installed_bytes() / 2**30:.0f} GiB"
 
 
 @cache

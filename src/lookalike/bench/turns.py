@@ -1,6 +1,6 @@
 """Two ways of doing the same, timed in turns: whatever else the machine does hits both alike.
 
-In: ours and theirs as functions of what is asked, and how good an answer is. Out: an `Outcome`, seconds as ratios.
+In: ours and theirs as functions of what is asked, and how good an answer is. Out: a `Compared`, seconds as ratios.
 Everybody has one thread, and seconds are those it worked: who else uses the cores does not count.
 """
 
@@ -19,9 +19,11 @@ faiss: Any = _faiss  # its stubs know only a part of it
 Asked = TypeVar("Asked")
 Timed = Callable[[Asked], tuple[float, Any]]
 """What is asked, to the seconds it took and the answer."""
+TICK_S = time.get_clock_info("process_time").resolution
+"""What took no time by the clock took this at most."""
 
 
-class Outcome(NamedTuple):
+class Compared(NamedTuple):
     """What came of it: a number a turn in each list."""
 
     speed: list[float]
@@ -48,18 +50,18 @@ def clocked(call: Callable[[Asked], Any]) -> Timed[Asked]:
 
 def in_turns(
     ours: Timed[Asked], theirs: Timed[Asked], asked: Sequence[Asked], good: Callable[[Asked, Any], float]
-) -> Outcome:
+) -> Compared:
     """Both sides for each member of `asked`, who comes first changing from turn to turn; `good(asked, answer)` judges.
 
     Whatever has to be compiled or read for the first time is for the caller to do before.
     """
-    result = Outcome([], [], [])
+    result = Compared([], [], [])
     for turn, one in enumerate(asked):
         if turn % 2:
             (theirs_s, their_answer), (ours_s, our_answer) = theirs(one), ours(one)
         else:
             (ours_s, our_answer), (theirs_s, their_answer) = ours(one), theirs(one)
-        result.speed.append(theirs_s / ours_s)
+        result.speed.append(max(theirs_s, TICK_S) / max(ours_s, TICK_S))
         result.ours.append(good(one, our_answer))
         result.theirs.append(good(one, their_answer))
     return result

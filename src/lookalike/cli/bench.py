@@ -238,4 +238,5 @@ def _cost(cell: "tables.Cell") -> str:
 
 
 def _split(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    """Names between commas, each once."""
+    return None if text is None else list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -84,26 +84,36 @@ def _subject(
     where: str, count: int | None, dim: int | None, recipe: str | None, space: str | None
 ) -> "subjects.Subject":
     """What is asked about: so many vectors, or pictures by a recipe, or what the collection has or may grow to."""
-    stats = _stats(where) if count is None or (dim is None and recipe is None) else None
-    if count is None and stats is None:
+    given = dim is not None or recipe is not None
+    if given and space is not None:
+        raise InputError("--space names vectors that the collection has, --dim and --recipe name others. Give one.")
+    stats = None if given and count is not None else _stats(where)
+    number = count or (stats["items"] if stats else None)
+    if number is None:
         raise InputError(
-            "Say how many pictures, such as --items 1M. Without it, the plan is for a collection, and there is none at"
-            f" {where}."
+            "Say how many pictures, such as --items 1M. Without it, the plan is for a collection, and at"
+            f" {where} there is none, or it is empty."
         )
-    if dim is None and recipe is None and stats is not None:
-        subject = subjects.of_collection(stats, space)
-        return subject if count is None else replace(subject, items=count)
-    number = max(1, stats["items"]) if count is None and stats is not None else count or 1
-    return subjects.of_recipe(number, recipe or RECIPE) if dim is None else subjects.Subject(number, dim, dim)
+    if dim is not None:
+        return subjects.Subject(number, dim, dim)
+    if stats is not None and not given:
+        return replace(subjects.of_collection(stats, space), items=number)
+    if space is not None:
+        raise InputError(
+            f"--space names vectors that a collection has, and at {where} there is none, or it is empty. Leave --space"
+            " out, or name a collection: lookalike -c DIR plan --space NAME"
+        )
+    return subjects.of_recipe(number, recipe or RECIPE)
 
 
 def _stats(where: str) -> dict[str, Any] | None:
-    """What the collection says of itself; None where there is none."""
+    """What the collection says of itself; None where there is none, or nothing is in it."""
     try:
         with opened(where) as collection:
-            return collection.stats()
+            stats = collection.stats()
     except NoCollectionError:
         return None
+    return stats if stats["items"] and stats["spaces"] else None
 
 
 def _rate(subject: "subjects.Subject") -> float | None:

@@ -8,12 +8,15 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 ROWS, WIDTH = 2**17, 256
 """Of the matrix that is read: 128 MiB, more than most caches hold."""
 SIDE, TURNS = 1024, 5
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux tells a container how much memory it may have: control groups of version 2, and of version 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,18 @@ def measure(clock: Callable[[], float] = time.perf_counter) -> Machine:
 
 
 def installed_bytes() -> int:
-    """The memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The memory of this machine, or as much of it as the container that we are in may have."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(memory, *(_limit(file, memory) for file in LIMITS))
+
+
+def _limit(file: Path, memory: int) -> int:
+    """The limit in a file; all the memory where there is none ("max", or a number beyond any machine)."""
+    try:
+        limit = int(file.read_text())
+    except (OSError, ValueError):
+        return memory
+    return limit if limit > 0 else memory
 
 
 def _best(work: Callable[[], object], clock: Callable[[], float]) -> float:

@@ -94,7 +94,7 @@ class Pool(NamedTuple):
     X: Vectors  # (n, d), of a space's feature
 
 
-class Kept(NamedTuple):
+class Opened(NamedTuple):
     """An index that was opened."""
 
     version: int  # of the store, when it was last compared with it
@@ -111,8 +111,8 @@ class Spaces:
         self._leaves_lock = threading.RLock()  # taken before the other: to load leaves takes long
         self._known: tuple[int, dict[str, Space]] = (-1, {})
         self._chains: dict[str, tuple[Any, Chain]] = {}
-        self._indexes: dict[str, Kept] = {}
-        self._leaves: dict[str, Kept] = {}
+        self._indexes: dict[str, Opened] = {}
+        self._leaves: dict[str, Opened] = {}
 
     def all(self) -> dict[str, Space]:
         """Every space by name, as the store has them now."""
@@ -324,16 +324,16 @@ class Spaces:
             self._indexes[name] = self._keep(version, made_of, index)
         return index
 
-    def _still(self, kept: dict[str, Kept], name: str, version: int) -> Any:
+    def _still(self, kept: dict[str, Opened], name: str, version: int) -> Any:
         """An index that was opened, where nothing has been committed since; what is not committed may differ."""
         found = kept.get(name)
         return None if found is None or found.version != version or self.store.in_transaction() else found.index
 
-    def _keep(self, version: int, made_of: tuple[Any, ...], index: Any) -> Kept:
-        return Kept(-1 if self.store.in_transaction() else version, made_of, index)  # it may never be committed
+    def _keep(self, version: int, made_of: tuple[Any, ...], index: Any) -> Opened:
+        return Opened(-1 if self.store.in_transaction() else version, made_of, index)  # it may never be committed
 
     def _reopened(
-        self, before: Kept | None, made_of: tuple[Any, ...], blocks: list[Block], structure: Structure | None
+        self, before: Opened | None, made_of: tuple[Any, ...], blocks: list[Block], structure: Structure | None
     ) -> Any:
         """The index over these blocks; what was opened before is used again as far as it goes, and stays as it is."""
         if before is None or before.made_of[1] is not None:
