@@ -79,6 +79,12 @@ def test_links_between_pages_and_to_headings_lead_somewhere():
                 assert anchor in map(slug, headings), f"{path.name} → {target}#{anchor}"
 
 
+def test_a_blank_line_comes_before_every_heading():
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *FILES]:
+        text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)  # comments in code
+        assert re.findall(r"^.+\n#+ .*$", text, re.MULTILINE) == [], path.name
+
+
 def examples():
     for path in [ROOT / "README.md", *FILES]:
         blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)

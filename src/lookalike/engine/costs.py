@@ -4,7 +4,8 @@ In: the name of a kind of work, n rows, their width. Out: seconds on a machine, 
 be avoided; `times` and `fixed_s` were measured. Data, and one formula: seconds = fixed_s + times · work(n, d) / speed.
 
 Measured on 2026-11-16 by `lookalike bench run scaling` (64 dimensions, one thread, worked time; docs/plan.md has the
-table) on an Intel Xeon of 2 cores; `STORED` is what `machine.measure` said there. `times` is that of the largest size.
+table) on an Intel Xeon of 2 cores; `STORED` is what `machine.measure` said there. `times` is that of the
+largest size. All of them are rounded.
 """
 
 from collections.abc import Callable, Mapping
