@@ -141,6 +141,14 @@ def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):
                 assert reason in error(answer, 404, "missing")
 
 
+def test_large_pictures_end_with_the_service(pictures):
+    large = Large()
+    assert large.shrink(next(pictures.rglob("*.jpg")).read_bytes(), 64)[:3] == b"\xff\xd8\xff"
+    large.close()
+    with pytest.raises(ImageError, match="ending"):
+        large.shrink(b"", 64)
+
+
 def test_what_another_process_adds_is_there_at_once(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     with running(own) as service:

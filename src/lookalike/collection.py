@@ -475,11 +475,14 @@ class Collection:
         if format not in ("json", "csv"):
             raise UnknownNameError("format", format, ["json", "csv"])
         groups, _ = self.known_duplicates(tier, space=space) or ([], False)
-        return export.group_lines(((group, self._rows(group.items)) for group in groups), format)
+        return export.group_lines(self._grouped(groups), format)
 
-    def _rows(self, ids: Sequence[int]) -> list[tuple[Item, list[Saying]]]:
-        found = self._store.judgements.said(ids)
-        return [(item, found.get(item.id, [])) for item in self.get(ids).values()]
+    def _grouped(self, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[Saying]]]]]:
+        """Groups with their items, and what was said of these; without those that have gone meanwhile."""
+        for group in groups:
+            items, said = self.get(group.items), self._store.judgements.said(group.items)
+            if left := group.among(items):
+                yield left, [(item, said.get(item.id, [])) for item in items.values()]
 
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
         """Say, for good, that these are no duplicates of each other; returns how many pairs that was new of.

@@ -6,7 +6,7 @@ other (`images.same`). *alike*: nearer than a share of the collection's own typi
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -55,6 +55,13 @@ class Group:
     items: list[int]
     distances: list[float]  # of each from the first
     why: str
+
+    def among(self, known: Container[int]) -> "Group | None":
+        """The group of those of its items that are known still; None where nobody is left to group."""
+        left = [pair for pair in zip(self.items, self.distances, strict=True) if pair[0] in known]
+        if len(left) < (1 if self.tier == "identical" else 2):
+            return None
+        return Group(self.id, self.tier, [item for item, _ in left], [far for _, far in left], self.why)
 
     def without(self, apart: set[Pair]) -> "Group | None":
         """The group without whom somebody told apart from others in it; None where nobody is left to group."""

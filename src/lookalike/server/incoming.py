@@ -13,10 +13,12 @@ from typing import NamedTuple
 from lookalike.errors import ImageError
 from lookalike.images.read import identify
 from lookalike.images.sources import SUFFIXES
-from lookalike.store.whole import whole, writing
+from lookalike.store.whole import sweep, whole, writing
 from lookalike.types import format_id
 
 FOLDER = "uploads"
+AWAY = ".removed"
+"""Where files are whose pictures were taken out: nothing that people sent is ever deleted."""
 MAX_NAME = 60
 """Characters that are kept of a client's name."""
 
@@ -34,6 +36,7 @@ class Incoming(NamedTuple):
     name: str  # as the client called it, made harmless
     bytes: int
     item: int  # the id that it will have
+    path: Path | None = None  # None where the same file was there already
 
 
 _WRITING = threading.Lock()
@@ -42,24 +45,42 @@ _WRITING = threading.Lock()
 
 def keep(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[Incoming]:
     """Write files (name, bytes), to be added by the next job; they are on the disk when this returns, or none is."""
-    kept = [_check(name, data) for name, data in files]
+    checked = [_check(name, data) for name, data in files]
     folder = collection / FOLDER
-    written: list[Path] = []
-    with writing(folder):
-        folder.mkdir(exist_ok=True)
+    kept: list[Incoming] = []
     with _WRITING:
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+            sweep(folder)
         try:
-            for one, (_, data) in zip(kept, files, strict=True):
+            for one, (_, data) in zip(checked, files, strict=True):
+                target = None
                 if next(folder.glob(f"{format_id(one.item)}-*"), None) is None:  # what has this name is whole
                     target = folder / f"{format_id(one.item)}-{one.name}"
                     with whole(target) as part:
                         part.write_bytes(data)
-                    written.append(target)
+                kept.append(one._replace(path=target))
         except BaseException:
-            for target in written:
-                target.unlink(missing_ok=True)
+            take_back(kept)
             raise
     return kept
+
+
+def take_back(kept: Sequence[Incoming]) -> None:
+    """Remove what was written, since nobody will add it."""
+    for one in kept:
+        if one.path is not None:
+            one.path.unlink(missing_ok=True)
+
+
+def put_away(collection: Path, paths: Sequence[str]) -> None:
+    """Of these files, hide those that were sent: their pictures were taken out, and the next upload adds the folder."""
+    folder = collection / FOLDER
+    for file in map(Path, paths):
+        if file.parent == folder and file.exists():
+            with writing(folder):
+                (folder / AWAY).mkdir(exist_ok=True)
+                file.rename(folder / AWAY / file.name)
 
 
 def _check(name: str, data: bytes) -> Incoming:

@@ -5,40 +5,45 @@ and seconds: what goes wrong costs a process of its own, with limits on memory a
 """
 
 import threading
+from functools import partial
 
 from lookalike.errors import ImageError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Read, ReadPool
 from lookalike.server.thumbnails import encode, fit
-from lookalike.types import Box, Pixels, crop
+from lookalike.types import Box, crop
 
 PIXELS = 25_000_000
 """What is large: above this, a picture is decoded here."""
-SIDE = 4_096
-"""The longer side that comes back from the process: parts of a picture are cut out of that."""
+SMALL, SIDE = 1_024, 4_096
+"""The longer sides that may come back from a process: that of a thumbnail, which JPEG gives quickly, and one that parts
+of a picture are cut out of."""
 TIMEOUT_S = 30.0
 
 
-def reduce(pixels: Pixels) -> Pixels:
-    """What comes back of a picture; runs in the reading process."""
-    return fit(pixels, SIDE)
-
-
 class Large:
-    """The process that decodes large pictures; it starts with the first."""
+    """The processes that decode large pictures, for each side one; they start with the first picture."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._pool = ReadPool(reduce, side=SIDE, workers=1, timeout_s=TIMEOUT_S)
+        self._closed = False
+        self._pools = {
+            side: ReadPool(partial(fit, side=side), side=side, workers=1, timeout_s=TIMEOUT_S) for side in (SMALL, SIDE)
+        }
 
     def shrink(self, data: bytes, side: int, box: Box | None = None) -> bytes:
         """A picture's JPEG with neither side above `side`; ImageError where it cannot be had."""
+        pool = self._pools[SMALL if box is None and side <= SMALL else SIDE]
         with self._turn:
-            (outcome,) = self._pool.map([Entry("a large picture", len(data), 0, data=data)])
-        if not isinstance(outcome, Read):
-            raise ImageError(outcome.reason)
-        return encode(fit(outcome.parts if box is None else crop(outcome.parts, box), side))
+            found = [] if self._closed else list(pool.map([Entry("a large picture", len(data), 0, data=data)]))
+        if not found:
+            raise ImageError("the service is ending")
+        if not isinstance(found[0], Read):
+            raise ImageError(found[0].reason)
+        return encode(fit(found[0].parts if box is None else crop(found[0].parts, box), side))
 
     def close(self) -> None:
-        """End the process."""
-        self._pool.close()
+        """End the processes."""
+        self._closed = True
+        for pool in self._pools.values():
+            pool.close()

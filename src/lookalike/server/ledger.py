@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from lookalike.errors import LockedError
-from lookalike.store.whole import whole, writing
+from lookalike.store.whole import sweep, whole, writing
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -67,6 +67,7 @@ class Ledger:
                 self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
                 if not _take(self._lock):
                     raise LockedError(f"Another service looks after the jobs of {collection}. Ask that one.")
+                sweep(self.folder)
         except BaseException:
             self.close()
             raise

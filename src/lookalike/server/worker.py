@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from lookalike.collection import Collection, Report, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
-from lookalike.server.incoming import FOLDER
+from lookalike.server.incoming import FOLDER, put_away
 from lookalike.types import Progress
 
 EVERY_S = 0.1
@@ -73,7 +73,9 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
     there = [
         number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])
     ]
+    paths = [path for item in collection.get(there).values() for path in item.paths]
     removed = collection.remove(*there) if there else 0
+    put_away(collection.path, paths)
     return {"removed": removed}, f"{removed:,} taken out of the collection. Their files stay where they are."
 
 

@@ -21,6 +21,8 @@ from lookalike.errors import DamagedError, InputError, StoreError
 from lookalike.store.schema import Connection, connect, roll_back, translated
 from lookalike.types import Ids
 
+LISTED = 5_000
+"""Ids that are asked for in one text."""
 VERSION = "SELECT version FROM state"
 REAL = "printf('%!.17g', {})"
 """A number in a text, every bit of it: SQLite's JSON keeps 15 digits."""
@@ -61,6 +63,15 @@ class Database:
         """
         with translated(self.path), self._held() as db:
             return db.execute(query, values).fetchone()[0]
+
+    def listed(self, query: str, ids: Iterable[int]) -> Iterator[Any]:
+        """The rows of a query that takes ids by `json_each` and makes one JSON text of what it finds.
+
+        Many ids are asked for in several texts, so that none is too long for SQLite: each is a view of its own.
+        """
+        wanted = as_ids(ids)
+        for start in range(0, len(wanted), LISTED):
+            yield from json.loads(self.one(query, [json.dumps(wanted[start : start + LISTED])]))
 
     def version(self) -> int:
         """How many commits there have been to a catalogue."""

@@ -69,7 +69,8 @@ class Store:
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
         self.judgements = Judgements(judgements)
         self.derived = Derived(self.path)
-        if self.items.home() not in (None, self._home):
+        home = self.items.home()
+        if home not in (None, self._home) and not os.path.exists(home):  # moved; of a copy, the first writer sees to it
             with suppress(StoreError), self.writer():  # it can only be read here, or another writes, who does the same
                 pass
 

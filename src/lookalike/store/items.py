@@ -131,11 +131,10 @@ class Items:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Those of the ids that are items, in the order asked."""
         found: dict[int, Item] = {}
-        for part in _batches(ids):
-            for item, paths, size, width, height, kind, added, taken in json.loads(self._db.one(_ITEMS, [part])):
-                names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
-                taken_at = None if taken is None else float(taken)
-                found[item] = Item(item, names, size, width, height, kind, float(added), taken_at)
+        for item, paths, size, width, height, kind, added, taken in self._db.listed(_ITEMS, ids):
+            names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
+            taken_at = None if taken is None else float(taken)
+            found[item] = Item(item, names, size, width, height, kind, float(added), taken_at)
         return {item: found[item] for item in map(int, ids) if item in found}
 
     def has(self, ids: Iterable[int]) -> bool:

@@ -4,7 +4,7 @@ In: pairs of item id and label. Out: the labels of items, the items of a label. 
 digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
 """
 
-import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,9 +69,9 @@ class Judgements:
             "SELECT json_group_array(json_array(item, hex(label))) FROM labels"
             " WHERE item IN (SELECT value FROM json_each(?))"
         )
-        for item, label in sorted(json.loads(self._db.one(query, [write_ids(found)]))):
+        for item, label in self._db.listed(query, found):
             found[item].append(unhex(label))
-        return found
+        return {item: sorted(labels, key=os.fsencode) for item, labels in found.items()}
 
     def said(self, ids: Sequence[int]) -> dict[int, list[Saying]]:
         """The labels of each of these items, sorted, with who said so, how and when; items without any are left out."""

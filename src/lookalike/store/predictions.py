@@ -4,7 +4,6 @@ In: the class that was predicted for an item, how surely, and by what. Out: pred
 The tables see to it themselves that no prediction stands beside a label of the same item, or after a rejection.
 """
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -69,10 +68,9 @@ class Predictions:
 
     def get(self, items: Sequence[int]) -> dict[int, Prediction]:
         """The predictions of these items, where there are any."""
-        rows = json.loads(self._db.one(_ROWS, [write_ids(items)]))
         return {
             item: Prediction(item, unhex(label), float(chance), unhex(space), unhex(model), float(at))
-            for item, label, chance, space, model, at in rows
+            for item, label, chance, space, model, at in self._db.listed(_ROWS, items)
         }
 
     def items(self) -> dict[str, list[int]]:

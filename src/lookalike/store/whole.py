@@ -25,6 +25,12 @@ def writing(path: Path) -> Iterator[None]:
             raise ReadOnlyError(f"{path} can only be read here: {error.strerror}.") from error
 
 
+def sweep(folder: Path) -> None:
+    """Remove what a process that was killed left of files of this folder; nobody else may be writing there."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
 @contextmanager
 def whole(target: Path) -> Iterator[Path]:
     """A path beside `target`, to be written to in the block: `target` once the block has ended well, else gone.
@@ -32,7 +38,7 @@ def whole(target: Path) -> Iterator[Path]:
     >>> with whole(Path("letter.txt")) as part:  # doctest: +SKIP
     ...     part.write_text("Dear Ada,")
     """
-    part = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
+    part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")  # nobody lists it
     with writing(target):
         try:
             yield part

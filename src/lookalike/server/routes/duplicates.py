@@ -27,15 +27,17 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
             job = here.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, who.name)
         page = groups[asked.offset : asked.offset + asked.limit]
         described = here.described([item for group in page for item in group.items])
-        shown = []
-        for group in page:
-            known = [pair for pair in zip(group.items, group.distances, strict=True) if pair[0] in described]
-            if len(known) > 1 or asked.tier == "identical":  # of others, all but one were removed meanwhile
-                members = {
-                    "items": [described[item] for item, _ in known],
-                    "distances": [round(distance, 6) for _, distance in known],
-                }
-                shown.append({"id": group.id, "tier": group.tier, "why": group.why} | members)
+        shown = [
+            {
+                "id": left.id,
+                "tier": left.tier,
+                "items": [described[item] for item in left.items],
+                "distances": [round(distance, 6) for distance in left.distances],
+                "why": left.why,
+            }
+            for group in page
+            if (left := group.among(described)) is not None
+        ]
         return {
             "total": len(groups) - len(page) + len(shown),
             "offset": asked.offset,

@@ -14,7 +14,7 @@ from lookalike.collection import format_id
 from lookalike.images.folders import leads_inside
 from lookalike.server.access import Role
 from lookalike.server.events import HEADERS, describe
-from lookalike.server.incoming import Incoming, keep
+from lookalike.server.incoming import Incoming, keep, take_back
 from lookalike.server.job_models import AddIn, FilesOut, FitIn, JobIn, JobOut, JobPath, JobsOut
 from lookalike.server.jobs import LANES
 from lookalike.server.ledger import Job
@@ -106,7 +106,11 @@ async def add_files(request: Request) -> Response:
             def take(_: object) -> dict[str, Any]:
                 kept = keep(here.collection.path, files)
                 known = [here.collection.has([one.item]) for one in kept]
-                job = here.jobs.submit("add", {"folder": here.sent, "uploads": True}, who.name)
+                try:
+                    job = here.jobs.submit("add", {"folder": here.sent, "uploads": True}, who.name)
+                except BaseException:
+                    take_back(kept)
+                    raise
                 return {"job": describe(job), "files": list(map(_file, kept, known))}
 
             return reply(await here.work.run(request, take), 202)
