@@ -206,7 +206,8 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--ram", "0", "--items", "5"], "--ram must be more than 0"),
+        (["--ram", "0GB", "--items", "5"], "--ram must be more than 0"),
+        (["--ram", "2", "--items", "5"], "--ram takes a number with a unit"),
         (["--ram", "2GX", "--items", "5"], "--ram takes a number with a unit"),
         (["--ram", "2GB", "--items", "-5"], "--items must be more than 0"),
         (["--ram", "2GB", "--items", "0.1"], "--items must be 1 or more"),
@@ -238,7 +239,7 @@ def test_library_calls_refuse_it_too():
 
 def test_units_are_read_in_any_case():
     assert parse_bytes("--ram", "2gib") == 2 * 2**30
-    assert parse_bytes("--ram", "1e9") == 1e9
+    assert parse_bytes("--ram", "1e9 B") == 1e9
     assert parse_count("--items", "250K") == 250_000
     assert parse_seconds("--latency", "2 min") == 120
     assert human_seconds(0.5) == "500 ms"

@@ -8,9 +8,9 @@ import re
 
 from lookalike.errors import InputError
 
-BYTES = {"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+BYTES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 COUNTS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
-SECONDS = {"": 1, "s": 1, "ms": 1e-3, "min": 60, "h": 3_600}
+SECONDS = {"s": 1, "ms": 1e-3, "min": 60, "h": 3_600}
 
 
 def parse_bytes(option: str, text: str) -> float:
@@ -25,10 +25,10 @@ def parse_bytes(option: str, text: str) -> float:
 def parse_count(option: str, text: str) -> int:
     """A whole number, 1 or more.
 
-    >>> parse_count("--items", "2.5M")
-    2500000
+    >>> parse_count("--items", "2.5M"), parse_count("--items", "10,000")
+    (2500000, 10000)
     """
-    number = _parse(option, text, COUNTS, "250k, 10M or 5000")
+    number = _parse(option, re.sub(r"(?<=\d),(?=\d{3}\b)", "", text), COUNTS, "250k, 10M or 5000")
     if number < 1:
         raise InputError(f"{option} must be 1 or more. Got {text!r}.")
     return round(number)

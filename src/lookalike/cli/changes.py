@@ -198,8 +198,9 @@ def fit(
     for name, rows in () if json else fitted.items():
         print_line(f"{name}: fitted on {rows:,} pictures{by.get(name, '')}.")
     if labels is not None and not json:
+        name = next(iter(fitted), "NAME")
         print_note(
-            "To compare: lookalike classes evaluate --space NAME; to go by it: lookalike classes use --space NAME"
+            f"To compare: lookalike classes evaluate --space {name}; to go by it: lookalike classes use --space {name}"
         )
     if any(name.startswith("codes(") for name in names) and not json:
         print_note("What it finds: lookalike stats")

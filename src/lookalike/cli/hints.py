@@ -12,7 +12,7 @@ _VERBS = (
     "add|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove|search|serve"
     "|sessions|stats|token|verify"
 )
-_COMMAND = re.compile(rf"\blookalike (?=(?:{_VERBS})\b)")
+_COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
 _given: list[str] = []
 
 
@@ -32,6 +32,8 @@ def complete(message: str) -> str:
     >>> remember("my photos")
     >>> complete("No classes yet. Make one: lookalike classes add NAME IMAGE")
     "No classes yet. Make one: lookalike -c 'my photos' classes add NAME IMAGE"
+    >>> complete("Make one with: lookalike -c my.lookalike add FOLDER")  # a name, no command
+    'Make one with: lookalike -c my.lookalike add FOLDER'
     >>> forget()
     >>> complete("Run: lookalike compact")
     'Run: lookalike compact'

@@ -199,9 +199,10 @@ def _notes(subject: Subject, ways: Sequence[Way], chosen: Way | None, ram: float
         least = min(max(way.memory, way.peak) for way in able)
         quickest = min(way.search_s for way in able)
         yield (
-            f"Nothing fits. The smallest wants {human_bytes(least)} of memory, the quickest takes"
-            f" {human_seconds(quickest)} a search. Fewer pictures, a recipe of fewer numbers (pca(dim=64)), or a larger"
-            " machine: there is no way to spread a collection over several in this version."
+            f"Nothing fits. The smallest takes {human_bytes(least)} of memory to make and to use, the quickest"
+            f" {human_seconds(quickest)} a search. Fewer pictures, a recipe of fewer numbers (--recipe"
+            ' "small = efficientnet() | pca(dim=64)"), or a larger machine: there is no way to spread a collection over'
+            " several in this version."
         )
         return
     if subject.items >= LEAVES and not chosen.feedback:

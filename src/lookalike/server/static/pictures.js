@@ -55,7 +55,7 @@ function glance({ items, classes, labelled }) {
   const parts = [
     many(items, "picture"),
     classes ? many(classes, "class", "classes") : null,
-    labelled ? `${count(labelled)} with a class` : null,
+    labelled ? many(labelled, "label") : null,
   ];
   return parts.filter(Boolean).join(" · ");
 }
