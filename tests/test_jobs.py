@@ -349,7 +349,8 @@ def test_files_of_one_request_are_kept_all_or_none(tmp_path, monkeypatch):
 def test_what_a_kill_left_of_a_file_is_no_file(tmp_path):
     data = b"\xff\xd8\xff and more"
     (kept,) = keep(tmp_path, [("x.jpg", data)])
-    left = kept.path.with_name(f".{kept.path.name}.1-2.part")
+    with pytest.raises(FullError), incoming.whole(kept.path) as left:
+        raise FullError("No space left.")
     kept.path.rename(left)  # as if it had been killed before the end
     assert keep(tmp_path, [("x.jpg", data)])[0].path == kept.path
     assert kept.path.read_bytes() == data

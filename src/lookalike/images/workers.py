@@ -18,7 +18,7 @@ from multiprocessing.connection import Pipe
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Self, TypeAlias
 
-from lookalike.errors import InputError, LookalikeError
+from lookalike.errors import ImageError, InputError, LookalikeError
 from lookalike.images.process import receive
 from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import Entry
@@ -142,6 +142,15 @@ class ReadPool:
         finally:
             if running > 0:  # left early: nobody wants the rest
                 self.close()
+
+    def read(self, name: str, data: bytes) -> Read:
+        """What a picture in memory gives; ImageError with the reason why not."""
+        found = list(self.map([Entry(name, len(data), 0, data=data)]))
+        if not found:
+            raise ImageError("the process that reads was ended")
+        if isinstance(found[0], Skip):
+            raise ImageError(found[0].reason)
+        return found[0]
 
     def close(self) -> None:
         """End the processes, whatever they are doing."""

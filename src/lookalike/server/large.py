@@ -8,8 +8,7 @@ import threading
 from functools import partial
 
 from lookalike.errors import ImageError
-from lookalike.images.sources import Entry
-from lookalike.images.workers import Read, ReadPool
+from lookalike.images.workers import ReadPool
 from lookalike.server.thumbnails import encode, fit
 from lookalike.types import Box, crop
 
@@ -35,12 +34,10 @@ class Large:
         """A picture's JPEG with neither side above `side`; ImageError where it cannot be had."""
         pool = self._pools[SMALL if box is None and side <= SMALL else SIDE]
         with self._turn:
-            found = [] if self._closed else list(pool.map([Entry("a large picture", len(data), 0, data=data)]))
-        if not found:
-            raise ImageError("the service is ending")
-        if not isinstance(found[0], Read):
-            raise ImageError(found[0].reason)
-        return encode(fit(found[0].parts if box is None else crop(found[0].parts, box), side))
+            if self._closed:  # or another process would be started
+                raise ImageError("the service is ending")
+            pixels = pool.read("a large picture", data).parts
+        return encode(fit(pixels if box is None else crop(pixels, box), side))
 
     def close(self) -> None:
         """End the processes."""

@@ -17,7 +17,7 @@ import numpy as np
 from lookalike.errors import ImageError
 from lookalike.images.read import Limits
 from lookalike.images.sources import Entry
-from lookalike.images.workers import Read, ReadPool
+from lookalike.images.workers import ReadPool
 from lookalike.server.settings import Budget
 from lookalike.server.work import DECODERS
 from lookalike.types import Pixels
@@ -73,11 +73,11 @@ class Uploads:
         """Decode a picture and keep it; ImageError with the reason why not."""
         pool = self._pools.get()  # one thread at a time uses a pool
         try:
-            (outcome,) = pool.map([Entry("the upload", len(data), 0, data=data)])
+            outcome = pool.read("the upload", data)
+        except ImageError as error:
+            raise ImageError(f"This is no picture that can be read: {error}.") from None
         finally:
             self._pools.put(pool)
-        if not isinstance(outcome, Read):
-            raise ImageError(f"This is no picture that can be read: {outcome.reason}.")
         made = Upload(secrets.token_urlsafe(16), outcome.id, outcome.width, outcome.height, outcome.parts)
         with self._lock:
             self._held[made.id] = made

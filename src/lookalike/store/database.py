@@ -69,9 +69,8 @@ class Database:
 
         Many ids are asked for in several texts, so that none is too long for SQLite: each is a view of its own.
         """
-        wanted = as_ids(ids)
-        for start in range(0, len(wanted), LISTED):
-            yield from json.loads(self.one(query, [json.dumps(wanted[start : start + LISTED])]))
+        for part in batches(ids, LISTED):
+            yield from json.loads(self.one(query, [part]))
 
     def version(self) -> int:
         """How many commits there have been to a catalogue."""
@@ -190,6 +189,17 @@ def as_ids(ids: Iterable[int]) -> list[int]:
 def write_ids(ids: Iterable[int]) -> str:
     """Ids in the form in which SQLite takes many at once, for its `json_each`."""
     return json.dumps(as_ids(ids))
+
+
+def batches(ids: Iterable[int], size: int) -> Iterator[str]:
+    """The same, in lists of bounded length.
+
+    >>> list(batches([1, 2, 3], 2))
+    ['[1, 2]', '[3]']
+    """
+    listed = as_ids(ids)
+    for start in range(0, len(listed), size):
+        yield json.dumps(listed[start : start + size])
 
 
 def unhex(text: str) -> str:

@@ -4,7 +4,6 @@ In: items (id = content digest), paths with size and time of change. Out: the sa
 One item may have several paths; a path leads to one item, or to the reason it was skipped.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.database import REAL, Database, as_ids, read_ids, unhex
+from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, unhex
 from lookalike.store.schema import text
 from lookalike.types import Ids
 
@@ -141,13 +140,13 @@ class Items:
         """Whether all of these are items."""
         wanted = set(as_ids(ids))
         query = "SELECT count(*) FROM items WHERE id IN (SELECT value FROM json_each(?))"
-        return sum(int(self._db.one(query, [part])) for part in _batches(wanted)) == len(wanted)
+        return sum(int(self._db.one(query, [part])) for part in batches(wanted, BATCH)) == len(wanted)
 
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
         """The first path, in their order, of each item that has one."""
         found: dict[int, str] = {}
         with self._db.reading() as db:
-            for part in _batches(ids):
+            for part in batches(ids, BATCH):
                 for item, path in db.execute(_PATHS, [part]):
                     found.setdefault(item, path)
         return found
@@ -174,7 +173,7 @@ class Items:
         """Those of the sizes, in bytes, that some item has."""
         with self._db.reading() as db:
             query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM items WHERE bytes = value)"
-            return {size for part in _batches(sizes) for (size,) in db.execute(query, [part])}
+            return {size for part in batches(sizes, BATCH) for (size,) in db.execute(query, [part])}
 
     def skipped(self) -> dict[str, str]:
         """Path → why it was skipped, sorted by path."""
@@ -257,7 +256,7 @@ class Items:
     def remove(self, ids: Sequence[int]) -> int:
         """Forget items and their paths; returns how many were there. Their vectors are buried by the caller."""
         delete = "DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))"
-        return sum(self._db.writing().execute(delete, [part]).rowcount for part in _batches(ids))
+        return sum(self._db.writing().execute(delete, [part]).rowcount for part in batches(ids, BATCH))
 
     def _remember(self, rows: list[tuple[Any, ...]]) -> list[int]:
         before = [seen.item for seen in self.seen([row[0] for row in rows]).values()]
@@ -271,7 +270,7 @@ class Items:
     def _pathless(self, items: Iterable[int | None]) -> list[int]:
         query = "SELECT value FROM json_each(?) WHERE NOT EXISTS (SELECT 1 FROM paths WHERE item = value)"
         known = sorted({item for item in items if item is not None})
-        return [item for part in _batches(known) for (item,) in self._db.writing().execute(query, [part])]
+        return [item for part in batches(known, BATCH) for (item,) in self._db.writing().execute(query, [part])]
 
     def _between(self, low: bytes, high: bytes) -> Iterator[tuple[str, Seen]]:
         """Paths in [low, high), a page at a time, so that the catalogue may change while somebody iterates."""
@@ -337,10 +336,3 @@ def _after(prefix: bytes) -> bytes:
     """The least string above all that begin with `prefix`."""
     prefix = prefix.rstrip(b"\xff")
     return prefix[:-1] + bytes([prefix[-1] + 1])
-
-
-def _batches(numbers: Iterable[int]) -> Iterator[str]:
-    """Whole numbers as JSON lists of bounded length, the form in which SQLite takes many at once."""
-    listed = as_ids(numbers)
-    for start in range(0, len(listed), BATCH):
-        yield json.dumps(listed[start : start + BATCH])

@@ -5,7 +5,8 @@ fast as the client takes them: a slow one holds up nobody and fills no memory.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -38,30 +39,27 @@ groups_router = APIRouter(prefix="/api/v1/duplicates/export", tags=["export"], d
 @router.get("", response_class=StreamingResponse, responses=SAVED)
 async def export(request: Request, asked: Annotated[ExportQuery, Query()]) -> Response:
     """The items that pass a filter, with their labels."""
-    here = served(request)
-
-    def begin(_: object) -> tuple[str, Iterator[str]]:
-        lines = here.collection.lines(asked.format, filter=asked.made())
-        return next(lines, ""), lines  # what is wrong with the request is found out before anything is sent
-
-    first, lines = await here.work.run(request, begin)
-    return _file(here, first, lines, *FILES[asked.format])
+    collection = served(request).collection
+    return await _send(request, lambda: collection.lines(asked.format, filter=asked.made()), *FILES[asked.format])
 
 
 @groups_router.get("", response_class=StreamingResponse, responses=SAVED)
 async def export_groups(request: Request, asked: Annotated[GroupsExportQuery, Query()]) -> Response:
     """The groups of duplicates that are known, with their items."""
+    collection, (_, kind) = served(request).collection, FILES[asked.format]
+    lines = partial(collection.group_lines, asked.tier, asked.format, space=asked.space)
+    return await _send(request, lines, f"duplicates.{asked.format}", kind)
+
+
+async def _send(request: Request, make: Callable[[], Iterator[str]], name: str, kind: str) -> Response:
+    """What `make` gives, as a file of this name and type."""
     here = served(request)
 
     def begin(_: object) -> tuple[str, Iterator[str]]:
-        lines = here.collection.group_lines(asked.tier, asked.format, space=asked.space)
-        return next(lines, ""), lines
+        lines = make()
+        return next(lines, ""), lines  # what is wrong with the request is found out before anything is sent
 
     first, lines = await here.work.run(request, begin)
-    return _file(here, first, lines, f"duplicates.{asked.format}", FILES[asked.format][1])
-
-
-def _file(here: Served, first: str, lines: Iterator[str], name: str, kind: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(_pieces(here, first, lines), media_type=kind, headers=headers)
 
