@@ -78,14 +78,14 @@ WORK: dict[str, Row] = {
     "encode-pca": _row(rows.encode, "pca", M),
     "encode-itq": _row(rows.encode, "itq", M),
     "encode-pq": _row(rows.encode, "pq", M),
-    "build-hnsw": _row(rows.build, "hnsw", 300_000),
+    "build-hnsw": _row(rows.build, "hnsw", 3 * M),
     "build-ivfpq": _row(rows.build, "ivfpq", 3 * M),
     "build-leaves": _row(rows.build, "leaves", 10 * M),
     "build-fsmtree": _row(rows.build, "fsmtree", 30_000),
     "build-hamming": _row(rows.build, "hamming", 10 * M),
     "build-multihash": _row(rows.build, "multihash", 3 * M),
     "search-flat": _row(rows.search, "flat", 10 * M),
-    "search-hnsw": _row(rows.search, "hnsw", 300_000),
+    "search-hnsw": _row(rows.search, "hnsw", 3 * M),
     "search-ivfpq": _row(rows.search, "ivfpq", 3 * M),
     "search-itq": _row(rows.search, "itq", 10 * M),
     "search-pq": _row(rows.search, "pq", 10 * M),
@@ -195,8 +195,9 @@ ASKED = (
     "bytes-10000",
     "bytes-100000",
     *(f"ratio-{n}" for n in RATIOS),
+    *(f"{row} ms-{USUAL}" for row in ("build-hnsw", "search-hnsw")),
 )
-"""Columns that take long, or mean little beside the others in a plot."""
+"""Columns, and cells of other columns, that take long, or mean little beside the others in a plot."""
 BENCH = Bench(
     "scaling",
     "what everything costs as a collection grows, on drawn rows",
