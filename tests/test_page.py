@@ -743,8 +743,31 @@ SMALL = """() => {
 }"""
 
 
+CUT = """() => {
+  const pen = document.createElement("canvas").getContext("2d");
+  const needed = (one) => ((pen.font = getComputedStyle(one).font), pen.measureText(one.selectedOptions[0].text).width);
+  const cut = [...document.querySelectorAll("select")].filter((one) => one.clientWidth < needed(one) + 32);
+  return cut.map((one) => `${one.selectedOptions[0].text} in ${one.clientWidth}`);
+}"""
+"""Choices whose words do not fit, with their arrow."""
+
+STRIP = """() => {
+  const side = (name, end) => document.querySelector(name)?.getBoundingClientRect()[end];
+  const foot = side("#tray:not([hidden])", "bottom") ?? side(".acts", "bottom");
+  return foot === undefined ? 0 : side(".top nav", "top") - foot;
+}"""
+"""What shows through between the bars at the foot."""
+
+
 def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(site, places):
     page = site.visit(size=PHONE, touch=True)
+
+    def two_spaces(route):
+        about = route.fetch().json()
+        route.fulfill(json=about | {"spaces": [*about["spaces"], {"name": "deep", "about": ""}]})
+
+    page.route("**/api/v1/collection", two_spaces)
+    page.reload()
     for view, (place, ready) in places.items():
         go(page, place)
         page.locator(ready).first.wait_for()
@@ -752,6 +775,8 @@ def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(sit
         shoot(page, f"{view}-phone")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], view
         assert not page.evaluate(SMALL), view
+        assert not page.evaluate(CUT), view
+        assert abs(page.evaluate(STRIP)) < 0.6, view
 
 
 def test_a_session_on_a_phone(site, address):
