@@ -402,12 +402,13 @@ def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
 
 def test_marked_duplicates_are_taken_out_after_a_question(site, address):
     page = site.visit("jobs")
-    both = [first(address, "face"), first(address, "beach")]
+    both = [first(address, "face"), first(address, "beach") | {"width": 160, "height": 120, "bytes": 900}]
     job = {"id": "77", "kind": "remove", "state": "running", "done": 0, "total": None, "message": ""}
     asked = []
 
     def groups(route):
         group = {"id": "same-1", "tier": "same", "why": "the same photo", "items": both, "distances": [0, 0.1]}
+        group["keep"] = both[0]["id"]
         found = [] if asked else [group]
         route.fulfill(json={"total": len(found), "offset": 0, "groups": found, "current": True, "job": None})
 
@@ -425,7 +426,17 @@ def test_marked_duplicates_are_taken_out_after_a_question(site, address):
     box = page.get_by_label("Mark beach-000.jpg")
     take = page.get_by_role("button", name="Take out of the collection")
     expect(take).to_be_hidden()
+    expect(page.locator(".size").first).to_contain_text("Largest: keep320 × 240")
+    expect(page.locator(".size").last).to_have_text("25 % of its pixels160 × 120900 bytes")
+    page.get_by_role("checkbox").first.check()
+    expect(page.get_by_role("alert")).to_be_hidden()
     box.check()
+    expect(page.get_by_role("alert")).to_have_text("Both are marked: the collection would keep none of them.")
+    expect(page.locator(".take-out")).to_contain_text("2 pictures marked. Of 1 group, no copy would be left.")
+    shoot(page, "duplicates-none-left-light")
+    page.get_by_role("button", name="Mark all but the largest").click()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(box).to_be_checked()
     expect(page.locator(".take-out")).to_contain_text("1 picture marked")
     shoot(page, "duplicates-marked-light")
     take.click()
