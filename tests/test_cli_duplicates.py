@@ -33,10 +33,13 @@ def call(filled, capsys):
 
 def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
     monkeypatch.setattr(terminal, "LINE_S", 0.0)
-    code, out, err = call("duplicates", "--workers", 1)
+    code, out, err = call("duplicates", "--workers", 1, "--html", tmp_path / "both.html")
     assert code == 0
     assert [line.split(":")[0] for line in err.splitlines()[:-1]][:1] == ["comparing pictures"]  # not silent in a pipe
-    assert err.splitlines()[-1] == "1 groups, 2 pictures."
+    assert err.splitlines()[-2] == "1 groups, 2 pictures."
+    assert err.splitlines()[-1].startswith("Besides, 1 at several paths: lookalike -c ")
+    page = (tmp_path / "both.html").read_text()
+    assert (page.count("<figure"), page.count("the same file at 2 paths"), page.count("the same photo")) == (3, 1, 1)
     assert [line.rpartition("/")[2] for line in out.splitlines()[1:]] == ["beach-000.jpg", "small.jpg"]
     code, out, err = call("duplicates", "--tier", "identical", "--json", "--html", tmp_path / "d.html")
     (group,) = json.loads(out)
