@@ -36,8 +36,8 @@ def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
     code, out, err = call("duplicates", "--workers", 1, "--html", tmp_path / "both.html")
     assert code == 0
     assert [line.split(":")[0] for line in err.splitlines()[:-1]][:1] == ["comparing pictures"]  # not silent in a pipe
-    assert err.splitlines()[-2] == "1 groups, 2 pictures."
-    assert err.splitlines()[-1].startswith("Besides, 1 at several paths: lookalike -c ")
+    assert err.splitlines()[-2] == "1 group, 2 pictures."
+    assert err.splitlines()[-1].startswith("Besides, 1 picture at several paths: lookalike -c ")
     page = (tmp_path / "both.html").read_text()
     assert (page.count("<figure"), page.count("the same file at 2 paths"), page.count("the same photo")) == (3, 1, 1)
     assert [line.rpartition("/")[2] for line in out.splitlines()[1:]] == ["beach-000.jpg", "small.jpg"]
@@ -57,7 +57,7 @@ def test_dismiss_is_for_good_and_by_path_or_id(call, filled):
     small = filled / "p" / "small.jpg"
     with Collection(filled / "c") as collection:
         item = f"{collection.find(str(filled / 'p' / 'beach' / 'beach-000.jpg')):016x}"
-    assert call("duplicates", "dismiss", small, item, "--author", "anna")[:2] == (0, "1 pairs told apart.\n")
+    assert call("duplicates", "dismiss", small, item, "--author", "anna")[:2] == (0, "1 pair told apart.\n")
     assert json.loads(call("duplicates", "dismiss", small, item, "--json")[1]) == {"pairs": 0}
     assert call("duplicates", "--workers", 1)[1] == ""
 

@@ -190,7 +190,7 @@ def test_sessions_are_listed(call, own, fish):
     code, out, _ = call("sessions")
     assert code == 0
     assert re.fullmatch(
-        rf"{session_in(err)}  open         2 yes    1 no   0 skipped    1 rounds  [-\d]+ [:\d]+  anna  größe\n", out
+        rf"{session_in(err)}  open         2 yes    1 no   0 skipped     1 round  [-\d]+ [:\d]+  anna  größe\n", out
     )
     (row,) = json.loads(call("sessions", "--json")[1])
     assert (row["id"], row["state"], row["relevant"], row["name"]) == (session_in(err), "open", 2, "größe")

@@ -14,6 +14,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, Workers, filtered, opened
 from lookalike.cli.terminal import bars, print_json, print_line, print_note, say, show_path
 from lookalike.errors import InputError
+from lookalike.text import many
 from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
@@ -78,9 +79,10 @@ def duplicates(
             for path in found.paths if tier == "identical" else found.paths[:1]:
                 size = f"{found.width}x{found.height}"
                 print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
-    print_note(f"{len(groups):,} groups, {len(items):,} pictures." if groups else "No duplicates of this kind.")
+    counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
+    print_note(counts if groups else "No duplicates of this kind.")
     if copies:
-        print_note(f"Besides, {len(copies):,} at several paths: lookalike duplicates --tier identical")
+        print_note(f"Besides, {many(len(copies), 'picture')} at several paths: lookalike duplicates --tier identical")
     return 0
 
 
@@ -107,7 +109,7 @@ def dismiss(
     """
     with opened(where) as collection:
         pairs = collection.not_duplicates([_item(collection, image) for image in images], author=author)
-    say(json, f"{pairs:,} pairs told apart.", pairs=pairs)
+    say(json, f"{many(pairs, 'pair')} told apart.", pairs=pairs)
     return 0
 
 

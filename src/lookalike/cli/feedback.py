@@ -18,6 +18,7 @@ from lookalike.cli.options import COLLECTION, OWN, Json, Space, Where, filtered,
 from lookalike.cli.table import SHOWN, Table
 from lookalike.cli.terminal import bars, print_json, print_line, print_note
 from lookalike.errors import InputError
+from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Filter, show, types
@@ -153,7 +154,7 @@ def sessions(where: Where, json: Json = False) -> int:
     for session in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed_at))
         marks = f"{session.relevant:>4} yes {session.irrelevant:>4} no {session.skipped:>3} skipped"
-        rest = f"{session.rounds:>3} rounds  {when}  {session.author}  {session.name or ''}"
+        rest = f"{many(session.rounds, 'round'):>10}  {when}  {session.author}  {session.name or ''}"
         print_line(f"{session.id}  {session.state:8}  {marks}  {rest}".rstrip())
     if not found:
         print_note("No sessions yet. Start one: lookalike feedback IMAGE")

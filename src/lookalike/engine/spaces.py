@@ -45,6 +45,7 @@ from lookalike.registry import Spec, component, create, parse, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.segments import KINDS, Block, Members, Pending, Recall, Space, Structure
+from lookalike.text import many
 from lookalike.types import Feature, Ids, LabelledFeature, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -290,7 +291,8 @@ class Spaces:
             names = {name for names in labels.values() for name in names}
             raise InputError(
                 f"{spec_of(feature)} learns from pictures with labels, not all the same. The collection has"
-                f" {len(labels):,} pictures with labels, of {len(names)}. Label some first: lookalike label SOURCE"
+                f" {many(len(labels), 'picture')} with labels, of {len(names)}. Label some first:"
+                " lookalike label SOURCE"
             )
         return fit_feature(feature, sample, progress, workers, labels)
 
@@ -398,7 +400,7 @@ class Spaces:
                 if structure is not None:
                     self._open(structure.file, Flat())
             if space.model is not None and (lacking := len(self._lacking(name))):
-                faults.append(f"{lacking} items have no vector in '{name}'. Run: lookalike compact")
+                faults.append(f"No vector in '{name}' for {many(lacking, 'item')}. Run: lookalike compact")
         except StoreError as error:
             if not faults:  # else told already
                 faults.append(f"{error} Run: lookalike compact")
