@@ -1,6 +1,7 @@
 """`lookalike duplicates` and `lookalike map`."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -88,5 +89,6 @@ def test_a_map_as_json_and_as_a_picture(call, tmp_path, monkeypatch):
     assert (code, found["space"], len(found["ids"])) == (0, "color", len(found["x"]))
     with Image.open(tmp_path / "m.png") as sheet:
         assert sheet.size[0] > 48
-    assert "m.png" in err
-    assert call("map")[1].endswith("pictures of color have a place.\n")
+    drawn, total, hidden = map(int, re.findall(r"m\.png: (\d+) of (\d+) pictures\. Left out, .*: (\d+)\.", err)[0])
+    assert drawn + hidden == total == len(found["ids"])
+    assert call("map")[1] == f"On the map of color: {total} of {total} pictures.\n"

@@ -88,7 +88,7 @@ def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, picture
     assert cli.run([*where, "fda(dim=3)", "--labels", str(table)]) == 0
     out, err = capsys.readouterr()
     assert out == "fda: fitted on 15 pictures.\n"
-    told = f"1 names in {table} are not in the collection.\nTo compare: lookalike -c {filled.path} classes evaluate"
+    told = f"Not in the collection: 1 name of {table}.\nTo compare: lookalike -c {filled.path} classes evaluate"
     assert err.startswith(told)
     assert cli.run([*where, f"--labels={table}", "fda", "--json"]) == 0
     assert capsys.readouterr().out == '{"fda": 15}\n'
