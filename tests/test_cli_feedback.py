@@ -196,6 +196,18 @@ def test_sessions_are_listed(call, own, fish):
     assert (row["id"], row["state"], row["relevant"], row["name"]) == (session_in(err), "open", 2, "größe")
 
 
+def test_open_sessions_are_deleted_all_or_none(call, fish):
+    one, other, done = (session_in(call("feedback", fish, "--name", "x", answers="y\n")[2]) for _ in range(3))
+    call("feedback", "--resume", done, "--rounds", 0, "--finish")
+    for wrong, why in ((done, "the class 'x' rests on it"), ("00000000", "No session with the id '00000000'")):
+        code, out, err = call("sessions", "delete", one, wrong)
+        assert (code, out, why in err) == (2, "", True)
+    assert call("sessions", "delete", one)[:2] == (0, "1 session deleted, with 2 answers.\n")
+    assert json.loads(call("sessions", "delete", other, other, "--json")[1]) == {"deleted": [other]}
+    assert [row["id"] for row in json.loads(call("sessions", "--json")[1])] == [done]
+    assert call("sessions", "delete")[0] == 2
+
+
 def test_an_emulated_person_shows_how_it_goes(call, own, fish, pictures, tmp_path):
     code, out, _ = call("feedback", fish, "--simulate", "labels", "--rounds", 4, "--window", 5, "--json")
     rows = json.loads(out)

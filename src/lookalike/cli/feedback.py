@@ -1,4 +1,4 @@
-"""`lookalike feedback`: a session in the terminal, one key a picture; `lookalike sessions` lists them.
+"""`lookalike feedback`: a session in the terminal, one key a picture.
 
 In: pictures like those wanted, then keys. Out: the best so far, questions, how many there may be, a contact sheet.
 Everything is kept at the click: a session that was left, or killed, is gone on with by its id.
@@ -6,7 +6,6 @@ Everything is kept at the click: a session that was left, or killed, is gone on 
 
 import dataclasses
 import shlex
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,6 @@ from lookalike.cli.options import COLLECTION, OWN, Json, Space, Where, filtered,
 from lookalike.cli.table import SHOWN, Table
 from lookalike.cli.terminal import bars, print_json, print_line, print_note
 from lookalike.errors import InputError
-from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Filter, show, types
@@ -135,29 +133,6 @@ def feedback(
         except KeyboardInterrupt:
             raise Left(f"Left. Every answer is kept; to go on: {how}") from None
         _print_end(session, done, command, json)
-    return 0
-
-
-def sessions(where: Where, json: Json = False) -> int:
-    """List the feedback sessions, the last touched first: id, state, marks, rounds, when, who, name.
-
-    \b
-    Examples:
-      lookalike sessions
-      lookalike sessions --json
-    """
-    with opened(where) as collection:
-        found = collection.sessions()
-    if json:
-        print_json([dataclasses.asdict(session) | {"state": session.state} for session in found])
-        return 0
-    for session in found:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed_at))
-        marks = f"{session.relevant:>4} yes {session.irrelevant:>4} no {session.skipped:>3} skipped"
-        rest = f"{many(session.rounds, 'round'):>10}  {when}  {session.author}  {session.name or ''}"
-        print_line(f"{session.id}  {session.state:8}  {marks}  {rest}".rstrip())
-    if not found:
-        print_note("No sessions yet. Start one: lookalike feedback IMAGE")
     return 0
 
 
