@@ -70,9 +70,10 @@ def feedback(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Find what you mean by answering questions: yes, no, skip, one key a picture. Lines from a pipe do as well.
+    """Find what you mean by answering questions: yes, no, skip, one key a picture.
 
     Each round shows the best so far and asks about those that teach most. q or Ctrl-C leaves; --resume goes on.
+    From a pipe, every letter is a key, on one line or on several: yynu, or y and n line by line, or yes and no.
 
     \b
     Examples:
@@ -81,6 +82,7 @@ def feedback(
       lookalike feedback --resume 3f9a1c02
       lookalike feedback --resume 3f9a1c02 --rounds 0 --finish --name beaches
       lookalike feedback cat.jpg --simulate labels --rounds 10
+      echo ynnysnnyy | lookalike feedback cat.jpg --rounds 1
     """
     if sheet is not None:
         show.check_sheet(sheet)
