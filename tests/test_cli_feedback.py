@@ -77,7 +77,7 @@ def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish)
 
 
 def test_several_keys_on_a_line_are_as_many_answers(call, own, fish):
-    _, out, err = call("feedback", fish, "--window", 3, "--rounds", 2, answers="yNx u\nskip n\nyn\n\nyes\n")
+    _, _, err = call("feedback", fish, "--window", 3, "--rounds", 2, answers="yNx u\nskip n\nyn\n\nyes\n")
     assert "'x' is not one of the keys" in err
     assert err.count("Taken back:") == 1  # the no; then s, k, i and p, for only a whole line is a word
     assert [f"{key!r} is not" in err for key in "kip"] == [True] * 3

@@ -189,15 +189,13 @@ def fit(
             progress=progress,
             workers=workers,
         )
-        # Nobody named the coder of `codes`.
-        spaces_now = collection.stats()["spaces"] if "codes" in fitted else []
-        by = {space["name"]: f" by {space['chain'][-1]}" for space in spaces_now if space["name"] == "codes"}
+        spaces_now = {space["name"]: space for space in collection.stats()["spaces"]}
     if json:
         print_json(fitted)
     elif not fitted:
         print_line("Nothing to fit.")
     for name, rows in () if json else fitted.items():
-        print_line(f"{name}: fitted on {many(rows, 'picture')}{by.get(name, '')}.")
+        print_line(f"{name}: fitted on {_fitted(rows, spaces_now.get(name))}.")
     if labels is not None and not json:
         name = next(iter(fitted), "NAME")
         print_note(
@@ -206,6 +204,15 @@ def fit(
     if any(name.startswith("codes(") for name in names) and not json:
         print_note("What it finds: lookalike stats")
     return 0
+
+
+def _fitted(n: int, space: dict[str, Any] | None) -> str:
+    """How many pictures a space was fitted on, and which, where that is not all; the coder that nobody named."""
+    if space is None or space["fitted_on"] != n:  # only its feature was
+        return many(n, "picture")
+    which = space["fitted_which"]
+    pictures = f"{n:,} of {many(space['rows'], 'picture')}, {which}" if which else many(n, "picture")
+    return f"{pictures} by {space['chain'][-1]}" if space["name"] == "codes" else pictures
 
 
 class Fit(TyperCommand):

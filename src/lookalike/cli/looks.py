@@ -181,6 +181,8 @@ def stats(
     print_line(f"{said}, {many(found['predictions'], 'prediction')}")
     for space in found["spaces"]:
         fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
+        if space["fitted_which"]:
+            fitted += f" of them ({space['fitted_which']})"
         if space["feature_fitted_on"]:
             fitted += f", vocabulary from {many(space['feature_fitted_on'], 'picture')}"
         recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
