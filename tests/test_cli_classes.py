@@ -70,7 +70,7 @@ def test_from_nothing_to_classes_and_back(call, own, files):
     assert call("classes", "remove", "fish", files["fish"][0])[1] == "1 taken out of fish.\n"
     assert call("classes", "rename", "fish", "Fisch")[1] == "fish is Fisch now, with 3 pictures.\n"
     assert call("classes", "merge", "Fisch", "house", "--into", "all")[1] == "all has 6 pictures now.\n"
-    assert call("classes", "split", "all", "house", *files["house"][:3])[1] == "3 pictures of all are house now.\n"
+    assert call("classes", "split", "all", "house", *files["house"][:3])[1] == "3 pictures of all moved to house.\n"
     assert call("classes", "delete", "all")[1] == "all is gone; 3 pictures had it.\n"
     assert call("classes", "delete", "house", "--json")[1] == '{"name": "house", "pictures": 3}\n'
     assert call("classes", "list", "--json")[1] == "[]\n"
@@ -95,7 +95,7 @@ def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
     assert call("classes", "show", name, "-k", 0)[1].count("\n") == 1
     assert call("classes", "confirm", name, format_id(one.item))[1] == f"1 confirmed as {name}.\n"
     code, out, _ = call("classes", "reject", other, format_id(two.item))
-    assert out == f"1 predictions gone; {other} is never predicted for these again.\n"
+    assert out == f"1 prediction gone; {other} is never predicted for these again.\n"
     code, _, err = call("classes", "confirm", other, format_id(two.item))
     assert (code, "not predicted" in err) == (2, True)
     assert call("classify", "--all")[1].startswith(f"{sum(kept['predicted'].values()) - 2}")

@@ -1,6 +1,7 @@
 """`lookalike duplicates` and `lookalike map`."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -33,10 +34,13 @@ def call(filled, capsys):
 
 def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
     monkeypatch.setattr(terminal, "LINE_S", 0.0)
-    code, out, err = call("duplicates", "--workers", 1)
+    code, out, err = call("duplicates", "--workers", 1, "--html", tmp_path / "both.html")
     assert code == 0
     assert [line.split(":")[0] for line in err.splitlines()[:-1]][:1] == ["comparing pictures"]  # not silent in a pipe
-    assert err.splitlines()[-1] == "1 groups, 2 pictures."
+    assert err.splitlines()[-2] == "1 group, 2 pictures."
+    assert err.splitlines()[-1].startswith("Besides, 1 picture at several paths: lookalike -c ")
+    page = (tmp_path / "both.html").read_text()
+    assert (page.count("<figure"), page.count("the same file at 2 paths"), page.count("the same photo")) == (3, 1, 1)
     assert [line.rpartition("/")[2] for line in out.splitlines()[1:]] == ["beach-000.jpg", "small.jpg"]
     code, out, err = call("duplicates", "--tier", "identical", "--json", "--html", tmp_path / "d.html")
     (group,) = json.loads(out)
@@ -54,7 +58,7 @@ def test_dismiss_is_for_good_and_by_path_or_id(call, filled):
     small = filled / "p" / "small.jpg"
     with Collection(filled / "c") as collection:
         item = f"{collection.find(str(filled / 'p' / 'beach' / 'beach-000.jpg')):016x}"
-    assert call("duplicates", "dismiss", small, item, "--author", "anna")[:2] == (0, "1 pairs told apart.\n")
+    assert call("duplicates", "dismiss", small, item, "--author", "anna")[:2] == (0, "1 pair told apart.\n")
     assert json.loads(call("duplicates", "dismiss", small, item, "--json")[1]) == {"pairs": 0}
     assert call("duplicates", "--workers", 1)[1] == ""
 
@@ -85,5 +89,6 @@ def test_a_map_as_json_and_as_a_picture(call, tmp_path, monkeypatch):
     assert (code, found["space"], len(found["ids"])) == (0, "color", len(found["x"]))
     with Image.open(tmp_path / "m.png") as sheet:
         assert sheet.size[0] > 48
-    assert "m.png" in err
-    assert call("map")[1].endswith("pictures of color have a place.\n")
+    drawn, total, hidden = map(int, re.findall(r"m\.png: (\d+) of (\d+) pictures\. Left out, .*: (\d+)\.", err)[0])
+    assert drawn + hidden == total == len(found["ids"])
+    assert call("map")[1] == f"On the map of color: {total} of {total} pictures.\n"

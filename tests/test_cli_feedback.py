@@ -76,6 +76,24 @@ def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish)
         assert list(session.marks)[1:] == shown[:3]
 
 
+def test_several_keys_on_a_line_are_as_many_answers(call, own, fish):
+    _, _, err = call("feedback", fish, "--window", 3, "--rounds", 2, answers="yNx u\nskip n\nyn\n\nyes\n")
+    assert "'x' is not one of the keys" in err
+    assert err.count("Taken back:") == 1  # the no; then s, k, i and p, for only a whole line is a word
+    assert [f"{key!r} is not" in err for key in "kip"] == [True] * 3
+    with lookalike.Collection(own) as collection:
+        session = collection.session(id=session_in(err))
+        assert list(session.marks.values()) == [
+            "relevant",
+            "relevant",
+            "skip",
+            "irrelevant",
+            "relevant",
+            "irrelevant",
+            "relevant",
+        ]
+
+
 def test_a_round_is_drawn(call, fish, tmp_path):
     code, out, err = call("feedback", fish, "-k", 5, "--window", 3)
     sheet = Path(re.search(r"Contact sheet: (.*)", out).group(1))
@@ -190,10 +208,22 @@ def test_sessions_are_listed(call, own, fish):
     code, out, _ = call("sessions")
     assert code == 0
     assert re.fullmatch(
-        rf"{session_in(err)}  open         2 yes    1 no   0 skipped    1 rounds  [-\d]+ [:\d]+  anna  größe\n", out
+        rf"{session_in(err)}  open         2 yes    1 no   0 skipped     1 round  [-\d]+ [:\d]+  anna  größe\n", out
     )
     (row,) = json.loads(call("sessions", "--json")[1])
     assert (row["id"], row["state"], row["relevant"], row["name"]) == (session_in(err), "open", 2, "größe")
+
+
+def test_open_sessions_are_deleted_all_or_none(call, fish):
+    one, other, done = (session_in(call("feedback", fish, "--name", "x", answers="y\n")[2]) for _ in range(3))
+    call("feedback", "--resume", done, "--rounds", 0, "--finish")
+    for wrong, why in ((done, "the class 'x' rests on it"), ("00000000", "No session with the id '00000000'")):
+        code, out, err = call("sessions", "delete", one, wrong)
+        assert (code, out, why in err) == (2, "", True)
+    assert call("sessions", "delete", one)[:2] == (0, "1 session deleted, with 2 answers.\n")
+    assert json.loads(call("sessions", "delete", other, other, "--json")[1]) == {"deleted": [other]}
+    assert [row["id"] for row in json.loads(call("sessions", "--json")[1])] == [done]
+    assert call("sessions", "delete")[0] == 2
 
 
 def test_an_emulated_person_shows_how_it_goes(call, own, fish, pictures, tmp_path):

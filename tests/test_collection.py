@@ -418,11 +418,16 @@ def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, f
     assert (fitted["state"], fitted["dim"], fitted["rows"], fitted["fitted_on"]) == ("fitted", 8, n, n)
     Image.new("RGB", (40, 30), "red").save(folder / "new.png")
     collection.add(folder, workers=1)
-    assert collection.stats()["spaces"][0]["fitted_on"] == n
+    grown = collection.stats()["spaces"][0]
+    assert (grown["fitted_on"], grown["fitted_which"]) == (n, "those that were there")
     assert collection.search(folder / "new.png", k=1)[0].path == str(folder / "new.png")
     assert collection.fit() == {"small": n + 1}
+    assert collection.stats()["spaces"][0]["fitted_which"] is None
     assert collection.verify() == []
     assert collection.search(folder / "new.png", k=1)[0].score == pytest.approx(0, abs=1e-6)
+    monkeypatch.setattr(spaces, "FIT_MAX", 10)
+    assert collection.fit() == {"small": 10}
+    assert collection.stats()["spaces"][0]["fitted_which"] == "a sample, drawn by lot"
 
 
 def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, network):

@@ -1,15 +1,17 @@
 """The collection's directory: opening, the one writer, transactions; killed writers, full disks, old formats."""
 
+import os
 import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionE
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS
 from lookalike.store.segments import Recall
 from store_worker import DIM, do, rows_for, state_after
 from waiting import PATIENCE_S
@@ -664,3 +667,30 @@ def test_golden_v5(tmp_path: Path) -> None:
         vectors.keep_recall("codes", Recall(0.5, 3))
     assert vectors.recall("codes") == (0.5, 3)
     store.close()
+
+
+def test_golden_v6(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "golden" / "v6", tmp_path / "c")
+    with closing(sqlite3.connect(tmp_path / "c" / "catalogue.sqlite")) as db:
+        assert db.execute("SELECT home FROM state").fetchone() == ("/golden/v6",)
+    store = Store(tmp_path / "c")  # which is not where it was
+    home = os.path.realpath(tmp_path / "c")
+    assert store.items.home() == home
+    assert {item: found.paths for item, found in store.items.get([3, 141, 2**63 - 1]).items()} == {
+        3: [f"{home}/sent/a \udcff.jpg"],
+        141: ["/golden/v62/b.jpg"],
+        2**63 - 1: sorted([f"{home}/sent/c.jpg", "/photos/c.jpg"]),
+    }
+    assert sorted(store.items.sources()) == sorted([f"{home}/sent", "/photos"])
+    assert store.verify() == store.vectors.verify("color()", lambda *_: None) == []
+    assert store.vectors.live_ids("color()").tolist() == [3, 141, 2**63 - 1]
+    store.close()
+
+
+@pytest.mark.parametrize(("file", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS)])
+def test_the_newest_format_has_a_golden_file(file: str, migrations: list[str]) -> None:
+    """Else the next version would be the first to find out what it cannot read."""
+    versions = set()
+    for path in (HERE / "golden").glob(f"v*/{file}.sqlite"):
+        versions.add(int.from_bytes(path.read_bytes()[60:64], "big"))  # what PRAGMA user_version reads
+    assert max(versions) == len(migrations)

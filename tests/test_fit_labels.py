@@ -87,8 +87,8 @@ def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, picture
     where = ["-c", str(filled.path), "fit"]
     assert cli.run([*where, "fda(dim=3)", "--labels", str(table)]) == 0
     out, err = capsys.readouterr()
-    assert out == "fda: fitted on 15 pictures.\n"
-    told = f"1 names in {table} are not in the collection.\nTo compare: lookalike -c {filled.path} classes evaluate"
+    assert out == "fda: fitted on 15 of 20 pictures, those that had one label.\n"
+    told = f"Not in the collection: 1 name of {table}.\nTo compare: lookalike -c {filled.path} classes evaluate"
     assert err.startswith(told)
     assert cli.run([*where, f"--labels={table}", "fda", "--json"]) == 0
     assert capsys.readouterr().out == '{"fda": 15}\n'
@@ -96,7 +96,7 @@ def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, picture
     assert f"lookalike -c {filled.path} fit 'fda(dim=3)' --labels" in capsys.readouterr().err
     assert cli.run([*where, "fda", "--labels"]) == 0
     assert cli.run([*where, "fda", "--labels", "--json"]) == 0
-    assert capsys.readouterr().out == 'fda: fitted on 15 pictures.\n{"fda": 15}\n'
+    assert capsys.readouterr().out == 'fda: fitted on 15 of 20 pictures, those that had one label.\n{"fda": 15}\n'
     assert cli.run([*where, "slem()", "--calibrate", "--labels", "--workers", "1"]) == 0
     assert "by 10 labelled pictures" in capsys.readouterr().out
     assert cli.run([*where, "slem", "--labels"]) == 2

@@ -402,12 +402,13 @@ def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
 
 def test_marked_duplicates_are_taken_out_after_a_question(site, address):
     page = site.visit("jobs")
-    both = [first(address, "face"), first(address, "beach")]
+    both = [first(address, "face"), first(address, "beach") | {"width": 160, "height": 120, "bytes": 900}]
     job = {"id": "77", "kind": "remove", "state": "running", "done": 0, "total": None, "message": ""}
     asked = []
 
     def groups(route):
         group = {"id": "same-1", "tier": "same", "why": "the same photo", "items": both, "distances": [0, 0.1]}
+        group["keep"] = both[0]["id"]
         found = [] if asked else [group]
         route.fulfill(json={"total": len(found), "offset": 0, "groups": found, "current": True, "job": None})
 
@@ -425,7 +426,17 @@ def test_marked_duplicates_are_taken_out_after_a_question(site, address):
     box = page.get_by_label("Mark beach-000.jpg")
     take = page.get_by_role("button", name="Take out of the collection")
     expect(take).to_be_hidden()
+    expect(page.locator(".size").first).to_contain_text("Largest: keep320 × 240")
+    expect(page.locator(".size").last).to_have_text("25 % of its pixels160 × 120900 bytes")
+    page.get_by_role("checkbox").first.check()
+    expect(page.get_by_role("alert")).to_be_hidden()
     box.check()
+    expect(page.get_by_role("alert")).to_have_text("Both are marked: the collection would keep none of them.")
+    expect(page.locator(".take-out")).to_contain_text("2 pictures marked. Of 1 group, no copy would be left.")
+    shoot(page, "duplicates-none-left-light")
+    page.get_by_role("button", name="Mark all but the largest").click()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(box).to_be_checked()
     expect(page.locator(".take-out")).to_contain_text("1 picture marked")
     shoot(page, "duplicates-marked-light")
     take.click()
@@ -743,8 +754,31 @@ SMALL = """() => {
 }"""
 
 
+CUT = """() => {
+  const pen = document.createElement("canvas").getContext("2d");
+  const needed = (one) => ((pen.font = getComputedStyle(one).font), pen.measureText(one.selectedOptions[0].text).width);
+  const cut = [...document.querySelectorAll("select")].filter((one) => one.clientWidth < needed(one) + 32);
+  return cut.map((one) => `${one.selectedOptions[0].text} in ${one.clientWidth}`);
+}"""
+"""Choices whose words do not fit, with their arrow."""
+
+STRIP = """() => {
+  const side = (name, end) => document.querySelector(name)?.getBoundingClientRect()[end];
+  const foot = side("#tray:not([hidden])", "bottom") ?? side(".acts", "bottom");
+  return foot === undefined ? 0 : side(".top nav", "top") - foot;
+}"""
+"""What shows through between the bars at the foot."""
+
+
 def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(site, places):
     page = site.visit(size=PHONE, touch=True)
+
+    def two_spaces(route):
+        about = route.fetch().json()
+        route.fulfill(json=about | {"spaces": [*about["spaces"], {"name": "deep", "about": ""}]})
+
+    page.route("**/api/v1/collection", two_spaces)
+    page.reload()
     for view, (place, ready) in places.items():
         go(page, place)
         page.locator(ready).first.wait_for()
@@ -752,6 +786,8 @@ def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(sit
         shoot(page, f"{view}-phone")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], view
         assert not page.evaluate(SMALL), view
+        assert not page.evaluate(CUT), view
+        assert abs(page.evaluate(STRIP)) < 0.6, view
 
 
 def test_a_session_on_a_phone(site, address):

@@ -193,6 +193,7 @@ def test_duplicates_are_shown_dismissed_and_made_by_a_job(service):
     assert len(found["groups"]) == min(3, found["total"]) > 0
     group = found["groups"][0]
     assert len(group["items"]) == len(group["distances"]) > 1
+    assert group["keep"] == max(group["items"], key=lambda item: (item["width"] * item["height"], item["bytes"]))["id"]
     ids = [item["id"] for item in group["items"]]
     saved = service.get("/duplicates/export", params={"tier": "alike"})
     assert len(saved) == found["total"]

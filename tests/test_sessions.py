@@ -361,7 +361,7 @@ def test_the_marks_of_a_deleted_picture_wait_for_it(own, pictures):
     found = session.round(window=60)
     assert found.found == 1
     assert found.notes[0] == "2 of the marked pictures are not in the collection now: their marks are kept, and wait."
-    assert re.fullmatch(r"\d pictures drawn by lot are presumed irrelevant.*", found.notes[1])
+    assert re.fullmatch(r"Presumed irrelevant, .*: \d pictures drawn by lot\.", found.notes[1])
     assert fish[1] not in [result.id for result in found.best]
     with pytest.raises(InputError, match="No item with the id 12345"):
         session.mark(relevant=12345)

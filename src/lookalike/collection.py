@@ -53,6 +53,7 @@ from lookalike.store.items import Filter, Item, Order
 from lookalike.store.judgements import Saying
 from lookalike.store.predictions import Prediction
 from lookalike.store.sessions import Summary
+from lookalike.text import many
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
 
 __all__ = [
@@ -733,7 +734,7 @@ class Collection:
         """Read the sources into these spaces; returns the known items that were met at a new path."""
         fitted, failed = self._spaces.fit_features(names, partial(self._entries, sources), progress, workers)
         report.notes += [
-            f"{feature} was fitted on {n:,} pictures only. When there are more, run: lookalike fit --features"
+            f"{feature} was fitted on {many(n, 'picture')} only. When there are more, run: lookalike fit --features"
             for feature, n in fitted.items()
             if n < FIT_MIN
         ]

@@ -133,8 +133,13 @@ def write_sections(title: str, sections: Sequence[tuple[str, Sequence[Tile]]], t
     return _write(Path(target), "\n".join([*parts, "</body></html>\n"]).encode())
 
 
-def write_map(paths: Sequence[str | None], x: Sequence[float], y: Sequence[float], target: str | Path) -> Path:
-    """Draw pictures at their places in the unit square, one in each cell of a grid, into a .png or .jpg file."""
+def write_map(
+    paths: Sequence[str | None], x: Sequence[float], y: Sequence[float], target: str | Path
+) -> tuple[Path, int]:
+    """Draw pictures at their places in the unit square, one in each cell of a grid, into a .png or .jpg file.
+
+    Returns where it is, and how many of the pictures are on it.
+    """
     target = check_sheet(target)
     cells = max(1, min(MAP_CELLS, math.isqrt(2 * len(paths))))
     sheet, taken = Image.new("RGB", (cells * MAP_SIDE, cells * MAP_SIDE), "white"), set()
@@ -147,7 +152,7 @@ def write_map(paths: Sequence[str | None], x: Sequence[float], y: Sequence[float
             sheet.paste(picture, (left + (MAP_SIDE - picture.width) // 2, top + (MAP_SIDE - picture.height) // 2))
     drawn = io.BytesIO()
     sheet.save(drawn, SHEET_SUFFIXES[target.suffix.lower()], quality=90)
-    return _write(target, drawn.getvalue())
+    return _write(target, drawn.getvalue()), len(taken)
 
 
 def thumbnail(tile: Tile, side: int) -> Image.Image:

@@ -1,6 +1,6 @@
-"""Names of files as text that can be shown anywhere.
+"""Names of files and counts of things as text that can be shown anywhere.
 
-In: any path, also one with undecodable bytes, control characters or of great length. Out: one printable line.
+In: any path, also one with undecodable bytes, control characters or of great length; a count. Out: one printable line.
 """
 
 import os
@@ -14,6 +14,15 @@ def printable(text: str) -> str:
     'a\\udcffb\\n'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def many(n: int, one: str, several: str | None = None) -> str:
+    """A count and what is counted, as the page's `many` says it.
+
+    >>> many(1, "group"), many(2_000, "picture"), many(0, "class", "classes")
+    ('1 group', '2,000 pictures', '0 classes')
+    """
+    return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 def shorten(path: str | None, width: int | None = None) -> str:

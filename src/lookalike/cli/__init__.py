@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import lookalike
-from lookalike.cli import bench, changes, classes, demo, duplicates, feedback, hints, looks, maps, plan, serve
+from lookalike.cli import bench, changes, classes, demo, duplicates, feedback, hints, looks, maps, plan, serve, sessions
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -119,7 +119,8 @@ app.command()(classes.classify)
 app.add_typer(classes.app)
 app.add_typer(duplicates.app)
 app.command("map")(maps.map_)
-for _verb in (feedback.sessions, looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
+app.add_typer(sessions.app)
+for _verb in (looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
 for _verb in (changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
     app.command()(_verb)

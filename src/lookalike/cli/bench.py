@@ -17,6 +17,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json
 from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
+from lookalike.text import many
 
 if TYPE_CHECKING:
     from rich import table
@@ -196,7 +197,7 @@ def list_benches(
         asked = [column for column in one.columns if column in one.on_request]
         if asked:
             print_line(f"  if named {', '.join(families.join(asked))}")
-        print_line(f"  time     about {sum(costs.values()) / 60:.0f} min on one core, {len(costs)} cells")
+        print_line(f"  time     about {sum(costs.values()) / 60:.0f} min on one core, {many(len(costs), 'cell')}")
     if name is None:
         print_line(f"`bench run all` fills {_hours(seconds)} of one core's work; `bench list NAME` names every column.")
     return 0

@@ -14,6 +14,7 @@ from lookalike.cli.class_tables import NONE
 from lookalike.cli.options import OWN, Json, Wait, Where, Workers, filtered, opened
 from lookalike.cli.terminal import bars, print_json, print_line, print_note, say
 from lookalike.errors import InputError
+from lookalike.text import many
 from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def fit(
                 raise InputError(f"{labels} was taken for a file of labels. Write: lookalike fit '{labels}' --labels")
             imported = collection.import_labels(labels)
             if imported.unknown:
-                print_note(f"{len(imported.unknown):,} names in {labels} are not in the collection.")
+                print_note(f"Not in the collection: {many(len(imported.unknown), 'name')} of {labels}.")
         if calibrate:
             by_labels = labels is not None
             report = collection.calibrate(
@@ -178,7 +179,7 @@ def fit(
             return _print_calibration(report, by_labels, json)
         if more_negatives is not None:
             n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
-            say(json, f"{names[0]}: told from {n:,} negatives.", negatives=n)
+            say(json, f"{names[0]}: told from {many(n, 'negative')}.", negatives=n)
             return 0
         fitted = collection.fit(
             *names,
@@ -188,15 +189,13 @@ def fit(
             progress=progress,
             workers=workers,
         )
-        # Nobody named the coder of `codes`.
-        spaces_now = collection.stats()["spaces"] if "codes" in fitted else []
-        by = {space["name"]: f" by {space['chain'][-1]}" for space in spaces_now if space["name"] == "codes"}
+        spaces_now = {space["name"]: space for space in collection.stats()["spaces"]}
     if json:
         print_json(fitted)
     elif not fitted:
         print_line("Nothing to fit.")
     for name, rows in () if json else fitted.items():
-        print_line(f"{name}: fitted on {rows:,} pictures{by.get(name, '')}.")
+        print_line(f"{name}: fitted on {_fitted(rows, spaces_now.get(name))}.")
     if labels is not None and not json:
         name = next(iter(fitted), "NAME")
         print_note(
@@ -205,6 +204,15 @@ def fit(
     if any(name.startswith("codes(") for name in names) and not json:
         print_note("What it finds: lookalike stats")
     return 0
+
+
+def _fitted(n: int, space: dict[str, Any] | None) -> str:
+    """How many pictures a space was fitted on, and which, where that is not all; the coder that nobody named."""
+    if space is None or space["fitted_on"] != n:  # only its feature was
+        return many(n, "picture")
+    which = space["fitted_which"]
+    pictures = f"{n:,} of {many(space['rows'], 'picture')}, {which}" if which else many(n, "picture")
+    return f"{pictures} by {space['chain'][-1]}" if space["name"] == "codes" else pictures
 
 
 class Fit(TyperCommand):
@@ -230,7 +238,7 @@ def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
     with opened(where, wait=wait) as collection, bars() as progress:
         done = collection.compact(progress)
     before, after = human_bytes(done["bytes_before"]), human_bytes(done["bytes_after"])
-    say(json, f"{before} → {after}, {done['segments_before']} → {done['segments_after']} segments.", **done)
+    say(json, f"{before} → {after}; segments: {done['segments_before']} → {done['segments_after']}.", **done)
     return 0
 
 
@@ -279,8 +287,10 @@ def _print_calibration(report: "CalibrationReport", labels: bool, json: bool) ->
             " best. Of those not behind by 2 or more, the largest margin is taken."
         )
     asked = "labelled pictures" if labels else "pictures and altered versions of them"
-    print_line(f"{report.space}: {report.chain[-1]}, by {report.questions:,} {asked} and {report.pool:,} negatives.")
-    print_line(f"{report.space}: fitted on {report.fitted_on:,} pictures.")
+    print_line(
+        f"{report.space}: {report.chain[-1]}, by {report.questions:,} {asked} and {many(report.pool, 'negative')}."
+    )
+    print_line(f"{report.space}: fitted on {many(report.fitted_on, 'picture')}.")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.terminal import print_json, print_line, print_note, show_path
+from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Collection, types
@@ -38,7 +39,7 @@ def print_view(collection: "Collection", view: "ClassView", k: int | None, json:
         print_json({"name": view.name, "parents": view.parents, "pictures": said, "predicted": guessed})
         return
     of = f", a kind of {', '.join(view.parents)}" if view.parents else ""
-    print_line(f"{view.name}{of}: {len(view.members):,} pictures, {len(view.predicted):,} predicted.")
+    print_line(f"{view.name}{of}: {many(len(view.members), 'picture')}, {len(view.predicted):,} predicted.")
     for m in members:
         when = time.strftime("%Y-%m-%d", time.localtime(m.at))
         print_line(f"  {f'{m.source} {m.author} {when}':32}  {show_path(paths[m.item])}")
@@ -77,7 +78,7 @@ def print_predicted(found: "Predicted", json: bool) -> None:
     if json:
         print_json({"predicted": found.classes, "none": found.none})
         return
-    print_line(f"{sum(found.classes.values()):,} pictures classified, {found.none:,} are {NONE}.")
+    print_line(f"{many(sum(found.classes.values()), 'picture')} classified, {found.none:,} {NONE}.")
     if found.classes:
         print_table(["class", "predicted"], [[name, f"{n:,}"] for name, n in found.classes.items()])
 
@@ -87,7 +88,8 @@ def print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
     if json:
         print_json(dataclasses.asdict(found))
         return
-    print_line(f"{found.pictures:,} pictures of {found.classes:,} classes: {found.kind} in {found.space}.")
+    of = many(found.classes, "class", "classes")
+    print_line(f"{many(found.pictures, 'picture')} of {of}: {found.kind} in {found.space}.")
     print_line(f"right: {found.accuracy:.3f} of the pictures, {found.class_accuracy:.3f} as the mean over classes.")
     print_line(f"{NONE}: said of {found.own_none:.3f} of them, wrongly;")
     strangers = "not known, of one class" if found.strangers_none is None else f"{found.strangers_none:.3f}"
@@ -101,7 +103,8 @@ def print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
         for truth, guess, n in found.confused:
             print_line(f"  {n:>5,} × {truth} for {guess}")
     if len(found.by_class) > k:
-        print_note(f"{len(found.by_class) - k:,} classes are better than these. To see more: -k {len(found.by_class)}")
+        left = many(len(found.by_class) - k, "class", "classes")
+        print_note(f"Better than these: {left}. To see more: -k {len(found.by_class)}")
     for note in found.notes:
         print_note(note)
 

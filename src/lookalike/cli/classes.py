@@ -13,6 +13,7 @@ from lookalike.cli.class_tables import print_evaluation, print_predicted, print_
 from lookalike.cli.options import Json, Where, opened
 from lookalike.cli.terminal import bars, print_json, print_line, print_note, say
 from lookalike.errors import InputError
+from lookalike.text import many
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A class.")]
 Images = Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures of the collection, ids or folders.")]
@@ -157,7 +158,7 @@ def rename(
     """
     with opened(where) as collection:
         n = collection.classes.rename(name, new)
-    say(json, f"{name} is {new} now, with {n:,} pictures.", name=new, pictures=n)
+    say(json, f"{name} is {new} now, with {many(n, 'picture')}.", name=new, pictures=n)
     return 0
 
 
@@ -176,7 +177,7 @@ def merge(
     """
     with opened(where) as collection:
         n = collection.classes.merge(*names, into=into)
-    say(json, f"{into} has {n:,} pictures now.", name=into, pictures=n)
+    say(json, f"{into} has {many(n, 'picture')} now.", name=into, pictures=n)
     return 0
 
 
@@ -197,7 +198,7 @@ def split(
     """
     with opened(where) as collection:
         n = collection.classes.split(name, new, images, author=author)
-    say(json, f"{n:,} pictures of {name} are {new} now.", name=new, pictures=n)
+    say(json, f"{many(n, 'picture')} of {name} moved to {new}.", name=new, pictures=n)
     return 0
 
 
@@ -211,7 +212,7 @@ def delete(name: Name, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         n = collection.classes.delete(name)
-    say(json, f"{name} is gone; {n:,} pictures had it.", name=name, pictures=n)
+    say(json, f"{name} is gone; {many(n, 'picture')} had it.", name=name, pictures=n)
     return 0
 
 
@@ -256,7 +257,7 @@ def reject(name: Name, images: Images, where: Where, author: Author = None, json
     """
     with opened(where) as collection:
         n = collection.classes.reject(name, images, author=author)
-    say(json, f"{n:,} predictions gone; {name} is never predicted for these again.", name=name, gone=n)
+    say(json, f"{many(n, 'prediction')} gone; {name} is never predicted for these again.", name=name, gone=n)
     return 0
 
 
@@ -288,7 +289,7 @@ def hierarchy(
     if json:
         print_json([{"child": child, "parent": parent} for child, parent in pairs])
     elif source is not None or clear:
-        print_line(f"{len(pairs):,} pairs of child and parent.")
+        print_line(f"{many(len(pairs), 'pair')} of child and parent.")
     elif not pairs:
         print_note("No hierarchy. Give one: lookalike classes hierarchy tree.csv")
     else:
@@ -329,7 +330,7 @@ def use(
     print_line(f"space   {settings.space or 'the first'}")
     print_line(f"kind    {settings.kind}")
     print_line(f"reject  {settings.reject:g}")
-    print_line(f"prior   {settings.prior:g} pictures")
+    print_line(f"prior   {settings.prior:g} in pictures")
     print_line(f"on add  {'new pictures are classified' if settings.on_add else 'no'}")
     return 0
 

@@ -14,6 +14,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, Workers, filtered, opened
 from lookalike.cli.terminal import bars, print_json, print_line, print_note, say, show_path
 from lookalike.errors import InputError
+from lookalike.text import many
 from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ else:
 app = typer.Typer(name="duplicates", rich_markup_mode=None)
 
 PAGE_GROUPS = 200
-"""Groups on a page, at most: every picture is inside the file."""
+"""Groups of a tier on a page, at most: every picture is inside the file."""
+PAGE_PATHS = 5
+"""Paths under a picture on a page, at most."""
 
 
 @filtered
@@ -37,7 +40,9 @@ def duplicates(
         typer.Option("--tier", help="The same file, the same photo, or look-alikes."),
     ] = "same",
     space: Space = None,
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")] = None,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Also write a page: these groups, and identical files.")
+    ] = None,
     workers: Workers = None,
     json: Json = False,
     *,
@@ -60,8 +65,10 @@ def duplicates(
     with opened(where) as collection, bars(lines=True) as progress:
         groups = collection.duplicates(tier, space=space, filter=filter, progress=progress, workers=workers)
         items = collection.get([item for group in groups for item in group.items])
+        copies = [] if tier == "identical" else collection.duplicates("identical", filter=filter)
         if html is not None:
-            print_note(f"Wrote {_write_page(tier, groups, items, html)}")
+            shown = items | collection.get([item for group in copies for item in group.items])
+            print_note(f"Wrote {_write_page(tier, [groups, copies], shown, html)}")
     if json:
         print_json([_describe(group, items) for group in groups])
         return 0
@@ -72,7 +79,10 @@ def duplicates(
             for path in found.paths if tier == "identical" else found.paths[:1]:
                 size = f"{found.width}x{found.height}"
                 print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
-    print_note(f"{len(groups):,} groups, {len(items):,} pictures." if groups else "No duplicates of this kind.")
+    counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
+    print_note(counts if groups else "No duplicates of this kind.")
+    if copies:
+        print_note(f"Besides, {many(len(copies), 'picture')} at several paths: lookalike duplicates --tier identical")
     return 0
 
 
@@ -99,7 +109,7 @@ def dismiss(
     """
     with opened(where) as collection:
         pairs = collection.not_duplicates([_item(collection, image) for image in images], author=author)
-    say(json, f"{pairs:,} pairs told apart.", pairs=pairs)
+    say(json, f"{many(pairs, 'pair')} told apart.", pairs=pairs)
     return 0
 
 
@@ -126,15 +136,21 @@ def _describe(group: "Group", items: "dict[int, Item]") -> dict[str, Any]:
     return {**dataclasses.asdict(group), "items": members} | {"distances": group.distances}
 
 
-def _write_page(tier: str, groups: list["Group"], items: "dict[int, Item]", target: str) -> Any:
+def _write_page(tier: str, tiers: list[list["Group"]], items: "dict[int, Item]", target: str) -> Any:
     sections = []
-    for group in groups[:PAGE_GROUPS]:
-        tiles = []
-        for number, item in enumerate(group.items):
-            found = items[item]
-            text = f"{found.width}×{found.height}, {human_bytes(found.bytes)}\n" + "\n".join(found.paths[:5])
-            tiles.append(show.Tile(next(iter(found.paths), None), text, "right" if number == 0 else None))
-        sections.append((f"{group.id}: {group.why}", tiles))
-    if len(groups) > PAGE_GROUPS:
-        print_note(f"The page has the first {PAGE_GROUPS} of {len(groups):,} groups.")
-    return show.write_sections(f"Duplicates: {tier}", sections, target)
+    for groups in tiers:
+        for group in groups[:PAGE_GROUPS]:
+            tiles = [_tile(items[item], number == 0) for number, item in enumerate(group.items)]
+            sections.append((f"{group.id}: {group.why}", tiles))
+        if len(groups) > PAGE_GROUPS:
+            print_note(f"The page has the first {PAGE_GROUPS} of {len(groups):,} groups ({groups[0].tier}).")
+    title = f"Duplicates: {tier}" + ("" if tier == "identical" else ", then identical files")
+    return show.write_sections(title, sections, target)
+
+
+def _tile(item: "Item", first: bool) -> "show.Tile":
+    """A picture, how large it is and where it lies; the first of a group is framed."""
+    lines = [f"{item.width}×{item.height}, {human_bytes(item.bytes)}", *item.paths[:PAGE_PATHS]]
+    if len(item.paths) > PAGE_PATHS:
+        lines.append(f"and {len(item.paths) - PAGE_PATHS} more")
+    return show.Tile(next(iter(item.paths), None), "\n".join(lines), "right" if first else None)

@@ -1,4 +1,4 @@
-"""`lookalike feedback`: a session in the terminal, one key a picture; `lookalike sessions` lists them.
+"""`lookalike feedback`: a session in the terminal, one key a picture.
 
 In: pictures like those wanted, then keys. Out: the best so far, questions, how many there may be, a contact sheet.
 Everything is kept at the click: a session that was left, or killed, is gone on with by its id.
@@ -6,7 +6,6 @@ Everything is kept at the click: a session that was left, or killed, is gone on 
 
 import dataclasses
 import shlex
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,9 +70,10 @@ def feedback(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Find what you mean by answering questions: yes, no, skip, one key a picture. Lines from a pipe do as well.
+    """Find what you mean by answering questions: yes, no, skip, one key a picture.
 
     Each round shows the best so far and asks about those that teach most. q or Ctrl-C leaves; --resume goes on.
+    From a pipe, every letter is a key, on one line or on several: yynu, or y and n line by line, or yes and no.
 
     \b
     Examples:
@@ -82,6 +82,7 @@ def feedback(
       lookalike feedback --resume 3f9a1c02
       lookalike feedback --resume 3f9a1c02 --rounds 0 --finish --name beaches
       lookalike feedback cat.jpg --simulate labels --rounds 10
+      echo ynnysnnyy | lookalike feedback cat.jpg --rounds 1
     """
     if sheet is not None:
         show.check_sheet(sheet)
@@ -134,29 +135,6 @@ def feedback(
         except KeyboardInterrupt:
             raise Left(f"Left. Every answer is kept; to go on: {how}") from None
         _print_end(session, done, command, json)
-    return 0
-
-
-def sessions(where: Where, json: Json = False) -> int:
-    """List the feedback sessions, the last touched first: id, state, marks, rounds, when, who, name.
-
-    \b
-    Examples:
-      lookalike sessions
-      lookalike sessions --json
-    """
-    with opened(where) as collection:
-        found = collection.sessions()
-    if json:
-        print_json([dataclasses.asdict(session) | {"state": session.state} for session in found])
-        return 0
-    for session in found:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed_at))
-        marks = f"{session.relevant:>4} yes {session.irrelevant:>4} no {session.skipped:>3} skipped"
-        rest = f"{session.rounds:>3} rounds  {when}  {session.author}  {session.name or ''}"
-        print_line(f"{session.id}  {session.state:8}  {marks}  {rest}".rstrip())
-    if not found:
-        print_note("No sessions yet. Start one: lookalike feedback IMAGE")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Answers from a person or a pipe, and pictures inside a terminal that can show them.
 
-In: standard input. Out: one key at a time: pressed, where it is a terminal, else the first letter of each line.
+In: standard input. Out: one key at a time: pressed, where it is a terminal, else the letters of each line.
 """
 
 import base64
@@ -12,17 +12,34 @@ from pathlib import Path
 
 END = ("", "\x04")
 """What a closed input and Ctrl-D give."""
+WORDS = ("yes", "no", "skip", "undo", "finish", "quit")
+"""Lines that stand for one key, their first letter; of any other line, each letter is one."""
 CHUNK = 4_096
 """Characters that kitty takes at a time."""
 
 
-def read_key() -> str | None:
-    """The next answer, in lower case; None when there will be no more."""
-    if sys.stdin is None:
-        return None
-    if not sys.stdin.isatty():
-        line = read_line()
-        return None if line is None else line.strip().lower()[:1]
+class Keys:
+    """Answers in lower case, one at a time."""
+
+    def __init__(self) -> None:
+        self._ahead: list[str] = []  # what a line from a pipe holds besides
+
+    def read(self) -> str | None:
+        """The next key, "" for an empty line; None when there will be no more."""
+        if sys.stdin is None:
+            return None
+        if sys.stdin.isatty():
+            return _pressed()
+        if not self._ahead:
+            line = read_line()
+            if line is None:
+                return None
+            word = line.strip().lower()
+            self._ahead = [word[:1]] if not word or word in WORDS else [*"".join(word.split())]
+        return self._ahead.pop(0)
+
+
+def _pressed() -> str | None:
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
     try:

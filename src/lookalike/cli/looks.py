@@ -28,6 +28,7 @@ from lookalike.cli.terminal import (
 )
 from lookalike.errors import InputError, MissingError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
+from lookalike.text import many
 from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
@@ -174,12 +175,16 @@ def stats(
         print_json(found)
         return 0
     print_line(f"{found['path']}: {human_bytes(found['bytes'])}")
-    print_line(f"{found['items']:,} pictures at {found['paths']:,} paths, {found['skipped']:,} files skipped")
-    print_line(f"{found['labels']:,} labels, {found['classes']:,} classes, {found['predictions']:,} predictions")
+    there = f"{many(found['items'], 'picture')} at {many(found['paths'], 'path')}"
+    print_line(f"{there}, {many(found['skipped'], 'file')} skipped")
+    said = f"{many(found['labels'], 'label')}, {many(found['classes'], 'class', 'classes')}"
+    print_line(f"{said}, {many(found['predictions'], 'prediction')}")
     for space in found["spaces"]:
         fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
+        if space["fitted_which"]:
+            fitted += f" of them ({space['fitted_which']})"
         if space["feature_fitted_on"]:
-            fitted += f", vocabulary from {space['feature_fitted_on']:,} pictures"
+            fitted += f", vocabulary from {many(space['feature_fitted_on'], 'picture')}"
         recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
         size = space["dim"] if space["bits"] is None else f"{space['bits']} bits"
         each = "" if space["bytes_per_picture"] is None else f", {space['bytes_per_picture']:,} bytes a picture"

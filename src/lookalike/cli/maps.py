@@ -10,6 +10,7 @@ import typer
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, opened
 from lookalike.cli.terminal import bars, print_json, print_line, print_note
+from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import show, types
@@ -42,10 +43,12 @@ def map_(
         if plot is not None:
             items = collection.get(drawn.ids.tolist())
             paths = [next(iter(items[item].paths), None) if item in items else None for item in drawn.ids.tolist()]
-            print_note(f"Wrote {show.write_map(paths, drawn.x.tolist(), drawn.y.tolist(), plot)}")
+            written, n = show.write_map(paths, drawn.x.tolist(), drawn.y.tolist(), plot)
+            hidden = f" Left out, as another lies there: {len(paths) - n:,}." if n < len(paths) else ""
+            print_note(f"Wrote {written}: {n:,} of {many(len(paths), 'picture')}.{hidden}")
     if json:
         ids = [types.format_id(item) for item in drawn.ids.tolist()]
         print_json({"space": drawn.space, "ids": ids, "x": drawn.x.tolist(), "y": drawn.y.tolist()})
     else:
-        print_line(f"{len(drawn.ids):,} of {drawn.total:,} pictures of {drawn.space} have a place.")
+        print_line(f"On the map of {drawn.space}: {len(drawn.ids):,} of {many(drawn.total, 'picture')}.")
     return 0

@@ -14,6 +14,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, opened
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import InputError, MissingError, NoCollectionError
+from lookalike.text import many
 from lookalike.units import human_bytes, human_seconds, parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _print(made: "plans.Plan", where: str, speeds: "machine.Machine", measured: 
     )
     limit = "" if made.latency_s is None else f", a search within {human_seconds(made.latency_s)}"
     print_line(
-        f"{subject.items:,} pictures × {subject.dim} numbers ({what}) in {human_bytes(made.ram)} of memory{limit}"
+        f"{many(subject.items, 'picture')} × {subject.dim} numbers ({what}) in {human_bytes(made.ram)} of memory{limit}"
     )
     origin = "measured now" if measured else "a stored one: --measure for this one"
     print_line(

@@ -7,7 +7,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from lookalike.cli.keys import inline, read_key
+from lookalike.cli.keys import Keys, inline
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
@@ -35,6 +35,7 @@ class Table:
     filter: "Filter | None"
     sheet: str | None
     json: bool
+    keys: Keys = dataclasses.field(default_factory=Keys, init=False)
 
     def play(self, rounds: int | None) -> str:
         """So many rounds, or until somebody leaves; returns "leave", "finish" or "done"."""
@@ -61,7 +62,7 @@ class Table:
             item = questions[at]
             if not self.json:
                 print_line(f"  {at + 1}/{len(questions)}  {show_path(_path(item))}")
-            key = read_key()
+            key = self.keys.read()
             if key is None or key == "q":
                 return "leave"
             if key == "f":
@@ -79,7 +80,7 @@ class Table:
         """There is no picture to ask about: what is left is to take something back, or to end."""
         if not self.json:
             print_line("u undo · f finish · q leave")
-        key = read_key()
+        key = self.keys.read()
         if key == "u":
             self._undo([], 0)
             return "next"

@@ -17,6 +17,7 @@ from lookalike.engine.class_model import NO_CLASSES, Settings, start
 from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
+from lookalike.text import many
 from lookalike.types import Ids, Progress, Vectors
 
 Rows: TypeAlias = Callable[[NDArray[np.bool_]], Vectors | None]
@@ -95,8 +96,8 @@ def evaluate(spaces: Spaces, name: str, settings: Settings, progress: Progress) 
     parts = _parts(examples, LEARNED_FOLDS if learned else FOLDS)
     if (parts < 0).all():
         raise InputError(
-            f"No class has two pictures to judge one by the other. There are {len(examples.ids)} pictures of"
-            f" {len(examples.counts)} classes. Add some: lookalike classes add NAME IMAGE"
+            f"No class has two pictures to judge one by the other. Known: {many(len(examples.ids), 'picture')} of"
+            f" {many(len(examples.counts), 'class', 'classes')}. Add some: lookalike classes add NAME IMAGE"
         )
     groups = _groups(examples)
     judge = _Judge(examples, rows, parents, settings)
@@ -108,8 +109,8 @@ def evaluate(spaces: Spaces, name: str, settings: Settings, progress: Progress) 
     if not said:  # where a space learns from labels, it was left with one class each time
         raise InputError(
             f"Space '{name}' learns from labels: two classes must be left when pictures are taken out to be judged."
-            f" There are {len(examples.ids)} pictures, of {len(examples.counts)} classes. Add some: lookalike classes"
-            " add NAME IMAGE"
+            f" Known: {many(len(examples.ids), 'picture')} of {many(len(examples.counts), 'class', 'classes')}."
+            " Add some: lookalike classes add NAME IMAGE"
         )
     strangers: list[str | None] = []
     for group in range(GROUPS if len(examples.counts) > 1 else 0):

@@ -22,6 +22,7 @@ from lookalike.errors import InputError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.sessions import KINDS, Event, Kind, Summary
+from lookalike.text import many
 
 if TYPE_CHECKING:  # learning loads scikit-learn: when it is first asked for
     from lookalike.feedback.estimate import Estimate
@@ -97,7 +98,8 @@ class Session:
         before = self.summary.rounds
         played, items, notes = self._play(k, window, filter, effort, turn=before)
         if played.presumed:
-            notes.append(f"{played.presumed} pictures drawn by lot are presumed irrelevant, as few were called so.")
+            drawn = many(played.presumed, "picture")
+            notes.append(f"Presumed irrelevant, as few were called so: {drawn} drawn by lot.")
         questions = [items[item] for item in played.questions.tolist() if item in items]
         number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
         return Round(

@@ -45,6 +45,7 @@ from lookalike.registry import Spec, component, create, parse, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.segments import KINDS, Block, Members, Pending, Recall, Space, Structure
+from lookalike.text import many
 from lookalike.types import Feature, Ids, LabelledFeature, Progress, Vectors, needs_fit
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -290,7 +291,8 @@ class Spaces:
             names = {name for names in labels.values() for name in names}
             raise InputError(
                 f"{spec_of(feature)} learns from pictures with labels, not all the same. The collection has"
-                f" {len(labels):,} pictures with labels, of {len(names)}. Label some first: lookalike label SOURCE"
+                f" {many(len(labels), 'picture')} with labels, of {len(names)}. Label some first:"
+                " lookalike label SOURCE"
             )
         return fit_feature(feature, sample, progress, workers, labels)
 
@@ -398,7 +400,7 @@ class Spaces:
                 if structure is not None:
                     self._open(structure.file, Flat())
             if space.model is not None and (lacking := len(self._lacking(name))):
-                faults.append(f"{lacking} items have no vector in '{name}'. Run: lookalike compact")
+                faults.append(f"No vector in '{name}' for {many(lacking, 'item')}. Run: lookalike compact")
         except StoreError as error:
             if not faults:  # else told already
                 faults.append(f"{error} Run: lookalike compact")
@@ -533,10 +535,22 @@ class Spaces:
             free = self.index(base).vectors(some[[not said.get(item) for item in some.tolist()]])
         return Labelled(ids, self.index(base).vectors(ids), y, free)
 
+    def fitted_which(self, name: str) -> str | None:
+        """Which of its pictures a space was fitted on, in words; None where on all, or not at all."""
+        n, base = self.all()[name].fitted_on, self.all()[name].chain[0]
+        if n is None or n >= self.store.vectors.rows(self.searched(name)):
+            return None
+        if self.wants_labels(name):
+            return "those that had labels" if self._takes_several(name) else "those that had one label"
+        return "a sample, drawn by lot" if n == self._most(base) else "those that were there"
+
+    def _takes_several(self, name: str) -> bool:
+        """Whether all of a space's transforms that learn from labels take several a picture."""
+        return all(map(takes_several, filter(takes_labels, self.all()[name].chain[1:])))
+
     def _said(self, name: str) -> tuple[Ids, NDArray[Any]]:
         """The pictures that a space which learns from labels is fitted on, (m,), and their labels as `Labelled` has."""
-        base = self.all()[name].chain[0]
-        several = all(map(takes_several, filter(takes_labels, self.all()[name].chain[1:])))
+        base, several = self.all()[name].chain[0], self._takes_several(name)
         labels = self.labels(base, several)
         ids = np.array(sorted(labels)[: self._most(base)], np.int64)
         y = join_names([labels[item] for item in ids.tolist()])

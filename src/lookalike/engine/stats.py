@@ -48,6 +48,7 @@ def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict
                 "bits": 8 * (row["dim"] or 0) if coded else None,
                 "state": state,
                 "fitted_on": space.fitted_on,
+                "fitted_which": spaces.fitted_which(name),
                 "feature_fitted_on": known[space.chain[0]].fitted_on,
                 "bytes": vectors.bytes(searched),
                 "bytes_per_picture": vectors.row_bytes(searched),

@@ -128,11 +128,12 @@ class GroupsExportQuery(Given):
 
 
 class GroupOut(BaseModel):
-    """Pictures that are much the same; the first is the largest."""
+    """Pictures that are much the same; the first is the one that the others were compared with."""
 
     id: str
     tier: TierName
     items: list[Item]
+    keep: str = Field(description="The largest, in pixels, then in bytes: the others are suggested to go.")
     distances: list[float]
     why: str
 

@@ -20,6 +20,7 @@ from lookalike.collection import Collection, Report, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
 from lookalike.server.incoming import FOLDER, put_away
+from lookalike.text import many
 from lookalike.types import Progress
 
 EVERY_S = 0.1
@@ -83,18 +84,18 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
 def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     spec = arguments.get("spec")
     fitted = collection.fit(*([spec] if spec else []), progress=progress)
-    told = ", ".join(f"{name} on {rows:,} pictures" for name, rows in fitted.items())
+    told = ", ".join(f"{name} on {many(rows, 'picture')}" for name, rows in fitted.items())
     return {"fitted": fitted}, f"Fitted {told}." if fitted else "Nothing to fit."
 
 
 def _map(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     drawn = collection.map(arguments.get("space"), progress=progress)
-    return {"space": drawn.space, "points": len(drawn.ids)}, f"{len(drawn.ids):,} pictures have a place."
+    return {"space": drawn.space, "points": len(drawn.ids)}, f"Drew {many(len(drawn.ids), 'picture')}."
 
 
 def _duplicates(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     groups = collection.duplicates(arguments["tier"], space=arguments.get("space"), progress=progress)
-    return {"tier": arguments["tier"], "groups": len(groups)}, f"{len(groups):,} groups."
+    return {"tier": arguments["tier"], "groups": len(groups)}, f"{many(len(groups), 'group')}."
 
 
 def _classify(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001

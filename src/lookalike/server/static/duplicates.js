@@ -9,7 +9,7 @@ import { follow } from "./progress.js";
 import { amend, link } from "./router.js";
 import { empty, lead } from "./states.js";
 import { linkTile } from "./tile.js";
-import { bytes, many, title } from "./words.js";
+import { bytes, many, percent, title } from "./words.js";
 
 const TIERS = [
   ["identical", "Identical", "The same file, byte for byte, at several places."],
@@ -58,21 +58,43 @@ export async function show({ query }, signal) {
 class Marked {
   constructor(signal) {
     this.ids = new Set();
+    this.groups = []; // the ids of each, and the words that warn when all of them are marked
     this.words = h("p", {});
     this.act = h("div", { class: "actions" }, button("no", "Take out of the collection", () => this.#ask(signal)));
     this.element = h("div", { class: "take-out", hidden: true }, this.words, this.act);
   }
 
+  /** Words for a group that show while every one of its pictures is marked. */
+  watch(ids) {
+    const warning = h("p", { class: "trouble", role: "alert" });
+    this.groups.push({ ids, warning });
+    return warning;
+  }
+
   turn(id, on) {
     if (on) this.ids.add(id);
     else this.ids.delete(id);
+    for (const { ids, warning } of this.groups) {
+      const all = ids.length === 2 ? "Both" : `All ${ids.length}`;
+      warning.textContent = this.#whole(ids) ? `${all} are marked: the collection would keep none of them.` : "";
+    }
     this.element.hidden = !this.ids.size;
-    this.words.textContent = `${many(this.ids.size, "picture")} marked`;
+    this.words.textContent = `${many(this.ids.size, "picture")} marked. ${this.#lost()}`;
+  }
+
+  #whole(ids) {
+    return ids.every((id) => this.ids.has(id));
+  }
+
+  #lost() {
+    const n = this.groups.filter(({ ids }) => this.#whole(ids)).length;
+    return n ? `Of ${many(n, "group")}, no copy would be left. ` : "";
   }
 
   #ask(signal) {
     const n = this.ids.size;
     const text =
+      this.#lost() +
       "Only the collection forgets: files stay where they are, nothing is deleted on the disk. Looking again at" +
       " a folder finds what is still in it. What was said of these pictures is kept.";
     confirm(`Take ${many(n, "picture")} out?`, text, "Take out", async () => {
@@ -85,35 +107,72 @@ class Marked {
   }
 }
 
-/** A picture of a group; where there are several, and we may, with a box to mark it. */
-function tile(item, several, marked) {
-  const words = `${item.width} × ${item.height}${item.bytes ? `, ${bytes(item.bytes)}` : ""}`;
-  const shown = linkTile(item, link("item", item.id), { words });
-  if (!several || !may("manage")) return shown;
-  const mark = () => {
-    marked.turn(item.id, box.checked);
-    place.classList.toggle("marked", box.checked);
-  };
-  const box = h("input", { type: "checkbox", "aria-label": `Mark ${title(item)}`, onchange: mark });
-  const place = h("div", { class: "tile" }, shown, h("label", { class: "tick" }, box, h("span", {}, "Mark")));
+const pixels = ({ width, height }) => width * height;
+
+/** How a picture stands beside the largest of its group. */
+function standing(item, { tier, items, keep }) {
+  const best = items.find(({ id }) => id === keep);
+  if (item === best) return tier === "alike" ? "Largest" : "Largest: keep";
+  if (pixels(item) < pixels(best)) return `${percent(pixels(item) / pixels(best))} of its pixels`;
+  return item.bytes < best.bytes ? "As large, smaller file" : "As large";
+}
+
+/** A picture of a group, and how large it is; where there are several, how it stands and, if we may, a box to mark it. */
+function tile(item, group, marked) {
+  const size = [`${item.width} × ${item.height}`, bytes(item.bytes)];
+  const several = group.items.length > 1;
+  const about = several ? standing(item, group) : "";
+  const box =
+    several &&
+    may("manage") &&
+    h("input", {
+      type: "checkbox",
+      "aria-label": `Mark ${title(item)}`,
+      value: item.id,
+      onchange: () => {
+        marked.turn(item.id, box.checked);
+        place.classList.toggle("marked", box.checked);
+      },
+    });
+  const place = h(
+    "div",
+    { class: "tile" },
+    linkTile(item, link("item", item.id), { words: [about, ...size].filter(Boolean).join(", ") }),
+    h(
+      "p",
+      { class: "size" },
+      about && h("b", {}, about),
+      size.map((words) => h("span", {}, words)),
+    ),
+    box && h("label", { class: "tick" }, box, h("span", {}, "Mark")),
+  );
   return place;
+}
+
+/** Marks what is suggested to go: all but the one to keep. */
+function suggestion(keep, lane) {
+  return button("duplicates", "Mark all but the largest", () => {
+    for (const box of lane.element.querySelectorAll("input")) if (box.checked === (box.value === keep)) box.click();
+  });
 }
 
 function card(group, marked, signal) {
   const lane = new Lane(`${many(group.items.length, "picture")}, ${group.why ?? ""}`, { signal, kind: "strip" });
-  lane.fill(group.items.map((item) => tile(item, group.items.length > 1, marked)));
+  lane.fill(group.items.map((item) => tile(item, group, marked)));
+  const several = group.items.length > 1;
   const dismiss = async () => {
     const done = await attempt(
       async () => (await post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }), true),
     );
     if (!done) return;
     note("Remembered: these are not duplicates.");
+    for (const { id } of group.items) marked.turn(id, false); // what is not shown any more is not meant
     place.remove();
   };
   const paths = [...new Set(group.items.flatMap((item) => item.paths ?? [item.path]))];
   const list = h(
     "details",
-    { open: group.items.length === 1 },
+    { open: !several },
     h("summary", {}, many(paths.length, "place")),
     h(
       "ul",
@@ -121,12 +180,21 @@ function card(group, marked, signal) {
       paths.map((path) => h("li", { class: "path" }, path)),
     ),
   );
-  const tellApart = may("judge") && group.items.length > 1 && button("no", "Not duplicates", dismiss);
+  const acts = several && [
+    may("manage") && group.tier === "same" && suggestion(group.keep, lane),
+    may("judge") && button("no", "Not duplicates", dismiss),
+  ];
   const place = h(
     "section",
     { class: "group" },
-    h("div", { class: "lane-head" }, h("h2", {}, group.why || many(group.items.length, "picture")), tellApart),
+    h(
+      "div",
+      { class: "lane-head" },
+      h("h2", {}, group.why || many(group.items.length, "picture")),
+      acts && h("div", { class: "actions" }, acts),
+    ),
     lane.element,
+    several && marked.watch(group.items.map(({ id }) => id)),
     list,
   );
   return place;

@@ -55,7 +55,7 @@ export async function show({ query }, signal) {
       `The ${many(results.length, "picture")} most alike, in ${seconds(took)}`,
       where && `; the first ${PLACED} show where`,
     ]),
-    h("div", { class: "line" }, bar(query, { signal }), likeness(about.spaces, space), whereabouts(where)),
+    h("div", { class: "line" }, bar(query, { signal }), whereabouts(where), likeness(about.spaces, space)),
     results.length ? grid.element : empty("Nothing fits the filters. Clear them to search all pictures."),
   );
 }
