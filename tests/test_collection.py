@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, Filter
-from lookalike.engine import spaces
+from lookalike.engine import space_settle
 from lookalike.errors import (
     DamagedError,
     ImageError,
@@ -405,7 +405,7 @@ def test_labels_survive_the_loss_of_the_catalogue(collection, folder):
 
 
 def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, folder, monkeypatch):
-    monkeypatch.setattr(spaces, "FIT_MIN", 30)
+    monkeypatch.setattr(space_settle, "FIT_MIN", 30)
     small = ["small = color() | pca(dim=8) | l2()"]
     few = list(folder.iterdir())[:3]
     collection.add(*few, recipes=small, workers=1)
@@ -434,7 +434,7 @@ def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, netw
 
 
 def test_a_query_picture_goes_through_the_same_chain_as_the_collection(collection, folder, monkeypatch):
-    monkeypatch.setattr(spaces, "FIT_MIN", 30)
+    monkeypatch.setattr(space_settle, "FIT_MIN", 30)
     collection.add(folder, recipes=["small = color() | pca(dim=8) | l2()"], workers=1)
     path = first(folder)
     result = collection.search(path.read_bytes(), k=1)[0]

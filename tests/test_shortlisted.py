@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lookalike import cli
 from lookalike.encode.kernel_slem import KernelSlem
-from lookalike.engine import spaces
+from lookalike.engine import space_settle
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import ann, recall, shortlisted
 from lookalike.index.flat import Flat
@@ -139,7 +139,7 @@ def test_other_queries_and_unbuilt_indexes_are_answered_by_the_scan(built, flat,
 
 
 def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, capsys):
-    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw" if n > 1_000 else "flat")
+    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw" if n > 1_000 else "flat")
     put(collection, np.arange(1_500))
     collection.fit("kernelslem(gamma=0.5, rank=8)")
     (row,) = [row for row in collection.stats()["spaces"] if row["name"] == "kernelslem"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.engine import spaces
+from lookalike.engine import space_settle
 from lookalike.engine.chain import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.leaves import Leaves
@@ -26,7 +26,7 @@ def put(collection, ids):
 
 
 def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeypatch):
-    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
+    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
     put(collection, np.arange(2_000))
     collection.compact()
     assert collection.stats()["index"] == {"color": "hnsw"}
@@ -46,7 +46,7 @@ def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeyp
 
 
 def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypatch):
-    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw")
+    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw")
     put(collection, np.arange(2_000))
     collection.compact()
     file = collection.path / "indexes" / collection._store.vectors.structure("color()", "points").file
@@ -59,7 +59,7 @@ def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypat
 
 
 def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, monkeypatch):
-    monkeypatch.setattr(spaces, "LEAVES", 1_500)
+    monkeypatch.setattr(space_settle, "LEAVES", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
     file = collection._store.vectors.structure("color()", "hyperplanes").file
@@ -85,14 +85,14 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
 def test_an_index_that_is_open_grows_with_what_another_process_adds(collection, monkeypatch, kind):
-    monkeypatch.setattr(spaces, "choose", lambda n: kind)
-    monkeypatch.setattr(spaces, "LEAVES", 1_500)
+    monkeypatch.setattr(space_settle, "choose", lambda n: kind)
+    monkeypatch.setattr(space_settle, "LEAVES", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
     opened = []
     with Collection(collection.path) as reader:
-        read = reader._spaces._open
-        monkeypatch.setattr(reader._spaces, "_open", lambda *told: opened.append(told) or read(*told))
+        read = reader._spaces.indexes.open
+        monkeypatch.setattr(reader._spaces.indexes, "open", lambda *told: opened.append(told) or read(*told))
         before = reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")
         loaded = len(opened)
         put(collection, np.arange(2_000, 2_100))

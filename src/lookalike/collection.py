@@ -39,8 +39,13 @@ from lookalike.engine.negatives import read_negatives
 from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import has_files, ignore, root_of
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
-from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
+from lookalike.engine.space_fit import ensure_fit, extend_space, fit_space, learning
+from lookalike.engine.space_sample import Pool
+from lookalike.engine.space_settle import FIT_MIN, settle
+from lookalike.engine.spaces import Spaces
 from lookalike.engine.stats import glance, speeds, stats
+from lookalike.engine.verify import verify
+from lookalike.engine.vocabulary import fit_features
 from lookalike.engine.where import with_boxes
 from lookalike.engine.why import Why
 from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
@@ -227,7 +232,7 @@ class Collection:
         if not isinstance(labels, bool):
             self.import_labels(labels)
         with self._store.writer(self.wait_s), self._tried_spaces():
-            names = [self._spaces.ensure_fit(name, labels=bool(labels)) for name in spaces]
+            names = [ensure_fit(self._spaces, name, labels=bool(labels)) for name in spaces]
             taught = [name for name in names if self._spaces.feature_wants_labels(name)]
             wanting = {*taught, *(name for name in names if self._spaces.wants_labels(name))}
             if useless := [name for name in names if labels and name not in wanting]:
@@ -239,16 +244,16 @@ class Collection:
             fitted: dict[str, int] = {}
             if features:
                 fitted = self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
-                names = [name for name in {**dict.fromkeys(names), **fitted} if name in self._spaces.learning()]
+                names = [name for name in {**dict.fromkeys(names), **fitted} if name in learning(self._spaces)]
             elif taught := [name for name in taught if labels or not self._spaces.described(name)]:
                 fitted = self._fit_features_anew(taught, progress or silent, workers)
-                names = [name for name in names if name not in taught or name in self._spaces.learning()]
+                names = [name for name in names if name not in taught or name in learning(self._spaces)]
             if not spaces:
-                names = self._spaces.learning()
+                names = learning(self._spaces)
             for name in names:
                 pool = self._negatives(name, negatives, progress or silent, workers)
-                fitted[name] = self._spaces.fit(name, progress or silent, pool)
-            self._spaces.settle(names, progress or silent)
+                fitted[name] = fit_space(self._spaces, name, progress or silent, pool)
+            settle(self._spaces, names, progress or silent)
         return fitted
 
     def score_steps(self, space: str) -> list[StepQuality]:
@@ -275,8 +280,8 @@ class Collection:
             name = self._spaces.find(space)
             more = self._negatives(name, source, progress or silent, workers)
             assert more is not None
-            n = self._spaces.extend(name, more, progress or silent)
-            self._spaces.settle([name], progress or silent)
+            n = extend_space(self._spaces, name, more, progress or silent)
+            settle(self._spaces, [name], progress or silent)
         return n
 
     def calibrate(
@@ -299,11 +304,11 @@ class Collection:
             self.import_labels(labels)
         with self._store.writer(self.wait_s):
             with self._tried_spaces():
-                name = self._spaces.ensure_fit(space, calibration.GRID)
+                name = ensure_fit(self._spaces, space, calibration.GRID)
                 pool = self._negatives(name, negatives, report, workers)
                 chosen = calibration.choose(self._spaces, name, pool, bool(labels), report, workers)
-                rows = self._spaces.fit(name, report, pool, chosen.chain)
-            self._spaces.settle([name], report)
+                rows = fit_space(self._spaces, name, report, pool, chosen.chain)
+            settle(self._spaces, [name], report)
         return replace(chosen, fitted_on=rows)
 
     def search(
@@ -625,10 +630,7 @@ class Collection:
 
     def verify(self, progress: Progress | None = None) -> list[str]:
         """Read everything back and compare; a sentence for each fault, none where all is well."""
-        faults = [*self._store.verify(), *self._store.judgements.verify()]
-        for name in self._spaces.all():
-            faults += self._spaces.verify(name, progress or silent)
-        return faults
+        return verify(self._store, self._spaces, progress or silent)
 
     def compact(self, progress: Progress | None = None) -> dict[str, int]:
         """Drop what is removed, join small files, give the room back."""
@@ -636,7 +638,7 @@ class Collection:
             before = self._store.bytes(), self._store.vectors.n_segments()
             for name in self._spaces.all():
                 self._store.vectors.merge(name, everything=True, progress=progress)
-            self._spaces.settle(self._spaces.recipes(), progress or silent)
+            settle(self._spaces, self._spaces.recipes(), progress or silent)
             self._store.vacuum()
             self._store.judgements.compact()
             after = self._store.bytes(), self._store.vectors.n_segments()
@@ -727,7 +729,7 @@ class Collection:
         self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
     ) -> set[int]:
         """Read the sources into these spaces; returns the known items that were met at a new path."""
-        fitted, failed = self._spaces.fit_features(names, partial(self._entries, sources), progress, workers)
+        fitted, failed = fit_features(self._spaces, names, partial(self._entries, sources), progress, workers)
         report.notes += [
             f"{feature} was fitted on {n:,} pictures only. When there are more, run: lookalike fit --features"
             for feature, n in fitted.items()
@@ -742,7 +744,7 @@ class Collection:
             raise InputError(next(iter(failed.values())))
         run = Ingest(self._store, chains, self._spaces.side(), report)
         run.run(sources, progress, workers, self._allowed())
-        self._spaces.settle(names, progress)
+        settle(self._spaces, names, progress)
         return run.again
 
     @contextmanager
@@ -778,7 +780,7 @@ class Collection:
             if not has_files(source) or problem(self._store, source):
                 raise SourceError(f"{source} is not there: its pictures would lose their vectors. Is its disk mounted?")
         entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
-        fitted, failed = self._spaces.fit_features(names, entries, progress, workers, anew=True)
+        fitted, failed = fit_features(self._spaces, names, entries, progress, workers, anew=True)
         if failed:
             raise InputError(next(iter(failed.values())))
         self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)

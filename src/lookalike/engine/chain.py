@@ -19,7 +19,19 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
 from lookalike.registry import COMPONENTS, Spec, component, create, parse, parse_chain, restore, spec_of, state_of
-from lookalike.types import Box, Coder, Feature, Ids, Pixels, Prepared, Query, Transform, Vectors, needs_labels
+from lookalike.types import (
+    Box,
+    Coder,
+    Feature,
+    Ids,
+    Pixels,
+    Prepared,
+    Query,
+    Transform,
+    Vectors,
+    needs_fit,
+    needs_labels,
+)
 
 STEP_BYTES = 2**30
 """What a step may make of the rows that the next one is fitted on: of long rows, it sees fewer, the first ones."""
@@ -195,6 +207,11 @@ def takes_several(spec: str) -> bool:
 def feature_takes_labels(spec: str) -> bool:
     """Whether a feature learns from labels: its class says so."""
     return needs_labels(component("feature", parse(spec).name))
+
+
+def feature_needs_fit(spec: str) -> bool:
+    """Whether a feature learns from pictures before it can describe any: its class says so."""
+    return needs_fit(component("feature", parse(spec).name))
 
 
 def takes_negatives(spec: str) -> bool:

@@ -12,7 +12,8 @@ from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
 from lookalike.engine.ingest import BATCH
 from lookalike.engine.presence import ignore
-from lookalike.engine.spaces import Pool, Spaces
+from lookalike.engine.space_sample import Pool, sample_rows
+from lookalike.engine.spaces import Spaces
 from lookalike.engine.vocabulary import draw
 from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import walk
@@ -44,7 +45,7 @@ def _take(store: Store, chain: Chain) -> Pool:
     spaces = Spaces(store)
     if base not in spaces.all() or not store.vectors.rows(base):
         raise InputError(f"{store.path} has no vectors of {base}. Give a folder of pictures instead.")
-    ids, X = spaces.sample(base)
+    ids, X = sample_rows(spaces, base)
     return Pool(str(store.path), ids, np.asarray(X, np.float32))
 
 

@@ -1,0 +1,42 @@
+"""Reading a collection back and comparing: what is damaged, missing or out of step.
+
+In: a store and its spaces. Out: a sentence for each fault, with what mends it.
+"""
+
+from lookalike.engine.space_fit import find_lacking
+from lookalike.engine.spaces import Spaces
+from lookalike.errors import StoreError
+from lookalike.index.flat import Flat
+from lookalike.store.directory import Store
+from lookalike.store.segments import KINDS
+from lookalike.types import Progress
+
+
+def verify(store: Store, spaces: Spaces, progress: Progress) -> list[str]:
+    """Every fault of a collection; none where all is well."""
+    faults = [*store.verify(), *store.judgements.verify()]
+    for name in spaces.all():
+        faults += _verify_space(spaces, name, progress)
+    return faults
+
+
+def _verify_space(spaces: Spaces, name: str, progress: Progress) -> list[str]:
+    """What is wrong with a space: its rows, its model, its index, rows that its base has and it lacks."""
+    faults = spaces.store.vectors.verify(name, progress)
+    space = spaces.all()[name]
+    structures = [spaces.store.vectors.structure(name, kind) for kind in KINDS]
+    try:
+        if space.model is not None:
+            spaces.load(space)
+    except StoreError as error:
+        faults.append(str(error))
+    try:
+        for structure in structures:
+            if structure is not None:
+                spaces.indexes.open(structure.file, Flat())
+        if space.model is not None and (lacking := len(find_lacking(spaces, name))):
+            faults.append(f"{lacking} items have no vector in '{name}'. Run: lookalike compact")
+    except StoreError as error:
+        if not faults:  # else told already
+            faults.append(f"{error} Run: lookalike compact")
+    return faults
