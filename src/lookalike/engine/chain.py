@@ -4,7 +4,6 @@ In: pictures, or the feature's vectors. Out: (n, D) float32 vectors of the space
 (n, bits / 8) uint8.
 """
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks, to_numpy
+from lookalike.engine.words import absolute
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.recipes import RECIPES
@@ -304,7 +304,7 @@ def _absolute(spec: Spec) -> Spec:
     """A file named in a spec, or in a spec inside it, is found again from any directory."""
     params = dict(spec.params)
     if isinstance(params.get("path"), str):
-        params["path"] = os.path.abspath(os.path.expanduser(params["path"]))
+        params["path"] = absolute(params["path"])
     for option in {"local", "parts"} & params.keys():
         params[option] = _inner(params[option])
     return Spec(spec.name, params)

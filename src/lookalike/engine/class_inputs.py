@@ -14,6 +14,7 @@ from lookalike.arrays import check_rows, to_numpy
 from lookalike.engine.examples import Example, identity, listed, shown
 from lookalike.engine.marks import origin
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.words import absolute
 from lookalike.errors import ImageError, InputError
 from lookalike.images.sources import walk
 from lookalike.store.directory import Store
@@ -36,7 +37,7 @@ def pictures_of(store: Store, pictures: Example | Iterable[Example]) -> list[int
     items: dict[int, None] = {}
     for example in listed(pictures):
         if isinstance(example, str | Path) and os.path.isdir(os.path.expanduser(example)):
-            root = os.path.abspath(os.path.expanduser(example))
+            root = absolute(example)
             inside = [seen.item for _, seen in store.items.paths_under(root) if seen.item is not None]
             if not inside:
                 raise InputError(f"No picture of the collection is in {example}. Add it first: lookalike add {example}")

@@ -8,15 +8,19 @@ import csv
 import io
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias, get_args
 
 import numpy as np
 
 from lookalike.engine.duplicates import Group
-from lookalike.store.items import Item
+from lookalike.engine.looks import BATCH, items_of, select
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import Saying
 from lookalike.types import Ids, Vectors, format_id
 
@@ -32,6 +36,37 @@ def lines(rows: Iterable[Row], format: Format, parents: Mapping[str, Sequence[st
     if format == "coco":
         return _coco(rows, parents)
     return {"json": _json, "csv": _csv, "paths": _paths}[format](rows)
+
+
+def item_lines(
+    store: Store, format: Format, filter: Filter | None, on_item: Callable[[Item], None] | None = None
+) -> Iterator[str]:
+    """The items of a collection as text, piece by piece; `on_item` is told of each."""
+    check_format(format)
+    parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
+    for child, parent in store.judgements.classes.parents():
+        parents.setdefault(child, []).append(parent)
+    return lines(_rows(store, filter, on_item), format, parents)
+
+
+def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
+    """The same into a file, or one that is open; returns how many items."""
+    check_format(format)  # before a file is opened
+    if isinstance(target, str | Path):
+        with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            return write_items(store, stream, format, filter)
+    if not hasattr(target, "write"):
+        raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
+    written: list[int] = []
+    for text in item_lines(store, format, filter, lambda item: written.append(item.id)):
+        target.write(text)
+    return len(written)
+
+
+def check_format(format: str) -> None:
+    """Refuse what items cannot be written as."""
+    if format not in get_args(Format):
+        raise UnknownNameError("format", format, [*get_args(Format), "npz"])
 
 
 def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["json", "csv"]) -> Iterator[str]:
@@ -52,11 +87,17 @@ def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["
     yield "\n]\n"
 
 
-def write_vectors(target: Path, ids: Ids, X: Vectors, paths: dict[int, str]) -> int:
+def write_vectors(store: Store, target: str | Path | TextIO, ids: Ids, X: Vectors, filter: Filter | None) -> int:
     """`ids` (n,) of 16 hexadecimal digits, `paths` (n,) and `vectors` (n, d) in one .npz file without pickle."""
+    if not isinstance(target, str | Path):
+        raise InputError("Vectors are written to a file: give a path that ends in .npz.")
+    if filter is not None:
+        passed = np.isin(ids, select(store, filter))
+        ids, X = ids[passed], X[passed]
+    paths = store.items.first_paths(ids.tolist())
     names = [format_id(int(item)) for item in ids]
     where = [_printable(paths.get(int(item), "")) for item in ids]
-    with target.open("wb") as stream:
+    with Path(target).open("wb") as stream:
         np.savez(stream, ids=np.array(names, "U16"), paths=np.array(where, "U"), vectors=X)
     return len(ids)
 
@@ -83,6 +124,16 @@ def cell(text: str) -> str:
     ('beach', "'=1+1")
     """
     return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def _rows(store: Store, filter: Filter | None, on_item: Callable[[Item], None] | None) -> Iterator[Row]:
+    items = items_of(store, filter)
+    while batch := list(islice(items, BATCH)):
+        found = store.judgements.said([item.id for item in batch])
+        for item in batch:
+            if on_item is not None:
+                on_item(item)
+            yield item, found.get(item.id, [])
 
 
 def _distance(group: Group, item: Item) -> float:

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,6 +102,14 @@ class Spaces:
                 self.store.vectors.create_space(name, chain, chain[0])
         return [name for name, _ in wanted]
 
+    def remove(self, name: str) -> None:
+        """Take a space out; its base too, where no other needs it. Needs the writer lock."""
+        with self.store.transaction():
+            found = self.all()[self.find(name)]
+            self.store.vectors.drop_space(found.name)
+            if not any(space.base == found.base for space in self.store.vectors.spaces().values()):
+                self.store.vectors.drop_space(found.chain[0])
+
     def wants_labels(self, name: str) -> bool:
         """Whether a transform of a space learns from labels."""
         return any(map(takes_labels, self.all()[name].chain[1:]))
@@ -123,6 +132,17 @@ class Spaces:
         """The space whose vectors feedback learns from: as `searched`, but the base of rows that no kernel can take."""
         apart = self.is_coded(name) or self.chain(name).compares
         return self.all()[name].chain[0] if apart else self.searched(name)
+
+    def version_of(self, name: str, *made_with: object, most: int | None = None) -> str:
+        """Another text wherever what is worked out of a space's vectors may be another.
+
+        That is where other pictures have one (of the first `most`), where it was fitted anew, or the work is done with
+        other settings, which are `made_with`.
+        """
+        taught = self.taught(name)
+        made_of = " ".join(map(str, [taught, self.all()[taught].model, *made_with]))
+        ids = self.store.vectors.live_ids(taught)[:most]
+        return blake2b(made_of.encode() + ids.tobytes(), digest_size=16).hexdigest()
 
     def is_coded(self, name: str) -> bool:
         """Whether a space holds codes: its chain ends in a coder, which is fitted."""

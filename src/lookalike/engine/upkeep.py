@@ -1,9 +1,10 @@
-"""Reading a collection back and comparing: what is damaged, missing or out of step.
+"""The upkeep of a collection: what is damaged, missing or out of step, and giving back room that nobody needs.
 
-In: a store and its spaces. Out: a sentence for each fault, with what mends it.
+In: a store and its spaces. Out: a sentence for each fault, with what mends it; or the bytes before and after.
 """
 
 from lookalike.engine.space_fit import find_lacking
+from lookalike.engine.space_settle import settle
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import StoreError
 from lookalike.index.flat import Flat
@@ -18,6 +19,23 @@ def verify(store: Store, spaces: Spaces, progress: Progress) -> list[str]:
     for name in spaces.all():
         faults += _verify_space(spaces, name, progress)
     return faults
+
+
+def compact(store: Store, spaces: Spaces, progress: Progress) -> dict[str, int]:
+    """Drop what is removed, and join small files; bytes and segments before and after. Needs the writer lock."""
+    before = store.bytes(), store.vectors.n_segments()
+    for name in spaces.all():
+        store.vectors.merge(name, everything=True, progress=progress)
+    settle(spaces, spaces.recipes(), progress)
+    store.vacuum()
+    store.judgements.compact()
+    after = store.bytes(), store.vectors.n_segments()
+    return {
+        "bytes_before": before[0],
+        "bytes_after": after[0],
+        "segments_before": before[1],
+        "segments_after": after[1],
+    }
 
 
 def _verify_space(spaces: Spaces, name: str, progress: Progress) -> list[str]:
