@@ -34,7 +34,7 @@ from lookalike.engine.negatives import read_negatives
 from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import ignore, root_of
 from lookalike.engine.refit import refit, tried_spaces
-from lookalike.engine.search import Found, search
+from lookalike.engine.search import SearchAnswer, search
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.space_fit import ensure_fit, extend_space, fit_space
 from lookalike.engine.space_settle import settle
@@ -282,7 +282,7 @@ class Collection:
         """
         wanted, unwanted = listed(examples), listed(without)
 
-        def look() -> Found:
+        def look() -> SearchAnswer:
             return search(self._store, self._spaces, wanted, unwanted, k=k, space=space, filter=filter, effort=effort)
 
         found = at_one_moment(self._store, look)

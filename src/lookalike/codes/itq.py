@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, principal
-from lookalike.codes.signs import Summary, Unsupervised, draw_rows, principal_frame
+from lookalike.codes.signs import RowSummary, Unsupervised, draw_rows, principal_frame
 from lookalike.encode.check import check_number
 from lookalike.learn.limits import COUNT
 from lookalike.types import Array, Vectors
@@ -48,7 +48,7 @@ class Itq(Unsupervised):
         self.iterations = iterations
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator
+        self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         check_number("iterations", self.iterations, *COUNT)
         n, d = X.shape

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.codes.queries import CodeQuery, SphericalQuery
-from lookalike.codes.signs import Summary, Unsupervised, draw_rows, settle
+from lookalike.codes.signs import RowSummary, Unsupervised, draw_rows, settle
 from lookalike.encode.check import check_number
 from lookalike.learn.limits import COUNT
 from lookalike.types import Array, Query, Vectors
@@ -56,7 +56,7 @@ class Spherical(Unsupervised):
         return CodeQuery(self.encode(X), np.abs(self.project(X))) if weighted else SphericalQuery(self.encode(X))
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator
+        self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         check_number("iterations", self.iterations, *COUNT)
         rows = draw_rows(X, random, ROWS) - summary.mean.astype(np.float32)  # (m, d) centred: less rounding

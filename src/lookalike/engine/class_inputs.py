@@ -24,7 +24,7 @@ DESCRIBED = 16
 """Pictures from outside that are described at a time."""
 
 
-class Rows(NamedTuple):
+class PictureRows(NamedTuple):
     """What can be classified."""
 
     examples: list[Example]
@@ -76,7 +76,7 @@ def rows_of(
     examples: Sequence[Example],
     on_skip: Callable[[str, str], None] | None = None,
     progress: Progress = silent,
-) -> Rows:
+) -> PictureRows:
     """Rows that classes of a space are told apart by. Known items cost a look-up; others are read and described.
 
     With `on_skip`, what cannot be read is told there, with the reason, and left out.
@@ -116,7 +116,7 @@ def rows_of(
     describe()
     progress("reading", len(examples), len(examples))
     X = np.stack([rows[place] for place in range(len(known))]) if known else np.empty((0, index.dim or 1), np.float32)
-    return Rows([example for example, _ in known], X, [item for _, item in known])
+    return PictureRows([example for example, _ in known], X, [item for _, item in known])
 
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from lookalike.store.items import Filter
 from lookalike.types import Query
 
 
-class Found(NamedTuple):
+class SearchAnswer(NamedTuple):
     """What a search found, and by what."""
 
     results: list[Result]
@@ -35,7 +35,7 @@ def search(
     space: str | None,
     filter: Filter | None,
     effort: float | str | None,
-) -> Found:
+) -> SearchAnswer:
     """The k pictures nearest to what the examples make in a space."""
     check_count("k", k)
     name = spaces.find(space)
@@ -47,4 +47,4 @@ def search(
     hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
     scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
     items = store.items.get([item for item in scores if item >= 0])
-    return Found([make_result(item, scores[item.id]) for item in items.values()], query, chain)
+    return SearchAnswer([make_result(item, scores[item.id]) for item in items.values()], query, chain)

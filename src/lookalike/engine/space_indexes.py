@@ -30,7 +30,7 @@ SHORTLISTED = "shortlisted"
 """The index for spaces with a measure of their own; its files begin with that."""
 
 
-class Opened(NamedTuple):
+class OpenIndex(NamedTuple):
     """An index that was opened."""
 
     version: int  # of the store, when it was last compared with it
@@ -49,8 +49,8 @@ class Indexes:
         self._coded_chain = coded_chain
         self._lock = threading.RLock()
         self._leaves_lock = threading.RLock()  # taken before the other: to load leaves takes long
-        self._opened: dict[str, Opened] = {}
-        self._leaves: dict[str, Opened] = {}
+        self._opened: dict[str, OpenIndex] = {}
+        self._leaves: dict[str, OpenIndex] = {}
 
     def points(self, name: str) -> "Flat | Ann | Coded":
         """The index over a space's vectors, in step with the store; codes have those of their base beside them."""
@@ -111,16 +111,16 @@ class Indexes:
             self._opened[name] = self._keep(version, made_of, index)
         return index
 
-    def _still(self, kept: dict[str, Opened], name: str, version: int) -> Any:
+    def _still(self, kept: dict[str, OpenIndex], name: str, version: int) -> Any:
         """An index that was opened, where nothing has been committed since; what is not committed may differ."""
         found = kept.get(name)
         return None if found is None or found.version != version or self.store.in_transaction() else found.index
 
-    def _keep(self, version: int, made_of: tuple[Any, ...], index: Any) -> Opened:
-        return Opened(-1 if self.store.in_transaction() else version, made_of, index)  # it may never be committed
+    def _keep(self, version: int, made_of: tuple[Any, ...], index: Any) -> OpenIndex:
+        return OpenIndex(-1 if self.store.in_transaction() else version, made_of, index)  # it may never be committed
 
     def _reopened(
-        self, before: Opened | None, made_of: tuple[Any, ...], blocks: list[Block], structure: Structure | None
+        self, before: OpenIndex | None, made_of: tuple[Any, ...], blocks: list[Block], structure: Structure | None
     ) -> Any:
         """The index over these blocks; what was opened before is used again as far as it goes, and stays as it is."""
         if before is None or before.made_of[1] is not None:

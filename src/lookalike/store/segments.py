@@ -23,7 +23,7 @@ from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store import files, models
 from lookalike.store.blocks import Block as Block
-from lookalike.store.blocks import dead_rows, list_rows, open_block
+from lookalike.store.blocks import dead_rows, list_segments, open_block
 from lookalike.store.database import Database, read_ids, read_version
 from lookalike.store.files import RowWriter
 from lookalike.store.merge import Merged, choose, split
@@ -176,7 +176,7 @@ class Segments:
         for kind in KINDS:
             self.name_structure(space, kind, None)
         self._db.writing().execute("DELETE FROM recalls WHERE space = ?", [space])
-        self._forget([row.id for row in list_rows(self._db.writing(), space)])
+        self._forget([row.id for row in list_segments(self._db.writing(), space)])
         self._db.writing().execute(
             "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
             " WHERE name = ?",
@@ -216,7 +216,7 @@ class Segments:
         for _ in range(TRIES):
             with self._db.reading() as db:
                 now = read_version(db)
-                listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_rows(db, space)]
+                listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_segments(db, space)]
             if not listed:
                 self._space(space)  # raises where there is none
             try:
@@ -331,7 +331,7 @@ class Segments:
     def fingerprint(self, space: str) -> str:
         """What tells the rows that a space has now from those of any other time, and of any other collection."""
         with self._db.reading() as db:
-            rows = [(row.file, row.n_dead, row.digest.hex()) for row in list_rows(db, space)]
+            rows = [(row.file, row.n_dead, row.digest.hex()) for row in list_segments(db, space)]
         return blake2b(repr(rows).encode(), digest_size=files.DIGEST_BYTES).hexdigest()
 
     def version(self) -> int:
