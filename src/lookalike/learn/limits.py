@@ -14,10 +14,11 @@ from lookalike.encode.check import check_number
 
 Limit: TypeAlias = tuple[type, str, float, float]
 
-LARGEST = float(np.finfo(np.float64).max)
+SMALLEST, LARGEST = np.finfo(np.float64).tiny, np.finfo(np.float64).max
+"""NumPy's numbers, not Python's, which would be cast to float32 where they are compared with one."""
 COUNT: Limit = (Integral, "a whole number of at least 1", 1, np.inf)
 COUNT_OR_ZERO: Limit = (Integral, "a whole number of at least 0", 0, np.inf)
-POSITIVE: Limit = (Real, "a number above 0", float(np.finfo(np.float64).tiny), LARGEST)
+POSITIVE: Limit = (Real, "a number above 0", SMALLEST, LARGEST)
 NOT_NEGATIVE: Limit = (Real, "a number of at least 0", 0, LARGEST)
 FINITE: Limit = (Real, "a finite number of at least 0", 0, LARGEST)
 SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
