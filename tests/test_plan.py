@@ -123,11 +123,11 @@ def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkey
     monkeypatch.setattr(space_settle, "installed_bytes", lambda: 1_000)
     with Collection(tmp_path / "made", create=True) as made:
         made.add(tmp_path / "pictures", recipes=["color"])
-        assert made._store.vectors.structure("color()", "hyperplanes") is None
+        assert made._store.vectors.structures.get("color()", "hyperplanes") is None
         monkeypatch.setattr(space_settle, "installed_bytes", lambda: 10**12)
         monkeypatch.setattr(leaves, "MIN_ROWS", 1)
         made.compact()
-        assert made._store.vectors.structure("color()", "hyperplanes") is not None
+        assert made._store.vectors.structures.get("color()", "hyperplanes") is not None
         (row,) = made.speeds()
         assert row["search_ms"] > 0
         assert row["predicted_ms"] > 0

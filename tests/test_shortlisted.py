@@ -156,10 +156,10 @@ def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, 
     assert len({one.id for one in found} & {one.id for one in exact}) >= 9
     assert collection.search([7, 8], without=9, space="kernelslem", k=3)
     assert collection.verify() == []
-    before = collection._store.vectors.structure("kernelslem", "points").file
+    before = collection._store.vectors.structures.get("kernelslem", "points").file
     put(collection, np.arange(2_000, 2_300))
     collection.compact()
-    assert collection._store.vectors.structure("kernelslem", "points").file != before
+    assert collection._store.vectors.structures.get("kernelslem", "points").file != before
     assert collection.search(2_100, space="kernelslem", k=1)[0].id == 2_100
     collection.fit("kernelslem")
     assert collection._spaces.index("kernelslem").stale == 0

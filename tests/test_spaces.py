@@ -39,9 +39,9 @@ def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeyp
         assert found == set(range(2_100)) - {11}
         assert reader.verify() == []
     put(collection, np.arange(3_000, 3_900))
-    before = collection._store.vectors.structure("color()", "points").file
+    before = collection._store.vectors.structures.get("color()", "points").file
     collection.compact()
-    assert collection._store.vectors.structure("color()", "points").file != before
+    assert collection._store.vectors.structures.get("color()", "points").file != before
     assert collection._spaces.index("color()").stale < 0.01
 
 
@@ -49,7 +49,7 @@ def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypat
     monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw")
     put(collection, np.arange(2_000))
     collection.compact()
-    file = collection.path / "indexes" / collection._store.vectors.structure("color()", "points").file
+    file = collection.path / "indexes" / collection._store.vectors.structures.get("color()", "points").file
     file.write_bytes(b"nonsense")
     with Collection(collection.path) as again:
         assert again.search(7, k=1)[0].id == 7
@@ -62,7 +62,7 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
     monkeypatch.setattr(space_settle, "LEAVES", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
-    file = collection._store.vectors.structure("color()", "hyperplanes").file
+    file = collection._store.vectors.structures.get("color()", "hyperplanes").file
     assert isinstance(collection._spaces.hyperplanes("color()"), Leaves)
     put(collection, np.arange(2_000, 2_050))
     collection.remove(11)
@@ -74,7 +74,7 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
         assert session.round(k=5, window=3).best[0].id == 7
         assert reader.verify() == []
     collection.compact()
-    assert collection._store.vectors.structure("color()", "hyperplanes").file == file  # not old enough
+    assert collection._store.vectors.structures.get("color()", "hyperplanes").file == file  # not old enough
     (collection.path / "indexes" / file).write_bytes(b"nonsense")
     with Collection(collection.path) as again:
         assert "cannot be read" in again.verify()[0]

@@ -15,8 +15,9 @@ from lookalike.engine.looks import at_one_moment
 from lookalike.errors import DamagedError
 from lookalike.index.flat import Flat
 from lookalike.registry import component, create
+from lookalike.store.blocks import Block
 from lookalike.store.directory import Store
-from lookalike.store.segments import Block, Structure
+from lookalike.store.structures import Structure
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.ann import Ann
@@ -65,7 +66,7 @@ class Indexes:
         if leaves is not None:
             return leaves
         with self._leaves_lock:
-            flat, structure = self.flat(name), self.store.vectors.structure(name, "hyperplanes")
+            flat, structure = self.flat(name), self.store.vectors.structures.get(name, "hyperplanes")
             made_of, before = (structure, flat), self._leaves.get(name)
             if before is not None and before.made_of == made_of:
                 leaves = before.index
@@ -97,7 +98,7 @@ class Indexes:
             if index is not None:
                 return index  # another thread was faster
             blocks = self.store.vectors.blocks(name)
-            structure = self.store.vectors.structure(name, "points")
+            structure = self.store.vectors.structures.get(name, "points")
             chain = self._coded_chain(name)
             truth = None if chain is None else self.points(chain.specs[0])
             made_of = structure, chain, truth, tuple((block.segment, block.n_live) for block in blocks)

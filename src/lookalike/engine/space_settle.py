@@ -13,7 +13,7 @@ from lookalike.engine.spaces import Spaces
 from lookalike.index.choice import choose
 from lookalike.index.recall import measure
 from lookalike.registry import Spec, create
-from lookalike.store.segments import Recall
+from lookalike.store.structures import Recall
 from lookalike.types import Progress
 
 FIT_MIN = 500
@@ -57,7 +57,7 @@ def _snapshot(spaces: Spaces, name: str, progress: Progress) -> None:
     if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
         return
     progress(f"indexing {name}", 0, None)
-    before = spaces.store.vectors.structure(searched, "points")
+    before = spaces.store.vectors.structures.get(searched, "points")
     flat = spaces.indexes.flat(searched)
     chain, recall = spaces.chain(name), None
     if chain.compares:  # faiss knows Euclid: it proposes, the measure of the space decides
@@ -72,18 +72,18 @@ def _snapshot(spaces: Spaces, name: str, progress: Progress) -> None:
     made.save(target)
     file = spaces.store.vectors.settle(target, f"{SHORTLISTED + '-' if chain.compares else ''}{kind}-{target.name}")
     with spaces.store.transaction():
-        spaces.store.vectors.name_structure(searched, "points", file, recall)
+        spaces.store.vectors.structures.name(searched, "points", file, recall)
 
 
 def _measure(spaces: Spaces, name: str, progress: Progress) -> None:
     """The recall of codes, on some of the pictures themselves; anew when the rows have changed much since."""
-    before, rows = spaces.store.vectors.recall(name), spaces.store.vectors.rows(name)
+    before, rows = spaces.store.vectors.structures.recall(name), spaces.store.vectors.rows(name)
     if before is not None and abs(rows - before.rows) <= STALE * before.rows:
         return
     progress(f"measuring {name}", 0, None)
     found = Recall(measure(spaces.index(name), spaces.chain(name).query), rows)
     with spaces.store.transaction():
-        spaces.store.vectors.keep_recall(name, found)
+        spaces.store.vectors.structures.keep_recall(name, found)
 
 
 def _sort_into_leaves(spaces: Spaces, name: str, progress: Progress) -> None:
@@ -102,4 +102,4 @@ def _sort_into_leaves(spaces: Spaces, name: str, progress: Progress) -> None:
     made.save(target)
     file = spaces.store.vectors.settle(target)
     with spaces.store.transaction():
-        spaces.store.vectors.name_structure(taught, "hyperplanes", file)
+        spaces.store.vectors.structures.name(taught, "hyperplanes", file)

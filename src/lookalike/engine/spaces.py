@@ -151,8 +151,8 @@ class Spaces:
 
     def recall(self, name: str) -> float | None:
         """How much of an exact search a quick one finds, as it was measured when its index was built or codes made."""
-        found = self.store.vectors.recall(name)
-        structure = self.store.vectors.structure(name, "points")
+        found = self.store.vectors.structures.recall(name)
+        structure = self.store.vectors.structures.get(name, "points")
         return found.value if found is not None else None if structure is None else structure.recall
 
     def side(self) -> int:

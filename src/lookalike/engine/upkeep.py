@@ -9,7 +9,7 @@ from lookalike.engine.spaces import Spaces
 from lookalike.errors import StoreError
 from lookalike.index.flat import Flat
 from lookalike.store.directory import Store
-from lookalike.store.segments import KINDS
+from lookalike.store.structures import KINDS
 from lookalike.types import Progress
 
 
@@ -42,7 +42,7 @@ def _verify_space(spaces: Spaces, name: str, progress: Progress) -> list[str]:
     """What is wrong with a space: its rows, its model, its index, rows that its base has and it lacks."""
     faults = spaces.store.vectors.verify(name, progress)
     space = spaces.all()[name]
-    structures = [spaces.store.vectors.structure(name, kind) for kind in KINDS]
+    structures = [spaces.store.vectors.structures.get(name, kind) for kind in KINDS]
     try:
         if space.model is not None:
             spaces.load(space)
