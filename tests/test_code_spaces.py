@@ -6,7 +6,7 @@ import pytest
 from lookalike import Collection, cli
 from lookalike.codes.bits import hamming
 from lookalike.engine import space_fit, space_settle
-from lookalike.engine.chain import parse_recipe
+from lookalike.engine.specs import parse_recipe
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import coded
 from lookalike.index.coded import Coded

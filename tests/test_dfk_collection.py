@@ -8,7 +8,7 @@ from PIL import Image
 
 from lookalike import Collection, arrays, cli
 from lookalike.engine import chain, compression, space_sample, spaces
-from lookalike.engine.chain import parse_recipe
+from lookalike.engine.specs import parse_recipe
 from lookalike.errors import InputError
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.dfk_pictures import DfkPictures

@@ -5,7 +5,7 @@ import pytest
 
 from lookalike import Collection
 from lookalike.engine import space_settle
-from lookalike.engine.chain import parse_recipe
+from lookalike.engine.specs import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.leaves import Leaves
 from lookalike.registry import create

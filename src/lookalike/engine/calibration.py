@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from lookalike.encode.calibrate import Calibration, Trial, calibrate, calibrate_labels
-from lookalike.engine.chain import Chain, fit, step_class
+from lookalike.engine.chain import Chain, fit
 from lookalike.engine.space_sample import Pool, labelled_rows
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import step_class
 from lookalike.engine.variants import describe_variants
 from lookalike.errors import InputError
 from lookalike.kernels import typical_gamma

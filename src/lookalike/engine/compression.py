@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.engine.chain import Labelled, fit, is_coder, takes_labels
+from lookalike.engine.chain import Labelled, fit
 from lookalike.engine.space_sample import labelled_rows, labels_of, sample_rows
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import is_coder, takes_labels
 from lookalike.errors import InputError
 from lookalike.learn.label_names import join_names
 from lookalike.learn.measures import alike, precisions

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from lookalike.engine.chain import feature_takes_labels
 from lookalike.engine.classes import Classes
 from lookalike.engine.gone import forget_gone, problem
 from lookalike.engine.ingest import Ingest, Report
 from lookalike.engine.presence import has_files, ignore, root_of
 from lookalike.engine.space_settle import FIT_MIN, settle
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import feature_takes_labels
 from lookalike.engine.vocabulary import fit_features
 from lookalike.errors import InputError, MissingError, SourceError
 from lookalike.images.folders import Within

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from lookalike.engine.calm import CALM
-from lookalike.engine.chain import Chain, Prepare, takes_negatives
+from lookalike.engine.chain import Chain, Prepare
 from lookalike.engine.ingest import BATCH
 from lookalike.engine.presence import ignore
 from lookalike.engine.space_sample import Pool, sample_rows
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import takes_negatives
 from lookalike.engine.vocabulary import draw
 from lookalike.engine.words import absolute
 from lookalike.errors import InputError, NoCollectionError

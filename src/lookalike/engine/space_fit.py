@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.engine.chain import Chain, fit, step_class, takes_negatives
+from lookalike.engine.chain import Chain, fit
 from lookalike.engine.space_sample import Pool, labelled_ids, labelled_rows, labels_of, sample_rows
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import step_class, takes_negatives
 from lookalike.errors import InputError
 from lookalike.index.flat import Flat
 from lookalike.registry import Spec, parse

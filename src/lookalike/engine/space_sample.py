@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.engine.chain import Labelled, is_coder, takes_labels, takes_several
+from lookalike.engine.chain import Labelled
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import is_coder, takes_labels, takes_several
 from lookalike.errors import InputError
 from lookalike.learn.label_names import join_names
 from lookalike.types import Ids, Vectors

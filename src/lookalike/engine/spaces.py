@@ -15,17 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookalike.codes.bits import check_bits
-from lookalike.engine.chain import (
-    Chain,
-    Labelled,
-    feature_needs_fit,
-    feature_takes_labels,
-    fit,
-    is_coder,
-    parse_recipe,
-    takes_labels,
-)
+from lookalike.engine.chain import Chain, Labelled, fit
 from lookalike.engine.space_indexes import Indexes
+from lookalike.engine.specs import feature_needs_fit, feature_takes_labels, is_coder, parse_recipe, takes_labels
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.registry import Spec, create, parse
 from lookalike.store import models

@@ -13,8 +13,8 @@ from typing import Any
 
 from lookalike.arrays import chunks
 from lookalike.engine.calm import CALM
-from lookalike.engine.chain import feature_needs_fit, feature_takes_labels
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import feature_needs_fit, feature_takes_labels
 from lookalike.errors import InputError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Read, ReadPool
