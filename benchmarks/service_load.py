@@ -39,6 +39,8 @@ from lookalike import Collection
 READERS, SESSIONS = 64, 8
 ANSWER_S, PROBE_S, POLL_S = 1.0, 0.25, 0.25
 """What an answer to a question takes on average; between two probes; between two looks at a job."""
+WARM_S = 10.0
+"""What the service may take, once it can be reached, to load what the first search and the first round need."""
 BEFORE = 200
 """Searches before the load, of which the first tenth does not count."""
 BATCH = 200
@@ -126,6 +128,7 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
     try:
         assert server.stdout is not None
         port = int(server.stdout.readline().rstrip("/\n").rsplit(":", 1)[1])
+        time.sleep(WARM_S)
         before, cpu = asyncio.run(alone(port)), Cores()
         stop = threading.Event()
         with ThreadPoolExecutor() as pool:

@@ -21,7 +21,7 @@ from lookalike.engine.duplicates import Group, Tier
 from lookalike.engine.evaluation import Evaluation
 from lookalike.engine.examples import Crop, Example, listed, vectors
 from lookalike.engine.explain import Push, explain, pooled
-from lookalike.engine.feedback import Finished, Round, Session, login, start_session
+from lookalike.engine.feedback import Finished, Round, Session, login, rehearse, start_session
 from lookalike.engine.guesses import Guess
 from lookalike.engine.ingest import Report
 from lookalike.engine.intake import Intake
@@ -327,6 +327,10 @@ class Collection:
         if wanted or unwanted or label or space or name:
             raise InputError("A session that is opened by its id has its examples, space and name. Give the id alone.")
         return Session(self._store, self._spaces, id, author)
+
+    def rehearse(self, space: str | None = None) -> None:
+        """Load what the first round of feedback would have to wait for; a service does, before anybody asks."""
+        at_one_moment(self._store, lambda: rehearse(self._spaces, space))
 
     def classify(
         self,

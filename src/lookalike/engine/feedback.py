@@ -243,6 +243,16 @@ def start_session(
     return Session(store, spaces, made, author)
 
 
+def rehearse(spaces: Spaces, space: str | None = None) -> None:
+    """Play a round with two pictures that nobody marked, and keep nothing: it loads what the first round needs."""
+    from lookalike.feedback.round import Marks, play
+
+    index = spaces.hyperplanes(spaces.taught(spaces.find(space)))
+    ids = index.ids[:2]
+    if len(ids) == 2:
+        play(index, Marks(ids, index.vectors(ids), np.array([1, -1], np.int8)), k=1, window=1)
+
+
 def login() -> str:
     """The name of who is logged in, where that is known."""
     try:

@@ -1,14 +1,14 @@
 """The application: a collection and settings in, something that uvicorn runs out.
 
-From the outside in: `Guard` (who, how often, how much), the page's files, thumbnails from memory, and FastAPI with the
-routes. Every error has one shape, see `problems`.
+From the outside in: `Guard` (who, how often, how much), the page's files, thumbnails, and FastAPI with the routes.
+Every error has one shape, see `problems`.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 
 import lookalike
 from lookalike.collection import Collection, login
@@ -21,7 +21,7 @@ from lookalike.server.routes import classes, duplicates, export, health, items, 
 from lookalike.server.routes import map as mapping
 from lookalike.server.served import Served, needs
 from lookalike.server.settings import Settings
-from lookalike.server.thumbnails import FromMemory
+from lookalike.server.thumbnails import Thumbnails
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.open_router,
@@ -51,7 +51,11 @@ def create_app(collection: Collection, settings: Settings | None = None, access:
             access = Access(collection.path, login())
     here = Served(collection, settings, access)
     api = create_api(here)
-    return Guard(Pages(FromMemory(api, here.thumbnails, here.has)), here)
+
+    async def make(request: Request, id: str, side: int) -> bytes:
+        return await here.work.run(request, lambda _: here.thumbnail(id, side))
+
+    return Guard(Pages(Thumbnails(api, here.thumbnails, here.has, make)), here)
 
 
 def create_api(here: Served) -> FastAPI:

@@ -6,7 +6,6 @@ In: a collection and settings. Out: `Served`, one for an application. Blocking: 
 
 import asyncio
 import contextlib
-import importlib
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -86,11 +85,9 @@ class Served:
             raise missing(str(error)) from None
 
     def thumbnail(self, id: str, side: int) -> bytes:
-        """A small copy, from memory or from the file."""
-        data = self.thumbnails.get((id, side)) if self.has(id) else None
-        if data is None:
-            data = self.picture(self.item(id), side)
-            self.thumbnails.put((id, side), data)
+        """A small copy, from the file; from now on it is in memory."""
+        data = self.picture(self.item(id), side)
+        self.thumbnails.put((id, side), data)
         return data
 
     def picture(self, item: Item, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
@@ -157,7 +154,8 @@ class Served:
                 first = self.collection.page(limit=1).items
                 if first and not self.closing.is_set():
                     self.collection.search(first[0].id, k=1, space=space)
-            importlib.import_module("lookalike.feedback.round")
+            if not self.closing.is_set():
+                self.collection.rehearse()
             self.uploads.warm()
 
     def _example(self, example: ExampleIn, field: str) -> Any:

@@ -1,18 +1,20 @@
 """Small copies of pictures, kept in memory.
 
 In: a file's bytes and a side. Out: JPEG bytes whose longer side is at most that. An id is its content, so what is kept
-is right for ever; the least used go when there is no more room. `FromMemory` is an ASGI application that answers
-from memory, before any routing: a page of a grid asks for hundreds at once.
+is right for ever; the least used go when there is no more room. `Thumbnails` is an ASGI application that answers before
+any routing, which would take longer than all else: a page of a grid asks for hundreds at once.
 """
 
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 from urllib.parse import parse_qs
 
 import cv2
 import numpy as np
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lookalike.errors import LookalikeError
@@ -25,6 +27,8 @@ SIDE = 256
 QUALITY = 82
 FOREVER = "private, max-age=31536000, immutable"
 
+Make: TypeAlias = Callable[[Request, str, int], Awaitable[bytes]]
+"""A request, an id and a side to JPEG."""
 _PATH = re.compile(r"/api/v1/items/([0-7][0-9a-f]{15})/thumbnail")
 
 
@@ -96,33 +100,38 @@ def tag(item: str, side: int) -> str:
     return f'"{item}-{side}-{QUALITY}"'
 
 
-class FromMemory:
-    """An ASGI application that answers for thumbnails it has, and leaves all else to another.
+class Thumbnails:
+    """An ASGI application that answers for thumbnails, and leaves all else, and what is odd, to another.
 
     `known` says whether an id is in the collection: what was removed is not shown, though it may still be in memory.
+    `make` is awaited for what is not in memory, and keeps it.
     """
 
-    def __init__(self, app: ASGIApp, kept: Kept, known: Callable[[str], bool]):
+    def __init__(self, app: ASGIApp, kept: Kept, known: Callable[[str], bool], make: Make):
         self.app = app
         self.kept = kept
         self.known = known
+        self.make = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         match = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
         side = _side(scope["query_string"]) if match else None
-        data = self.kept.get((match[1], side)) if match and side else None
-        if match is None or side is None or data is None or not self.known(match[1]):
+        if match is None or side is None:
             await self.app(scope, receive, send)
             return
-        etag = tag(match[1], side).encode()
-        same = any(name == b"if-none-match" and etag in value for name, value in scope["headers"])
-        headers = [(b"etag", etag), (b"cache-control", FOREVER.encode())]
-        if not same:
-            headers += [(b"content-type", b"image/jpeg"), (b"content-length", str(len(data)).encode())]
         scope["fast"] = "/api/v1/items/{id}/thumbnail"
-        await send({"type": "http.response.start", "status": 304 if same else 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if same else data})
+        etag, held = tag(match[1], side).encode(), self.kept.get((match[1], side))
+        same = any(name == b"if-none-match" and etag in value for name, value in scope["headers"])
+        if (same or held) and not self.known(match[1]):
+            same, held = False, None  # `make` says what is wrong
+        headers, status, data = [(b"etag", etag), (b"cache-control", FOREVER.encode())], 304, b""
+        if not same:
+            data = held or await self.make(Request(scope, receive), match[1], side)
+            headers += [(b"content-type", b"image/jpeg"), (b"content-length", str(len(data)).encode())]
+            status = 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": data})
 
 
 def _side(query: bytes) -> int | None:

@@ -32,6 +32,9 @@ take Python's lock from each other."""
 LEARNERS = 1
 """Threads for rounds of feedback: each computes on all cores, and those who only look need not wait for many."""
 
+WATCH_S = 0.05
+"""After so long somebody looks whether the client is still there."""
+
 
 class Stop:
     """Whether anybody still waits."""
@@ -77,27 +80,24 @@ class Work:
         """What the function returns; Problems where it is not begun, not done in time, or not wanted any more."""
         if self._closed or self._pending[lane] >= self._budget.waiting + self._budget.readers:
             raise Problem(503, "The service has too much to do. Try again in a moment.", wait_s=BUSY_S)
-        stop = Stop()
-        future = self._submit(lane, function, stop)
-        done = asyncio.wrap_future(future)
-        gone = asyncio.ensure_future(_gone(request))
+        loop, stop = asyncio.get_running_loop(), Stop()
+        done: asyncio.Future[T] = loop.create_future()
+        late = Problem(503, "This took too long and was stopped. Ask for less, or try again.", wait_s=BUSY_S)
+        timer = loop.call_later(timeout_s or self._budget.request_s, _fail, done, late)
+        watch = _Watch(request, done)
+        watching = loop.call_later(WATCH_S, watch.begin)
+        future = self._submit(lane, function, stop, done)
         try:
-            waited: set[asyncio.Future[Any]] = {done, gone}
-            await asyncio.wait(waited, timeout=timeout_s or self._budget.request_s, return_when="FIRST_COMPLETED")
-            if done.done():
-                return done.result()
-            if gone.done():
-                self._metrics.count("requests_left")
-                raise Left
-            raise Problem(503, "This took too long and was stopped. Ask for less, or try again.", wait_s=BUSY_S)
+            return await done
+        except Left:
+            self._metrics.count("requests_left")
+            raise
         finally:
             stop.set()
             future.cancel()  # where it has not begun
-            gone.cancel()
-            if not done.done():
-                done.add_done_callback(_forget)
-            with contextlib.suppress(asyncio.CancelledError):
-                await gone
+            timer.cancel()
+            watching.cancel()
+            await watch.end()
 
     def close(self) -> None:
         """Begin nothing more; what runs, ends."""
@@ -105,33 +105,58 @@ class Work:
         for pool in self._lanes.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, lane: str, function: Callable[[Stop], T], stop: Stop) -> "Future[T]":
+    def _submit(self, lane: str, function: Callable[[Stop], T], stop: Stop, done: "asyncio.Future[T]") -> "Future[T]":
+        """Have a thread call the function, and then the loop tell of it: once, as each time costs it a wake-up."""
         loop = asyncio.get_running_loop()
 
         def task() -> T:
             stop.check()
             return function(stop)
 
-        def ended(_: "Future[T]") -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody counts any more
-                loop.call_soon_threadsafe(self._end, lane)
+        def ended(future: "Future[T]") -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._end, lane, future, done)
 
         future = self._lanes[lane].submit(task)
         self._pending[lane] += 1
         future.add_done_callback(ended)
         return future
 
-    def _end(self, lane: str) -> None:
+    def _end(self, lane: str, future: "Future[T]", done: "asyncio.Future[T]") -> None:
         self._pending[lane] -= 1
+        error = Left() if future.cancelled() else future.exception()
+        if error is not None:
+            _fail(done, error)
+        elif not done.done():
+            done.set_result(future.result())
 
 
-async def _gone(request: Request) -> None:
-    """Ends when the client goes away; what is left of its body is read and forgotten."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+class _Watch:
+    """Somebody who sees a client go away; begun late, for most are answered before one could."""
+
+    def __init__(self, request: Request, done: "asyncio.Future[Any]"):
+        self._request, self._done = request, done
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.ensure_future(self._look())
+
+    async def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _look(self) -> None:
+        """Fail when the client goes away; what is left of its body is read and forgotten."""
+        try:
+            while (await self._request.receive())["type"] != "http.disconnect":
+                pass
+        except Problem as problem:  # too much of it, or too slowly
+            _fail(self._done, problem)
+        _fail(self._done, Left())
 
 
-def _forget(done: "asyncio.Future[T]") -> None:
-    """Look at an outcome that nobody waits for, or asyncio complains."""
-    if not done.cancelled():
-        done.exception()
+def _fail(done: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)

@@ -28,8 +28,9 @@ EVERY_S = 0.1
 WAIT_S = 24 * 3_600.0
 """For another writer, such as a command line: whoever does not want to wait cancels the job."""
 
-NICE = 5
-"""How far a job, and the processes that it starts, stand back where the service wants the processor."""
+NICE = 19
+"""How far a job, and the processes that it starts, stand back where the service wants the processor: as far as can be.
+A thread that loses the processor to them while it holds Python's lock holds up all others, too."""
 
 SKIPPED = 100
 """Files that could not be read, of which the reasons are kept."""
