@@ -21,6 +21,7 @@ from PIL import Image
 import lookalike
 from lookalike import cli
 from lookalike.cli import hints, options, terminal
+from lookalike.engine import intake
 from lookalike.errors import LookalikeError
 from waiting import PATIENCE_S, until
 
@@ -512,7 +513,7 @@ def test_demo_draws_indexes_searches_and_runs_again(
     call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lookalike.collection, "DEFAULT", ("color",))  # the network is tested elsewhere
+    monkeypatch.setattr(intake, "DEFAULT", ("color",))  # the network is tested elsewhere
     monkeypatch.setattr("lookalike.cli.demo.PER_KIND", 3)
     told = call("demo")
     assert told.code == 0

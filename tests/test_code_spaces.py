@@ -5,8 +5,8 @@ import pytest
 
 from lookalike import Collection, cli
 from lookalike.codes.bits import hamming
-from lookalike.engine import spaces
-from lookalike.engine.chain import parse_recipe
+from lookalike.engine import space_fit, space_settle
+from lookalike.engine.specs import parse_recipe
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import coded
 from lookalike.index.coded import Coded
@@ -34,7 +34,7 @@ def put(collection, ids):
         with store.transaction():
             store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
             store.vectors.commit(pending)
-        collection._spaces.settle(collection._spaces.recipes(), lambda *_: None)
+        space_settle.settle(collection._spaces, collection._spaces.recipes(), lambda *_: None)
 
 
 def label(collection, ids):
@@ -90,7 +90,7 @@ def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
 
 def test_recall_is_measured_once_and_anew_when_much_has_changed(filled, monkeypatch):
     measured = []
-    monkeypatch.setattr(spaces, "measure", lambda *_: measured.append(1) or len(measured) / 10)
+    monkeypatch.setattr(space_settle, "measure", lambda *_: measured.append(1) or len(measured) / 10)
     filled.fit("itq(bits=16)")
     with Collection(filled.path) as again:
         assert [row(again, "itq")["index_recall"] for _ in range(2)] == [0.1, 0.1]
@@ -171,7 +171,7 @@ def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
 
     monkeypatch.setattr(vectors, "blocks", meanwhile)
     monkeypatch.setattr(coded, "PLUS", 200)  # those of its kind, and others
-    filled._spaces._indexes.clear()
+    filled._spaces.indexes._opened.clear()
     found = [result.id for result in filled.search(7, space="itq", k=100, effort=1)]
     assert not waiting
     assert sum(item % KINDS == 3 for item in found) > 80
@@ -221,7 +221,7 @@ def test_the_collection_chooses_a_coder(filled, tmp_path):
     filled.fit("codes(bits=16)")
     assert row(filled, "codes")["chain"] == ["color()", "itq(bits=16)"]
     filled.remove_space("codes")
-    label(filled, range(2 * spaces.LABEL_MIN * KINDS))
+    label(filled, range(2 * space_fit.LABEL_MIN * KINDS))
     filled.fit("codes(bits=8)")
     assert row(filled, "codes")["chain"] == ["color()", "tsvm(bits=8)"]
     assert filled.fit("codes") == {"codes": 80}

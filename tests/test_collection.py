@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, Filter
-from lookalike.engine import spaces
+from lookalike.engine import space_sample, space_settle
 from lookalike.errors import (
     DamagedError,
     ImageError,
@@ -405,7 +405,7 @@ def test_labels_survive_the_loss_of_the_catalogue(collection, folder):
 
 
 def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, folder, monkeypatch):
-    monkeypatch.setattr(spaces, "FIT_MIN", 30)
+    monkeypatch.setattr(space_settle, "FIT_MIN", 30)
     small = ["small = color() | pca(dim=8) | l2()"]
     few = list(folder.iterdir())[:3]
     collection.add(*few, recipes=small, workers=1)
@@ -425,7 +425,7 @@ def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, f
     assert collection.stats()["spaces"][0]["fitted_which"] is None
     assert collection.verify() == []
     assert collection.search(folder / "new.png", k=1)[0].score == pytest.approx(0, abs=1e-6)
-    monkeypatch.setattr(spaces, "FIT_MAX", 10)
+    monkeypatch.setattr(space_sample, "FIT_MAX", 10)
     assert collection.fit() == {"small": 10}
     assert collection.stats()["spaces"][0]["fitted_which"] == "a sample, drawn by lot"
 
@@ -439,7 +439,7 @@ def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, netw
 
 
 def test_a_query_picture_goes_through_the_same_chain_as_the_collection(collection, folder, monkeypatch):
-    monkeypatch.setattr(spaces, "FIT_MIN", 30)
+    monkeypatch.setattr(space_settle, "FIT_MIN", 30)
     collection.add(folder, recipes=["small = color() | pca(dim=8) | l2()"], workers=1)
     path = first(folder)
     result = collection.search(path.read_bytes(), k=1)[0]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike import Collection, cli
-from lookalike.engine import chain, compression, spaces
-from lookalike.engine.chain import parse_recipe
+from lookalike import Collection, arrays, cli
+from lookalike.engine import chain, compression, space_sample, spaces
+from lookalike.engine.specs import parse_recipe
 from lookalike.errors import InputError
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.dfk_pictures import DfkPictures
@@ -77,8 +77,10 @@ def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(fill
     X = random.normal(size=(200, 4)).astype(np.float32)
     X[:, 0] += 5 * (np.arange(200) % 2)
     seen = []
-    monkeypatch.setattr(spaces.Spaces, "labels", lambda *_, **__: {i: ["even", "odd"][i % 2 :][:1] for i in range(200)})
-    monkeypatch.setattr(spaces.Spaces, "sample", lambda *_: (np.arange(200), X))
+    said = {i: ["even", "odd"][i % 2 :][:1] for i in range(200)}
+    for module in (compression, space_sample):
+        monkeypatch.setattr(module, "labels_of", lambda *_, **__: said)
+    monkeypatch.setattr(compression, "sample_rows", lambda *_: (np.arange(200), X))
     flat = create("index", "flat")
     flat.add(np.arange(200), X)
     monkeypatch.setattr(spaces.Spaces, "index", lambda *_: flat)
@@ -94,7 +96,7 @@ def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(fill
     assert rows[1].precision > rows[0].precision
     assert rows[1].recall == rows[2].recall == 1  # a line turned is the same line
     assert 0.2 < rows[3].recall < 1
-    monkeypatch.setattr(spaces.Spaces, "labels", lambda *_, **__: {1: ["odd"], 2: ["even"]})
+    monkeypatch.setattr(compression, "labels_of", lambda *_, **__: {1: ["odd"], 2: ["even"]})
     with pytest.raises(InputError, match=r"at least 7. The collection has 2 with labels"):
         filled.score_steps(name)
 
@@ -164,7 +166,7 @@ def test_long_rows_between_steps_are_bounded(monkeypatch):
     seen = create("transform", "pca(dim=3)").fit(dfk.transform(X[:10]))
     np.testing.assert_allclose(made.transform(X), seen.transform(dfk.transform(X)), atol=1e-4)
     whole = made.transform(X)
-    monkeypatch.setattr(chain, "chunks", lambda n, row_bytes: spaces.chunks(n, 1, 7))
+    monkeypatch.setattr(chain, "chunks", lambda n, row_bytes: arrays.chunks(n, 1, 7))
     np.testing.assert_allclose(made.transform(X), whole, atol=1e-5)
 
 

@@ -23,7 +23,7 @@ from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS
-from lookalike.store.segments import Recall
+from lookalike.store.structures import Recall
 from store_worker import DIM, do, rows_for, state_after
 from waiting import PATIENCE_S
 
@@ -604,7 +604,7 @@ def test_golden_v1(tmp_path: Path) -> None:
     (block,) = store.vectors.blocks("small")
     assert block.dead is not None
     np.testing.assert_allclose(l2.transform(pca.transform(X)), block.X[~block.dead], atol=1e-6)
-    assert store.vectors.structure("small", "points").file == "hnsw-1.faiss"
+    assert store.vectors.structures.get("small", "points").file == "hnsw-1.faiss"
     assert store.judgements.labels(ids) == {3: ["cat"], 141: [], 2**62 + 1: [], 2**63 - 1: ["größe"]}
 
     with store.writer():  # and it can be written on
@@ -659,13 +659,13 @@ def test_golden_v5(tmp_path: Path) -> None:
         ("/others \udcff", [7, 8]),
         (None, [3]),
     ]
-    assert vectors.structure("told", "points") == ("hnsw-5.faiss", 0.75)
-    assert (vectors.recall("codes"), vectors.recall("told")) == ((0.875, 3), None)
+    assert vectors.structures.get("told", "points") == ("hnsw-5.faiss", 0.75)
+    assert (vectors.structures.recall("codes"), vectors.structures.recall("told")) == ((0.875, 3), None)
     (block,) = vectors.blocks("codes")
     assert (block.X.dtype, block.X.tolist()) == (np.uint8, [[1, 2], [3, 4], [5, 255]])
     with store.writer(), store.transaction():  # and it can be written on
-        vectors.keep_recall("codes", Recall(0.5, 3))
-    assert vectors.recall("codes") == (0.5, 3)
+        vectors.structures.keep_recall("codes", Recall(0.5, 3))
+    assert vectors.structures.recall("codes") == (0.5, 3)
     store.close()
 
 

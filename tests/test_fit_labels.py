@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lookalike import cli
-from lookalike.engine import spaces
+from lookalike.engine import space_settle
 from lookalike.engine.chain import Labelled, fit
 from lookalike.errors import InputError
 from lookalike.registry import create
@@ -57,7 +57,7 @@ def test_too_few_labels_are_told_and_leave_no_space_behind(filled):
 
 def test_an_add_never_fits_what_learns_from_labels(filled, pictures, monkeypatch):
     filled.import_labels(pictures)
-    monkeypatch.setattr(spaces, "FIT_MIN", 5)
+    monkeypatch.setattr(space_settle, "FIT_MIN", 5)
     own = ["metric = fourier() | fda(dim=3)", "small = fourier() | pca(dim=3)"]
     filled.add(pictures / "balloons", recipes=own, workers=1)
     states = {space["name"]: space["state"] for space in filled.stats()["spaces"]}

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookalike.classes import moments as module
-from lookalike.classes.moments import Moments, Rows, check_all, sum_groups
+from lookalike.classes.moments import GrowingRows, Moments, check_all, sum_groups
 from lookalike.errors import InputError
 
 
@@ -96,7 +96,7 @@ def test_sums_of_groups_on_torch_equal_numpy():
 
 
 def test_rows_grow_without_a_copy_each_time_and_come_back_empty():
-    rows = Rows(np.ones((2, 2)))
+    rows = GrowingRows(np.ones((2, 2)))
     rows.resize(3)
     room = rows.values.base
     rows.values[:] = 7

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lookalike import cli
 from lookalike.collection import Collection
-from lookalike.engine import costs, machine, spaces
+from lookalike.engine import costs, machine, space_settle
 from lookalike.engine.machine import Machine
 from lookalike.engine.plan import plan
 from lookalike.engine.subject import Subject, of_collection, of_recipe, timed
@@ -119,15 +119,15 @@ def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkey
     assert way(plan(subject, 2e10)).feedback > 256 * subject.items
 
     draw_folder(tmp_path / "pictures", per_kind=1)
-    monkeypatch.setattr(spaces, "LEAVES", 2)
-    monkeypatch.setattr(spaces, "installed_bytes", lambda: 1_000)
+    monkeypatch.setattr(space_settle, "LEAVES", 2)
+    monkeypatch.setattr(space_settle, "installed_bytes", lambda: 1_000)
     with Collection(tmp_path / "made", create=True) as made:
         made.add(tmp_path / "pictures", recipes=["color"])
-        assert made._store.vectors.structure("color()", "hyperplanes") is None
-        monkeypatch.setattr(spaces, "installed_bytes", lambda: 10**12)
+        assert made._store.vectors.structures.get("color()", "hyperplanes") is None
+        monkeypatch.setattr(space_settle, "installed_bytes", lambda: 10**12)
         monkeypatch.setattr(leaves, "MIN_ROWS", 1)
         made.compact()
-        assert made._store.vectors.structure("color()", "hyperplanes") is not None
+        assert made._store.vectors.structures.get("color()", "hyperplanes") is not None
         (row,) = made.speeds()
         assert row["search_ms"] > 0
         assert row["predicted_ms"] > 0

@@ -249,14 +249,14 @@ def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors:
     first = model(store)
     with store.transaction():
         vectors.replace("deep", [], model=first, fitted_on=2)
-        vectors.name_structure("deep", "points", model(store, "indexes", "hnsw-1.faiss"))
+        vectors.structures.name("deep", "points", model(store, "indexes", "hnsw-1.faiss"))
     assert (vectors.rows("deep"), folder(store), folder(store, "models")) == (0, [], [first])
     pendings = [vectors.write("deep", np.array([i]), np.ones((1, 9), np.float32)) for i in (1, 2)]
     second = model(store)
     with store.transaction():
         vectors.replace("deep", pendings, model=second, fitted_on=7)
     space = vectors.spaces()["deep"]
-    assert (space.dim, space.model, space.fitted_on, vectors.structure("deep", "points")) == (9, second, 7, None)
+    assert (space.dim, space.model, space.fitted_on, vectors.structures.get("deep", "points")) == (9, second, 7, None)
     assert space.model_digest == models.digest(store.path / "models" / second)
     assert vectors.live_ids("deep").tolist() == [1, 2]
     assert (folder(store, "models"), folder(store, "indexes")) == ([second], [])
@@ -278,11 +278,11 @@ def test_a_replacement_that_fails_leaves_the_old_rows_and_files(store: Store, ve
 def test_the_old_index_goes_when_a_new_one_is_named(store: Store, vectors: Segments) -> None:
     for name in ("hnsw-1.faiss", "hnsw-2.faiss"):
         with store.transaction():
-            vectors.name_structure("deep", "points", model(store, "indexes", name))
-        assert vectors.structure("deep", "points").file == name
+            vectors.structures.name("deep", "points", model(store, "indexes", name))
+        assert vectors.structures.get("deep", "points").file == name
         assert folder(store, "indexes") == [name]
     with store.transaction():
-        vectors.name_structure("deep", "points", None)
+        vectors.structures.name("deep", "points", None)
     assert folder(store, "indexes") == []
 
 
@@ -481,7 +481,7 @@ def test_wrong_entries_in_the_catalogue_are_found_and_told(store: Store, vectors
     with store.transaction() as db:
         db.execute("UPDATE segments SET dead = 1 WHERE id = 1")
         db.execute("UPDATE spaces SET model = 'gone.npz'")
-        store.vectors.name_structure("deep", "hyperplanes", "gone.faiss")
+        store.vectors.structures.name("deep", "hyperplanes", "gone.faiss")
         store.items.remove([3])
     faults = " ".join(verify(vectors))
     assert "has 0 dead rows where 1 were counted" in faults

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lookalike import cli
 from lookalike.encode.kernel_slem import KernelSlem
-from lookalike.engine import spaces
+from lookalike.engine import space_settle
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import ann, recall, shortlisted
 from lookalike.index.flat import Flat
@@ -139,7 +139,7 @@ def test_other_queries_and_unbuilt_indexes_are_answered_by_the_scan(built, flat,
 
 
 def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, capsys):
-    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw" if n > 1_000 else "flat")
+    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw" if n > 1_000 else "flat")
     put(collection, np.arange(1_500))
     collection.fit("kernelslem(gamma=0.5, rank=8)")
     (row,) = [row for row in collection.stats()["spaces"] if row["name"] == "kernelslem"]
@@ -156,10 +156,10 @@ def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, 
     assert len({one.id for one in found} & {one.id for one in exact}) >= 9
     assert collection.search([7, 8], without=9, space="kernelslem", k=3)
     assert collection.verify() == []
-    before = collection._store.vectors.structure("kernelslem", "points").file
+    before = collection._store.vectors.structures.get("kernelslem", "points").file
     put(collection, np.arange(2_000, 2_300))
     collection.compact()
-    assert collection._store.vectors.structure("kernelslem", "points").file != before
+    assert collection._store.vectors.structures.get("kernelslem", "points").file != before
     assert collection.search(2_100, space="kernelslem", k=1)[0].id == 2_100
     collection.fit("kernelslem")
     assert collection._spaces.index("kernelslem").stale == 0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.engine import spaces
-from lookalike.engine.chain import parse_recipe
+from lookalike.engine import space_settle
+from lookalike.engine.specs import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.leaves import Leaves
 from lookalike.registry import create
@@ -26,7 +26,7 @@ def put(collection, ids):
 
 
 def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeypatch):
-    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
+    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
     put(collection, np.arange(2_000))
     collection.compact()
     assert collection.stats()["index"] == {"color": "hnsw"}
@@ -39,17 +39,17 @@ def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeyp
         assert found == set(range(2_100)) - {11}
         assert reader.verify() == []
     put(collection, np.arange(3_000, 3_900))
-    before = collection._store.vectors.structure("color()", "points").file
+    before = collection._store.vectors.structures.get("color()", "points").file
     collection.compact()
-    assert collection._store.vectors.structure("color()", "points").file != before
+    assert collection._store.vectors.structures.get("color()", "points").file != before
     assert collection._spaces.index("color()").stale < 0.01
 
 
 def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypatch):
-    monkeypatch.setattr(spaces, "choose", lambda n: "hnsw")
+    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw")
     put(collection, np.arange(2_000))
     collection.compact()
-    file = collection.path / "indexes" / collection._store.vectors.structure("color()", "points").file
+    file = collection.path / "indexes" / collection._store.vectors.structures.get("color()", "points").file
     file.write_bytes(b"nonsense")
     with Collection(collection.path) as again:
         assert again.search(7, k=1)[0].id == 7
@@ -59,10 +59,10 @@ def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypat
 
 
 def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, monkeypatch):
-    monkeypatch.setattr(spaces, "LEAVES", 1_500)
+    monkeypatch.setattr(space_settle, "LEAVES", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
-    file = collection._store.vectors.structure("color()", "hyperplanes").file
+    file = collection._store.vectors.structures.get("color()", "hyperplanes").file
     assert isinstance(collection._spaces.hyperplanes("color()"), Leaves)
     put(collection, np.arange(2_000, 2_050))
     collection.remove(11)
@@ -74,7 +74,7 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
         assert session.round(k=5, window=3).best[0].id == 7
         assert reader.verify() == []
     collection.compact()
-    assert collection._store.vectors.structure("color()", "hyperplanes").file == file  # not old enough
+    assert collection._store.vectors.structures.get("color()", "hyperplanes").file == file  # not old enough
     (collection.path / "indexes" / file).write_bytes(b"nonsense")
     with Collection(collection.path) as again:
         assert "cannot be read" in again.verify()[0]
@@ -85,14 +85,14 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
 def test_an_index_that_is_open_grows_with_what_another_process_adds(collection, monkeypatch, kind):
-    monkeypatch.setattr(spaces, "choose", lambda n: kind)
-    monkeypatch.setattr(spaces, "LEAVES", 1_500)
+    monkeypatch.setattr(space_settle, "choose", lambda n: kind)
+    monkeypatch.setattr(space_settle, "LEAVES", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
     opened = []
     with Collection(collection.path) as reader:
-        read = reader._spaces._open
-        monkeypatch.setattr(reader._spaces, "_open", lambda *told: opened.append(told) or read(*told))
+        read = reader._spaces.indexes.open
+        monkeypatch.setattr(reader._spaces.indexes, "open", lambda *told: opened.append(told) or read(*told))
         before = reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")
         loaded = len(opened)
         put(collection, np.arange(2_000, 2_100))

@@ -171,7 +171,7 @@ def test_a_lost_vocabulary_is_made_anew_by_what_the_error_says(collection, pictu
 
 
 def test_a_path_inside_an_inner_spec_becomes_absolute(tmp_path, monkeypatch):
-    from lookalike.engine.chain import parse_recipe
+    from lookalike.engine.specs import parse_recipe
 
     monkeypatch.chdir(tmp_path)
     _, (spec,) = parse_recipe("mine = vlad(local='sift()')")

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 from lookalike.collection import Collection
-from lookalike.engine import ingest, spaces
+from lookalike.engine import ingest, space_settle
 
 RECIPES = ["color", "small = color() | pca(dim=8) | l2()"]
 
 
 def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float = 0.0) -> None:
     ingest.COMMIT_ROWS = 8  # many commits in a short run
-    spaces.FIT_MIN = 20
+    space_settle.FIT_MIN = 20
     with Collection(where, create=True) as collection:
         collection.add(
             pictures + "/even/00.png", recipes=RECIPES, workers=1

@@ -7,54 +7,51 @@ call this class and nothing below it.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
-import numpy as np
-
-from lookalike.arrays import check_count
-from lookalike.engine import calibration, duplicates, export, labels
+from lookalike.engine import calibration, export
 from lookalike.engine import map as mapping
 from lookalike.engine.calibration import CalibrationReport
-from lookalike.engine.chain import Chain, feature_takes_labels, takes_negatives
 from lookalike.engine.class_model import Settings
 from lookalike.engine.classes import Classes, ClassSummary, ClassView, Predicted, Verdict
 from lookalike.engine.compression import StepQuality, score_steps
-from lookalike.engine.duplicates import Group, Tier, check_tier
+from lookalike.engine.duplicates import Group, Tier
 from lookalike.engine.evaluation import Evaluation
-from lookalike.engine.examples import Crop, Example, combine, listed, vectors
+from lookalike.engine.examples import Crop, Example, listed, vectors
 from lookalike.engine.explain import Push, explain, pooled
 from lookalike.engine.feedback import Finished, Round, Session, login, rehearse, start_session
-from lookalike.engine.gone import forget_gone, problem
 from lookalike.engine.guesses import Guess
-from lookalike.engine.ingest import Ingest, Report
-from lookalike.engine.looks import Result, at_one_moment, make_result, select
-from lookalike.engine.map import POINTS, Map, check_points
+from lookalike.engine.ingest import Report
+from lookalike.engine.intake import Intake
+from lookalike.engine.kept_groups import find_groups, known_groups, with_items
+from lookalike.engine.labels import LabelReport, import_labels
+from lookalike.engine.looks import Result, at_one_moment, items_of, select
+from lookalike.engine.map import POINTS, Map
 from lookalike.engine.marks import begin
 from lookalike.engine.negatives import read_negatives
 from lookalike.engine.pages import Page, Pages, read_item
-from lookalike.engine.presence import has_files, ignore, root_of
+from lookalike.engine.presence import ignore, root_of
+from lookalike.engine.refit import refit, tried_spaces
+from lookalike.engine.search import SearchAnswer, search
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
-from lookalike.engine.spaces import FIT_MIN, Pool, Spaces
+from lookalike.engine.space_fit import ensure_fit, extend_space, fit_space
+from lookalike.engine.space_settle import settle
+from lookalike.engine.spaces import Spaces
 from lookalike.engine.stats import glance, speeds, stats
+from lookalike.engine.upkeep import compact, verify
 from lookalike.engine.where import with_boxes
 from lookalike.engine.why import Why
-from lookalike.errors import InputError, MissingError, SourceError, UnknownNameError
-from lookalike.images.folders import Within
+from lookalike.engine.words import absolute, find_item, resolve
+from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.read import LIMITS, Limits
-from lookalike.images.sources import Entry, walk
-from lookalike.recipes import DEFAULT, FALLBACK
+from lookalike.images.sources import walk
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
-from lookalike.store.judgements import Saying
 from lookalike.store.predictions import Prediction
 from lookalike.store.sessions import Summary
-from lookalike.text import many
-from lookalike.types import Ids, Progress, Query, Vectors, format_id, parse_id, silent
+from lookalike.types import Ids, Progress, Vectors, format_id, parse_id, silent
 
 __all__ = [
     "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
@@ -62,14 +59,6 @@ __all__ = [
     "Report", "Result", "Round", "Session", "Settings", "SimulatedRound", "StepQuality", "Summary", "Tier", "Verdict",
     "Why", "format_id", "login", "parse_id",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class LabelReport:
-    """What an import of labels did."""
-
-    labelled: int
-    unknown: list[str]
 
 
 class Collection:
@@ -101,13 +90,14 @@ class Collection:
         wait_s: float = 0.0,
         within: Sequence[str | Path] | None = None,
     ):
-        self.path = Path(_absolute(path))
+        self.path = Path(absolute(path))
         self.wait_s = wait_s
-        self._within = None if within is None else [str(folder) for folder in within]
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store)
         self._pages = Pages(self._store)
         self.classes = Classes(self._store, self._spaces)
+        folders = None if within is None else [str(folder) for folder in within]
+        self._intake = Intake(self._store, self._spaces, self.classes, folders)
 
     def __enter__(self) -> Self:
         return self
@@ -136,16 +126,11 @@ class Collection:
         """
         if not sources:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
-        report, started = Report(), time.monotonic()
-        paths = [_absolute(source) for source in sources]
+        started = time.monotonic()
+        paths = [absolute(source) for source in sources]
         walk(paths, on_skip=ignore)  # refuses what does not exist, before anything is remembered
         with self._store.writer(self.wait_s):
-            names = self._recipes(recipes, report)
-            with self._store.transaction():
-                for path in paths:
-                    self._store.items.add_source(path)
-            with self._classified(report, progress or silent):
-                self._ingest(paths, names, report, progress or silent, workers)
+            report = self._intake.add(paths, recipes, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
 
@@ -155,24 +140,11 @@ class Collection:
         A source that is not there, or has become empty, is left alone and named in the notes: a disk that is not
         mounted must not cost the collection its pictures.
         """
-        report, started = Report(), time.monotonic()
-        known = self._store.items.sources()
-        sources = [_absolute(root) for root in roots] or known
-        for root in sources:
-            if root not in known and next(self._store.items.paths_under(root), None) is None:
-                raise SourceError(f"{root} was never added. Run: lookalike add {root}")
+        started = time.monotonic()
+        paths = [absolute(root) for root in roots]
+        self._intake.check_added(paths)
         with self._store.writer(self.wait_s):
-            absent = {source: why for source in {*sources, *known} if (why := problem(self._store, source))}
-            report.notes += [absent[source] for source in sources if source in absent]
-            if roots and report.notes:
-                raise SourceError(report.notes[0])
-            present = [source for source in sources if source not in absent]
-            listed = [source for source in present if has_files(source)]
-            again: set[int] = set()
-            if listed:
-                with self._classified(report, progress or silent):
-                    again = self._ingest(listed, self._recipes(None, report), report, progress or silent, workers)
-            forget_gone(self._store, present, list(absent), again, report)
+            report = self._intake.refresh(paths, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
 
@@ -181,11 +153,8 @@ class Collection:
 
         The pictures stay, and so does what people said about them.
         """
-        with self._store.writer(self.wait_s), self._store.transaction():
-            found = self._spaces.all()[self._spaces.find(name)]
-            self._store.vectors.drop_space(found.name)
-            if not any(space.base == found.base for space in self._store.vectors.spaces().values()):
-                self._store.vectors.drop_space(found.chain[0])
+        with self._store.writer(self.wait_s):
+            self._spaces.remove(name)
 
     def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
         """Take items out: by id or path (a folder means all below it), or by filter. Their files stay where they are.
@@ -195,12 +164,12 @@ class Collection:
         if bool(which) == (filter is not None):
             raise InputError("Say what to remove by ids and paths or by a filter, one of the two.")
         with self._store.writer(self.wait_s):
-            ids, paths = self._resolve(which)
+            ids, paths = resolve(self._store.items, which)
             if filter is not None:
                 ids.update(select(self._store, filter).tolist())
             with self._store.transaction():
                 for word in which:
-                    self._store.items.remove_source(_absolute(str(word)))
+                    self._store.items.remove_source(absolute(str(word)))
                 ids.update(self._store.items.unlink(paths))
                 return self._store.remove(ids)
 
@@ -227,30 +196,17 @@ class Collection:
         """
         if not isinstance(labels, bool):
             self.import_labels(labels)
-        with self._store.writer(self.wait_s), self._tried_spaces():
-            names = [self._spaces.ensure_fit(name, labels=bool(labels)) for name in spaces]
-            taught = [name for name in names if self._spaces.feature_wants_labels(name)]
-            wanting = {*taught, *(name for name in names if self._spaces.wants_labels(name))}
-            if useless := [name for name in names if labels and name not in wanting]:
-                chain = " | ".join(self._spaces.all()[useless[0]].chain)
-                raise InputError(
-                    f"Space '{useless[0]}' has no use for labels: its chain is {chain}. Those that have: ncmml, lmnn,"
-                    " fda, tsvm … With --calibrate, labels can choose lam and gamma."
-                )
-            fitted: dict[str, int] = {}
-            if features:
-                fitted = self._fit_features_anew(names or self._spaces.recipes(), progress or silent, workers)
-                names = [name for name in {**dict.fromkeys(names), **fitted} if name in self._spaces.learning()]
-            elif taught := [name for name in taught if labels or not self._spaces.described(name)]:
-                fitted = self._fit_features_anew(taught, progress or silent, workers)
-                names = [name for name in names if name not in taught or name in self._spaces.learning()]
-            if not spaces:
-                names = self._spaces.learning()
-            for name in names:
-                pool = self._negatives(name, negatives, progress or silent, workers)
-                fitted[name] = self._spaces.fit(name, progress or silent, pool)
-            self._spaces.settle(names, progress or silent)
-        return fitted
+        with self._store.writer(self.wait_s), tried_spaces(self._spaces):
+            return refit(
+                self._spaces,
+                self._intake,
+                spaces,
+                features=features,
+                labels=bool(labels),
+                negatives=negatives,
+                progress=progress or silent,
+                workers=workers,
+            )
 
     def score_steps(self, space: str) -> list[StepQuality]:
         """What each step of a space's chain leaves of retrieval by labels, such as PCA or codes after `dfk`.
@@ -274,10 +230,9 @@ class Collection:
         """
         with self._store.writer(self.wait_s):
             name = self._spaces.find(space)
-            more = self._negatives(name, source, progress or silent, workers)
-            assert more is not None
-            n = self._spaces.extend(name, more, progress or silent)
-            self._spaces.settle([name], progress or silent)
+            more = read_negatives(self._spaces, name, source, progress or silent, workers)
+            n = extend_space(self._spaces, name, more, progress or silent)
+            settle(self._spaces, [name], progress or silent)
         return n
 
     def calibrate(
@@ -299,12 +254,12 @@ class Collection:
         if not isinstance(labels, bool):
             self.import_labels(labels)
         with self._store.writer(self.wait_s):
-            with self._tried_spaces():
-                name = self._spaces.ensure_fit(space, calibration.GRID)
-                pool = self._negatives(name, negatives, report, workers)
+            with tried_spaces(self._spaces):
+                name = ensure_fit(self._spaces, space, calibration.GRID)
+                pool = None if negatives is None else read_negatives(self._spaces, name, negatives, report, workers)
                 chosen = calibration.choose(self._spaces, name, pool, bool(labels), report, workers)
-                rows = self._spaces.fit(name, report, pool, chosen.chain)
-            self._spaces.settle([name], report)
+                rows = fit_space(self._spaces, name, report, pool, chosen.chain)
+            settle(self._spaces, [name], report)
         return replace(chosen, fitted_on=rows)
 
     def search(
@@ -325,20 +280,15 @@ class Collection:
         collection finds itself. `where`: each result also says in which part of the picture the match is, which takes
         reading and describing it again.
         """
+        wanted, unwanted = listed(examples), listed(without)
 
-        def look() -> tuple[list[Result], Query, Chain]:
-            check_count("k", k)
-            query, index, chain = self._query(space, listed(examples), listed(without))
-            among = None if filter is None else select(self._store, filter)
-            hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
-            items = self._store.items.get([item for item in hits.ids[0].tolist() if item >= 0])
-            scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
-            return [make_result(item, scores[item.id]) for item in items.values()], query, chain
+        def look() -> SearchAnswer:
+            return search(self._store, self._spaces, wanted, unwanted, k=k, space=space, filter=filter, effort=effort)
 
-        results, query, chain = at_one_moment(self._store, look)
+        found = at_one_moment(self._store, look)
         if not where:
-            return results
-        return with_boxes(self._store, self._spaces.side(), results, query, chain, progress or silent)
+            return found.results
+        return with_boxes(self._store, self._spaces.side(), found.results, found.query, found.chain, progress or silent)
 
     def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
         """The k negatives that push a picture away most, in a space that tells pictures from a pool; hardest first.
@@ -421,7 +371,7 @@ class Collection:
         The label is by default the first example's; without examples, the label's first picture is the example. The
         labels are the collection's, or those of a CSV file or folder as `import_labels` reads them.
         """
-        wanted, source = listed(examples), None if labels_from is None else Path(_absolute(labels_from))
+        wanted, source = listed(examples), None if labels_from is None else Path(absolute(labels_from))
 
         def look() -> list[SimulatedRound]:
             relevant = find_wanted(self._store, wanted, label, source)
@@ -446,32 +396,19 @@ class Collection:
         "alike": neighbours nearer than usual in a space, by default `thing`. What `not_duplicates` was told is left
         out. Without a filter the groups are kept until pictures come or go, and need not be made again.
         """
-        check_tier(tier)
-        among = None if filter is None else select(self._store, filter)
-        if tier == "identical":
-            return self._told_apart(duplicates.identical(self._store, among))
-        if not len(self._store.items):
-            return []
-        name = duplicates.choose_space(self._spaces, space)
-        version = duplicates.version_of(self._store, self._spaces, name, tier)
-        if among is None and (known := self.known_duplicates(tier, space=name)) is not None and known[1]:
-            return known[0]
-        groups = duplicates.find(self._store, self._spaces, tier, name, among, progress or silent, workers)
-        if among is None:
-            self._store.derived.write("duplicates", tier, name, version=version, value=duplicates.to_json(groups))
-        return self._told_apart(groups)
+        return find_groups(
+            self._store,
+            self._spaces,
+            tier,
+            space=space,
+            filter=filter,
+            progress=progress or silent,
+            workers=workers,
+        )
 
     def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[list[Group], bool] | None:
         """The groups that `duplicates` found last, at once, and whether they still stand; None where it never ran."""
-        check_tier(tier)
-        if tier == "identical" or not len(self._store.items):
-            return self.duplicates(tier), True
-        name = duplicates.choose_space(self._spaces, space)
-        kept = self._store.derived.read("duplicates", tier, name)
-        if kept is None:
-            return None
-        current = kept.version == duplicates.version_of(self._store, self._spaces, name, tier)
-        return self._told_apart(duplicates.from_json(kept.value)), current
+        return known_groups(self._store, self._spaces, tier, space)
 
     def group_lines(
         self, tier: Tier = "same", format: Literal["json", "csv"] = "json", *, space: str | None = None
@@ -480,14 +417,7 @@ class Collection:
         if format not in ("json", "csv"):
             raise UnknownNameError("format", format, ["json", "csv"])
         groups, _ = self.known_duplicates(tier, space=space) or ([], False)
-        return export.group_lines(self._grouped(groups), format)
-
-    def _grouped(self, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[Saying]]]]]:
-        """Groups with their items, and what was said of these; without those that have gone meanwhile."""
-        for group in groups:
-            items, said = self.get(group.items), self._store.judgements.said(group.items)
-            if left := group.among(items):
-                yield left, [(item, said.get(item.id, [])) for item in items.values()]
+        return export.group_lines(with_items(self._store, groups), format)
 
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
         """Say, for good, that these are no duplicates of each other; returns how many pairs that was new of.
@@ -504,37 +434,15 @@ class Collection:
 
         It is kept until the pictures on it or the space change, and need not be drawn again.
         """
-        check_points(points)
-        name = self._spaces.find(space)
-        version = mapping.version_of(self._store, self._spaces, name, points)
-        known = self.known_map(name, points=points)
-        if known is not None and known[1]:
-            return known[0]
-        drawn = at_one_moment(
-            self._store, lambda: mapping.draw(self._store, self._spaces, name, points, progress or silent)
-        )
-        self._store.derived.write("map", name, str(points), version=version, value=mapping.to_json(drawn))
-        return drawn
+        return mapping.make(self._store, self._spaces, space, points, progress or silent)
 
     def known_map(self, space: str | None = None, *, points: int = POINTS) -> tuple[Map, bool] | None:
         """The map that was drawn last, at once, and whether it still stands; None where there is none."""
-        name = self._spaces.find(space)
-        kept = self._store.derived.read("map", name, str(points))
-        if kept is None:
-            return None
-        current = kept.version == mapping.version_of(self._store, self._spaces, name, points)
-        return mapping.from_json(name, kept.value), current
-
-    def _told_apart(self, groups: list[Group]) -> list[Group]:
-        apart = self._store.judgements.apart.pairs()
-        kept = [group.without(apart) for group in groups] if apart else groups
-        return [group for group in kept if group is not None]
+        return mapping.read_kept(self._store, self._spaces, space, points)
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """Every item, or those that pass the filter, in the order of their ids."""
-        ids = select(self._store, filter or Filter()).tolist()
-        for start in range(0, len(ids), 1_000):
-            yield from self._store.items.get(ids[start : start + 1_000]).values()
+        return items_of(self._store, filter)
 
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Those of the ids that are items, in the order asked."""
@@ -546,12 +454,7 @@ class Collection:
 
     def find(self, word: str) -> int | None:
         """The item that an id, or a path that is known, means; None where it means none."""
-        item = parse_id(word)
-        if item is not None and self._store.items.get([item]):
-            return item
-        path = _absolute(word)
-        seen = self._store.items.seen([path]).get(path)
-        return None if seen is None else seen.item
+        return find_item(self._store.items, word)
 
     def page(self, filter: Filter | None = None, *, order: Order = "path", offset: int = 0, limit: int = 200) -> Page:
         """Some of the items that pass the filter, for somebody who scrolls; and how many pass in all."""
@@ -604,13 +507,7 @@ class Collection:
 
     def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
         """Labels from a CSV file (`path,label` or `id,label`) or from a folder with one sub-folder a class."""
-        path = Path(_absolute(source))
-        pairs, unknown = labels.read(self._store.items, path)
-        kind = "folder" if path.is_dir() else "csv"
-        spelled = self._store.judgements.classes.spell((label for _, label in pairs), new=True)
-        pairs = [(item, spelled[label]) for item, label in pairs]
-        self._store.judgements.add_labels(pairs, author=author, source=kind)
-        return LabelReport(len(pairs), unknown)
+        return import_labels(self._store, Path(absolute(source)), author)
 
     def skipped(self) -> dict[str, str]:
         """The files that could not be read, with the reason."""
@@ -630,27 +527,12 @@ class Collection:
 
     def verify(self, progress: Progress | None = None) -> list[str]:
         """Read everything back and compare; a sentence for each fault, none where all is well."""
-        faults = [*self._store.verify(), *self._store.judgements.verify()]
-        for name in self._spaces.all():
-            faults += self._spaces.verify(name, progress or silent)
-        return faults
+        return verify(self._store, self._spaces, progress or silent)
 
     def compact(self, progress: Progress | None = None) -> dict[str, int]:
         """Drop what is removed, join small files, give the room back."""
         with self._store.writer(self.wait_s):
-            before = self._store.bytes(), self._store.vectors.n_segments()
-            for name in self._spaces.all():
-                self._store.vectors.merge(name, everything=True, progress=progress)
-            self._spaces.settle(self._spaces.recipes(), progress or silent)
-            self._store.vacuum()
-            self._store.judgements.compact()
-            after = self._store.bytes(), self._store.vectors.n_segments()
-        return {
-            "bytes_before": before[0],
-            "bytes_after": after[0],
-            "segments_before": before[1],
-            "segments_after": after[1],
-        }
+            return compact(self._store, self._spaces, progress or silent)
 
     def export(
         self,
@@ -662,20 +544,8 @@ class Collection:
     ) -> int:
         """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; returns how many."""
         if format == "npz":
-            if not isinstance(target, str | Path):
-                raise InputError("Vectors are written to a file: give a path that ends in .npz.")
-            ids, X = self.vectors(space)
-            keep = np.isin(ids, select(self._store, filter)) if filter is not None else slice(None)
-            return export.write_vectors(
-                Path(target), ids[keep], X[keep], self._store.items.first_paths(ids[keep].tolist())
-            )
-        _check_format(format)  # before a file is opened
-        if not isinstance(target, str | Path):
-            if not hasattr(target, "write"):
-                raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
-            return self._export(target, format, filter)
-        with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            return self._export(stream, format, filter)
+            return export.write_vectors(self._store, target, *self.vectors(space), filter)
+        return export.write_items(self._store, target, format, filter)
 
     def lines(
         self,
@@ -685,154 +555,4 @@ class Collection:
         on_item: Callable[[Item], None] | None = None,
     ) -> Iterator[str]:
         """The text that `export` writes, piece by piece, for whoever sends it on; `on_item` is told of each item."""
-        _check_format(format)
-        parents: dict[str, list[str]] = {name: [] for name in self._store.judgements.classes.counts()}
-        for child, parent in self._store.judgements.classes.parents():
-            parents.setdefault(child, []).append(parent)
-        return export.lines(self._said(filter, on_item), format, parents)
-
-    def _query(self, space: str | None, wanted: list[Example], unwanted: list[Example]) -> tuple[Query, Any, Chain]:
-        name = self._spaces.find(space)
-        index = self._spaces.index(self._spaces.searched(name))
-        if not len(index) and len(self._store.items):
-            raise InputError(f"Space '{name}' has no vectors yet. Run: lookalike refresh")
-        return combine(self._store, self._spaces, name, wanted, unwanted), index, self._spaces.chain(name)
-
-    def _export(self, stream: TextIO, format: Any, filter: Filter | None) -> int:
-        written: list[int] = []
-        for text in self.lines(format, filter=filter, on_item=lambda item: written.append(item.id)):
-            stream.write(text)
-        return len(written)
-
-    def _said(
-        self, filter: Filter | None, on_item: Callable[[Item], None] | None
-    ) -> Iterator[tuple[Item, list[Saying]]]:
-        items = self.items(filter)
-        while batch := list(islice(items, 1_000)):
-            found = self._store.judgements.said([item.id for item in batch])
-            for item in batch:
-                if on_item is not None:
-                    on_item(item)
-                yield item, found.get(item.id, [])
-
-    def _recipes(self, recipes: str | Sequence[str] | None, report: Report) -> list[str]:
-        """The spaces that new pictures go into: those asked for, and all that the collection has."""
-        own = self._spaces.recipes()
-        if recipes is not None or own:
-            asked = self._spaces.ensure([recipes] if isinstance(recipes, str) else recipes or [])
-        else:
-            try:
-                asked = self._spaces.ensure(DEFAULT)
-            except MissingError as error:
-                report.notes.append(f"{error} Until then, the colour feature serves.")
-                asked = self._spaces.ensure(FALLBACK)
-        return list(dict.fromkeys([*asked, *own]))
-
-    def _ingest(
-        self, sources: Sequence[str | Path], names: list[str], report: Report, progress: Progress, workers: int | None
-    ) -> set[int]:
-        """Read the sources into these spaces; returns the known items that were met at a new path."""
-        fitted, failed = self._spaces.fit_features(names, partial(self._entries, sources), progress, workers)
-        report.notes += [
-            f"{feature} was fitted on {many(n, 'picture')} only. When there are more, run: lookalike fit --features"
-            for feature, n in fitted.items()
-            if n < FIT_MIN
-        ]
-        for feature, reason in failed.items():
-            what = "to be asked" if feature_takes_labels(feature) else "for more pictures"
-            report.notes.append(f"{feature} waits {what}: {reason}")
-        chains = {name: self._spaces.chain(name) for name in names}
-        chains = {name: chain for name, chain in chains.items() if chain.specs[0] not in failed}
-        if not chains:
-            raise InputError(next(iter(failed.values())))
-        run = Ingest(self._store, chains, self._spaces.side(), report)
-        run.run(sources, progress, workers, self._allowed())
-        self._spaces.settle(names, progress)
-        return run.again
-
-    @contextmanager
-    def _classified(self, report: Report, progress: Progress) -> Iterator[None]:
-        """What this block adds is classified, where there are classes; what goes wrong with that is a note."""
-        watched = self.classes.watch()
-        yield
-        if not watched:
-            return
-        try:
-            report.predicted, report.none = self.classes.predict_new(progress)
-        except InputError as error:
-            report.notes.append(f"New pictures were not classified: {error}")
-
-    def _entries(self, sources: Sequence[str | Path]) -> Iterator[Entry]:
-        """What these sources hold, and all others that are there; none is looked at before somebody asks."""
-        known = [source for source in self._store.items.sources() if has_files(source)]
-        yield from walk([*sources, *known], on_skip=ignore, within=self._allowed())
-
-    def _allowed(self) -> Within:
-        """The folders that may be read. A source counts as it is written: where it is a link, that allows nothing."""
-        if self._within is None:
-            return None
-        return [*self._within, *map(root_of, self._store.items.sources())]
-
-    def _fit_features_anew(self, names: list[str], progress: Progress, workers: int | None) -> dict[str, int]:
-        """New vocabularies for the features of these spaces, and their rows anew; the spaces that stand on them.
-
-        Nothing is lost of pictures whose source is away: it is refused.
-        """
-        sources = self._store.items.sources()
-        for source in sources:
-            if not has_files(source) or problem(self._store, source):
-                raise SourceError(f"{source} is not there: its pictures would lose their vectors. Is its disk mounted?")
-        entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
-        fitted, failed = self._spaces.fit_features(names, entries, progress, workers, anew=True)
-        if failed:
-            raise InputError(next(iter(failed.values())))
-        self._ingest(sources, self._spaces.recipes(), Report(), progress, workers)
-        bases = {name: self._spaces.all()[name].chain[0] for name in self._spaces.recipes()}
-        return {name: fitted[base] for name, base in bases.items() if base in fitted}
-
-    @contextmanager
-    def _tried_spaces(self) -> Iterator[None]:
-        """Spaces that are made in this block go again where it fails."""
-        known = set(self._spaces.recipes())
-        try:
-            yield
-        except BaseException:
-            for name in set(self._spaces.recipes()) - known:
-                self.remove_space(name)
-            raise
-
-    def _negatives(self, name: str, source: str | Path | None, progress: Progress, workers: int | None) -> Pool | None:
-        """The pool for a space, from outside, where one is wanted."""
-        if source is None:
-            return None
-        chain = self._spaces.chain(name)
-        if not any(takes_negatives(spec) for spec in chain.specs[1:]):
-            raise InputError(f"Space '{name}' has no use for negatives: its chain is {' | '.join(chain.specs)}.")
-        return read_negatives(_absolute(source), chain, progress, workers)
-
-    def _resolve(self, which: Sequence[int | str | Path]) -> tuple[set[int], list[str]]:
-        """The ids and the known paths that these words mean; InputError for one that means nothing."""
-        ids: set[int] = set()
-        paths: list[str] = []
-        for word in which:
-            item = word if isinstance(word, int) else parse_id(str(word))
-            if item is not None and self._store.items.get([item]):
-                ids.add(item)
-                continue
-            path = _absolute(str(word))
-            under = [] if isinstance(word, int) else [known for known, _ in self._store.items.paths_under(path)]
-            if not under and path not in self._store.items.sources():
-                raise InputError(f"Nothing in the collection is named {str(word)!r}.")
-            paths += under
-        return ids, paths
-
-
-def _check_format(format: str) -> None:
-    if format not in ("json", "csv", "paths", "coco"):
-        raise UnknownNameError("format", format, ["json", "csv", "paths", "coco", "npz"])
-
-
-def _absolute(source: str | Path) -> str:
-    if not isinstance(source, str | Path):
-        raise InputError(f"A path must be text or a Path. Got {source!r:.80}.")
-    return os.path.abspath(os.path.expanduser(source))
+        return export.item_lines(self._store, format, filter, on_item)

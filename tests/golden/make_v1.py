@@ -45,7 +45,7 @@ def make(folder: Path) -> None:
         with store.transaction():
             model = store.vectors.settle(temp)
             store.vectors.replace("small", [small], model=model, fitted_on=20)
-            store.vectors.name_structure("small", "points", store.vectors.settle(index, "hnsw-1.faiss"))
+            store.vectors.structures.name("small", "points", store.vectors.settle(index, "hnsw-1.faiss"))
             store.items.link([(f"/photos/{i}.jpg", 100 + i, 10**18 + i, int(IDS[i])) for i in range(len(IDS))])
             store.items.link([("/photos/copy \udcff.jpg", 100, 10**18, int(IDS[0]))])
             store.items.skip([("/photos/broken.jpg", 7, 8, "truncated")])

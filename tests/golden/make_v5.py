@@ -12,7 +12,7 @@ from lookalike.encode.whiten import L2
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
-from lookalike.store.segments import Recall
+from lookalike.store.structures import Recall
 
 IDS = np.array([3, 141, 2**63 - 1])
 
@@ -41,8 +41,8 @@ def make(folder: Path) -> None:
             pools = [("/others \udcff", np.array([7, 8])), (None, IDS[:1])]
             store.vectors.replace("told", [told], model=store.vectors.settle(temps[0]), fitted_on=3, pools=pools)
             store.vectors.replace("codes", [coded], model=store.vectors.settle(temps[1]), fitted_on=3)
-            store.vectors.name_structure("told", "points", store.vectors.settle(index, "hnsw-5.faiss"), recall=0.75)
-            store.vectors.keep_recall("codes", Recall(0.875, 3))
+            store.vectors.structures.name("told", "points", store.vectors.settle(index, "hnsw-5.faiss"), recall=0.75)
+            store.vectors.structures.keep_recall("codes", Recall(0.875, 3))
     store.close()
     (folder / "lock").unlink()
 

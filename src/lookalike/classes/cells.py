@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace, to_numpy
-from lookalike.classes.moments import Moments, Rows
+from lookalike.classes.moments import GrowingRows, Moments
 from lookalike.features.kmeans import kmeans
 from lookalike.linalg import distances
 from lookalike.types import Array, Vectors
@@ -42,7 +42,7 @@ class Cells:
         self.k = k
         self.widths = widths
         self.random_state = random_state
-        self._anchors = None if anchors is None else Rows(anchors)
+        self._anchors = None if anchors is None else GrowingRows(anchors)
 
     @classmethod
     def empty(cls, X: Array, k: int, second: bool, random_state: int) -> Self:

@@ -20,12 +20,12 @@ SAME = 1e-6
 """Rows are taken for all those of a group where their sum is the group's but for this share of them."""
 
 
-class Rows:
+class GrowingRows:
     """A matrix that rows are added to at its end: it keeps room to spare, so that one more costs one row, not all.
 
     Examples
     --------
-    >>> rows = Rows(np.ones((2, 3)))
+    >>> rows = GrowingRows(np.ones((2, 3)))
     >>> rows.resize(4)
     >>> rows.values.sum(axis=1).tolist()
     [3.0, 3.0, 0.0, 0.0]
@@ -69,7 +69,7 @@ class Moments:
     def __init__(self, counts: NDArray[np.int64], sums: Array, scatter: Array | None = None):
         self.counts = counts
         self.scatter = scatter
-        self._sums = Rows(sums)
+        self._sums = GrowingRows(sums)
 
     @property
     def sums(self) -> Array:

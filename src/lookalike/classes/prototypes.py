@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, chunks, held_bytes, like, namespace
-from lookalike.classes.moments import Rows
+from lookalike.classes.moments import GrowingRows
 from lookalike.types import Array
 
 ABSENT = -1e30
@@ -40,7 +40,7 @@ class Prototypes:
         self.origin = share @ means  # (d,)
         self.inverse = inverse
         self.precision = precision
-        self._rows = Rows(xp.empty((M, d + 1), dtype=precision, device=array_api_compat.device(means)))
+        self._rows = GrowingRows(xp.empty((M, d + 1), dtype=precision, device=array_api_compat.device(means)))
         for part in chunks(M, row_bytes=24 * d):
             self.put(np.arange(part.start, part.stop), means[part], known[part])
 

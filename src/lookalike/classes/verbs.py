@@ -4,7 +4,7 @@ In: rows (n, d), NumPy or torch, and labels. Out: the classifier itself, changed
 """
 
 from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from lookalike.classes.prior import Hierarchy
 from lookalike.classes.table import Table
 from lookalike.encode.check import check_matrix, check_number
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.learn.limits import COUNT, POSITIVE
 from lookalike.types import Array
 
 KINDS = ("ncm", "ncmc", "second")
@@ -106,7 +107,7 @@ class ClassVerbs(BaseEstimator):
         Pairs are child, parent; `Hierarchy` reads them from files and nested names. Labels that are numbers are there
         as texts. May be called before `fit`, and again.
         """
-        check_number("weight", weight, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+        check_number("weight", weight, *POSITIVE)
         pairs = (hierarchy if isinstance(hierarchy, Hierarchy) else Hierarchy(hierarchy)).pairs
         self.hierarchy_ = np.array(pairs, dtype=np.str_).reshape(-1, 2)
         self.prior_weight_ = float(weight)
@@ -146,7 +147,7 @@ class ClassVerbs(BaseEstimator):
         """A table of classes without images, nothing calibrated."""
         if self.kind not in KINDS:
             raise UnknownNameError("kind of OpenSet", str(self.kind), KINDS)
-        check_number("k", self.k, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("k", self.k, *COUNT)
         least, most = np.finfo(np.float64).eps, np.finfo(np.float64).max
         check_number("ridge", self.ridge, Real, f"a number of at least {least:.1g}", least, most)
         check_number("reject", self.reject, Real, "a share from 0 to below 1", 0, np.nextafter(1, 0))

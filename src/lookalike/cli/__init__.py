@@ -14,7 +14,22 @@ import typer
 from typer.core import TyperCommand
 
 import lookalike
-from lookalike.cli import bench, changes, classes, demo, duplicates, feedback, hints, looks, maps, plan, serve, sessions
+from lookalike.cli import (
+    bench,
+    changes,
+    classes,
+    classify,
+    demo,
+    duplicates,
+    feedback,
+    hints,
+    looks,
+    maps,
+    plan,
+    search,
+    serve,
+    sessions,
+)
 from lookalike.cli.options import COLLECTION
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
@@ -110,17 +125,17 @@ def root(
 
 _PARSERS: dict[Any, type[TyperCommand]] = {
     changes.fit: changes.Fit,
-    looks.search: looks.Search,
-    feedback.feedback: looks.Search,
+    search.search: search.Search,
+    feedback.feedback: search.Search,
 }
-for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, looks.search, feedback.feedback):
+for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, search.search, feedback.feedback):
     app.command(cls=_PARSERS.get(_verb))(_verb)
-app.command()(classes.classify)
+app.command()(classify.classify)
 app.add_typer(classes.app)
 app.add_typer(duplicates.app)
 app.command("map")(maps.map_)
 app.add_typer(sessions.app)
-for _verb in (looks.items, looks.stats, looks.explain, looks.verify, changes.compact, looks.export):
+for _verb in (looks.items, looks.stats, search.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
 for _verb in (changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
     app.command()(_verb)

@@ -1,129 +1,33 @@
-"""The verbs that look at a collection and leave it as it is.
+"""The verbs that look at a collection as a whole and leave it as it is.
 
-In: the words of a command line. Out: what the verb found, printed or written to a file.
+In: the words of a command line. Out: what there is, printed or written to a file.
 """
 
 import os
-import shutil
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer.core import TyperCommand
 
-import lookalike
 from lookalike.cli import hints
 from lookalike.cli.class_tables import print_table
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Space, Where, effort, filtered, opened, parse_box
-from lookalike.cli.terminal import (
-    bars,
-    on_terminal,
-    print_json,
-    print_line,
-    print_note,
-    print_rich,
-    show_path,
-)
+from lookalike.cli.options import Json, Space, Where, filtered, opened
+from lookalike.cli.terminal import bars, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError, MissingError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
 from lookalike.text import many
 from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
-    from lookalike import Collection, Filter, show, types
+    from lookalike import Filter, types
     from lookalike.bench import speed
-    from lookalike.collection import Result
 else:
-    show, types, speed = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.bench.speed")
+    types, speed = Lazy("lookalike.types"), Lazy("lookalike.bench.speed")
 
 
 _FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
-
-
-@filtered
-def search(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures, or ids, like those wanted.")],
-    where: Where,
-    unwanted: Annotated[
-        list[str] | None, typer.Option("--not", metavar="IMAGE...", help="Unlike these: all up to the next option.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many results.")] = 20,
-    space: Space = None,
-    effort_: Annotated[
-        str | None, typer.Option("--effort", help="exact, balanced, fast or a number: recall against time.")
-    ] = None,
-    box: Annotated[
-        str | None, typer.Option("--box", metavar="L,T,R,B", help="Only this part of IMAGE: shares from 0 to 1.")
-    ] = None,
-    boxes: Annotated[bool, typer.Option("--where", help="Also say in which part of each result the match is.")] = False,
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")] = None,
-    sheet: Annotated[
-        str | None, typer.Option("--sheet", metavar="FILE", help="Also write a contact sheet, .png or .jpg.")
-    ] = None,
-    json: Json = False,
-    *,
-    filter: "Filter | None",
-) -> int:
-    """Search for pictures like those shown, best first. A score of 0 is the same picture.
-
-    \b
-    Examples:
-      lookalike search beach.jpg
-      lookalike search beach.jpg dunes.jpg --not city.jpg -k 50 --sheet found.png
-      lookalike search 0f3a5c7e9b1d2f40 --path '*/2024/*' --json
-      lookalike search street.jpg --box 0.4,0.1,0.7,0.5 --where --html found.html
-    """
-    if sheet is not None:
-        show.check_sheet(sheet)  # before the search, not after it
-    part = None if box is None else parse_box(box)
-    if part is not None and len(images) > 1:
-        raise InputError(f"--box is a part of one picture. Got {len(images)} pictures: give one.")
-    with opened(where) as collection, bars() as progress:
-        results = collection.search(
-            images if part is None else lookalike.Crop(images[0], part),
-            without=unwanted or (),
-            k=k,
-            space=space,
-            filter=filter,
-            effort=effort(effort_),
-            where=boxes,
-            progress=progress,
-        )
-        if html is not None or sheet is not None:
-            examples = [_example(collection, image, "example", part) for image in images]
-            examples += [_example(collection, image, "not") for image in unwanted or ()]
-            _draw(examples, results, html, sheet)
-    _print_results(results, json, boxes)
-    return 0
-
-
-def explain(
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="A picture, or an id.")],
-    where: Where,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many negatives.")] = 5,
-    space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Default: the first that is told from negatives.")
-    ] = None,
-    json: Json = False,
-) -> int:
-    """Say which negatives push a picture away most, in a space such as slem. 1 is the mean over the pool.
-
-    \b
-    Examples:
-      lookalike explain ring.jpg
-      lookalike explain ring.jpg --space slem -k 10
-    """
-    with opened(where) as collection:
-        pushes = collection.explain(image, space=space, k=k)
-    if json:
-        print_json(
-            [{"id": types.format_id(p.id), "path": p.path, "push": p.push, "collection": p.collection} for p in pushes]
-        )
-    for push in () if json else pushes:
-        print_line(f"{push.push:9.3f}  {show_path(push.path)}")
-    return 0
 
 
 @filtered
@@ -311,70 +215,5 @@ def recipes(json: Json = False) -> int:
     return 0
 
 
-class Search(TyperCommand):
-    """`--not` takes every word up to the next option, as its usage line says; Typer's own options take one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Write `--not` before each of its words."""
-        words: list[str] = []
-        greedy = False
-        for number, word in enumerate(args):
-            if word == "--":
-                words += args[number:]
-                break
-            if word.startswith("-") and word != "-":
-                greedy = word in ("--not", "--without")
-            elif greedy and words[-1] not in ("--not", "--without"):
-                words.append("--not")
-            words.append(word)
-        return super().parse_args(ctx, words)
-
-
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
-
-
-def _print_results(results: list["Result"], json: bool, boxes: bool) -> None:
-    if json:
-        print_json(
-            [
-                {"id": types.format_id(r.id), "path": r.path, "score": r.score} | ({"box": r.box} if boxes else {})
-                for r in results
-            ]
-        )
-    elif not results:
-        print_note("Nothing found.")
-    elif on_terminal():
-        rows = [(r.path, r.score, _box(r)) for r in results]
-        print_rich(show.table(rows, shutil.get_terminal_size().columns))
-    else:
-        for result in results:
-            print_line(f"{result.score:.4f}  {_box(result)}{'  ' if result.box else ''}{show_path(result.path)}")
-
-
-def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None, sheet: str | None) -> None:
-    tiles = [
-        show.Tile(r.path, f"{rank}  ·  {r.score:.4f}\n{_name(r.path)}", box=r.box) for rank, r in enumerate(results, 1)
-    ]
-    if html is not None:
-        title = "Pictures like " + ", ".join(_name(tile.path) for tile in examples if tile.frame == "example")
-        print_note(f"Wrote {show.write_page(title, examples, tiles, html)}")
-    if sheet is not None:
-        print_note(f"Wrote {show.write_sheet(show.arrange(examples, tiles), sheet)}")
-
-
-def _example(collection: "Collection", image: str, frame: "show.Frame", box: "types.Box | None" = None) -> "show.Tile":
-    """An example as a tile; one that was given by its id has its first path."""
-    item = None if os.path.lexists(image) else types.parse_id(image)
-    if item is None:
-        return show.Tile(image, _name(image), frame, box)
-    path = next(iter(collection.get([item])[item].paths), None)
-    return show.Tile(path, f"{image}\n{_name(path)}", frame, box)
-
-
-def _box(result: "Result") -> str:
-    return "" if result.box is None else ",".join(f"{share:.2f}" for share in result.box)
-
-
-def _name(path: str | None) -> str:
-    return "" if path is None else path.rpartition("/")[2]

@@ -19,6 +19,7 @@ from lookalike.codes.class_tree import sharing
 from lookalike.codes.labels import read_labels
 from lookalike.codes.signs import BitCoder
 from lookalike.encode.check import check_number
+from lookalike.learn.limits import COUNT, COUNT_OR_ZERO
 from lookalike.types import Vectors
 
 ROWS = 20_000
@@ -131,10 +132,10 @@ class FastHash(BitCoder):
 
     def _check(self) -> None:
         check_bits(self.bits)
-        check_number("trees", self.trees, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("trees", self.trees, *COUNT)
         check_number("depth", self.depth, Integral, "a whole number from 1 to 8", 1, 8)
         check_number("rate", self.rate, Real, "a number above 0, at most 1", np.finfo(np.float64).tiny, 1)
-        check_number("random_state", self.random_state, Integral, "a whole number of at least 0", 0, np.inf)
+        check_number("random_state", self.random_state, *COUNT_OR_ZERO)
 
 
 def divide_classes(

@@ -4,14 +4,13 @@ In: rows (n, d). Out: codes (n, bits / 8) uint8. Gong & Lazebnik, "Iterative qua
 learning binary codes", CVPR 2011, §2.2.
 """
 
-from numbers import Integral
-
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, principal
-from lookalike.codes.signs import Summary, Unsupervised, draw_rows, principal_frame
+from lookalike.codes.signs import RowSummary, Unsupervised, draw_rows, principal_frame
 from lookalike.encode.check import check_number
+from lookalike.learn.limits import COUNT
 from lookalike.types import Array, Vectors
 
 
@@ -49,9 +48,9 @@ class Itq(Unsupervised):
         self.iterations = iterations
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator
+        self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        check_number("iterations", self.iterations, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("iterations", self.iterations, *COUNT)
         n, d = X.shape
         _, components, _ = map(as_numpy, principal(X, min(self.bits, d, n - 1)))  # (D, d)
         R = principal_frame(len(components), self.bits, random)  # (D, bits)

@@ -7,7 +7,7 @@ the mean. Charikar, "Similarity estimation techniques from rounding algorithms",
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.codes.signs import Summary, Unsupervised
+from lookalike.codes.signs import RowSummary, Unsupervised
 from lookalike.types import Array
 
 
@@ -40,7 +40,7 @@ class Lsh(Unsupervised):
         self.centre = centre
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator
+        self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         W = random.normal(size=(self.bits, X.shape[1]))
         return W, -W @ summary.mean * bool(self.centre)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, principal
-from lookalike.codes.signs import Summary, Unsupervised, principal_frame
+from lookalike.codes.signs import RowSummary, Unsupervised, principal_frame
 from lookalike.types import Array
 
 
@@ -41,7 +41,7 @@ class PcaRR(Unsupervised):
         self.random_state = random_state
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator
+        self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         n, d = X.shape
         _, components, _ = map(as_numpy, principal(X, min(self.bits, d, n - 1)))

@@ -5,7 +5,7 @@ In: rows (n, d), NumPy, with labels −1 and +1, and 0 for no label. Out: (n,) s
 """
 
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from lookalike.encode.check import check_number
 from lookalike.errors import InputError
+from lookalike.learn.limits import COUNT
 
 START_ROWS = 1_000
 """Rows that the supervised machine is fitted on which the search starts from."""
@@ -140,7 +141,7 @@ class RobustTsvm(ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         check_number("C", self.C, Real, "a number above 0", np.finfo(np.float64).tiny, 1e30)
         check_number("C_unlabelled", self.C_unlabelled, Real, "a number of at least 0", 0, 1e30)
-        check_number("passes", self.passes, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("passes", self.passes, *COUNT)
         for name, allowed in (("loss", LOSSES), ("balance", BALANCES)):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)!r}.")

@@ -30,7 +30,7 @@ PART_BYTES = 2**21
 EPS, MOST = np.finfo(np.float32).eps, np.finfo(np.float32).max
 
 
-class Summary(NamedTuple):
+class RowSummary(NamedTuple):
     """What one pass over the rows tells."""
 
     mean: NDArray[np.float64]  # (d,)
@@ -149,7 +149,7 @@ class Unsupervised(SignCoder):
         return self._keep(*self._learn(X, summary, np.random.default_rng(self.random_state)), summary.longest)
 
     @abstractmethod
-    def _learn(self, X: Array, summary: Summary, random: np.random.Generator) -> tuple[Array, Array]:
+    def _learn(self, X: Array, summary: RowSummary, random: np.random.Generator) -> tuple[Array, Array]:
         """W (bits, d) and b (bits,)."""
 
 
@@ -195,14 +195,14 @@ def _products(rows: Any, W: Any, row: Any, bit: Any) -> Any:
     return found
 
 
-def summarise(X: Array) -> Summary:
+def summarise(X: Array) -> RowSummary:
     """The mean of the rows and the length of the longest; refuses NaN."""
     total, longest = np.zeros(X.shape[1]), 0.0
     for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
         rows = to_numpy(check_rows(X[part])).astype(np.float64)
         total += rows.sum(axis=0)
         longest = max(longest, float(np.vecdot(rows, rows).max()) ** 0.5)
-    return Summary(total / X.shape[0], longest)
+    return RowSummary(total / X.shape[0], longest)
 
 
 def draw_rows(X: Array, random: np.random.Generator, most: int = SAMPLE) -> Vectors:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks, to_numpy
-from lookalike.codes.signs import Summary
+from lookalike.codes.signs import RowSummary
 from lookalike.codes.waves import WaveCoder
 from lookalike.encode.check import check_number
 from lookalike.types import Array, Vectors
@@ -49,7 +49,7 @@ class Sklsh(WaveCoder):
         self.gamma = gamma
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator
+        self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.gamma is None:
             self.gamma_ = 1 / (_spread(X, summary.mean) or 1.0)  # rows all alike are near each other at any γ

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, principal, to_numpy
-from lookalike.codes.signs import Summary
+from lookalike.codes.signs import RowSummary
 from lookalike.codes.waves import WaveCoder
 from lookalike.types import Array
 
@@ -46,7 +46,7 @@ class Spectral(WaveCoder):
         self.random_state = random_state
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator  # noqa: ARG002 (nothing is random)
+        self, X: Array, summary: RowSummary, random: np.random.Generator  # noqa: ARG002 (nothing is random)
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
         n, d = X.shape
         _, components, _ = map(as_numpy, principal(X, min(self.bits, d, n - 1)))  # (D, d)

@@ -5,15 +5,15 @@ Lee, He, Chang & Yoon, "Spherical hashing", CVPR 2012: every ball holds half of 
 3, 4, Algorithm 1).
 """
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.codes.queries import CodeQuery, SphericalQuery
-from lookalike.codes.signs import Summary, Unsupervised, draw_rows, settle
+from lookalike.codes.signs import RowSummary, Unsupervised, draw_rows, settle
 from lookalike.encode.check import check_number
+from lookalike.learn.limits import COUNT
 from lookalike.types import Array, Query, Vectors
 
 ROWS = 10_000
@@ -56,9 +56,9 @@ class Spherical(Unsupervised):
         return CodeQuery(self.encode(X), np.abs(self.project(X))) if weighted else SphericalQuery(self.encode(X))
 
     def _learn(
-        self, X: Array, summary: Summary, random: np.random.Generator
+        self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        check_number("iterations", self.iterations, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("iterations", self.iterations, *COUNT)
         rows = draw_rows(X, random, ROWS) - summary.mean.astype(np.float32)  # (m, d) centred: less rounding
         starts = random.integers(0, len(rows), (self.bits, START))
         centres = np.array([rows[some].mean(axis=0) for some in starts], np.float64)  # (bits, d)

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from lookalike.encode.calibrate import Calibration, Trial, calibrate, calibrate_labels
-from lookalike.engine.chain import Chain, fit, step_class
-from lookalike.engine.spaces import Pool, Spaces
+from lookalike.engine.chain import Chain, fit
+from lookalike.engine.space_sample import Pool, labelled_rows
+from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import step_class
 from lookalike.engine.variants import describe_variants
 from lookalike.errors import InputError
 from lookalike.kernels import typical_gamma
@@ -81,7 +83,7 @@ def choose(
             spaces.store, ids.tolist(), chain.feature, min(PICTURES, n), progress, workers
         )
     own = np.asarray(truth.vectors(np.union1d(asked, ids[:POOL])), np.float32)
-    steps = fit(chain.specs[:-1], own, labelled=spaces.labelled(name))
+    steps = fit(chain.specs[:-1], own, labelled=labelled_rows(spaces, name))
     pool = steps.transform(own if negatives is None else negatives.X[~np.isin(negatives.ids, asked)][:POOL])
     X = steps.transform(truth.vectors(asked))  # (m, d)
     candidates = _candidates(options, spec, pool, labels)

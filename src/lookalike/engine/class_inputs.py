@@ -14,6 +14,7 @@ from lookalike.arrays import check_rows, to_numpy
 from lookalike.engine.examples import Example, identity, listed, shown
 from lookalike.engine.marks import origin
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.words import absolute
 from lookalike.errors import ImageError, InputError
 from lookalike.images.sources import walk
 from lookalike.store.directory import Store
@@ -23,7 +24,7 @@ DESCRIBED = 16
 """Pictures from outside that are described at a time."""
 
 
-class Rows(NamedTuple):
+class PictureRows(NamedTuple):
     """What can be classified."""
 
     examples: list[Example]
@@ -36,7 +37,7 @@ def pictures_of(store: Store, pictures: Example | Iterable[Example]) -> list[int
     items: dict[int, None] = {}
     for example in listed(pictures):
         if isinstance(example, str | Path) and os.path.isdir(os.path.expanduser(example)):
-            root = os.path.abspath(os.path.expanduser(example))
+            root = absolute(example)
             inside = [seen.item for _, seen in store.items.paths_under(root) if seen.item is not None]
             if not inside:
                 raise InputError(f"No picture of the collection is in {example}. Add it first: lookalike add {example}")
@@ -75,7 +76,7 @@ def rows_of(
     examples: Sequence[Example],
     on_skip: Callable[[str, str], None] | None = None,
     progress: Progress = silent,
-) -> Rows:
+) -> PictureRows:
     """Rows that classes of a space are told apart by. Known items cost a look-up; others are read and described.
 
     With `on_skip`, what cannot be read is told there, with the reason, and left out.
@@ -115,7 +116,7 @@ def rows_of(
     describe()
     progress("reading", len(examples), len(examples))
     X = np.stack([rows[place] for place in range(len(known))]) if known else np.empty((0, index.dim or 1), np.float32)
-    return Rows([example for example, _ in known], X, [item for _, item in known])
+    return PictureRows([example for example, _ in known], X, [item for _, item in known])
 
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ class Settings:
     prior: float = 10.0  # pictures that what the hierarchy lends a class counts for
 
 
-class State(NamedTuple):
+class ModelState(NamedTuple):
     """What classes were told apart by."""
 
     space: str
@@ -89,11 +89,11 @@ class ClassModel:
                 guesses += guess(far, names, model.temperature_, model.threshold_)
             return guesses
 
-    def state(self) -> State:
+    def state(self) -> ModelState:
         """By what the next picture is classified."""
         with self._lock:
             model = self._ready()
-            return State(self._name, f"{self._given.kind} {self._seen}", bool(np.isfinite(model.threshold_)))
+            return ModelState(self._name, f"{self._given.kind} {self._seen}", bool(np.isfinite(model.threshold_)))
 
     @property
     def settings(self) -> Settings:

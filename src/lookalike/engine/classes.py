@@ -25,7 +25,7 @@ from lookalike.engine.guesses import Guess
 from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.classes import Said
+from lookalike.store.classes import Membership
 from lookalike.store.directory import Store
 from lookalike.store.labels import tidy
 from lookalike.store.predictions import Prediction
@@ -51,7 +51,7 @@ class ClassView:
     """A class and its pictures."""
 
     name: str
-    members: list[Said]  # in the order in which it was said
+    members: list[Membership]  # in the order in which it was said
     predicted: list[Prediction]  # the surest first
     parents: list[str]
 

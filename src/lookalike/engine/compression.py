@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.engine.chain import Labelled, fit, is_coder, takes_labels
+from lookalike.engine.chain import Labelled, fit
+from lookalike.engine.space_sample import labelled_rows, labels_of, sample_rows
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import is_coder, takes_labels
 from lookalike.errors import InputError
 from lookalike.learn.label_names import join_names
 from lookalike.learn.measures import alike, precisions
@@ -48,7 +50,7 @@ def score_steps(spaces: Spaces, name: str, random_state: int = 0) -> list[StepQu
             f"Steps are compared on labelled pictures, at least {int(np.ceil(2 / SHARE))}. The collection has"
             f" {len(ids)} with labels. Label some first: lookalike label SOURCE"
         )
-    others, sample = spaces.sample(space.chain[0])
+    others, sample = sample_rows(spaces, space.chain[0])
     sample = sample[~np.isin(others, ids[held])]
     chain = fit(space.chain, sample, None, _teaching(spaces, name, ids[held]))
     return _rows(space.chain, chain.steps, X[held], [labels[i] for i in np.flatnonzero(held)])
@@ -57,14 +59,14 @@ def score_steps(spaces: Spaces, name: str, random_state: int = 0) -> list[StepQu
 def _labelled(spaces: Spaces, name: str) -> tuple[Ids, Vectors, list[list[str]]]:
     """The pictures that have labels, their rows and these."""
     base = spaces.all()[name].chain[0]
-    found = spaces.labels(base, several=True)
+    found = labels_of(spaces, base, several=True)
     ids = np.array(sorted(found), np.int64)
     return ids, np.asarray(spaces.index(base).vectors(ids), np.float32), [found[item] for item in ids.tolist()]
 
 
 def _teaching(spaces: Spaces, name: str, held: Ids) -> Labelled | None:
     """What the space learns from, less those held out."""
-    all_of = spaces.labelled(name)
+    all_of = labelled_rows(spaces, name)
     if all_of is None:
         return None
     kept = ~np.isin(all_of.ids, held)

@@ -29,7 +29,7 @@ SUPPORTS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class CostCurve:
     """One kind of work. `work(n, d)`: bytes read, or operations, for n rows of d numbers (of codes, d bytes)."""
 
     bound: Literal["memory", "product"]
@@ -53,33 +53,33 @@ def _cells(n: float) -> float:
     return min(n / 500, 4_096)
 
 
-CURVES: dict[str, Curve] = {
+CURVES: dict[str, CostCurve] = {
     # every row, as float32
-    "search-flat": Curve("memory", lambda n, d: (4 * d + 8) * n, 1.1, 3e-4),
+    "search-flat": CostCurve("memory", lambda n, d: (4 * d + 8) * n, 1.1, 3e-4),
     # 192 nodes with 16 links each, a byte a number; of a larger graph, caches miss more
-    "search-hnsw": Curve("memory", lambda n, d: 192 * 16 * d * n**0.15, 1.5, 1.5e-4),
+    "search-hnsw": CostCurve("memory", lambda n, d: 192 * 16 * d * n**0.15, 1.5, 1.5e-4),
     # the centres of √n lists, and 64 lists of half a byte for two numbers
-    "search-ivfpq": Curve("memory", lambda n, d: (4 + 64 / 4) * d * sqrt(n), 2.5, 1.5e-4),
+    "search-ivfpq": CostCurve("memory", lambda n, d: (4 + 64 / 4) * d * sqrt(n), 2.5, 1.5e-4),
     # every code; the fixed part is the vectors of 300 that are proposed
-    "search-itq": Curve("memory", lambda n, d: d * n, 1.5, 1e-3),
+    "search-itq": CostCurve("memory", lambda n, d: d * n, 1.5, 1e-3),
     # a look into a table for every byte of every code
-    "search-pq": Curve("memory", lambda n, d: d * n, 30.0, 1e-3),
+    "search-pq": CostCurve("memory", lambda n, d: d * n, 30.0, 1e-3),
     # every row against every support vector, for four searches
-    "round-flat": Curve("product", lambda n, d: 4 * 2 * SUPPORTS * d * n, 5.5, 1.8e-2),
+    "round-flat": CostCurve("product", lambda n, d: 4 * 2 * SUPPORTS * d * n, 5.5, 1.8e-2),
     # the leaves that are visited: for every row there a byte a number, and its place
-    "round-leaves": Curve("memory", lambda n, d: (d + 64) * n**0.6, 1800.0, 2e-2),
+    "round-leaves": CostCurve("memory", lambda n, d: (d + 64) * n**0.6, 1800.0, 2e-2),
     # 80 candidates with 16 links, for every row a byte a number, and its links
-    "build-hnsw": Curve("memory", lambda n, d: 80 * 16 * (d + 200) * n**1.15, 0.6),
+    "build-hnsw": CostCurve("memory", lambda n, d: 80 * 16 * (d + 200) * n**1.15, 0.6),
     # every row against the centres of √n lists, those they are learned from 25 times
-    "build-ivfpq": Curve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
+    "build-ivfpq": CostCurve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
     # every row against the centres of cells, those they are learned from 10 times; then cells are cut into leaves
-    "build-leaves": Curve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
+    "build-leaves": CostCurve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
     # 256 principal components; what is done to rows besides costs as much as 180 more (see `pca_seconds`)
-    "encode-pca": Curve("product", lambda n, d: 2 * d * (256 + PCA_MORE) * n, 0.8),
+    "encode-pca": CostCurve("product", lambda n, d: 2 * d * (256 + PCA_MORE) * n, 0.8),
     # 64 bits, and what comes after the product
-    "encode-itq": Curve("product", lambda n, d: 2 * 64 * (d + 100) * n, 1.4),
+    "encode-itq": CostCurve("product", lambda n, d: 2 * 64 * (d + 100) * n, 1.4),
     # every part of a row against its 256 centroids
-    "encode-pq": Curve("product", lambda n, d: 2 * d * 256 * n, 9.0),
+    "encode-pq": CostCurve("product", lambda n, d: 2 * d * 256 * n, 9.0),
 }
 
 FEATURE_S: Mapping[str, float] = {

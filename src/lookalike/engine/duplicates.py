@@ -10,7 +10,6 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -88,11 +87,9 @@ def choose_space(spaces: Spaces, space: str | None) -> str:
     return spaces.find(PREFERRED if space is None and PREFERRED in spaces.recipes() else space)
 
 
-def version_of(store: Store, spaces: Spaces, space: str, tier: Tier) -> str:
-    """Another text wherever groups may be others: the pictures, what was fitted, how they are looked at."""
-    taught = spaces.taught(space)
-    made_of = f"{tier} {taught} {spaces.all()[taught].model} {NEAR} {ALIKE} {MISSES} {SAME}"
-    return blake2b(made_of.encode() + store.vectors.live_ids(taught).tobytes(), digest_size=16).hexdigest()
+def made_with(tier: Tier) -> tuple[object, ...]:
+    """What groups depend on besides the vectors: how pictures are looked at."""
+    return tier, NEAR, ALIKE, MISSES, SAME
 
 
 def identical(store: Store, among: Ids | None) -> list[Group]:

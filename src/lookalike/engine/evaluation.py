@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lookalike.engine.chain import Labelled, fit
 from lookalike.engine.class_model import NO_CLASSES, Settings, start
 from lookalike.engine.looks import at_one_moment
+from lookalike.engine.space_sample import sample_rows
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
 from lookalike.text import many
@@ -197,7 +198,7 @@ def _as_they_are(spaces: Spaces, name: str, examples: Examples) -> Rows:
 def _refitted(spaces: Spaces, name: str, examples: Examples) -> Rows:
     """Rows of a space that has learned from none of the labels that are to be judged."""
     chain = spaces.chain(name).specs
-    sample, X = spaces.sample(chain[0])[1], spaces.index(chain[0]).vectors(examples.ids)
+    sample, X = sample_rows(spaces, chain[0])[1], spaces.index(chain[0]).vectors(examples.ids)
     alone = np.array([len(labels) == 1 for labels in examples.labels])
     y = np.array([labels[0] for labels in examples.labels])
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_count, chunks
-from lookalike.engine.chain import takes_negatives
 from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import takes_negatives
 from lookalike.errors import InputError, NoCollectionError
 from lookalike.store.directory import Store
 from lookalike.types import Ids, Transform, Vectors

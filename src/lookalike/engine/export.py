@@ -8,20 +8,24 @@ import csv
 import io
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias, get_args
 
 import numpy as np
 
 from lookalike.engine.duplicates import Group
-from lookalike.store.items import Item
-from lookalike.store.judgements import Saying
+from lookalike.engine.looks import BATCH, items_of, select
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
+from lookalike.store.judgements import SaidLabel
 from lookalike.types import Ids, Vectors, format_id
 
 Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
-Row: TypeAlias = tuple[Item, Sequence[Saying]]
+Row: TypeAlias = tuple[Item, Sequence[SaidLabel]]
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a cell must not begin with: spreadsheets take it for a formula (OWASP, "CSV injection")."""
 COLUMNS = ["id", "path", "width", "height", "format", "bytes", "taken_at", "added_at", "labels"]
@@ -32,6 +36,37 @@ def lines(rows: Iterable[Row], format: Format, parents: Mapping[str, Sequence[st
     if format == "coco":
         return _coco(rows, parents)
     return {"json": _json, "csv": _csv, "paths": _paths}[format](rows)
+
+
+def item_lines(
+    store: Store, format: Format, filter: Filter | None, on_item: Callable[[Item], None] | None = None
+) -> Iterator[str]:
+    """The items of a collection as text, piece by piece; `on_item` is told of each."""
+    check_format(format)
+    parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
+    for child, parent in store.judgements.classes.parents():
+        parents.setdefault(child, []).append(parent)
+    return lines(_rows(store, filter, on_item), format, parents)
+
+
+def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
+    """The same into a file, or one that is open; returns how many items."""
+    check_format(format)  # before a file is opened
+    if isinstance(target, str | Path):
+        with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            return write_items(store, stream, format, filter)
+    if not hasattr(target, "write"):
+        raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
+    written: list[int] = []
+    for text in item_lines(store, format, filter, lambda item: written.append(item.id)):
+        target.write(text)
+    return len(written)
+
+
+def check_format(format: str) -> None:
+    """Refuse what items cannot be written as."""
+    if format not in get_args(Format):
+        raise UnknownNameError("format", format, [*get_args(Format), "npz"])
 
 
 def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["json", "csv"]) -> Iterator[str]:
@@ -52,11 +87,17 @@ def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["
     yield "\n]\n"
 
 
-def write_vectors(target: Path, ids: Ids, X: Vectors, paths: dict[int, str]) -> int:
+def write_vectors(store: Store, target: str | Path | TextIO, ids: Ids, X: Vectors, filter: Filter | None) -> int:
     """`ids` (n,) of 16 hexadecimal digits, `paths` (n,) and `vectors` (n, d) in one .npz file without pickle."""
+    if not isinstance(target, str | Path):
+        raise InputError("Vectors are written to a file: give a path that ends in .npz.")
+    if filter is not None:
+        passed = np.isin(ids, select(store, filter))
+        ids, X = ids[passed], X[passed]
+    paths = store.items.first_paths(ids.tolist())
     names = [format_id(int(item)) for item in ids]
     where = [_printable(paths.get(int(item), "")) for item in ids]
-    with target.open("wb") as stream:
+    with Path(target).open("wb") as stream:
         np.savez(stream, ids=np.array(names, "U16"), paths=np.array(where, "U"), vectors=X)
     return len(ids)
 
@@ -85,6 +126,16 @@ def cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULAS) else text
 
 
+def _rows(store: Store, filter: Filter | None, on_item: Callable[[Item], None] | None) -> Iterator[Row]:
+    items = items_of(store, filter)
+    while batch := list(islice(items, BATCH)):
+        found = store.judgements.said([item.id for item in batch])
+        for item in batch:
+            if on_item is not None:
+                on_item(item)
+            yield item, found.get(item.id, [])
+
+
 def _distance(group: Group, item: Item) -> float:
     return round(group.distances[group.items.index(item.id)], 6)
 
@@ -101,7 +152,7 @@ def _csv(rows: Iterable[Row]) -> Iterator[str]:
             yield _csv_line(cells)
 
 
-def _cells(item: Item, said: Sequence[Saying]) -> Iterator[list[Any]]:
+def _cells(item: Item, said: Sequence[SaidLabel]) -> Iterator[list[Any]]:
     """The values of COLUMNS; a picture at two paths is two lines."""
     told = describe(item, []) | {"labels": ";".join(cell(_printable(label)) for label in _labels(said))}
     for path in told.pop("paths") or [""]:
@@ -123,7 +174,7 @@ def _paths(rows: Iterable[Row]) -> Iterator[str]:
 def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Numbers count from 1, as COCO's readers want them; who said what, how and when goes along."""
     numbers = {name: number for number, name in enumerate(sorted(parents), 1)}
-    annotations: list[tuple[int, int, int, Saying]] = []  # a few words each: the pictures themselves are streamed
+    annotations: list[tuple[int, int, int, SaidLabel]] = []  # a few words each: the pictures themselves are streamed
 
     def images() -> Iterator[dict[str, Any]]:
         for number, (item, said) in enumerate(rows, 1):
@@ -171,7 +222,7 @@ def _array(opening: str, values: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield ("," if count else "") + "\n" + json.dumps(value, ensure_ascii=False)
 
 
-def _labels(said: Sequence[Saying]) -> list[str]:
+def _labels(said: Sequence[SaidLabel]) -> list[str]:
     return [one.label for one in said]
 
 

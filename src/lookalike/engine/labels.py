@@ -1,15 +1,35 @@
 """Labels from outside: a CSV file, or a folder with one sub-folder a class.
 
-In: the file or folder. Out: pairs of item and label, and the names that no item answers to.
+In: the file or folder. Out: pairs of item and label, kept in the collection, and the names that no item
+answers to.
 """
 
 import csv
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from lookalike.errors import InputError
+from lookalike.store.directory import Store
 from lookalike.store.items import Items
 from lookalike.types import parse_id
+
+
+@dataclass(frozen=True, slots=True)
+class LabelReport:
+    """What an import of labels did."""
+
+    labelled: int
+    unknown: list[str]
+
+
+def import_labels(store: Store, source: Path, author: str) -> LabelReport:
+    """Label the pictures of a collection as a CSV file or a folder says."""
+    pairs, unknown = read(store.items, source)
+    spelled = store.judgements.classes.spell((label for _, label in pairs), new=True)
+    pairs = [(item, spelled[label]) for item, label in pairs]
+    store.judgements.add_labels(pairs, author=author, source="folder" if source.is_dir() else "csv")
+    return LabelReport(len(pairs), unknown)
 
 
 def read(items: Items, source: Path) -> tuple[list[tuple[int, str]], list[str]]:

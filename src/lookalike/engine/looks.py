@@ -3,7 +3,7 @@
 In: a store and something to look at. Out: what was seen, all of it from the same state of the store.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 TRIES = 5
 """How often a reader looks again when a writer has changed the collection under it."""
+
+BATCH = 1_000
+"""Items that are read from the catalogue at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,13 @@ def at_one_moment(store: Store, look: Callable[[], T]) -> T:
         if store.vectors.version() == version:
             return seen
     return look()
+
+
+def items_of(store: Store, filter: Filter | None) -> Iterator[Item]:
+    """Every item, or those that pass the filter, in the order of their ids."""
+    ids = select(store, filter or Filter()).tolist()
+    for start in range(0, len(ids), BATCH):
+        yield from store.items.get(ids[start : start + BATCH]).values()
 
 
 def select(store: Store, filter: Filter) -> Ids:

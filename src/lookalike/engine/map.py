@@ -6,13 +6,13 @@ pictures: those with the smallest ids, which are digests, so a random sample tha
 """
 
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from lookalike.arrays import check_count
+from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
 from lookalike.store.directory import Store
@@ -42,12 +42,30 @@ class Map:
     total: int  # pictures in the space, of which these are some
 
 
-def version_of(store: Store, spaces: Spaces, space: str, points: int) -> str:
-    """Another text wherever the map would be another: the pictures on it, what was fitted, how it is drawn."""
-    taught = spaces.taught(space)
-    made_of = f"{taught} {spaces.all()[taught].model} {COMPONENTS} {PERPLEXITY} {STEPS}"
-    ids = store.vectors.live_ids(taught)[:points]
-    return blake2b(made_of.encode() + ids.tobytes(), digest_size=16).hexdigest()
+def make(store: Store, spaces: Spaces, space: str | None, points: int, progress: Progress) -> Map:
+    """The map of a space: the one that is kept where it still stands, else drawn, and kept from now on."""
+    check_points(points)
+    name = spaces.find(space)
+    version = _version(spaces, name, points)
+    known = read_kept(store, spaces, name, points)
+    if known is not None and known[1]:
+        return known[0]
+    drawn = at_one_moment(store, lambda: draw(store, spaces, name, points, progress))
+    store.derived.write("map", name, str(points), version=version, value=to_json(drawn))
+    return drawn
+
+
+def read_kept(store: Store, spaces: Spaces, space: str | None, points: int) -> tuple[Map, bool] | None:
+    """The map that was drawn last, and whether it still stands; None where there is none."""
+    name = spaces.find(space)
+    kept = store.derived.read("map", name, str(points))
+    if kept is None:
+        return None
+    return from_json(name, kept.value), kept.version == _version(spaces, name, points)
+
+
+def _version(spaces: Spaces, space: str, points: int) -> str:
+    return spaces.version_of(space, COMPONENTS, PERPLEXITY, STEPS, most=points)
 
 
 def draw(store: Store, spaces: Spaces, space: str, points: int, progress: Progress) -> Map:

@@ -12,8 +12,11 @@ from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
 from lookalike.engine.ingest import BATCH
 from lookalike.engine.presence import ignore
-from lookalike.engine.spaces import Pool, Spaces
+from lookalike.engine.space_sample import Pool, sample_rows
+from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import takes_negatives
 from lookalike.engine.vocabulary import draw
+from lookalike.engine.words import absolute
 from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import walk
 from lookalike.images.workers import Read, ReadPool
@@ -24,12 +27,15 @@ NEGATIVES = 5_000
 """Pictures of a folder that are read for a pool, drawn by lot."""
 
 
-def read_negatives(source: str, chain: Chain, progress: Progress, workers: int | None) -> Pool:
-    """The vectors of the chain's feature for what a source holds, in the order of the items' ids."""
+def read_negatives(spaces: Spaces, name: str, source: str | Path, progress: Progress, workers: int | None) -> Pool:
+    """The vectors of a space's feature for what a source holds, in the order of the items' ids."""
+    chain, path = spaces.chain(name), absolute(source)
+    if not any(takes_negatives(spec) for spec in chain.specs[1:]):
+        raise InputError(f"Space '{name}' has no use for negatives: its chain is {' | '.join(chain.specs)}.")
     try:
-        store = Store(Path(source))
+        store = Store(Path(path))
     except NoCollectionError:
-        return _describe(source, chain, progress, workers)
+        return _describe(path, chain, progress, workers)
     try:
         return _take(store, chain)
     finally:
@@ -44,7 +50,7 @@ def _take(store: Store, chain: Chain) -> Pool:
     spaces = Spaces(store)
     if base not in spaces.all() or not store.vectors.rows(base):
         raise InputError(f"{store.path} has no vectors of {base}. Give a folder of pictures instead.")
-    ids, X = spaces.sample(base)
+    ids, X = sample_rows(spaces, base)
     return Pool(str(store.path), ids, np.asarray(X, np.float32))
 
 

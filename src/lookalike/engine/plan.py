@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lookalike.engine import costs
-from lookalike.engine.chain import is_coder
 from lookalike.engine.costs import CURVES, STORED
 from lookalike.engine.machine import Machine
-from lookalike.engine.spaces import FIT_MAX, LEAVES, ROWS_BYTES, SAMPLE_BYTES
+from lookalike.engine.space_fit import ROWS_BYTES
+from lookalike.engine.space_sample import FIT_MAX, SAMPLE_BYTES
+from lookalike.engine.space_settle import LEAVES
+from lookalike.engine.specs import is_coder
 from lookalike.engine.subject import Subject
 from lookalike.errors import InputError
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose

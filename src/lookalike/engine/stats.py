@@ -11,6 +11,7 @@ from typing import Any
 from lookalike.engine.classes import ClassSummary
 from lookalike.engine.machine import measure
 from lookalike.engine.plan import search_seconds
+from lookalike.engine.space_sample import fitted_which
 from lookalike.engine.spaces import Spaces
 from lookalike.registry import parse
 from lookalike.store.directory import Store
@@ -48,7 +49,7 @@ def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict
                 "bits": 8 * (row["dim"] or 0) if coded else None,
                 "state": state,
                 "fitted_on": space.fitted_on,
-                "fitted_which": spaces.fitted_which(name),
+                "fitted_which": fitted_which(spaces, name),
                 "feature_fitted_on": known[space.chain[0]].fitted_on,
                 "bytes": vectors.bytes(searched),
                 "bytes_per_picture": vectors.row_bytes(searched),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lookalike.engine.chain import is_coder, parse_recipe
 from lookalike.engine.costs import FEATURE_S, STORED
 from lookalike.engine.machine import Machine
+from lookalike.engine.specs import is_coder, parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.registry import create
 

@@ -6,16 +6,22 @@ they lie, in whatever order they are listed, and whichever process was quicker.
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any
 
 from lookalike.arrays import chunks
 from lookalike.engine.calm import CALM
+from lookalike.engine.spaces import Spaces
+from lookalike.engine.specs import feature_needs_fit, feature_takes_labels
+from lookalike.errors import InputError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Read, ReadPool
+from lookalike.registry import create, spec_of
+from lookalike.store import models
 from lookalike.store.directory import Store
+from lookalike.text import many
 from lookalike.types import LabelledFeature, LearnedFeature, Progress
 
 SAMPLE = 1_000
@@ -32,6 +38,53 @@ LOOKUP = 1_000
 
 BLOCK = 64
 """Pictures read at a time and put in order: a bound on what waits for a slow one."""
+
+
+def fit_features(
+    spaces: Spaces,
+    names: Sequence[str],
+    entries: Callable[[], Iterable[Entry]],
+    progress: Progress,
+    workers: int | None,
+    *,
+    anew: bool = False,
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Fit the features of these spaces that need it, on a sample of the entries; needs the writer lock.
+
+    `anew`: also those that are fitted, and those that learn from labels; every row that was made with what they
+    had learned goes. Returns the features that were fitted with the number of pictures, and those that could not
+    be with the reason.
+    """
+    known = spaces.all()
+    bases = dict.fromkeys(known[name].chain[0] for name in names)
+    waiting = [base for base in bases if feature_needs_fit(base) and (anew or known[base].model is None)]
+    sample = draw(entries()) if not all(map(feature_takes_labels, waiting)) else []
+    fitted, failed = {}, {}
+    for base in waiting:
+        feature = create("feature", base)
+        try:
+            if not feature_takes_labels(base):
+                n = fit_feature(feature, sample, progress, workers)
+            elif anew:
+                n = _fit_labelled(spaces.store, feature, entries(), progress, workers)
+            else:
+                own = next(name for name in names if known[name].chain[0] == base)
+                raise InputError(f"{base} learns from labels, when it is asked to: lookalike fit {own} --labels")
+        except InputError as error:  # too little to learn from
+            failed[base] = str(error)
+            continue
+        if n == 0:  # nothing could be read; the add says why
+            continue
+        target = spaces.store.vectors.new_file("models", ".npz")
+        models.save(target, feature)
+        model = spaces.store.vectors.settle(target)
+        with spaces.store.transaction():
+            spaces.store.vectors.replace(base, [], model=model, fitted_on=n)
+            for space in known.values():
+                if space.base == base:
+                    spaces.store.vectors.replace(space.name, [], model=None, fitted_on=None)
+        fitted[base] = n
+    return fitted, failed
 
 
 def draw(entries: Iterable[Entry], n: int = SAMPLE) -> list[Entry]:
@@ -98,3 +151,20 @@ def fit_feature(
         with CALM:  # many small products: more threads gain nothing, and wait beside busy ones
             feature.fit(chain([first], stream), progress=progress)
     return read
+
+
+def _fit_labelled(
+    store: Store, feature: LabelledFeature, entries: Iterable[Entry], progress: Progress, workers: int | None
+) -> int:
+    """Fit a feature on some of the pictures that have labels; returns how many."""
+    said = {entry.path: (entry, labels) for entry, labels in labelled(store, entries)}
+    sample = draw((entry for entry, _ in said.values()), LABELLED)
+    labels = {entry.path: said[entry.path][1] for entry in sample}
+    if len({tuple(names) for names in labels.values()}) < 2:
+        names = {name for names in labels.values() for name in names}
+        raise InputError(
+            f"{spec_of(feature)} learns from pictures with labels, not all the same. The collection has"
+            f" {many(len(labels), 'picture')} with labels, of {len(names)}. Label some first:"
+            " lookalike label SOURCE"
+        )
+    return fit_feature(feature, sample, progress, workers, labels)

@@ -5,7 +5,6 @@ Bar-Hillel et al., "Learning a Mahalanobis metric from equivalence constraints",
 distance metrics with contextual constraints for image retrieval", CVPR 2006.
 """
 
-from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from lookalike.arrays import as_numpy
 from lookalike.encode.check import check_number
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
+from lookalike.learn.limits import COUNT, FINITE
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, blocks, check_source, means_by_label
 from lookalike.learn.sgd import Rows
@@ -89,7 +89,7 @@ class Dca(Projection):
 
     def fit(self, X: Rows, y: Array | None = None, *, chunklets: Array | None = None) -> Self:
         """Learn from rows (n, d) and labels (n,), each class a chunklet; or from `chunklets` (n,) in their place."""
-        check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("dim", self.dim, *COUNT)
         found = _gather(self, X, y, chunklets, self.lam)
         self.classes_ = found.classes
         C, d = found.means.shape
@@ -118,7 +118,7 @@ class _Chunklets(NamedTuple):
 
 def _gather(part: Projection, X: Rows, y: Array | None, chunklets: Array | None, lam: float) -> _Chunklets:
     """Check, and read X twice."""
-    check_number("lam", lam, Real, "a finite number of at least 0", 0, np.finfo(np.float64).max)
+    check_number("lam", lam, *FINITE)
     X = check_source(part, X, reset=True, min_rows=2)
     if chunklets is not None:
         y = as_numpy(chunklets)

@@ -5,7 +5,7 @@ float32, weighted scores: plain Euclidean distance is the learned one. Wang, Li 
 Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches.
 """
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +15,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
-from lookalike.encode.check import check_number, float32_out
+from lookalike.encode.check import float32_out
 from lookalike.errors import UnknownNameError
 from lookalike.features.mixture import Mixture
 from lookalike.learn.adam import Adam
 from lookalike.learn.dfk_step import Packed
 from lookalike.learn.fisher_scores import FisherScores, root
 from lookalike.learn.labels import encode_many, hold_out
+from lookalike.learn.limits import COUNT, COUNT_OR_ZERO, SHARE, Limit, check_limits
 from lookalike.learn.neighbours import retrieval
 from lookalike.learn.sets import check_items, fit_items, take
 from lookalike.learn.sgd import Callback, train
@@ -33,11 +34,11 @@ RATE = 0.03
 """The length of a step (Adam's), as a share of weights and deviations."""
 EVERY, PATIENCE = 10, 10
 """Batches between two validations, and how many without a gain end the training."""
-LIMITS: dict[str, tuple[type, str, float, float]] = {
-    "k": (Integral, "a whole number of at least 1", 1, np.inf),
+LIMITS: dict[str, Limit] = {
+    "k": COUNT,
     "batch": (Integral, "a whole number of at least 2", 2, np.inf),
-    "max_iterations": (Integral, "a whole number of at least 0", 0, np.inf),
-    "validation": (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9),
+    "max_iterations": COUNT_OR_ZERO,
+    "validation": SHARE,
 }
 """What the numbers among the parameters may be."""
 PARTS = ("all", "fixed", "weights")
@@ -112,8 +113,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         X is a matrix (n, d), a list of n matrices (m, d), or `Sets`. An item that shares no label with another is only
         what others keep away from. `callback(step, loss, score)` is called at each validation.
         """
-        for name, (kind, allowed, low, high) in LIMITS.items():
-            check_number(name, getattr(self, name), kind, allowed, low, high)
+        check_limits(self, LIMITS)
         if self.learned not in PARTS:
             raise UnknownNameError("learned", str(self.learned), PARTS)
         X = check_items(self, X, reset=True, min_items=2)

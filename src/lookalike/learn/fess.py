@@ -5,7 +5,6 @@ Murino & Jojic, "Free energy score spaces", PAMI 2012, for a mixture with diagon
 """
 
 import math
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import check_number, float32_out
 from lookalike.features.mixture import Mixture, Products
+from lookalike.learn.limits import COUNT
 from lookalike.learn.sets import check_items, fit_items, take
 from lookalike.types import Array
 
@@ -78,7 +78,7 @@ class Fess(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 (scikit-learn's signature)
         """Learn from a matrix (n, d), a list of n matrices (m, d), or `Sets`."""
-        check_number("k", self.k, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("k", self.k, *COUNT)
         X = check_items(self, X, reset=True, min_items=1)
         mixture, _ = fit_items(X, int(self.k), self.random_state, np.random.default_rng(self.random_state))
         self.alphas_, self.means_, self.deviations_ = mixture.weights, mixture.means, np.sqrt(mixture.variances)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import CACHE_BYTES, chunks, held_bytes, like, namespace
 from lookalike.features.mixture import FARTHEST, NEGLIGIBLE, Mixture, Products
-from lookalike.learn.groups import Group, group_rows
+from lookalike.learn.groups import ItemGroup, group_rows
 from lookalike.learn.room import Room
 from lookalike.types import Array
 
@@ -27,7 +27,7 @@ class Scored(NamedTuple):
     U: Array  # (k, 2d + 1, n): scores for deviations, for means, for the weight, of each Gaussian
     counts: Array  # (k, n), mean posteriors
     Y: Array  # (2d + 1, n): (z², z, 1) of items of one row
-    groups: list[tuple[Group, Array, Array]]  # of items of many: shares g, (k, c · m), and Y, (2d + 1, c · m), of rows
+    groups: list[tuple[ItemGroup, Array, Array]]  # of items of many: shares g, (k, c · m), and Y, (2d + 1, c · m)
     room: Room  # where all these are
 
 
@@ -94,7 +94,7 @@ class FisherScores:
                 self._of_rows(Y[self.d : -1, :], counts[part, :], part, U[part, ...])
             return Scored(U, counts, Y, [], room)
         sums, counts = room.array("sums", (n, self.dim), like=U), xp.empty_like(U[:, 0, :])
-        groups: list[tuple[Group, Array, Array]] = []
+        groups: list[tuple[ItemGroup, Array, Array]] = []
         for group in group_rows(starts, self._row_bytes, 2 * self.dim * U.itemsize, rows):
             some, (c, m) = group.take(rows), group.shape
             Y = self.powers(some, room.array(("Y", len(groups)), (width, c * m), like=U))

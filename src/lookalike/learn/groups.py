@@ -13,7 +13,7 @@ from lookalike.arrays import held_bytes, like, namespace
 from lookalike.types import Array
 
 
-class Group:
+class ItemGroup:
     """c items of at most m rows each.
 
     Parameters
@@ -46,7 +46,7 @@ class Group:
         return xp.permute_dims(xp.reshape(values, (values.shape[0], *self.shape)), (1, 0, 2))
 
 
-def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Array) -> Iterator[Group]:
+def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Array) -> Iterator[ItemGroup]:
     """Groups that cover all items, of a good size for what takes so many bytes a row and an item, X their kind.
 
     >>> X = np.arange(5.0).reshape(5, 1)
@@ -65,5 +65,5 @@ def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Ar
         together = np.arange(1, len(order) - begin + 1) * costs[begin:]
         chosen = order[begin : begin + max(1, int(np.searchsorted(together, most, side="right")))]
         items = slice(begin, begin + len(chosen)) if even else like(X, chosen)
-        yield Group(items, starts[:-1][chosen], sizes[chosen], X)
+        yield ItemGroup(items, starts[:-1][chosen], sizes[chosen], X)
         begin += len(chosen)

@@ -5,7 +5,6 @@ In: (n, d) rows, and labels where classes count; NumPy, torch, a memory map or `
 so that the same one does for rows of any length.
 """
 
-from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import array_api_compat
@@ -18,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import like, namespace
 from lookalike.encode.check import check_number, float32_out
 from lookalike.learn.labels import encode_labels
+from lookalike.learn.limits import COUNT, FINITE
 from lookalike.learn.rows import blocks, check_source, means_by_label, project
 from lookalike.learn.sgd import Rows
 from lookalike.linalg import cholesky, solve_lower
@@ -84,7 +84,7 @@ class Fda(_Linear):
 
     def fit(self, X: Rows, y: Array | None = None) -> Self:
         """Learn from rows (n, d) and labels (n,) of at least 2 classes."""
-        check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("dim", self.dim, *COUNT)
         X = check_source(self, X, reset=True, min_rows=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         found = _moments(X, codes, self.lam)
@@ -164,7 +164,7 @@ class InverseCovariance(_Linear):
 
     def fit(self, X: Rows, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Learn from rows (n, d), n ≥ 2."""
-        check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("dim", self.dim, *COUNT)
         X = check_source(self, X, reset=True, min_rows=2)
         found = _moments(X, np.zeros(X.shape[0], np.int64), self.lam)
         xp, D = namespace(found.mean), min(self.dim, X.shape[1])
@@ -188,7 +188,7 @@ class _Moments(NamedTuple):
 
 def _moments(X: Rows, codes: NDArray[np.int64], lam: float) -> _Moments:
     """Read X twice."""
-    check_number("lam", lam, Real, "a finite number of at least 0", 0, np.finfo(np.float64).max)
+    check_number("lam", lam, *FINITE)
     counts = np.bincount(codes)
     means = means_by_label(X, codes, len(counts))  # (C, d)
     xp = namespace(means)

@@ -5,19 +5,18 @@ Weinberger and Saul 2009, in the form of Mensink et al. 2013 (ncm), ยง4: Eq. 35โ
 """
 
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, namespace
-from lookalike.encode.check import check_number
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.learn.labels import encode_held, encode_labels, hold_out
+from lookalike.learn.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
 from lookalike.learn.projection import Projection
-from lookalike.learn.rows import Picked, blocks, check_source, project
+from lookalike.learn.rows import Picked, check_source, check_values, project
 from lookalike.learn.sgd import Callback, Curve, Rows, train
 from lookalike.learn.start import start
 from lookalike.learn.triplet_batches import TripletBatches, nearest_of_class
@@ -33,6 +32,8 @@ HELD, MOST_HELD, MOST_SEEN = 0.2, 1_000, 5_000
 """The share of each class that training is stopped by, at most so many rows; and at most so many to be near to."""
 MOST_TO_REPEAT = 100_000
 """With no more rows than these, training is done again on all of them, for as many steps as were best."""
+LIMITS: dict[str, Limit] = {"dim": COUNT, "k": COUNT, "rate": POSITIVE, "max_iterations": COUNT}
+"""What the numbers among the parameters may be."""
 EVERY, PATIENCE = 25, 8
 """Batches between two validations, and how many without a gain end the training."""
 
@@ -109,8 +110,7 @@ class Lmnn(Projection):
         classes, codes = encode_labels(y, X.shape[0])
         if np.bincount(codes).max() < 2:
             raise InputError(f"y must give a class to 2 rows or more. Got {len(codes)} rows and {len(codes)} classes.")
-        for _ in blocks(X):
-            pass  # NaN is found before anything is learned
+        check_values(X)
         random = np.random.default_rng(self.random_state)
         kept, out = hold_out(codes, HELD if held is None else 0.0, random, MOST_HELD)
         if np.bincount(codes[kept]).max() < 2:
@@ -153,9 +153,7 @@ class Lmnn(Projection):
         )
 
     def _check(self) -> None:
-        for name in ("dim", "k", "max_iterations"):
-            check_number(name, getattr(self, name), Integral, "a whole number of at least 1", 1, np.inf)
-        check_number("rate", self.rate, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+        check_limits(self, LIMITS)
         for name, known in (("targets", TARGETS), ("measure", MEASURES)):
             if getattr(self, name) not in known:
                 raise UnknownNameError(name, str(getattr(self, name)), known)

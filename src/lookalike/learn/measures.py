@@ -3,6 +3,8 @@
 In: class scores (n, C), rows (n, D) or rankings, and labels. Out: one number, larger is better. Paper: ncm, §5.1, 5.4.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,14 +56,23 @@ def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
     >>> mean_average_precision(np.array([[1.0, 0], [1, 0.1], [0, 1], [0.2, 1]]), np.array([0, 0, 1, 1]))
     1.0
     """
-    n = X.shape[0]
     unit = unit_rows(X)
+    return retrieval_precision(lambda part: -(unit[part] @ unit.T), y)
+
+
+def retrieval_precision(distances: Callable[[slice], Array], y: NDArray[np.int64]) -> float:
+    """The mean average precision of n rows that each ask for their like among the others, the nearest first.
+
+    `distances` are those of some rows to all, (m, n); y as for `alike`. Rows without their like ask nothing.
+    """
+    n = len(y)
+    if n < 2:
+        return 0.0
     found: list[NDArray[np.float64]] = []
-    for part in chunks(n, row_bytes=32 * n):
-        cosines = as_numpy(unit[part] @ unit.T).astype(np.float64)  # (m, n)
-        m = len(cosines)
-        cosines[np.arange(m), np.arange(part.start, part.stop)] = -np.inf  # itself last
-        order = np.argsort(-cosines, axis=1, kind="stable")[:, :-1]
-        found.append(precisions(y[order] == y[part][:, None]))  # (m, n - 1)
-    all_found = np.concatenate(found)
-    return float(all_found.mean()) if len(all_found) else 0.0
+    for part in chunks(n, row_bytes=48 * n):
+        D = as_numpy(distances(part)).astype(np.float64)  # (m, n)
+        D[np.arange(len(D)), np.arange(part.start, part.stop)] = np.inf  # itself last
+        order = np.argsort(D, axis=1, kind="stable")[:, :-1]
+        found.append(precisions(np.take_along_axis(alike(y, part), order, axis=1)))  # (m, n - 1)
+    every = np.concatenate(found)
+    return float(every.mean()) if len(every) else 0.0

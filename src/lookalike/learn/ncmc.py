@@ -3,7 +3,6 @@
 In: (n, d) rows and their labels, as for NCMML. Out: (n, D) float32 rows, classes, probabilities. Paper: ncm, Eq. 21–25.
 """
 
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
 from lookalike.features.kmeans import ROWS_PER_CENTRE, kmeans
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.likelihood import class_scores
+from lookalike.learn.limits import COUNT, COUNT_OR_ZERO
 from lookalike.learn.ncmml import LIMITS, Ncmml, Task
 from lookalike.learn.rows import check_source, project
 from lookalike.learn.sgd import Callback, Rows
@@ -51,8 +51,8 @@ class Ncmc(ClassifierMixin, Ncmml):
     validation = 0.2
     measure = "top1"
     _limits = LIMITS | {
-        "k": (Integral, "a whole number of at least 1", 1, np.inf),
-        "rounds": (Integral, "a whole number of at least 0", 0, np.inf),
+        "k": COUNT,
+        "rounds": COUNT_OR_ZERO,
     }
 
     centroids_: Array

@@ -5,7 +5,6 @@ Mensink et al. 2013, "Large scale metric learning for distance-based image class
 (ncm), Eq. 3–10, and Eq. 27 for the form with inner products.
 """
 
-from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
-from lookalike.encode.check import check_number
 from lookalike.errors import UnknownNameError
 from lookalike.learn.labels import MOST, encode_held, encode_labels, hold_out
 from lookalike.learn.likelihood import class_scores, inner, mixture, pack, unpack
+from lookalike.learn.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit, check_limits
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, check_source, means_by_label, project
@@ -32,12 +31,12 @@ MOST_TO_REPEAT = 100_000
 """With no more rows than these, training is done again on all of them, for as many steps as were best."""
 MOST_FOR_MAP = 2_000
 """Rows held out to watch retrieval: each asks all others."""
-LIMITS: dict[str, tuple[type, str, float, float]] = {
-    "dim": (Integral, "a whole number of at least 1", 1, np.inf),
-    "rate": (Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max),
-    "batch": (Integral, "a whole number of at least 1", 1, np.inf),
-    "max_iterations": (Integral, "a whole number of at least 0", 0, np.inf),
-    "validation": (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9),
+LIMITS: dict[str, Limit] = {
+    "dim": COUNT,
+    "rate": POSITIVE,
+    "batch": COUNT,
+    "max_iterations": COUNT_OR_ZERO,
+    "validation": SHARE,
 }
 """What the numbers among the parameters may be."""
 EVERY, PATIENCE = 10, 25
@@ -131,8 +130,7 @@ class Ncmml(Projection):
 
     def _task(self, X: Rows, y: Array | None, held: tuple[Rows, Array] | None) -> "Task":
         """Check all there is to check, hold a part out, and find where to start."""
-        for name, (kind, allowed, low, high) in self._limits.items():
-            check_number(name, getattr(self, name), kind, allowed, low, high)
+        check_limits(self, self._limits)
         if self.measure not in MEASURES:
             raise UnknownNameError("measure", str(self.measure), MEASURES)
         X = check_source(self, X, reset=True, min_rows=2)

@@ -9,8 +9,8 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import as_numpy, chunks, namespace
-from lookalike.learn.measures import alike, precisions
+from lookalike.arrays import namespace
+from lookalike.learn.measures import retrieval_precision
 from lookalike.types import Array
 
 
@@ -83,15 +83,5 @@ def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
     >>> retrieval(np.array([[0.0], [1.0], [5.0], [6.0]]), np.array([0, 0, 1, 1]))
     1.0
     """
-    xp, n = namespace(Z), Z.shape[0]
-    if n < 2:
-        return 0.0
-    squares = xp.sum(Z * Z, axis=1)
-    found: list[NDArray[np.float64]] = []
-    for part in chunks(n, row_bytes=48 * n):
-        D = as_numpy(squares[None, :] - 2 * (Z[part] @ Z.T)).astype(np.float64)  # (m, n)
-        D[np.arange(len(D)), np.arange(part.start, part.stop)] = np.inf  # itself last
-        order = np.argsort(D, axis=1, kind="stable")[:, :-1]
-        found.append(precisions(np.take_along_axis(alike(y, part), order, axis=1)))  # (m, n - 1)
-    every = np.concatenate(found)
-    return float(every.mean()) if len(every) else 0.0
+    squares = namespace(Z).sum(Z * Z, axis=1)
+    return retrieval_precision(lambda part: squares[None, :] - 2 * (Z[part] @ Z.T), y)

@@ -7,16 +7,15 @@ pairs, that is trace(B) ≤ 1, so that what is sought is a B ⪰ 0 of trace 1.
 """
 
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, check_rows
-from lookalike.encode.check import check_number
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
+from lookalike.learn.limits import COUNT, FINITE, NOT_NEGATIVE, Limit, check_limits
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import check_source
 from lookalike.learn.sgd import Rows
@@ -25,11 +24,11 @@ from lookalike.types import Array
 Matrix = NDArray[np.float64]
 TINY = 1e-10
 """Below this share of the largest eigenvalue, or of the mean distance, a number is zero."""
-LIMITS: dict[str, tuple[type, str, float, float]] = {
-    "pairs": (Integral, "a whole number of at least 1", 1, np.inf),
-    "lam": (Real, "a finite number of at least 0", 0, np.finfo(np.float64).max),
-    "max_iterations": (Integral, "a whole number of at least 1", 1, np.inf),
-    "tolerance": (Real, "a number of at least 0", 0, np.finfo(np.float64).max),
+LIMITS: dict[str, Limit] = {
+    "pairs": COUNT,
+    "lam": FINITE,
+    "max_iterations": COUNT,
+    "tolerance": NOT_NEGATIVE,
 }
 """What the numbers among the parameters may be."""
 
@@ -81,8 +80,7 @@ class Mmc(Projection):
 
     def fit(self, X: Rows, y: Array | None = None, *, alike: Array | None = None, unlike: Array | None = None) -> Self:
         """Learn from rows (n, d) and labels (n,); or from pairs of row numbers, (m, 2) each, in their place."""
-        for name, (kind, allowed, low, high) in LIMITS.items():
-            check_number(name, getattr(self, name), kind, allowed, low, high)
+        check_limits(self, LIMITS)
         X = check_source(self, X, reset=True, min_rows=2)
         if alike is None and unlike is None:
             self.classes_, codes = encode_labels(y, X.shape[0])

@@ -56,6 +56,12 @@ def blocks(X: Rows) -> Iterator[tuple[slice, Array]]:
         yield part, check_rows(X[part])
 
 
+def check_values(X: Rows) -> None:
+    """Refuse rows with NaN before anything is learned from the others."""
+    for _ in blocks(X):
+        pass
+
+
 def project(X: Rows, W: Array) -> Array:
     """XWᵀ, (n, D), of the kind of the rows, at the precision of W; W may be of another kind."""
     out = []

@@ -5,16 +5,15 @@ learning a Mahalanobis distance metric", ACCV 2009; Shen, Kim & Wang, "Scalable 
 learning", IEEE Trans. Neural Networks 2010, with the squared hinge loss.
 """
 
-from numbers import Integral, Real
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, check_rows, chunks
-from lookalike.encode.check import check_number
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
+from lookalike.learn.limits import COUNT, NOT_NEGATIVE, POSITIVE, Limit, check_limits
 from lookalike.learn.pairs import Matrix, ascend, root
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import check_source
@@ -23,11 +22,11 @@ from lookalike.types import Array
 
 NEAREST = 3
 """Triplets join an anchor with its so many nearest like and its so many nearest others, as in the paper."""
-LIMITS: dict[str, tuple[type, str, float, float]] = {
-    "triplets": (Integral, "a whole number of at least 1", 1, np.inf),
-    "cost": (Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max),
-    "max_iterations": (Integral, "a whole number of at least 1", 1, np.inf),
-    "tolerance": (Real, "a number of at least 0", 0, np.finfo(np.float64).max),
+LIMITS: dict[str, Limit] = {
+    "triplets": COUNT,
+    "cost": POSITIVE,
+    "max_iterations": COUNT,
+    "tolerance": NOT_NEGATIVE,
 }
 """What the numbers among the parameters may be."""
 
@@ -78,8 +77,7 @@ class Sdpm(Projection):
 
     def fit(self, X: Rows, y: Array | None = None, *, triplets: Array | None = None) -> Self:
         """Learn from rows (n, d) and labels (n,); or from triplets of row numbers, (m, 3): anchor, like, other."""
-        for name, (kind, allowed, low, high) in LIMITS.items():
-            check_number(name, getattr(self, name), kind, allowed, low, high)
+        check_limits(self, LIMITS)
         X = check_source(self, X, reset=True, min_rows=2)
         rows = as_numpy(check_rows(X[:])).astype(np.float64)
         if triplets is None:

@@ -4,7 +4,6 @@ In: (n, d) rows and labels, NumPy, torch, a memory map or `PqRows`. Out: (m, D) 
 Weston, Bengio, Usunier, IJCAI 2011, with the scores of Mensink et al. 2013 (ncm), Eq. 15.
 """
 
-from numbers import Integral, Real
 from typing import Any, Self
 
 import array_api_compat
@@ -15,17 +14,20 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, like, namespace
-from lookalike.encode.check import check_number, float32_out
+from lookalike.encode.check import float32_out
 from lookalike.errors import UnknownNameError
 from lookalike.learn.labels import encode_held, encode_labels, hold_out
+from lookalike.learn.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
-from lookalike.learn.rows import Picked, blocks, check_source, means_by_label, project
+from lookalike.learn.rows import Picked, check_source, check_values, means_by_label, project
 from lookalike.learn.sgd import Callback, Rows, train
 from lookalike.learn.start import start
 from lookalike.types import Array
 
 HELD, MOST_HELD = 0.2, 5_000
 """The share of each class that training is stopped by, and at most so many rows."""
+LIMITS: dict[str, Limit] = {"dim": COUNT, "rate": POSITIVE, "batch": COUNT, "max_iterations": COUNT}
+"""What the numbers among the parameters may be."""
 EVERY, PATIENCE = 50, 8
 """Batches between two validations, and how many without a gain end the training."""
 
@@ -129,8 +131,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         self._check()
         X = check_source(self, X, reset=True, min_rows=2)
         classes, codes = encode_labels(y, X.shape[0])
-        for _ in blocks(X):
-            pass  # NaN is found before anything is learned
+        check_values(X)
         random = np.random.default_rng(self.random_state)
         kept, out = hold_out(codes, HELD if held is None else 0.0, random, MOST_HELD)
         rows, labels = Picked(X, kept), codes[kept]
@@ -208,8 +209,6 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         return float32_out(super().__sklearn_tags__())
 
     def _check(self) -> None:
-        for name in ("dim", "batch", "max_iterations"):
-            check_number(name, getattr(self, name), Integral, "a whole number of at least 1", 1, np.inf)
-        check_number("rate", self.rate, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+        check_limits(self, LIMITS)
         if self.measure not in MEASURES:
             raise UnknownNameError("measure", str(self.measure), MEASURES)

@@ -47,7 +47,7 @@ class Block:
         return rows if self.dead is None else rows[~self.dead[rows]]
 
 
-class Row(NamedTuple):
+class ListedSegment(NamedTuple):
     """A segment as the catalogue lists it."""
 
     id: int
@@ -59,13 +59,13 @@ class Row(NamedTuple):
     digest: bytes
 
 
-def list_rows(db: sqlite3.Connection, space: str) -> list[Row]:
+def list_segments(db: sqlite3.Connection, space: str) -> list[ListedSegment]:
     """The segments of a space."""
     query = "SELECT id, file, rows, dead, dim, dtype, digest FROM segments WHERE space = ? ORDER BY id"
-    return [Row(*row) for row in db.execute(query, [space])]
+    return [ListedSegment(*row) for row in db.execute(query, [space])]
 
 
-def dead_rows(db: sqlite3.Connection, row: Row, before: Block | None = None) -> NDArray[np.bool_] | None:
+def dead_rows(db: sqlite3.Connection, row: ListedSegment, before: Block | None = None) -> NDArray[np.bool_] | None:
     """Which rows of a segment are dead, (m,). They only ever grow in number: as many as before are the same."""
     if row.n_dead == 0:
         return None
@@ -77,7 +77,7 @@ def dead_rows(db: sqlite3.Connection, row: Row, before: Block | None = None) -> 
     return dead
 
 
-def open_block(folder: Path, row: Row, dead: NDArray[np.bool_] | None, before: Block | None = None) -> Block:
+def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None, before: Block | None = None) -> Block:
     """The block of a segment; FileNotFoundError where its files are gone, DamagedError where they are not right."""
     if before is None:
         ids, X = files.map_rows(folder / row.file, (row.rows, row.dim), row.dtype)

@@ -16,7 +16,7 @@ from lookalike.store.labels import NONE, check_label, check_text, tidy
 from lookalike.store.schema import TEXT, text
 
 
-class Said(NamedTuple):
+class Membership(NamedTuple):
     """Who put a picture into a class."""
 
     item: int
@@ -82,11 +82,11 @@ class ClassNames:
                     )
         return found
 
-    def members(self, name: str) -> list[Said]:
+    def members(self, name: str) -> list[Membership]:
         """Who put which picture into a class, in the order in which it was said."""
         query = f"SELECT item, author, source, at FROM labels WHERE label = {TEXT} ORDER BY at, item"
         with self._db.reading() as db:
-            return [Said(*row) for row in db.execute(query, [check_label(name)])]
+            return [Membership(*row) for row in db.execute(query, [check_label(name)])]
 
     def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> int:
         """Put items into a class, which may be new; returns how many were not in it."""

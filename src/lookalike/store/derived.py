@@ -16,7 +16,7 @@ from lookalike.store.whole import whole
 FOLDER = "derived"
 
 
-class Kept(NamedTuple):
+class DerivedValue(NamedTuple):
     """A value that was kept, and the version of what it was made from."""
 
     version: str
@@ -29,11 +29,11 @@ class Derived:
     def __init__(self, path: Path):
         self._folder = path / FOLDER
 
-    def read(self, *name: str) -> Kept | None:
+    def read(self, *name: str) -> DerivedValue | None:
         """What is kept under this name; None where nothing is, or it is damaged."""
         try:
             found = json.loads(self._file(name).read_bytes())
-            return Kept(str(found["version"]), found["value"])
+            return DerivedValue(str(found["version"]), found["value"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 

@@ -21,7 +21,7 @@ from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
 
 
-class Saying(NamedTuple):
+class SaidLabel(NamedTuple):
     """A label of an item, and where it comes from."""
 
     label: str
@@ -73,16 +73,16 @@ class Judgements:
             found[item].append(unhex(label))
         return {item: sorted(labels, key=os.fsencode) for item, labels in found.items()}
 
-    def said(self, ids: Sequence[int]) -> dict[int, list[Saying]]:
+    def said(self, ids: Sequence[int]) -> dict[int, list[SaidLabel]]:
         """The labels of each of these items, sorted, with who said so, how and when; items without any are left out."""
-        found: dict[int, list[Saying]] = {}
+        found: dict[int, list[SaidLabel]] = {}
         query = (
             "SELECT item, label, author, source, at FROM labels"
             " WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
         )
         with self._db.reading() as db:
             for item, *said in db.execute(query, [write_ids(ids)]):
-                found.setdefault(item, []).append(Saying(*said))
+                found.setdefault(item, []).append(SaidLabel(*said))
         return found
 
     def items_with(self, label: str) -> Ids:

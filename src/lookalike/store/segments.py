@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store import files, models
-from lookalike.store.blocks import Block as Block
-from lookalike.store.blocks import dead_rows, list_rows, open_block
+from lookalike.store.blocks import Block, dead_rows, list_segments, open_block
 from lookalike.store.database import Database, read_ids, read_version
 from lookalike.store.files import RowWriter
 from lookalike.store.merge import Merged, choose, split
 from lookalike.store.schema import text, translated
+from lookalike.store.structures import Structures
 from lookalike.store.verify import TRIES, verify_space
 from lookalike.types import Ids, Progress
 
@@ -44,25 +44,6 @@ class Space:
     fitted_on: int | None
     created_at: float
     model_digest: bytes | None
-
-
-Kind: TypeAlias = Literal["points", "hyperplanes"]
-"""The queries that a structure helps to answer: searches by example, and feedback."""
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-
-class Structure(NamedTuple):
-    """What an index has built over the vectors of a space, to answer faster."""
-
-    file: str  # in the folder `indexes`
-    recall: float | None  # as measured when it was built, where it was
-
-
-class Recall(NamedTuple):
-    """How much of an exact search a search of codes finds."""
-
-    value: float  # 0 to 1
-    rows: int  # how many codes there were when it was measured
 
 
 DTYPES = (np.float32, np.float16, np.uint8)
@@ -98,6 +79,7 @@ class Segments:
         self._transaction = transaction
         self._last = 0
         self._known: dict[str, tuple[int, list[Block]]] = {}
+        self.structures = Structures(path / "indexes", database, self.doomed)
 
     def spaces(self) -> dict[str, Space]:
         """Every space by name, in the order they were made."""
@@ -173,10 +155,8 @@ class Segments:
         if before is not None and before != model:
             self.doomed.append(self._path / "models" / before)
         digest = models.digest(self._path / "models" / model) if model is not None else None
-        for kind in KINDS:
-            self.name_structure(space, kind, None)
-        self._db.writing().execute("DELETE FROM recalls WHERE space = ?", [space])
-        self._forget([row.id for row in list_rows(self._db.writing(), space)])
+        self.structures.drop(space)
+        self._forget([row.id for row in list_segments(self._db.writing(), space)])
         self._db.writing().execute(
             "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
             " WHERE name = ?",
@@ -216,7 +196,7 @@ class Segments:
         for _ in range(TRIES):
             with self._db.reading() as db:
                 now = read_version(db)
-                listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_rows(db, space)]
+                listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_segments(db, space)]
             if not listed:
                 self._space(space)  # raises where there is none
             try:
@@ -288,33 +268,6 @@ class Segments:
             files.settle(temp, temp.with_name(name or temp.name))
         return name or temp.name
 
-    def structure(self, space: str, kind: Kind) -> Structure | None:
-        """What helps to answer queries of a kind in a space, where something does."""
-        query = "SELECT file, recall FROM structures WHERE space = ? AND kind = ?"
-        with self._db.reading() as db:
-            row = db.execute(query, [space, kind]).fetchone()
-        return None if row is None else Structure(*row)
-
-    def name_structure(self, space: str, kind: Kind, file: str | None, recall: float | None = None) -> None:
-        """Make a settled file the structure of a space for a kind of queries; the one before goes."""
-        before = self.structure(space, kind)
-        if before is not None and before.file != file:
-            self.doomed.append(self._path / "indexes" / before.file)
-        db = self._db.writing()
-        db.execute("DELETE FROM structures WHERE space = ? AND kind = ?", [space, kind])
-        if file is not None:
-            db.execute("INSERT INTO structures VALUES (?, ?, ?, ?)", [space, kind, file, recall])
-
-    def recall(self, space: str) -> Recall | None:
-        """What was measured of a space as it is fitted now, where something was."""
-        with self._db.reading() as db:
-            row = db.execute("SELECT recall, rows FROM recalls WHERE space = ?", [space]).fetchone()
-        return None if row is None else Recall(*row)
-
-    def keep_recall(self, space: str, recall: Recall) -> None:
-        """Remember what was measured; it goes with the next fit."""
-        self._db.writing().execute("INSERT OR REPLACE INTO recalls VALUES (?, ?, ?)", [space, *recall])
-
     def named(self) -> set[Path]:
         """Every file outside SQLite that is part of the collection."""
         with self._db.reading() as db:
@@ -331,7 +284,7 @@ class Segments:
     def fingerprint(self, space: str) -> str:
         """What tells the rows that a space has now from those of any other time, and of any other collection."""
         with self._db.reading() as db:
-            rows = [(row.file, row.n_dead, row.digest.hex()) for row in list_rows(db, space)]
+            rows = [(row.file, row.n_dead, row.digest.hex()) for row in list_segments(db, space)]
         return blake2b(repr(rows).encode(), digest_size=files.DIGEST_BYTES).hexdigest()
 
     def version(self) -> int:

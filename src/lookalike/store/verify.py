@@ -11,7 +11,7 @@ import numpy as np
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError
 from lookalike.store import files
-from lookalike.store.blocks import Block, Row, dead_rows, list_rows, open_block
+from lookalike.store.blocks import Block, ListedSegment, dead_rows, list_segments, open_block
 from lookalike.store.database import Database, read_ids, read_version
 from lookalike.types import Ids, Progress
 
@@ -24,11 +24,11 @@ def verify_space(path: Path, database: Database, space: str, progress: Progress)
     for _ in range(TRIES):
         with database.reading() as db:
             version = read_version(db)
-            listed = [(row, dead_rows(db, row)) for row in list_rows(db, space)]
+            listed = [(row, dead_rows(db, row)) for row in list_segments(db, space)]
             dim, model = db.execute("SELECT dim, model FROM spaces WHERE name = ?", [space]).fetchone()
             indexes = db.execute("SELECT file FROM structures WHERE space = ?", [space]).fetchall()
             items = read_ids(db, "SELECT id FROM items")
-        opened: list[tuple[Row, Block]] = []
+        opened: list[tuple[ListedSegment, Block]] = []
         faults = []
         for row, dead in listed:
             try:
@@ -50,7 +50,7 @@ def verify_space(path: Path, database: Database, space: str, progress: Progress)
     return faults + _identities([block for _, block in opened], items, space)
 
 
-def _contents(row: Row, block: Block, dim: int) -> list[str]:
+def _contents(row: ListedSegment, block: Block, dim: int) -> list[str]:
     faults = []
     if files.digest(block.ids, block.X) != row.digest:
         faults.append("does not hold what was written")

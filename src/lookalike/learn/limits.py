@@ -1,0 +1,36 @@
+"""What the numbers among an estimator's parameters may be.
+
+In: an estimator and its limits, by the parameter's name. Out: nothing, or an InputError that says what is allowed. A
+limit is a kind of number, the words for it, and the smallest and largest that will do.
+"""
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import TypeAlias
+
+import numpy as np
+
+from lookalike.encode.check import check_number
+
+Limit: TypeAlias = tuple[type, str, float, float]
+
+SMALLEST, LARGEST = np.finfo(np.float64).tiny, np.finfo(np.float64).max
+"""NumPy's numbers, not Python's, which would be cast to float32 where they are compared with one."""
+COUNT: Limit = (Integral, "a whole number of at least 1", 1, np.inf)
+COUNT_OR_ZERO: Limit = (Integral, "a whole number of at least 0", 0, np.inf)
+POSITIVE: Limit = (Real, "a number above 0", SMALLEST, LARGEST)
+NOT_NEGATIVE: Limit = (Real, "a number of at least 0", 0, LARGEST)
+FINITE: Limit = (Real, "a finite number of at least 0", 0, LARGEST)
+SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
+
+
+def check_limits(estimator: object, limits: Mapping[str, Limit]) -> None:
+    """Refuse an estimator whose numbers are not within their limits.
+
+    >>> from types import SimpleNamespace
+    >>> check_limits(SimpleNamespace(dim=0), {"dim": COUNT})
+    Traceback (most recent call last):
+    lookalike.errors.InputError: dim must be a whole number of at least 1. Got 0.
+    """
+    for name, limit in limits.items():
+        check_number(name, getattr(estimator, name), *limit)
