@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
-from lookalike.index import blocks, flat
+from lookalike.index import blocks
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 from reference import brute_force
@@ -78,19 +78,6 @@ def test_equals_brute_force_in_several_chunks(monkeypatch, share, queries):
     among = None if share is None else index.ids[np.random.default_rng(2).random(120) < share]
     hits = index.search(PointQuery(points), 5, among=among)
     assert_same(hits, brute_force.search(truth, points, 5, among))
-
-
-@pytest.mark.parametrize("several", [2, 3, 5])
-def test_searches_that_share_a_pass_find_what_each_finds_alone(monkeypatch, several):
-    monkeypatch.setattr(flat, "BLOCK_BYTES", 4 * 8 * 7)  # blocks that end within chunks
-    index, truth = made()
-    index.remove(np.array(sorted(truth)[:20]))
-    queries = np.random.default_rng(1).normal(size=(several, 8)).astype(np.float32)
-    asked = [(PointQuery(queries[i : i + 1]), 3 + i) for i in range(several)]
-    for (query, k), hits in zip(asked, index._search_together(asked), strict=True):
-        alone = index.search(query, k)
-        assert_same(hits, (alone.ids, alone.scores))
-        assert hits.scored == alone.scored
 
 
 def test_near_duplicates_far_from_the_origin_come_in_the_right_order():

@@ -1,10 +1,10 @@
 """Exact search by looking at every vector: the truth that other indexes are measured against.
 
 In: ids (n,) and rows X (n, d), kept where they are (a memory map stays one), and queries. Out: `Hits`.
-A search costs about one pass over the memory that holds the vectors; those of several threads share passes.
+A search costs about one pass over the memory that holds the vectors.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import inf
 from numbers import Real
 from typing import Any
@@ -17,7 +17,6 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.blocks import Blocks, Chunk
 from lookalike.index.ids import sort_ids, without
 from lookalike.index.queries import PointQuery
-from lookalike.index.together import Together
 from lookalike.index.topk import TopK, Which
 from lookalike.types import Hits, Ids, Query, Vectors
 
@@ -26,10 +25,6 @@ EFFORTS = ("exact", "balanced", "fast")
 
 POINTS_AT_ONCE = 256
 """Queries that share a pass over the vectors."""
-
-FEW, BLOCK_BYTES = 4, 2**19
-"""Fewer queries that share a pass are multiplied one by one with so many bytes of rows, which stay in the cache: a
-product of matrices copies all rows first."""
 
 GATHER = 8
 """Rows picked one by one cost about so many times as much as rows in a row."""
@@ -52,7 +47,6 @@ class Flat:
 
     def __init__(self) -> None:
         self._blocks = Blocks()
-        self._points = Together(self._search_together)
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._blocks.alive))
@@ -115,8 +109,6 @@ class Flat:
         exclude = None if exclude is None else sort_ids(exclude, "exclude")
         if not isinstance(query, PointQuery):
             return self._search_any(query, k, among, exclude)
-        if len(query.vectors) == 1 and among is None and exclude is None:
-            return self._points((query, k))
         if len(query.vectors) <= POINTS_AT_ONCE:
             return self._search_points(query, k, among, exclude)
         parts = [
@@ -154,18 +146,7 @@ class Flat:
             scored += scores.size
         return Hits(*best.result(), scored)
 
-    def _search_together(self, asked: Sequence[tuple[PointQuery, int]]) -> list[Hits]:
-        """The k best of each of these queries of one point."""
-        if len(asked) == 1:
-            return [self._search_points(*asked[0], None, None)]
-        query = PointQuery(np.concatenate([one.vectors for one, _ in asked]))
-        found = self._search_points(query, max(k for _, k in asked), None, None, in_blocks=len(asked) < FEW)
-        each = found.scored // len(asked)
-        return [Hits(found.ids[i : i + 1, :k], found.scores[i : i + 1, :k], each) for i, (_, k) in enumerate(asked)]
-
-    def _search_points(
-        self, query: PointQuery, k: int, among: Ids | None, exclude: Ids | None, *, in_blocks: bool = False
-    ) -> Hits:
+    def _search_points(self, query: PointQuery, k: int, among: Ids | None, exclude: Ids | None) -> Hits:
         """Rough scores by a matrix product, ‖x‖² − 2 x·q; exact ones for what they cannot decide."""
         q, d = query.vectors.shape
         factors = -2.0 * query.vectors.T  # (d, q)
@@ -178,12 +159,7 @@ class Flat:
                 m = len(chunk.ids)
                 space = space if space.size >= m * q else np.empty(m * q, np.float32)
                 squares = chunk.squares()  # (m,)
-                scores = space[: m * q].reshape((q, m) if in_blocks else (m, q))
-                if in_blocks:
-                    _multiply(chunk.X, factors, scores)
-                    scores = scores.T
-                else:
-                    np.matmul(chunk.X, factors, out=scores)
+                scores = np.matmul(chunk.X, factors, out=space[: m * q].reshape(m, q))
                 scores += squares[:, None]
                 if chunk.keep is not None:
                     scores[~chunk.keep] = np.inf
@@ -211,14 +187,6 @@ class Flat:
             keep = keep.copy()
             keep[rows[rows >= 0]] = False
         return blocks.scan(keep, row_bytes)
-
-
-def _multiply(X: Vectors, factors: Vectors, out: Vectors) -> None:
-    """(X @ factors).T to `out` (q, m), block by block: of X (m, d), each is read once for all columns of (d, q)."""
-    columns = np.ascontiguousarray(factors.T)  # (q, d)
-    for part in chunks(len(X), row_bytes=4 * X.shape[1], max_bytes=BLOCK_BYTES):
-        for column, scores in zip(columns, out, strict=True):
-            np.matmul(X[part], column, out=scores[part])
 
 
 def check_search(query: Query, k: int, effort: object, dim: int | None) -> None:
