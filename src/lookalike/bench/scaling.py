@@ -8,7 +8,8 @@ fitted on. Times are worked time (of the process and those it waited for), so th
 counts; on an idle machine with one thread it is the time that passes. A search is called until half a second is worked
 or 15 times, after one call that compiles: the median, and where 80 % lie. What can be done only once (build, fit, add)
 is, after a small one that compiles. An exponent is fitted to the largest five sizes of its row up to a million, two
-decades: below them, what costs the same at any size hides it. Its interval is Student's, over those sizes.
+decades: below them, what costs the same at any size hides it. Its interval is Student's, over those sizes; three say
+nothing.
 """
 
 import math
@@ -182,7 +183,7 @@ def has(row: str, column: str) -> bool:
     """Whether a row is measured at this size, and says what it holds, or is predicted."""
     kind, _, number = column.partition("-")
     if kind == "exponent":
-        return len(sizes(row)) > 2
+        return len(sizes(row)) > 3
     n = int(number)
     if kind == "ratio":
         return row in CURVES and n in sizes(row) and n * WIDE <= WORK[row].most * DIM
