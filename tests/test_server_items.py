@@ -89,6 +89,20 @@ def test_a_thumbnail_fits_and_is_the_same_from_memory(service):
     error(service.client.get(address, params={"side": "²"}), 422, "input")
 
 
+def test_a_thumbnail_that_several_wait_for_is_made_once(service, monkeypatch):
+    item = service.get("/items", params={"limit": 1, "offset": 11})["items"][0]
+    here, made = service.app.here, []
+    picture = here.picture
+
+    def count(*args):
+        made.append(args)
+        return picture(*args)
+
+    monkeypatch.setattr(here, "picture", count)
+    assert here.thumbnail(item["id"], 192) == here.thumbnail(item["id"], 192)  # the second was queued behind the first
+    assert len(made) == 1
+
+
 def test_the_picture_itself_is_its_very_file(service):
     item = service.get("/items", params={"limit": 1})["items"][0]
     answer = service.client.get(f"/api/v1/items/{item['id']}/image")

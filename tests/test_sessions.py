@@ -16,6 +16,7 @@ from PIL import Image
 
 from lookalike import Collection, Crop, Filter
 from lookalike.errors import DamagedError, InputError
+from lookalike.feedback import round as rounds
 from lookalike.images.demo import draw_folder
 from lookalike.store.directory import Store
 from lookalike.store.sessions import Outsider
@@ -35,6 +36,27 @@ def own(shared, tmp_path):
 
 def ids_of(collection, kind):
     return sorted(item.id for item in collection.items(Filter(path=f"{kind}/*.jpg")))
+
+
+def test_a_rehearsal_leaves_nothing_behind(own, monkeypatch):
+    played = []
+    monkeypatch.setattr(
+        rounds, "play", lambda *args, play=rounds.play, **options: played.append(play(*args, **options))
+    )
+    before = {path: path.stat().st_mtime_ns for path in own.path.rglob("*") if path.is_file()}
+    own.rehearse()
+    assert len(played[0].best) == len(played[0].questions) == 1
+    assert own.sessions() == []
+    assert {path: path.stat().st_mtime_ns for path in own.path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("pictures", [0, 1])
+def test_there_is_nothing_to_rehearse_with_fewer_than_two_pictures(tmp_path, pictures):
+    draw_folder(tmp_path / "pictures", pictures) if pictures else (tmp_path / "pictures").mkdir()
+    with Collection(tmp_path / "few", create=True) as few:
+        few.add(tmp_path / "pictures", recipes=["color"])
+        few.rehearse()
+        assert few.sessions() == []
 
 
 # The log

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
@@ -544,7 +545,7 @@ class Collection:
     ) -> int:
         """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; returns how many."""
         if format == "npz":
-            return export.write_vectors(self._store, target, *self.vectors(space), filter)
+            return export.write_vectors(self._store, target, partial(self.vectors, space), filter)
         return export.write_items(self._store, target, format, filter)
 
     def lines(

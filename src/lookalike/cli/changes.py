@@ -189,7 +189,7 @@ def fit(
             progress=progress,
             workers=workers,
         )
-        spaces_now = {space["name"]: space for space in collection.stats()["spaces"]}
+        spaces_now = {} if json else {space["name"]: space for space in collection.stats()["spaces"]}
     if json:
         print_json(fitted)
     elif not fitted:
@@ -211,8 +211,9 @@ def _fitted(n: int, space: dict[str, Any] | None) -> str:
     if space is None or space["fitted_on"] != n:  # only its feature was
         return many(n, "picture")
     which = space["fitted_which"]
-    pictures = f"{n:,} of {many(space['rows'], 'picture')}, {which}" if which else many(n, "picture")
-    return f"{pictures} by {space['chain'][-1]}" if space["name"] == "codes" else pictures
+    pictures = f"{n:,} of {many(space['rows'], 'picture')}" if which else many(n, "picture")
+    by = f" by {space['chain'][-1]}" if space["name"] == "codes" else ""
+    return f"{pictures}{by}, {which}" if which else f"{pictures}{by}"
 
 
 class Fit(TyperCommand):

@@ -136,7 +136,7 @@ def use(
     print_line(f"space   {settings.space or 'the first'}")
     print_line(f"kind    {settings.kind}")
     print_line(f"reject  {settings.reject:g}")
-    print_line(f"prior   {settings.prior:g} in pictures")
+    print_line(f"prior   as much as {settings.prior:g} pictures")
     print_line(f"on add  {'new pictures are classified' if settings.on_add else 'no'}")
     return 0
 

@@ -64,6 +64,6 @@ def delete(
         answers = {one.id: one.relevant + one.irrelevant + one.skipped for one in known}
         for session in sorted(wanted, key=answers.__contains__):  # what cannot be comes first, and ends it
             collection.remove_session(session)
-    gone = sum(answers[session] for session in wanted)
+    gone = sum(answers.get(session, 0) for session in wanted)
     say(json, f"{many(len(wanted), 'session')} deleted, with {many(gone, 'answer')}.", deleted=wanted)
     return 0

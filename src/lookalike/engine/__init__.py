@@ -1,4 +1,4 @@
-"""Where algorithms and storage meet: what `Collection` is made of, and nobody else imports.
+"""Where algorithms and storage meet: what `Collection` is made of; the planner and its curves are used beside it.
 
 In: a store and what a person asks. Out: what the methods of `Collection` return. By subject:
 

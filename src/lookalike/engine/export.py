@@ -87,10 +87,13 @@ def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["
     yield "\n]\n"
 
 
-def write_vectors(store: Store, target: str | Path | TextIO, ids: Ids, X: Vectors, filter: Filter | None) -> int:
+def write_vectors(
+    store: Store, target: str | Path | TextIO, vectors: Callable[[], tuple[Ids, Vectors]], filter: Filter | None
+) -> int:
     """`ids` (n,) of 16 hexadecimal digits, `paths` (n,) and `vectors` (n, d) in one .npz file without pickle."""
     if not isinstance(target, str | Path):
         raise InputError("Vectors are written to a file: give a path that ends in .npz.")
+    ids, X = vectors()
     if filter is not None:
         passed = np.isin(ids, select(store, filter))
         ids, X = ids[passed], X[passed]

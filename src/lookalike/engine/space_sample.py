@@ -14,6 +14,7 @@ from lookalike.engine.spaces import Spaces
 from lookalike.engine.specs import is_coder, takes_labels, takes_several
 from lookalike.errors import InputError
 from lookalike.learn.label_names import join_names
+from lookalike.text import many
 from lookalike.types import Ids, Vectors
 
 FIT_MAX = 50_000
@@ -65,8 +66,9 @@ def labelled_ids(spaces: Spaces, name: str) -> tuple[Ids, NDArray[Any]]:
     if len(np.unique(y, axis=0)) < 2:
         each = "labels, not all the same" if several else "one label each, of at least 2 labels"
         raise InputError(
-            f"Space '{name}' learns from pictures that have {each}. The collection has {len(ids):,} such pictures,"
-            f" of {len({one for names in labels.values() for one in names})}. Label some first: lookalike label"
+            f"Space '{name}' learns from pictures that have {each}. The collection has"
+            f" {many(len(ids), 'such picture')}, of {len({one for names in labels.values() for one in names})}. Label"
+            " some first: lookalike label"
             " SOURCE, or lookalike classes add NAME IMAGE"
         )
     return ids, y
@@ -96,4 +98,4 @@ def _takes_several(spaces: Spaces, name: str) -> bool:
 
 def _most(spaces: Spaces, base: str) -> int:
     """How many rows of a base a fit looks at."""
-    return min(FIT_MAX, SAMPLE_BYTES // (4 * (spaces.index(base).dim or 1)))
+    return min(FIT_MAX, SAMPLE_BYTES // (4 * (spaces.all()[base].dim or 1)))

@@ -1,7 +1,8 @@
 """Features that learn from pictures before they can describe any: which pictures, and in which order.
 
-In: sources and an unfitted feature. Out: the feature, fitted on a sample that is the same for the same files, wherever
-they lie, in whatever order they are listed, and whichever process was quicker.
+In: sources, and a feature or the spaces whose features wait. Out: features fitted on a sample that is the same for the
+same files, wherever they lie, in whatever order they are listed, and whichever process was quicker; `fit_features` also
+keeps them, and drops the rows that older ones made.
 """
 
 import os

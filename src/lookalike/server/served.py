@@ -85,9 +85,12 @@ class Served:
             raise missing(str(error)) from None
 
     def thumbnail(self, id: str, side: int) -> bytes:
-        """A small copy, from the file; from now on it is in memory."""
-        data = self.picture(self.item(id), side)
-        self.thumbnails.put((id, side), data)
+        """A small copy, from the file, unless somebody else who waited for it has made it; then it is in memory."""
+        item = self.item(id)
+        data = self.thumbnails.peek((id, side))
+        if data is None:
+            data = self.picture(item, side)
+            self.thumbnails.put((id, side), data)
         return data
 
     def picture(self, item: Item, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
@@ -149,14 +152,17 @@ class Served:
 
     def warm(self) -> None:
         """Load what the first search, the first round and the first upload would have to wait for."""
-        with contextlib.suppress(LookalikeError):
-            for space in self.collection.spaces():
-                first = self.collection.page(limit=1).items
-                if first and not self.closing.is_set():
-                    self.collection.search(first[0].id, k=1, space=space)
+        for load in (self._search_once, self.collection.rehearse, self.uploads.warm):
+            with contextlib.suppress(LookalikeError):  # whoever asks for it is told what is wrong
+                if not self.closing.is_set():
+                    load()
+
+    def _search_once(self) -> None:
+        """Find a picture in every space."""
+        first = self.collection.page(limit=1).items
+        for space in self.collection.spaces() if first else ():
             if not self.closing.is_set():
-                self.collection.rehearse()
-            self.uploads.warm()
+                self.collection.search(first[0].id, k=1, space=space)
 
     def _example(self, example: ExampleIn, field: str) -> Any:
         if (example.id is None) == (example.upload is None):

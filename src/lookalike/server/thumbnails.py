@@ -86,6 +86,11 @@ class Kept:
             self._held.move_to_end(key)
             return data
 
+    def peek(self, key: tuple[str, int]) -> bytes | None:
+        """The same, without being counted, or counting as use."""
+        with self._lock:
+            return self._held.get(key)
+
     def put(self, key: tuple[str, int], data: bytes) -> None:
         """Keep it, as long as there is room."""
         with self._lock:

@@ -83,10 +83,10 @@ class Work:
         loop, stop = asyncio.get_running_loop(), Stop()
         done: asyncio.Future[T] = loop.create_future()
         late = Problem(503, "This took too long and was stopped. Ask for less, or try again.", wait_s=BUSY_S)
+        future = self._submit(lane, function, stop, done)
         timer = loop.call_later(timeout_s or self._budget.request_s, _fail, done, late)
         watch = _Watch(request, done)
         watching = loop.call_later(WATCH_S, watch.begin)
-        future = self._submit(lane, function, stop, done)
         try:
             return await done
         except Left:
