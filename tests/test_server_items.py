@@ -27,6 +27,9 @@ def test_health_needs_nothing_and_metrics_count(service):
     text = service.client.get("/metrics").text
     assert 'lookalike_requests_total{route="/api/v1/items",method="GET",status="200"}' in text
     assert 'lookalike_request_seconds_bucket{route="/healthz",le="+Inf"}' in text
+    for method in ("FOO", "BAR"):
+        assert service.client.request(method, "/healthz").status_code == 405
+    assert service.client.get("/metrics").text.count('method="other"') == 1
 
 
 def test_the_collection_at_a_glance(service):

@@ -6,6 +6,7 @@ import threading
 import httpx
 import pytest
 
+from lookalike.server import run
 from lookalike.server.problems import answer
 from lookalike.server.work import Stop
 from lookalike.types import format_id
@@ -131,6 +132,29 @@ def test_the_service_ends_while_somebody_waits(shelf, held, monkeypatch):
     connection.close()
     with pytest.raises(httpx.ConnectError), httpx.Client(trust_env=False) as client:
         client.get(address)
+
+
+def test_what_outlasts_the_end_is_told_to_come_back(shelf, held, monkeypatch, caplog):
+    monkeypatch.setattr(run, "GRACE_S", 0.2)
+    with running(shelf) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+    said = connection.recv(4_000)
+    connection.close()
+    assert b" 503 " in said
+    assert b'"kind":"busy"' in said
+    assert held.left.wait(PATIENCE_S)
+    assert "Traceback" not in caplog.text
+
+
+def test_a_client_that_leaves_within_its_upload_is_no_fault_of_ours(shelf, caplog):
+    head = "POST /api/v1/uploads HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\nContent-Length: 60000\r\n"
+    with running(shelf) as service:
+        connection = service.connect()
+        connection.sendall(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n".encode())
+        connection.close()
+        until(lambda: 'status="499"' in service.client.get("/metrics").text)
+    assert "Traceback" not in caplog.text
 
 
 def test_stop_is_heard_by_progress():

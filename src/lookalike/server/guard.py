@@ -10,9 +10,10 @@ import re
 import time
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lookalike.server.problems import Left, Problem, answer
+from lookalike.server.problems import BUSY_S, Left, Problem, answer
 from lookalike.server.rates import Limiter
 from lookalike.server.served import Served
 from lookalike.server.settings import Settings
@@ -76,8 +77,15 @@ class Guard:
             self._check(scope, headers)
             body = _Body(receive, self.settings, scope["path"], headers)
             await self.app(scope, body, out)
-        except Left:
+        except (Left, ClientDisconnect):
             self.metrics.count("clients_left")  # uvicorn hangs up, as the answer is not whole
+        except asyncio.CancelledError:
+            if not self.here.closing.is_set():
+                raise
+            if not out.status:  # it took longer than the service waits when it is to end
+                await answer(Problem(503, "The service ends. Try again when it is back.", wait_s=BUSY_S))(
+                    scope, receive, out
+                )
         except Exception as error:
             if not out.status:
                 await answer(error)(scope, receive, out)

@@ -26,7 +26,7 @@ class Metrics:
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a finished request."""
         with self._lock:
-            self._requests[route, method, status] += 1
+            self._requests[route, _word(method), status] += 1
             self._seconds[route] += seconds  # type: ignore[assignment]
             counts = self._buckets.setdefault(route, [0] * (len(BUCKETS) + 1))
             counts[next((i for i, edge in enumerate(BUCKETS) if seconds <= edge), len(BUCKETS))] += 1
@@ -43,7 +43,7 @@ class Metrics:
             buckets = {route: list(counts) for route, counts in self._buckets.items()}
         lines = ["# TYPE lookalike_requests_total counter"]
         for (route, method, status), n in sorted(requests.items()):
-            lines.append(f'lookalike_requests_total{{route="{route}",method="{_word(method)}",status="{status}"}} {n}')
+            lines.append(f'lookalike_requests_total{{route="{route}",method="{method}",status="{status}"}} {n}')
         lines.append("# TYPE lookalike_request_seconds histogram")
         for route, counts in sorted(buckets.items()):
             total = 0
@@ -60,5 +60,5 @@ class Metrics:
 
 
 def _word(method: str) -> str:
-    """A method that is one: clients may call theirs anything."""
+    """A method that is one: clients may call theirs anything, and would each have a line."""
     return method if method in ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS") else "other"

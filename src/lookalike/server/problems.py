@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from lookalike.errors import (
     DamagedError,
@@ -118,7 +119,7 @@ def answer(error: Exception) -> Response:
     """The response to any error."""
     if isinstance(error, Problem):
         return reply(error_body(error.kind, error.detail, error.field), error.status_code, error.headers)
-    if isinstance(error, Left):
+    if isinstance(error, Left | ClientDisconnect):
         return Response(status_code=GONE)
     if isinstance(error, RequestValidationError):
         return _invalid(error)

@@ -143,5 +143,6 @@ def _side(query: bytes) -> int | None:
     """The side in a query, rounded up; None where a handler had better look at it."""
     if not query:
         return SIDE
-    given = parse_qs(query.decode("latin-1")).get("side", [""])[0]
+    sides = parse_qs(query.decode("latin-1")).get("side", [])
+    given = sides[0] if len(sides) == 1 else ""
     return rounded(int(given)) if re.fullmatch("[0-9]{1,4}", given) and 16 <= int(given) <= SIDES[-1] else None
