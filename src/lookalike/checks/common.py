@@ -25,6 +25,22 @@ def make_rows() -> Vectors:
     return np.random.default_rng(1).normal(size=(300, 20)).astype(np.float32)
 
 
+def make_bad_rows() -> Vectors:
+    """The same with one NaN."""
+    X = make_rows()
+    X[3, 2] = np.nan
+    return X
+
+
+def make_degenerate_rows() -> Vectors:
+    """The same with zero rows, equal rows and a constant column."""
+    X = make_rows()
+    X[:5] = 0
+    X[5:10] = X[10]
+    X[:, 0] = 7
+    return X
+
+
 def learned(transform: Any, X: Vectors) -> Any:
     """The transform, after it learned from rows, and from three classes of them where it needs labels."""
     return transform.fit(X, np.arange(len(X)) % 3) if needs_labels(transform) else transform.fit(X)

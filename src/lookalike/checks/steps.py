@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from lookalike.checks.common import Make, learned, make_rows, must_raise
+from lookalike.checks.common import Make, learned, make_bad_rows, make_degenerate_rows, make_rows, must_raise
 from lookalike.errors import InputError
 from lookalike.registry import restore, spec_of, state_of
 from lookalike.types import Coder, Transform, Vectors, needs_labels
@@ -44,9 +44,7 @@ def check_transform_saves(make: Make) -> None:
 
 def check_transform_refuses(make: Make) -> None:
     """NaN is refused; so is `transform` before `fit`, and `fit` without labels, where there is something to learn."""
-    X = make_rows()
-    bad = X.copy()
-    bad[3, 2] = np.nan
+    X, bad = make_rows(), make_bad_rows()
     transform = learned(make(), X)
     must_raise((ValueError,), learned, transform, bad)
     must_raise((ValueError,), transform.transform, bad)
@@ -58,10 +56,7 @@ def check_transform_refuses(make: Make) -> None:
 
 def check_transform_degenerate(make: Make) -> None:
     """Zero rows, equal rows and constant columns give finite numbers."""
-    X = make_rows()
-    X[:5] = 0
-    X[5:10] = X[10]
-    X[:, 0] = 7
+    X = make_degenerate_rows()
     assert np.isfinite(learned(make(), X).transform(X)).all()
 
 
@@ -110,9 +105,7 @@ def check_coder_asks(make: Make) -> None:
 
 def check_coder_refuses(make: Make) -> None:
     """Bits that fill no bytes, NaN, columns that are not those of `fit`, `encode` before `fit`, missing labels."""
-    X = make_rows()
-    bad = X.copy()
-    bad[3, 2] = np.nan
+    X, bad = make_rows(), make_bad_rows()
     coder = learned(make(), X)
     must_raise((ValueError,), learned, make(), bad)
     must_raise((ValueError,), coder.encode, bad)
@@ -126,10 +119,7 @@ def check_coder_refuses(make: Make) -> None:
 
 def check_coder_degenerate(make: Make) -> None:
     """Zero rows, equal rows and few columns: codes, or an error in words; equal rows have equal codes."""
-    X = make_rows()
-    X[:5] = 0
-    X[5:10] = X[10]
-    X[:, 0] = 7
+    X = make_degenerate_rows()
     codes = learned(make(), X).encode(X)
     assert len(np.unique(codes[:5], axis=0)) == len(np.unique(codes[5:11], axis=0)) == 1
     for rows in (X[:, :2], np.zeros_like(X)):

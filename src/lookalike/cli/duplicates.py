@@ -65,7 +65,8 @@ def duplicates(
     with opened(where) as collection, bars(lines=True) as progress:
         groups = collection.duplicates(tier, space=space, filter=filter, progress=progress, workers=workers)
         items = collection.get([item for group in groups for item in group.items])
-        copies = [] if tier == "identical" else collection.duplicates("identical", filter=filter)
+        told = tier != "identical" and (html is not None or not json)
+        copies = collection.duplicates("identical", filter=filter) if told else []
         if html is not None:
             shown = items | collection.get([item for group in copies for item in group.items])
             print_note(f"Wrote {_write_page(tier, [groups, copies], shown, html)}")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI
 
 import lookalike
 from lookalike.collection import Collection, login
@@ -17,11 +17,11 @@ from lookalike.server.access import Access
 from lookalike.server.answers import ErrorOut
 from lookalike.server.guard import Guard
 from lookalike.server.pages import Pages
+from lookalike.server.quick import Thumbnails
 from lookalike.server.routes import classes, duplicates, export, health, items, jobs, search, sessions
 from lookalike.server.routes import map as mapping
 from lookalike.server.served import Served, needs
 from lookalike.server.settings import Settings
-from lookalike.server.thumbnails import Thumbnails
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.open_router,
@@ -51,11 +51,7 @@ def create_app(collection: Collection, settings: Settings | None = None, access:
             access = Access(collection.path, login())
     here = Served(collection, settings, access)
     api = create_api(here)
-
-    async def make(request: Request, id: str, side: int) -> bytes:
-        return await here.work.run(request, lambda _: here.thumbnail(id, side))
-
-    return Guard(Pages(Thumbnails(api, here.thumbnails, here.has, make)), here)
+    return Guard(Pages(Thumbnails(api, here)), here)
 
 
 def create_api(here: Served) -> FastAPI:

@@ -1,21 +1,14 @@
 """Small copies of pictures, kept in memory.
 
 In: a file's bytes and a side. Out: JPEG bytes whose longer side is at most that. An id is its content, so what is kept
-is right for ever; the least used go when there is no more room. `Thumbnails` is an ASGI application that answers before
-any routing, which would take longer than all else: a page of a grid asks for hundreds at once.
+is right for ever; the least used go when there is no more room.
 """
 
-import re
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
-from urllib.parse import parse_qs
 
 import cv2
 import numpy as np
-from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lookalike.errors import LookalikeError
 from lookalike.images.read import LIMITS, Limits, read
@@ -26,10 +19,6 @@ SIDES = (64, 128, 192, 256, 384, 512, 768, 1024, 2048)
 SIDE = 256
 QUALITY = 82
 FOREVER = "private, max-age=31536000, immutable"
-
-Make: TypeAlias = Callable[[Request, str, int], Awaitable[bytes]]
-"""A request, an id and a side to JPEG."""
-_PATH = re.compile(r"/api/v1/items/([0-7][0-9a-f]{15})/thumbnail")
 
 
 def shrink(data: bytes, side: int, box: Box | None = None, *, limits: Limits = LIMITS) -> bytes:
@@ -103,46 +92,3 @@ class Kept:
 def tag(item: str, side: int) -> str:
     """A strong ETag: the content, and what was made of it."""
     return f'"{item}-{side}-{QUALITY}"'
-
-
-class Thumbnails:
-    """An ASGI application that answers for thumbnails, and leaves all else, and what is odd, to another.
-
-    `known` says whether an id is in the collection: what was removed is not shown, though it may still be in memory.
-    `make` is awaited for what is not in memory, and keeps it.
-    """
-
-    def __init__(self, app: ASGIApp, kept: Kept, known: Callable[[str], bool], make: Make):
-        self.app = app
-        self.kept = kept
-        self.known = known
-        self.make = make
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        match = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
-        side = _side(scope["query_string"]) if match else None
-        if match is None or side is None:
-            await self.app(scope, receive, send)
-            return
-        scope["fast"] = "/api/v1/items/{id}/thumbnail"
-        etag, held = tag(match[1], side).encode(), self.kept.get((match[1], side))
-        same = any(name == b"if-none-match" and etag in value for name, value in scope["headers"])
-        if (same or held) and not self.known(match[1]):
-            same, held = False, None  # `make` says what is wrong
-        headers, status, data = [(b"etag", etag), (b"cache-control", FOREVER.encode())], 304, b""
-        if not same:
-            data = held or await self.make(Request(scope, receive), match[1], side)
-            headers += [(b"content-type", b"image/jpeg"), (b"content-length", str(len(data)).encode())]
-            status = 200
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": data})
-
-
-def _side(query: bytes) -> int | None:
-    """The side in a query, rounded up; None where a handler had better look at it."""
-    if not query:
-        return SIDE
-    sides = parse_qs(query.decode("latin-1")).get("side", [])
-    given = sides[0] if len(sides) == 1 else ""
-    return rounded(int(given)) if re.fullmatch("[0-9]{1,4}", given) and 16 <= int(given) <= SIDES[-1] else None
