@@ -101,11 +101,14 @@ def test_a_round_is_drawn(call, fish, tmp_path):
     with Image.open(tmp_path / sheet) as drawn:
         assert drawn.width > 500
     assert code == 0
-    (tmp_path / "no").touch()
-    code, out, err = call("feedback", fish, "--sheet", "no/where.png", "--rounds", 1, answers="y\n" * 9)
-    assert code == 0
-    assert "Cannot write no/where.png" in err
-    assert call("feedback", fish, "--sheet", "sheet.txt")[0] == 2
+    for place in ("no/where.png", "sheet.txt"):  # before anybody answers
+        assert call("feedback", fish, "--sheet", place)[0] == 2
+    session = session_in(err)
+    (tmp_path / f"feedback-{session}.png").unlink()
+    (tmp_path / f"feedback-{session}.png").mkdir()
+    code, out, err = call("feedback", "--resume", session, "--rounds", 1, answers="y\n" * 9)
+    assert code == 0  # a sheet that nobody asked for is only a pity
+    assert f"feedback-{session}.png cannot be written" in err
 
 
 def test_a_session_goes_on_where_it_was_left(call, own, fish):

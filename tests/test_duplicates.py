@@ -66,8 +66,9 @@ def test_the_same_file_at_two_paths_is_one_group(collection):
 def test_copies_of_a_photo_are_found_and_look_alikes_are_not(collection):
     assert same(collection) == EXPECTED
     for group in collection.duplicates("same"):
-        first, *others = collection.get(group.items).values()
-        assert all(first.width * first.height >= other.width * other.height for other in others)
+        items = collection.get(group.items)
+        sizes = [items[item].width * items[item].height for item in group.items]
+        assert sizes == sorted(sizes, reverse=True)  # so that the first is the largest of whoever is left
         assert len(group.distances) == len(group.items)
 
 

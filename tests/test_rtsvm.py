@@ -160,8 +160,8 @@ def test_zero_rows_are_rows_like_others():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"C": 0}, "C must be a number above 0. Got 0"),
-        ({"C_unlabelled": -1}, "C_unlabelled must be a number of at least 0. Got -1"),
+        ({"C": 0}, "C must be a number from 1e-30 to 1e30. Got 0"),
+        ({"C_unlabelled": -1}, "C_unlabelled must be a number from 0 to 1e30. Got -1"),
         ({"loss": "square"}, "loss must be one of ramp, hinge. Got 'square'"),
         ({"balance": None}, "balance must be one of labels, scores. Got None"),
         ({"passes": 0}, "passes must be a whole number of at least 1. Got 0"),

@@ -109,8 +109,8 @@ def test_rows_all_alike_are_taken():
     [
         ({"bits": 12}, "a multiple of 8, at least 8. Got 12"),
         ({"anchors": 0}, "anchors must be a whole number of at least 1. Got 0"),
-        ({"lam": 0}, "lam must be a number above 0. Got 0"),
-        ({"nu": -1}, "nu must be a number of at least 0. Got -1"),
+        ({"lam": 0}, "lam must be a number from 1e-30 to 1e30. Got 0"),
+        ({"nu": -1}, "nu must be a number from 0 to 1e30. Got -1"),
         ({"iterations": 0}, "iterations must be a whole number of at least 1. Got 0"),
         ({"random_state": None}, "random_state must be a whole number of at least 0. Got None"),
     ],

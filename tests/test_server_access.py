@@ -97,7 +97,8 @@ def test_who_comes_through_a_proxy_is_not_taken_for_the_owner(own, sign):
 def test_a_damaged_file_of_tokens_refuses_and_the_page_stays(own):
     with running(own) as service:
         (own / "access.json").write_text("{")
-        error(service.client.get("/api/v1/items"), 500, "damaged")
+        told = error(service.client.get("/api/v1/items"), 500, "damaged")
+        assert str(own) not in told
         (own / "access.json").unlink()
         assert service.client.get("/api/v1/items").status_code == 200
 

@@ -66,6 +66,15 @@ def raw(service, request, wait=PATIENCE_S):
         return answer
 
 
+def statuses(connection):
+    """Of all answers, until the other side closes."""
+    answers = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(2**16):
+            answers += part
+    return [int(answer[:3]) for answer in answers.split(b"HTTP/1.1 ")[1:]]
+
+
 def dropped(connection, data, every_s):
     """Send this again and again; whether the other side has had enough at some time."""
     deadline = time.monotonic() + PATIENCE_S
@@ -272,13 +281,15 @@ def test_what_is_not_http_is_answered_and_dropped(service, request_):
 def test_a_head_that_comes_byte_by_byte_is_dropped(shelf):
     with running(shelf, budget=quick(header_s=1.0)) as service:
         slow = [service.connect() for _ in range(20)]
+        for connection in slow[::2]:  # the others send nothing that is a request: empty lines
+            connection.sendall(b"GET / HTTP/1.1\r\nX: ")
         stop = threading.Event()
 
         def drip():
             while not stop.wait(0.1):
-                for connection in slow:
+                for number, connection in enumerate(slow):
                     with contextlib.suppress(OSError):
-                        connection.sendall(b"X")
+                        connection.sendall(b"\r\n" if number % 2 else b"X")
 
         thread = threading.Thread(target=drip)
         thread.start()
@@ -291,6 +302,28 @@ def test_a_head_that_comes_byte_by_byte_is_dropped(shelf):
             thread.join()
             for connection in slow:
                 connection.close()
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_a_head_without_an_end_is_dropped(shelf, before):
+    """Alone, or behind a request whose answer has no end."""
+    with running(shelf) as service, service.connect() as connection:
+        connection.sendall(before + b"GET / HTTP/1.1\r\nX: ")
+        assert dropped(connection, bytes(2**16).replace(b"\0", b"x"), 0.0)
+
+
+def test_many_requests_at_once_are_not_kept(shelf):
+    with running(shelf) as service, service.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000)
+        assert len(statuses(connection)) < 100
+
+
+def test_a_few_requests_at_once_are_answered_in_order(service):
+    one = "GET /api/v1/{} HTTP/1.1\r\nHost: localhost\r\nConnection: {}\r\n\r\n"
+    kept = [one.format(path, "keep-alive") for path in ("items?limit=1", "nothing", "collection")]
+    with service.connect() as connection:
+        connection.sendall("".join([*kept, one.format("nowhere", "close")]).encode())
+        assert statuses(connection) == [200, 404, 200, 404]
 
 
 def test_a_body_that_comes_too_slowly_or_never_is_dropped(shelf):

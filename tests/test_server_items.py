@@ -2,6 +2,8 @@
 
 import io
 import shutil
+import threading
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -11,8 +13,11 @@ from lookalike.errors import ImageError, InputError
 from lookalike.server import served
 from lookalike.server.large import Large
 from lookalike.server.metrics import Metrics
+from lookalike.server.settings import Budget
 from lookalike.server.thumbnails import Kept, fit, rounded
+from lookalike.server.work import Stop
 from serving import copy_shelf, error, running
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +32,7 @@ def test_health_needs_nothing_and_metrics_count(service):
     text = service.client.get("/metrics").text
     assert 'lookalike_requests_total{route="/api/v1/items",method="GET",status="200"}' in text
     assert 'lookalike_request_seconds_bucket{route="/healthz",le="+Inf"}' in text
-    for method in ("FOO", "BAR"):
+    for method in ("PROPFIND", "MKCOL"):
         assert service.client.request(method, "/healthz").status_code == 405
     assert service.client.get("/metrics").text.count('method="other"') == 1
 
@@ -102,7 +107,8 @@ def test_a_thumbnail_that_several_wait_for_is_made_once(service, monkeypatch):
         return picture(*args)
 
     monkeypatch.setattr(here, "picture", count)
-    assert here.thumbnail(item["id"], 192) == here.thumbnail(item["id"], 192)  # the second was queued behind the first
+    first, second = (here.thumbnail(item["id"], 192, Stop("read")) for _ in range(2))  # queued behind each other
+    assert first == second
     assert len(made) == 1
 
 
@@ -135,6 +141,23 @@ def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypat
             large.shrink(b"nothing", 100)
     finally:
         large.close()
+
+
+def test_large_pictures_hold_up_no_others(shelf, monkeypatch):
+    held, asked = threading.Event(), []
+    monkeypatch.setattr(served, "PIXELS", 0)
+    with running(shelf, budget=Budget(readers=2)) as service:
+        items = service.get("/items", params={"limit": 4})["items"]
+        slow = SimpleNamespace(shrink=lambda *_: held.wait() and b"", close=lambda: None)
+        monkeypatch.setattr(service.app.here, "_large", slow)
+        for item in items:
+            asked.append(threading.Thread(target=service.client.get, args=(f"/api/v1/items/{item['id']}/thumbnail",)))
+            asked[-1].start()
+        until(lambda: "lookalike_pending_large 4\n" in service.client.get("/metrics").text)
+        assert service.get(f"/items/{items[0]['id']}")["id"] == items[0]["id"]
+        held.set()
+        for thread in asked:
+            thread.join()
 
 
 def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):

@@ -158,7 +158,7 @@ def test_a_client_that_leaves_within_its_upload_is_no_fault_of_ours(shelf, caplo
 
 
 def test_stop_is_heard_by_progress():
-    stop = Stop()
+    stop = Stop("read")
     stop.progress("x", 1, None)
     stop.set()
     with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone

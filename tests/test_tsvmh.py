@@ -195,8 +195,8 @@ def test_zero_rows_and_no_rows_are_taken():
     [
         ({"bits": 12}, "a multiple of 8, at least 8. Got 12"),
         ({"bits": 0}, "a multiple of 8, at least 8. Got 0"),
-        ({"C": -1}, "C must be a number above 0. Got -1"),
-        ({"C_unlabelled": -1}, "C_unlabelled must be a number of at least 0. Got -1"),
+        ({"C": -1}, "C must be a number from 1e-30 to 1e30. Got -1"),
+        ({"C_unlabelled": -1}, "C_unlabelled must be a number from 0 to 1e30. Got -1"),
         ({"sample": 0}, "sample must be a whole number of at least 1. Got 0"),
         ({"random_state": None}, "random_state must be a whole number of at least 0. Got None"),
     ],

@@ -108,10 +108,21 @@ def write_sheet(rows: Sequence[Sequence[Tile]], target: str | Path) -> Path:
 
 
 def check_sheet(target: str | Path) -> Path:
-    """The path of a contact sheet, refused where its ending names no format we draw."""
-    path = Path(target)
+    """The path of a contact sheet, refused where it could not be written, or its ending names no format we draw."""
+    path = check_place(target)
     if path.suffix.lower() not in SHEET_SUFFIXES:
         raise InputError(f"A contact sheet ends in {', '.join(SHEET_SUFFIXES)}. Got {printable(str(target))}.")
+    return path
+
+
+def check_place(target: str | Path) -> Path:
+    """The path of a file that is to be written, refused where that could not be done: before long work, not after."""
+    path = Path(target)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {printable(str(folder))}. Make it first.")
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise InputError(f"{printable(str(path))} cannot be written. Give another file.")
     return path
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lookalike.bench.tables import SMALLER, Cell
 from lookalike.errors import InputError, MissingError
+from lookalike.show import check_place
 
 SUFFIXES = (".png", ".svg", ".pdf")
 ACROSS = 4
@@ -24,11 +25,9 @@ POWERS = ("scaling",)
 
 def check_plot(target: str | Path) -> Path:
     """The path of a plot, refused where it could not be written at the end of a long run."""
-    path = Path(target)
+    path = check_place(target)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"A plot ends in {', '.join(SUFFIXES)}. Got {target}.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no folder {path.absolute().parent} for the plot. Make it first.")
     _figure()
     return path
 

@@ -17,9 +17,9 @@ from lookalike.classes.labels import Label, Names, as_labels, join_labels, one_l
 from lookalike.classes.moments import Moments, check_all
 from lookalike.classes.prior import Hierarchy
 from lookalike.classes.table import Table
-from lookalike.encode.check import check_matrix, check_number
+from lookalike.encode.check import check_matrix
+from lookalike.encode.limits import COUNT, POSITIVE, check_number
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.learn.limits import COUNT, POSITIVE
 from lookalike.types import Array
 
 KINDS = ("ncm", "ncmc", "second")

@@ -62,6 +62,8 @@ def duplicates(
     """
     if ctx.invoked_subcommand is not None:
         return 0
+    if html is not None:
+        show.check_place(html)
     with opened(where) as collection, bars(lines=True) as progress:
         groups = collection.duplicates(tier, space=space, filter=filter, progress=progress, workers=workers)
         items = collection.get([item for group in groups for item in group.items])

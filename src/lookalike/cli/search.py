@@ -58,6 +58,8 @@ def search(
     """
     if sheet is not None:
         show.check_sheet(sheet)  # before the search, not after it
+    if html is not None:
+        show.check_place(html)
     part = None if box is None else parse_box(box)
     if part is not None and len(images) > 1:
         raise InputError(f"--box is a part of one picture. Got {len(images)} pictures: give one.")

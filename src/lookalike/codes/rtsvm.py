@@ -5,7 +5,6 @@ In: rows (n, d), NumPy, with labels −1 and +1, and 0 for no label. Out: (n,) s
 """
 
 import warnings
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +16,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from lookalike.encode.check import check_number
+from lookalike.encode.limits import COST, COST_OR_ZERO, COUNT, check_number
 from lookalike.errors import InputError
-from lookalike.learn.limits import COUNT
 
 START_ROWS = 1_000
 """Rows that the supervised machine is fitted on which the search starts from."""
@@ -139,8 +137,8 @@ class RobustTsvm(ClassifierMixin, BaseEstimator):
         return tags
 
     def _check(self) -> None:
-        check_number("C", self.C, Real, "a number above 0", np.finfo(np.float64).tiny, 1e30)
-        check_number("C_unlabelled", self.C_unlabelled, Real, "a number of at least 0", 0, 1e30)
+        check_number("C", self.C, *COST)
+        check_number("C_unlabelled", self.C_unlabelled, *COST_OR_ZERO)
         check_number("passes", self.passes, *COUNT)
         for name, allowed in (("loss", LOSSES), ("balance", BALANCES)):
             if getattr(self, name) not in allowed:

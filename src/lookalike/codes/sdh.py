@@ -4,7 +4,6 @@ In: rows (n, d), NumPy, with labels for some. Out: (n, bits/8) uint8 codes, (n, 
 are. Shen et al., "Supervised discrete hashing", CVPR 2015 (SDH), Eq. 2–12, Algorithm 1.
 """
 
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -17,8 +16,7 @@ from lookalike.arrays import chunks
 from lookalike.codes.bits import check_bits
 from lookalike.codes.labels import read_labels
 from lookalike.codes.signs import BitCoder
-from lookalike.encode.check import check_number
-from lookalike.learn.limits import COUNT, COUNT_OR_ZERO
+from lookalike.encode.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 ROWS = 60_000
@@ -156,8 +154,8 @@ class Sdh(BitCoder):
     def _check(self) -> None:
         check_bits(self.bits)
         check_number("anchors", self.anchors, *COUNT)
-        check_number("lam", self.lam, Real, "a number above 0", np.finfo(np.float64).tiny, 1e30)
-        check_number("nu", self.nu, Real, "a number of at least 0", 0, 1e30)
+        check_number("lam", self.lam, *COST)
+        check_number("nu", self.nu, *COST_OR_ZERO)
         check_number("iterations", self.iterations, *COUNT)
         check_number("random_state", self.random_state, *COUNT_OR_ZERO)
 

@@ -4,7 +4,6 @@ In: rows (n, d), NumPy, with labels for some of them. Out: (n, bits/8) uint8 cod
 signs they are. Cevikalp et al. 2017 (tsvm-hashing), §2.3, TSVMH-BHT.
 """
 
-from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,8 +19,8 @@ from lookalike.codes.class_tree import class_tree, hull_distances, sharing, simi
 from lookalike.codes.labels import read_labels
 from lookalike.codes.rtsvm import RobustTsvm
 from lookalike.codes.signs import SignCoder
-from lookalike.encode.check import check_number, float32_out
-from lookalike.learn.limits import COUNT, COUNT_OR_ZERO
+from lookalike.encode.check import float32_out
+from lookalike.encode.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 PASSES = 10
@@ -122,8 +121,8 @@ class Tsvmh(TransformerMixin, SignCoder):
 
     def _check(self) -> None:
         check_bits(self.bits)
-        check_number("C", self.C, Real, "a number above 0", np.finfo(np.float64).tiny, 1e30)
-        check_number("C_unlabelled", self.C_unlabelled, Real, "a number of at least 0", 0, 1e30)
+        check_number("C", self.C, *COST)
+        check_number("C_unlabelled", self.C_unlabelled, *COST_OR_ZERO)
         check_number("sample", self.sample, *COUNT)
         check_number("random_state", self.random_state, *COUNT_OR_ZERO)
 

@@ -1,6 +1,6 @@
-"""What the encoders check about their parameters and rows, and what they say of themselves.
+"""What the encoders check about their rows, and what they say of themselves.
 
-In: values, rows (NumPy or torch). Out: the same, checked; InputError with what is allowed otherwise.
+In: rows (NumPy or torch). Out: the same, checked; InputError with what is allowed otherwise.
 """
 
 import array_api_compat
@@ -10,12 +10,6 @@ from sklearn.utils.validation import validate_data
 
 from lookalike.errors import InputError
 from lookalike.types import Array
-
-
-def check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
-    """Refuse what is not of this kind, or not from low to high; `allowed` says so in words."""
-    if not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
-        raise InputError(f"{name} must be {allowed}. Got {value!r}.")
 
 
 def check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int = 1) -> Array:

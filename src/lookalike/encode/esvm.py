@@ -4,7 +4,6 @@ In: a pool (n, d) once, then rows (m, d), NumPy or torch. Out: (m, d) float32 un
 Gupta & Efros, ICCV 2011; as an encoder Zepeda & Pérez, CVPR 2015. Eq. 1 of slem with the hinge loss.
 """
 
-from numbers import Integral, Real
 from typing import Self
 
 import array_api_compat
@@ -15,7 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, namespace, to_numpy, unit_rows
-from lookalike.encode.check import check_matrix, check_number, float32_out
+from lookalike.encode.check import check_matrix, float32_out
+from lookalike.encode.limits import COST, COUNT, check_number
 from lookalike.types import Array, Vectors
 
 BIAS_SCALE = 3.0
@@ -61,10 +61,9 @@ class Esvm(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Keep rows (n, d) as the pool."""
-        least, most = 1e-30, 1e30
-        check_number("lam", self.lam, Real, "a finite number above 0", least, most)
-        check_number("theta", self.theta, Real, "a finite number above 0", least, most)
-        check_number("max_iterations", self.max_iterations, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("lam", self.lam, *COST)
+        check_number("theta", self.theta, *COST)
+        check_number("max_iterations", self.max_iterations, *COUNT)
         X = check_matrix(self, X, reset=True)
         self.negatives_ = to_numpy(check_rows(X)).copy()
         return self

@@ -4,7 +4,6 @@ In: a pool (n, d) once, then rows (m, d), NumPy or torch. Out: (m, d) float32 un
 et al., CVPR 2017, "Kernel square-loss exemplar machines for image retrieval" (slem), Eq. 1–7.
 """
 
-from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import array_api_compat
@@ -15,7 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, held_bytes, like, namespace, unit_rows
-from lookalike.encode.check import check_matrix, check_number, float32_out
+from lookalike.encode.check import check_matrix, float32_out
+from lookalike.encode.limits import NOT_NEGATIVE, POSITIVE, check_number
 from lookalike.errors import InputError
 from lookalike.types import Array
 
@@ -127,7 +127,7 @@ class Slem(TransformerMixin, BaseEstimator):
         `theta`, above 0, is the exemplar's weight against that of all negatives together.
         """
         check_is_fitted(self)
-        check_number("theta", theta, Real, "a number above 0", np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+        check_number("theta", theta, *POSITIVE)
         X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         centred, direction = self._centred(X)  # (m, d) both
@@ -158,7 +158,7 @@ class Slem(TransformerMixin, BaseEstimator):
 
     def _learn(self, pool: "_Pool") -> Self:
         """Keep a pool and what follows from it; nothing is changed where that fails."""
-        check_number("lam", self.lam, Real, "a finite number of at least 0", 0, np.finfo(np.float64).max)
+        check_number("lam", self.lam, *NOT_NEGATIVE)
         inverse = _invert(pool.covariance, float(self.lam))
         self.n_, self.mean_, self.covariance_, self.inverse_ = pool.n, pool.mean, pool.covariance, inverse
         return self

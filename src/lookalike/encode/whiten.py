@@ -4,7 +4,7 @@ In: (n, d) rows, NumPy or torch. Out: (n, D) float32 of the same kind, on the sa
 Jégou & Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 2012.
 """
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Self
 
 import array_api_compat
@@ -15,7 +15,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, namespace, principal, unit_rows
-from lookalike.encode.check import check_matrix, check_number, float32_out
+from lookalike.encode.check import check_matrix, float32_out
+from lookalike.encode.limits import COUNT, check_number
 from lookalike.types import Array
 
 FLOOR = 1e-6
@@ -55,7 +56,7 @@ class PCA(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Learn from (n, d) rows, n ≥ 2. A memory-mapped X is read twice in chunks, never copied as a whole."""
-        check_number("dim", self.dim, Integral, "a whole number of at least 1", 1, np.inf)
+        check_number("dim", self.dim, *COUNT)
         check_number("whiten", self.whiten, Real, "between 0 (not at all) and 1 (fully)", 0, 1)
         X = check_matrix(self, X, reset=True, min_rows=2)
         n, d = X.shape

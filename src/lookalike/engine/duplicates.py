@@ -47,12 +47,12 @@ KEEP = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pictures that are much the same; the first is the largest, in pixels, then in bytes."""
+    """Pictures that are much the same, the largest first, in pixels, then in bytes: it is worth keeping."""
 
     id: str
     tier: Tier
     items: list[int]
-    distances: list[float]  # of each from the first
+    distances: list[float]  # of each from the first that there was
     why: str
 
     def among(self, known: Container[int]) -> "Group | None":
@@ -125,11 +125,11 @@ def find(
 
     if tier == "alike":
         found = stars(ids, index.vectors, ALIKE * usual, _all, apart, progress=told)
-        return _groups(found, tier, f"nearer than {ALIKE:.0%} of what is usual in {space}")
+        return _groups(found, ids, tier, f"nearer than {ALIKE:.0%} of what is usual in {space}")
     radius = np.inf if len(ids) <= FEW else NEAR * usual
     with _Photos(store, workers) as photos:
         found = stars(ids, index.vectors, radius, photos.judge, apart, prepare=photos.prepare, progress=told)
-        return _groups(found, tier, "the same photo: laid over each other, they differ by noise")
+        return _groups(found, ids, tier, "the same photo: laid over each other, they differ by noise")
 
 
 def to_json(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -142,10 +142,14 @@ def from_json(value: Any) -> list[Group]:
     return [Group(**group) for group in value]
 
 
-def _groups(found: Iterable[Star], tier: Tier, why: str) -> list[Group]:
-    groups = [
-        Group(f"{tier}-{format_id(s.centre)}", tier, [s.centre, *s.members], [0.0, *s.distances], why) for s in found
-    ]
+def _groups(found: Iterable[Star], ids: Ids, tier: Tier, why: str) -> list[Group]:
+    """Stars as groups, whose pictures come in the order of `ids`."""
+    place = {item: number for number, item in enumerate(ids.tolist())}
+    groups = []
+    for star in found:
+        pairs = sorted(zip(star.members, star.distances, strict=True), key=lambda pair: place[pair[0]])
+        items, distances = [star.centre, *(item for item, _ in pairs)], [0.0, *(far for _, far in pairs)]
+        groups.append(Group(f"{tier}-{format_id(star.centre)}", tier, items, distances, why))
     return sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id))
 
 

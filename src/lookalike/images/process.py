@@ -28,7 +28,6 @@ PIXEL_BYTES = 12
 
 def serve(descriptor: int) -> None:
     """Answer until the caller hangs up: it has closed its end of the connection, or died."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(descriptor)
     try:
         then, side, limits, timeout_s = connection.recv()

@@ -38,7 +38,11 @@ START_S = 60.0
 END_S = 5.0
 """A process that is not ready, or not gone, by then never will be."""
 
-_START = "import sys; sys.path[:] = sys.argv[2:]; from lookalike.images.process import serve; serve(int(sys.argv[1]))"
+_START = """import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller
+sys.path[:] = sys.argv[2:]
+from lookalike.images.process import serve
+serve(int(sys.argv[1]))"""
 """What a process runs. `multiprocessing` would run the caller's main script again, and need a guard in it."""
 
 _ENVIRONMENT = {
@@ -256,7 +260,6 @@ class _Process:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # decoders complain there
-            process_group=0,  # Ctrl-C is for the caller
         )
 
     def end(self) -> int | None:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy
-from lookalike.encode.check import check_number
+from lookalike.encode.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
-from lookalike.learn.limits import COUNT, FINITE
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, blocks, check_source, means_by_label
 from lookalike.learn.sgd import Rows
@@ -118,7 +117,7 @@ class _Chunklets(NamedTuple):
 
 def _gather(part: Projection, X: Rows, y: Array | None, chunklets: Array | None, lam: float) -> _Chunklets:
     """Check, and read X twice."""
-    check_number("lam", lam, *FINITE)
+    check_number("lam", lam, *NOT_NEGATIVE)
     X = check_source(part, X, reset=True, min_rows=2)
     if chunklets is not None:
         y = as_numpy(chunklets)

@@ -15,9 +15,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import like, namespace
-from lookalike.encode.check import check_number, float32_out
+from lookalike.encode.check import float32_out
+from lookalike.encode.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.learn.labels import encode_labels
-from lookalike.learn.limits import COUNT, FINITE
 from lookalike.learn.rows import blocks, check_source, means_by_label, project
 from lookalike.learn.sgd import Rows
 from lookalike.linalg import cholesky, solve_lower
@@ -188,7 +188,7 @@ class _Moments(NamedTuple):
 
 def _moments(X: Rows, codes: NDArray[np.int64], lam: float) -> _Moments:
     """Read X twice."""
-    check_number("lam", lam, *FINITE)
+    check_number("lam", lam, *NOT_NEGATIVE)
     counts = np.bincount(codes)
     means = means_by_label(X, codes, len(counts))  # (C, d)
     xp = namespace(means)

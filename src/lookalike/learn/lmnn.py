@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, namespace
+from lookalike.encode.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.learn.labels import encode_held, encode_labels, hold_out
-from lookalike.learn.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, check_source, check_values, project

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
+from lookalike.encode.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit, check_limits
 from lookalike.errors import UnknownNameError
 from lookalike.learn.labels import MOST, encode_held, encode_labels, hold_out
 from lookalike.learn.likelihood import class_scores, inner, mixture, pack, unpack
-from lookalike.learn.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit, check_limits
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, check_source, means_by_label, project

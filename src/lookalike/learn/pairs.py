@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, check_rows
+from lookalike.encode.limits import COUNT, NOT_NEGATIVE, Limit, check_limits
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
-from lookalike.learn.limits import COUNT, FINITE, NOT_NEGATIVE, Limit, check_limits
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import check_source
 from lookalike.learn.sgd import Rows
@@ -26,7 +26,7 @@ TINY = 1e-10
 """Below this share of the largest eigenvalue, or of the mean distance, a number is zero."""
 LIMITS: dict[str, Limit] = {
     "pairs": COUNT,
-    "lam": FINITE,
+    "lam": NOT_NEGATIVE,
     "max_iterations": COUNT,
     "tolerance": NOT_NEGATIVE,
 }

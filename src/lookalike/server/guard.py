@@ -13,6 +13,8 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lookalike.errors import DamagedError
+from lookalike.server.access import FILE, Person
 from lookalike.server.problems import BUSY_S, Left, Problem, answer
 from lookalike.server.rates import Limiter
 from lookalike.server.served import Served
@@ -103,13 +105,15 @@ class Guard:
             raise Problem(414, f"An address may have {MAX_ADDRESS:,} characters. Send what is long in the body.")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD:
             raise Problem(431, f"The headers of a request may have {MAX_HEAD:,} bytes. Send fewer.")
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise Problem(400, "A request has one Host.")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self.settings.knows(_host_name(host)):
             raise Problem(421, "This service is not known by that name. To allow it, start it with --allow-host NAME.")
         path, client = scope["path"], (scope.get("client") or ("unknown", 0))[0]
         bearer = b"authorization" in headers
         _check_origin(scope["method"], path, host, headers, bearer)
-        person = self.access.identify(headers)
+        person = self._identify(headers)
         scope.setdefault("state", {})["person"] = person
         if person is None and (bearer or path == "/api/v1/login"):
             self.rates.check("login", client)  # each try costs, right or wrong
@@ -118,6 +122,16 @@ class Guard:
         words = path.rsplit("/", 2)  # of "*" there is one
         kind = "work" if words[-1] in WORK or "why" in words[-2:-1] else "look"
         self.rates.check(kind, person.name if person is not None else client)
+
+    def _identify(self, headers: dict[bytes, bytes]) -> Person | None:
+        """Who makes a request. That the tokens cannot be read is for the log, and no stranger's business."""
+        try:
+            return self.access.identify(headers)
+        except DamagedError as error:
+            if self.rates.take("log", FILE) == 0:
+                log.error("%s", error)
+            message = "The service cannot tell who may use it. Whoever runs it finds in its log why."
+            raise Problem(500, message, kind="damaged") from None
 
     def _write_lines(self, scope: Scope, status: int, seconds: float) -> None:
         """One line a request, where somebody wants them; queries are left out, for they may hold what is private.

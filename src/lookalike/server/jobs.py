@@ -5,8 +5,11 @@ what is new. What writes the collection waits in one queue, what only computes i
 its process or the service was killed begins again: every verb goes on from what it has committed.
 """
 
+import contextlib
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -149,6 +152,14 @@ class Jobs:
         states = [job.state for job in self.all()]
         return {state: states.count(state) for state in ("queued", "running")}
 
+    def pause(self) -> bool:
+        """Have the processes, and all that they have started, stand still; whether there are any."""
+        return self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Have them go on."""
+        self._signal(signal.SIGCONT)
+
     def close(self) -> None:
         """Begin nothing more, and end the processes; what is not done goes on with the next start."""
         with self._changed:
@@ -156,6 +167,7 @@ class Jobs:
             for process in self._processes.values():
                 process.terminate()
             self._changed.notify_all()
+        self.resume()
         for thread in self._threads:
             thread.join(2 * END_S)
         if self._ledger is not None:
@@ -214,7 +226,7 @@ class Jobs:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            process_group=0,  # Ctrl-C is for the service, which ends its processes itself
+            process_group=0,  # signalled together; and Ctrl-C is for the service, which ends its processes itself
             env=unlimited(),
         )
 
@@ -259,6 +271,14 @@ class Jobs:
                 self._end(
                     job, "failed", f"Its process was killed {ATTEMPTS} times. Is there enough memory?", kind="Killed"
                 )
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """Without the lock, under which a job may be written to the disk: the event loop does not wait."""
+        running = [process for process in list(self._processes.values()) if process.poll() is None]
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):  # since then
+                os.killpg(process.pid, number)
+        return bool(running)
 
     def _arguments(self, job: Job) -> dict[str, Any]:
         """What the verb is given; where pictures may be added from is looked up when a job begins."""

@@ -1,10 +1,9 @@
-"""Large pictures of the collection, decoded by a guarded process, one at a time.
+"""Large pictures of the collection, decoded by a guarded process; for one thread, which `work` has.
 
 In: a file's bytes, a side, a box. Out: JPEG bytes, as `thumbnails.shrink` makes them. Each takes hundreds of megabytes
 and seconds: what goes wrong costs a process of its own, with limits on memory and time, and never the service.
 """
 
-import threading
 from functools import partial
 
 from lookalike.errors import ImageError
@@ -24,7 +23,6 @@ class Large:
     """The processes that decode large pictures, for each side one; they start with the first picture."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
         self._closed = False
         self._pools = {
             side: ReadPool(partial(fit, side=side), side=side, workers=1, timeout_s=TIMEOUT_S) for side in (SMALL, SIDE)
@@ -33,10 +31,9 @@ class Large:
     def shrink(self, data: bytes, side: int, box: Box | None = None) -> bytes:
         """A picture's JPEG with neither side above `side`; ImageError where it cannot be had."""
         pool = self._pools[SMALL if box is None and side <= SMALL else SIDE]
-        with self._turn:
-            if self._closed:  # or another process would be started
-                raise ImageError("the service is ending")
-            pixels = pool.read("a large picture", data).parts
+        if self._closed:  # or another process would be started
+            raise ImageError("the service is ending")
+        pixels = pool.read("a large picture", data).parts
         return encode(fit(pixels if box is None else crop(pixels, box), side))
 
     def close(self) -> None:

@@ -1,21 +1,26 @@
-"""How long a connection may take over a request's head, and how many connections there may be.
+"""How long a connection may take over a request's head, how large that may be, and how many connections there may be.
 
-In: uvicorn's HTTP/1.1 protocol. Out: the same with limits that uvicorn does not have: a client that sends its head byte
-by byte, or the rest of a body that nobody wants, is let go; connections above the cap are turned away at once.
+In: uvicorn's HTTP/1.1 protocol over httptools. Out: the same with limits that uvicorn does not have: a client that
+sends its head byte by byte, or without an end, or the rest of a body that nobody wants, is let go; so is one that asks
+for many things before it has an answer, and connections above the cap are turned away at once.
 """
 
 import asyncio
 import json
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lookalike.server.problems import BUSY_S, error_body
 from lookalike.server.settings import Budget
 
+UNENDING = 64 * 2**10
+"""Bytes of a head that has not come to its end, besides those received last. Of one that has, `guard` takes less."""
+PIPELINED = 16
+"""Requests that may wait behind the one that is being answered."""
 
-class Patient(H11Protocol):
+
+class Patient(HttpToolsProtocol):
     """A connection. `budget` is set by `patient`."""
 
     budget = Budget()
@@ -23,6 +28,13 @@ class Patient(H11Protocol):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self._timer: asyncio.TimerHandle | None = None
+        self._stage = "idle"  # of the request that comes in: "head", "body", and idle again
+        self._bytes = 0  # of its head, so far
+
+    @property
+    def _waits(self) -> bool:
+        """Whether it is the client's turn: there is nothing to answer."""
+        return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody connects."""
@@ -42,7 +54,28 @@ class Patient(H11Protocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
+        if self._stage == "head":
+            self._bytes += len(data)
+            if self._bytes > UNENDING:
+                self.send_400_response("The head of the request has no end.")
         self._look()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._stage, self._bytes = "head", 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A request's head is there."""
+        self._stage = "body"
+        if len(self.pipeline) >= PIPELINED:
+            raise ValueError("too many requests at once")  # answered by `send_400_response`
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of a request is there."""
+        self._stage = "idle"
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """A request is answered; until the next one begins, uvicorn's own timer runs."""
@@ -50,7 +83,7 @@ class Patient(H11Protocol):
         self._unset()
         if self.transport.is_closing():
             self._hang_up()
-        elif self.conn.their_state is h11.SEND_BODY:
+        elif self._stage != "idle":
             self._look()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -62,10 +95,12 @@ class Patient(H11Protocol):
         """What came in is not HTTP."""
         self._answer(400, "Bad Request", "input", f"{msg} Send HTTP/1.1.")
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing is said of what anybody may ask for; it is answered as if they had not."""
+
     def _look(self) -> None:
         """Have a timer run while a head, or the rest of a body that nobody reads, is under way."""
-        waits = self.conn.their_state is h11.IDLE or self.conn.our_state is h11.DONE
-        if self.transport.is_closing() or not waits:
+        if self.transport.is_closing() or not self._waits:
             self._unset()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.budget.header_s, self._late)
@@ -82,7 +117,7 @@ class Patient(H11Protocol):
 
     def _answer(self, status: int, phrase: str, kind: str, message: str, more: str = "") -> None:
         """Answer without an application, and hang up."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+        if self._waits or not self.cycle.response_started:
             body = json.dumps(error_body(kind, message)).encode()
             head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n{more}"
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)

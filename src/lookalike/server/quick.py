@@ -44,7 +44,7 @@ class Thumbnails:
         await send({"type": "http.response.body", "body": data})
 
     async def _make(self, request: Request, item: str, side: int) -> bytes:
-        return await self.here.work.run(request, lambda _: self.here.thumbnail(item, side))
+        return await self.here.work.run(request, lambda stop: self.here.thumbnail(item, side, stop))
 
 
 def _side(query: bytes) -> int | None:

@@ -21,7 +21,7 @@ from lookalike.collection import Collection
 from lookalike.errors import InputError
 from lookalike.server.access import Access
 from lookalike.server.app import create_app
-from lookalike.server.guard import MAX_HEAD, Guard
+from lookalike.server.guard import Guard
 from lookalike.server.patience import patient
 from lookalike.server.settings import Rates, Settings
 
@@ -101,7 +101,6 @@ def make_server(app: Guard, settings: Settings) -> Server:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
-        h11_max_incomplete_event_size=MAX_HEAD,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     return Server(config, app)

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from lookalike.collection import Collection, Crop, Item, Prediction, Result, format_id, parse_id
 from lookalike.errors import ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role
+from lookalike.server.courtesy import Courtesy
 from lookalike.server.events import Events
 from lookalike.server.incoming import FOLDER
 from lookalike.server.jobs import Jobs
@@ -26,7 +27,8 @@ from lookalike.server.problems import Problem, missing
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import Kept, shrink
 from lookalike.server.uploads import Upload, Uploads
-from lookalike.server.work import Work
+from lookalike.server.work import Stop, Work
+from lookalike.types import Box
 
 
 class Served:
@@ -45,6 +47,7 @@ class Served:
         self.uploading = asyncio.Semaphore(settings.budget.uploading)
         self.thumbnails = Kept(settings.budget.thumbnail_bytes)
         self.jobs = Jobs(collection.path, settings.roots, [*collection.real_sources(), self.sent])
+        self.courtesy = Courtesy(self.jobs)
         self.events = Events(self.jobs)
         self.metrics.gauges |= {
             "uploads": lambda: len(self.uploads),
@@ -84,20 +87,22 @@ class Served:
         except ImageError as error:
             raise missing(str(error)) from None
 
-    def thumbnail(self, id: str, side: int) -> bytes:
+    def thumbnail(self, id: str, side: int, stop: Stop) -> bytes:
         """A small copy, from the file, unless somebody else who waited for it has made it; then it is in memory."""
         item = self.item(id)
         data = self.thumbnails.peek((id, side))
         if data is None:
-            data = self.picture(item, side)
+            data = self.picture(item, side, stop)
             self.thumbnails.put((id, side), data)
         return data
 
-    def picture(self, item: Item, side: int, box: tuple[float, float, float, float] | None = None) -> bytes:
-        """A copy of a picture or of a part of it, as JPEG."""
+    def picture(self, item: Item, side: int, stop: Stop, box: Box | None = None) -> bytes:
+        """A copy of a picture or of a part of it, as JPEG; a large one in a lane of its own."""
+        large = item.width * item.height > PIXELS
+        if large:
+            stop.go("large")
         try:
-            made = self._large.shrink if item.width * item.height > PIXELS else shrink
-            return made(self.read(item), side, box)
+            return (self._large.shrink if large else shrink)(self.read(item), side, box)
         except ImageError as error:
             raise missing(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
 

@@ -7,6 +7,8 @@ In: a request and a function. Out: what the function returns. As many threads as
 
 import asyncio
 import contextlib
+import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,21 +27,35 @@ DECODERS = 2
 DESCRIBERS = 2
 """Threads for what describes pictures anew, part by part: it takes seconds, and those who only look need not wait."""
 
-SEARCHERS = 2
-"""Threads for searches: they wait for each other, and for nobody who looks at pages and pictures. More would only
-take Python's lock from each other."""
+SEARCHERS = 3
+"""Threads for searches: they wait for each other, and for nobody who looks at pages and pictures. On two cores, with
+two of them the slowest wait an eighth longer."""
+
+LARGE = 1
+"""Threads for large pictures, which are decoded one at a time, in seconds each."""
 
 LEARNERS = 1
-"""Threads for rounds of feedback: each computes on all cores, and those who only look need not wait for many."""
+LEARNERS_NICE = 10
+"""Threads for rounds of feedback: each computes on all cores, and those who only look need not wait for many. They
+stand back where others want the processor, as jobs do."""
 
 WATCH_S = 0.05
 """After so long somebody looks whether the client is still there."""
 
 
-class Stop:
-    """Whether anybody still waits."""
+class Elsewhere(Exception):  # noqa: N818 — nothing is wrong
+    """What was begun is for another lane."""
 
-    def __init__(self) -> None:
+    def __init__(self, lane: str):
+        super().__init__(lane)
+        self.lane = lane
+
+
+class Stop:
+    """Whether anybody still waits, and in which lane the work is done."""
+
+    def __init__(self, lane: str) -> None:
+        self._lane = lane
         self._event = threading.Event()
 
     def set(self) -> None:
@@ -50,6 +66,11 @@ class Stop:
         """Raise `Left` where nobody does."""
         if self._event.is_set():
             raise Left
+
+    def go(self, lane: str) -> None:
+        """Raise `Elsewhere`, by which the function is called again in that lane, unless it is there."""
+        if lane != self._lane:
+            raise Elsewhere(lane)
 
     def progress(self, stage: str, done: int, total: int | None) -> None:  # noqa: ARG002 — a `Progress`
         """To be passed on as a progress callback."""
@@ -67,7 +88,8 @@ class Work:
             "read": ThreadPoolExecutor(budget.readers, "read"),
             "decode": ThreadPoolExecutor(DECODERS, "decode"),
             "describe": ThreadPoolExecutor(DESCRIBERS, "describe"),
-            "learn": ThreadPoolExecutor(LEARNERS, "learn"),
+            "large": ThreadPoolExecutor(LARGE, "large"),
+            "learn": ThreadPoolExecutor(LEARNERS, "learn", initializer=_stand_back),
         }
         self._pending = dict.fromkeys(self._lanes, 0)
         self._closed = False
@@ -78,9 +100,21 @@ class Work:
         self, request: Request, function: Callable[[Stop], T], *, lane: str = "read", timeout_s: float | None = None
     ) -> T:
         """What the function returns; Problems where it is not begun, not done in time, or not wanted any more."""
+        try:
+            return await self._run(request, function, lane, timeout_s)
+        except Elsewhere as other:
+            return await self._run(request, function, other.lane, timeout_s)
+
+    def close(self) -> None:
+        """Begin nothing more; what runs, ends."""
+        self._closed = True
+        for pool in self._lanes.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, request: Request, function: Callable[[Stop], T], lane: str, timeout_s: float | None) -> T:
         if self._closed or self._pending[lane] >= self._budget.waiting + self._budget.readers:
             raise Problem(503, "The service has too much to do. Try again in a moment.", wait_s=BUSY_S)
-        loop, stop = asyncio.get_running_loop(), Stop()
+        loop, stop = asyncio.get_running_loop(), Stop(lane)
         done: asyncio.Future[T] = loop.create_future()
         late = Problem(503, "This took too long and was stopped. Ask for less, or try again.", wait_s=BUSY_S)
         future = self._submit(lane, function, stop, done)
@@ -98,12 +132,6 @@ class Work:
             timer.cancel()
             watching.cancel()
             await watch.end()
-
-    def close(self) -> None:
-        """Begin nothing more; what runs, ends."""
-        self._closed = True
-        for pool in self._lanes.values():
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, lane: str, function: Callable[[Stop], T], stop: Stop, done: "asyncio.Future[T]") -> "Future[T]":
         """Have a thread call the function, and then the loop tell of it: once, as each time costs it a wake-up."""
@@ -155,6 +183,12 @@ class _Watch:
         except Problem as problem:  # too much of it, or too slowly
             _fail(self._done, problem)
         _fail(self._done, Left())
+
+
+def _stand_back() -> None:
+    """Let other threads go first; on Linux, where threads have priorities of their own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEARNERS_NICE)
 
 
 def _fail(done: "asyncio.Future[Any]", error: BaseException) -> None:

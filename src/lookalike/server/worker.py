@@ -3,11 +3,14 @@
 In: `python -m lookalike.server.worker`, with one line of JSON on standard input: the collection, the folders that links
 may lead into, the kind of job, its arguments. Out: lines of JSON on standard output: {"stage", "done", "total"} now and
 then, and at the end {"result", "message"} or {"error"}, with a "trace" where it is none of ours. When standard input
-closes, the service has died, and so does this process: the store survives.
+closes, the service has died, and so does this process, standing still or not: the store survives.
 """
 
+import contextlib
+import ctypes
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -33,6 +36,9 @@ NICE = 10
 """How far a job, and the processes that it starts, stand back where the service wants the processor: at 5 searches wait
 for it half as long again, at 19 no less long, and beside other work a job would never end."""
 
+PARENT_DEATH = 1
+"""The option of Linux's `prctl` for the signal that a process gets when its parent dies."""
+
 SKIPPED = 100
 """Files that could not be read, of which the reasons are kept."""
 
@@ -40,6 +46,7 @@ SKIPPED = 100
 def main() -> None:
     """Do one job, as a guest on the machine: those who search come first."""
     os.nice(NICE)
+    _be_continued()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed goes elsewhere
     order = json.loads(sys.stdin.readline())
@@ -148,8 +155,19 @@ def _send(out: TextIO, message: dict[str, Any]) -> None:
     out.write(json.dumps(message) + "\n")  # undecodable names are escapes in JSON
 
 
+def _be_continued() -> None:
+    """Whoever is stopped (`courtesy`) when the service dies does not hear of it, and would keep the collection locked.
+
+    Most systems continue, and hang up on, a group of processes that nobody is left to look after. Linux does not where
+    its new parent is of the same session, such as the shell that is a container's first process.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # not Linux
+        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGCONT)
+
+
 def _die_with_service() -> None:
     sys.stdin.read()
+    os.killpg(0, signal.SIGCONT)  # those that read pictures end when this process does
     os._exit(1)
 
 

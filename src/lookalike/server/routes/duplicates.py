@@ -32,7 +32,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
                 "id": left.id,
                 "tier": left.tier,
                 "items": [described[item] for item in left.items],
-                "keep": max((described[item] for item in left.items), key=_size)["id"],
+                "keep": described[left.items[0]]["id"],
                 "distances": [round(distance, 6) for distance in left.distances],
                 "why": left.why,
             }
@@ -48,11 +48,6 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
         }
 
     return reply(await here.work.run(request, look))
-
-
-def _size(item: dict[str, Any]) -> tuple[int, int]:
-    """Pixels, then bytes."""
-    return item["width"] * item["height"], item["bytes"]
 
 
 @router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs("judge"))])

@@ -13,6 +13,7 @@ from lookalike.server.models import BoxQuery, ItemPath, ItemsQuery, SideQuery
 from lookalike.server.problems import Problem, reply
 from lookalike.server.served import needs, served
 from lookalike.server.thumbnails import FOREVER, SIDE, rounded, tag
+from lookalike.server.work import Stop
 from lookalike.types import Box
 
 WEB = {
@@ -56,7 +57,7 @@ async def one_item(request: Request, id: ItemPath) -> Response:
 async def thumbnail(request: Request, id: ItemPath, side: SideQuery = SIDE) -> Response:
     """A small copy, as JPEG."""
     here = served(request)
-    return await _picture(request, id, tag(id, rounded(side)), lambda: here.thumbnail(id, rounded(side)))
+    return await _picture(request, id, tag(id, rounded(side)), lambda stop: here.thumbnail(id, rounded(side), stop))
 
 
 @router.get("/{id}/region", response_class=Response, responses=PICTURE)
@@ -64,7 +65,7 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
     """A part of a picture, as JPEG."""
     here, part = served(request), _box(box)
     etag = f'"{id}-{side}-{",".join(f"{edge:g}" for edge in part)}"'
-    return await _picture(request, id, etag, lambda: here.picture(here.item(id), side, part))
+    return await _picture(request, id, etag, lambda stop: here.picture(here.item(id), side, stop, part))
 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE)
@@ -72,11 +73,11 @@ async def image(request: Request, id: ItemPath) -> Response:
     """The picture itself: its file where browsers show such files, else as JPEG."""
     here = served(request)
 
-    def look() -> tuple[bytes, str]:
+    def look(stop: Stop) -> tuple[bytes, str]:
         item = here.item(id)
         if item.format in WEB and item.bytes <= here.settings.budget.image_bytes:
             return here.read(item), WEB[item.format]
-        return here.picture(item, LARGEST), "image/jpeg"
+        return here.picture(item, LARGEST, stop), "image/jpeg"
 
     return await _picture(request, id, f'"{id}"', look)
 
@@ -86,7 +87,7 @@ async def _picture(request: Request, id: str, etag: str, look: Any) -> Response:
     headers = {"ETag": etag, **SHOWN}
     if etag in request.headers.get("if-none-match", "") and served(request).has(id):
         return Response(status_code=304, headers=headers)
-    made = await served(request).work.run(request, lambda _: look())
+    made = await served(request).work.run(request, look)
     data, kind = made if isinstance(made, tuple) else (made, "image/jpeg")
     return Response(data, headers=headers, media_type=kind)
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lookalike.encode.check import check_number
+from lookalike.errors import InputError
 
 Limit: TypeAlias = tuple[type, str, float, float]
 
@@ -20,8 +20,15 @@ COUNT: Limit = (Integral, "a whole number of at least 1", 1, np.inf)
 COUNT_OR_ZERO: Limit = (Integral, "a whole number of at least 0", 0, np.inf)
 POSITIVE: Limit = (Real, "a number above 0", SMALLEST, LARGEST)
 NOT_NEGATIVE: Limit = (Real, "a number of at least 0", 0, LARGEST)
-FINITE: Limit = (Real, "a finite number of at least 0", 0, LARGEST)
+COST: Limit = (Real, "a number from 1e-30 to 1e30", 1e-30, 1e30)
+COST_OR_ZERO: Limit = (Real, "a number from 0 to 1e30", 0, 1e30)
 SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
+
+
+def check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
+    """Refuse what is not of this kind, or not from low to high; `allowed` says so in words."""
+    if not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
+        raise InputError(f"{name} must be {allowed}. Got {value!r}.")
 
 
 def check_limits(estimator: object, limits: Mapping[str, Limit]) -> None:
