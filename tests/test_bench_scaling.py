@@ -72,3 +72,15 @@ def test_curves_are_drawn_by_logarithms():
     ]
     (axes,) = plot.draw("scaling", cells).axes
     assert axes.get_xscale() == axes.get_yscale() == "log"
+
+
+def test_many_curves_have_a_panel_a_kind():
+    cells = [
+        tables.Cell("scaling", row, f"ms-{n}", "ms", 1.0, 1.0, 1.0, None, "", 0, 1.0, 1.0, n)
+        for row in (*(f"fit-{one}" for one in range(12)), *(f"search-{one}" for one in range(10)), "add")
+        for n in (10, 20, 40)
+    ]
+    figure = plot.draw("scaling", cells)
+    assert [axes.get_title() for axes in figure.axes] == ["fit, ms", "search, ms", "one of a kind, ms"]
+    assert [len(axes.lines) for axes in figure.axes] == [12, 10, 1]
+    assert all(axes.get_legend() for axes in figure.axes)

@@ -20,11 +20,11 @@ import numpy as np
 from lookalike.bench import datasets, feedback_sets, peers_learn, peers_planes, peers_rounds, peers_search
 from lookalike.bench.measures import bootstrap, mean
 from lookalike.bench.peers_sets import DRAWN, SETS, Place
-from lookalike.bench.tables import Bench, Score
+from lookalike.bench.tables import RATIO, Bench, Score
 from lookalike.bench.turns import Compared, one_thread
 from lookalike.types import Progress
 
-FIGURES = {"speed": "× as fast", "quality": "× as good", "ours": "share", "theirs": "share"}
+FIGURES = {"speed": RATIO, "quality": "× as good", "ours": "share", "theirs": "share"}
 ROWS: dict[str, Callable[[Place, Progress], Compared]] = {
     **peers_search.CASES,
     **peers_planes.CASES,

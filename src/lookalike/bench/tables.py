@@ -19,6 +19,8 @@ from lookalike.types import Progress, silent
 
 SMALLER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
 """The measures that are better the smaller they are."""
+RATIO = "× as fast"
+"""The measure that is a ratio of times: twice and half as fast are the same step."""
 BENCHES = {
     "dfk": "lookalike.bench.dfk:BENCH",
     "feedback": "lookalike.bench.feedback:BENCH",
