@@ -123,6 +123,13 @@ def hang(pixels: np.ndarray) -> int:
     return int(pixels.shape[0])
 
 
+def spin(pixels: np.ndarray) -> int:
+    """Work for ever, if the picture is black."""
+    while not pixels.any():
+        pass
+    return int(pixels.shape[0])
+
+
 def fail(pixels: np.ndarray) -> int:
     """Raise, if the picture is black."""
     if not pixels.any():

@@ -79,7 +79,7 @@ def test_torch_gives_the_same_numbers(kind):
 
 @BOTH
 def test_what_cannot_be_learned_from_is_refused(kind):
-    with pytest.raises(InputError, match=r"lam must be a number of at least 0. Got -1"):
+    with pytest.raises(InputError, match=r"lam must be a finite number of at least 0. Got -1"):
         kind(lam=-1).fit(X, Y)
     with pytest.raises(InputError, match="at least 2 classes"):
         kind().fit(X, np.ones(200))

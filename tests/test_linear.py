@@ -75,7 +75,7 @@ def test_what_cannot_be_learned_from_is_refused(part):
     bad[200, 2] = np.nan
     with pytest.raises(InputError, match="X must be finite"):
         part.fit(bad, Y)
-    with pytest.raises(InputError, match=r"lam must be a number of at least 0. Got -1"):
+    with pytest.raises(InputError, match=r"lam must be a finite number of at least 0. Got -1"):
         type(part)(lam=-1).fit(X, Y)
     if not isinstance(part, InverseCovariance):
         with pytest.raises(InputError, match="at least 2 classes"):

@@ -224,7 +224,7 @@ def test_rows_that_are_not_finite_are_refused(where):
     ("options", "problem"),
     [
         ({"dim": 0}, "dim must be a whole number of at least 1. Got 0"),
-        ({"rate": 0}, "rate must be a number above 0. Got 0"),
+        ({"rate": 0}, "rate must be a finite number above 0. Got 0"),
         ({"batch": 0}, "batch must be a whole number of at least 1. Got 0"),
         ({"max_iterations": -1}, "max_iterations must be a whole number of at least 0. Got -1"),
         ({"validation": 1.0}, "validation must be a share of at least 0 and below 1. Got 1.0"),

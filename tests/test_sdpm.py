@@ -84,7 +84,7 @@ def test_what_cannot_be_learned_from_is_refused():
         Sdpm().fit(X, triplets=np.array([[0, 1]]))
     with pytest.raises(InputError, match="from 0 to 149"):
         Sdpm().fit(X, triplets=np.array([[0, 1, 150]]))
-    with pytest.raises(InputError, match=r"cost must be a number above 0. Got 0"):
+    with pytest.raises(InputError, match=r"cost must be a finite number above 0. Got 0"):
         Sdpm(cost=0).fit(X, Y)
 
 

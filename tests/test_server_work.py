@@ -1,12 +1,13 @@
 """Threads that do the work: bounded, timed, and left when the client goes away."""
 
 import json
+import sys
 import threading
 
 import httpx
 import pytest
 
-from lookalike.server import run
+from lookalike.server import run, work
 from lookalike.server.problems import answer
 from lookalike.server.work import Stop
 from lookalike.types import format_id
@@ -164,3 +165,13 @@ def test_stop_is_heard_by_progress():
     with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone
         stop.progress("x", 1, None)
     assert answer(left.value).status_code == 499
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+@pytest.mark.parametrize("own", [0, 15])
+def test_rounds_stand_back_whatever_the_service_does(own, monkeypatch):
+    given = []
+    monkeypatch.setattr(work.os, "getpriority", lambda *_: own)
+    monkeypatch.setattr(work.os, "setpriority", lambda _, thread, value: given.append((thread, value)))
+    work._stand_back()
+    assert given == [(threading.get_native_id(), min(19, own + work.NICE))]

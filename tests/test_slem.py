@@ -106,12 +106,12 @@ def test_the_limit_of_small_lam_sees_what_no_negative_has():
 
 @pytest.mark.parametrize("lam", [-1e-9, np.nan, np.inf, "1", None])
 def test_a_lam_that_cannot_be_right_is_refused(lam):
-    with pytest.raises(InputError, match=r"lam must be a number of at least 0. Got"):
+    with pytest.raises(InputError, match=r"lam must be a finite number of at least 0. Got"):
         Slem(lam).fit(POOL)
 
 
 def test_a_theta_that_cannot_be_right_is_refused():
-    with pytest.raises(InputError, match=r"theta must be a number above 0. Got 0."):
+    with pytest.raises(InputError, match=r"theta must be a finite number above 0. Got 0."):
         Slem().fit(POOL).weights(ROWS, theta=0)
 
 

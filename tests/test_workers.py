@@ -114,12 +114,18 @@ def test_a_picture_that_breaks_a_process_costs_only_itself(with_black, then, rea
 
 
 def test_a_picture_that_hangs_a_process_costs_only_itself_and_its_time(with_black):
-    with ReadPool(hostile.hang, side=None, workers=1, timeout_s=3) as pool:  # the others take some milliseconds
+    with ReadPool(hostile.hang, side=None, workers=1, timeout_s=0.5) as pool:  # the others take some milliseconds
         results = list(pool.map(with_black))
     (skip,) = [result for result in results if isinstance(result, Skip)]
     assert Path(skip.entry.path).name == "05-black.png"
-    assert (skip.reason, skip.lasting) == ("took longer than 3 s", False)
+    assert (skip.reason, skip.lasting) == ("took longer than 0.5 s", False)
     assert {result.entry for result in results} == set(with_black)
+
+
+def test_a_picture_that_keeps_a_process_busy_is_ended_by_the_time_it_works(with_black):
+    with ReadPool(hostile.spin, side=None, workers=1, timeout_s=0.5) as pool:
+        (skip,) = [result for result in pool.map(with_black) if isinstance(result, Skip)]
+    assert (skip.reason, skip.lasting) == ("took longer than 0.5 s", False)
 
 
 def test_a_reason_lasts_if_it_lies_in_the_bytes(tmp_path):
@@ -269,7 +275,7 @@ def test_processes_end_when_their_parent_is_killed(good, tmp_path):
 
 
 def test_processes_that_hang_end_when_their_parent_is_killed(with_black, tmp_path):
-    with_parent, pids = start_parent(tmp_path, "hang", 2)
+    with_parent, pids = start_parent(tmp_path, "hang", 0.5)
     with with_parent:
         with_parent.kill()
     assert gone(pids)
@@ -279,7 +285,8 @@ def test_ctrl_c_ends_the_run_without_a_trace(good, tmp_path):
     with_parent, pids = start_parent(tmp_path, "shape", 30)
     with with_parent:
         for pid in pids:
-            os.kill(pid, signal.SIGINT)  # as a terminal would, were they in its group
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(pid, number)  # a terminal sends it to all; `timeout` and others who end a group, too
         with_parent.send_signal(signal.SIGINT)
         out, err = with_parent.communicate(timeout=PATIENCE_S)
     assert (out, err, with_parent.returncode) == ("interrupted\n", "", 0)

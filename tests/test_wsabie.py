@@ -123,7 +123,7 @@ def test_what_cannot_be_right_is_refused(kind):
         kind().fit(bad, Y)
     with pytest.raises(InputError, match="at least 2 classes"):
         kind().fit(X, np.zeros(900))
-    with pytest.raises(InputError, match="rate must be a number above 0"):
+    with pytest.raises(InputError, match="rate must be a finite number above 0"):
         kind(rate=-1).fit(X, Y)
     with pytest.raises(UnknownNameError, match="nonsense"):
         kind(measure="nonsense").fit(X, Y)

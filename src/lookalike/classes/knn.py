@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from lookalike.arrays import as_numpy, check_rows, chunks, to_numpy
 from lookalike.encode.check import check_matrix
-from lookalike.encode.limits import check_number
 from lookalike.errors import InputError
 from lookalike.index.ids import check_ids, sort_ids
 from lookalike.index.queries import PointQuery
+from lookalike.limits import check_number
 from lookalike.registry import create
 from lookalike.types import Array, Ids, Index, Vectors
 

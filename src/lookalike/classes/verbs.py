@@ -18,8 +18,8 @@ from lookalike.classes.moments import Moments, check_all
 from lookalike.classes.prior import Hierarchy
 from lookalike.classes.table import Table
 from lookalike.encode.check import check_matrix
-from lookalike.encode.limits import COUNT, POSITIVE, check_number
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.limits import COUNT, POSITIVE, SHARE, check_number
 from lookalike.types import Array
 
 KINDS = ("ncm", "ncmc", "second")
@@ -150,7 +150,7 @@ class ClassVerbs(BaseEstimator):
         check_number("k", self.k, *COUNT)
         least, most = np.finfo(np.float64).eps, np.finfo(np.float64).max
         check_number("ridge", self.ridge, Real, f"a number of at least {least:.1g}", least, most)
-        check_number("reject", self.reject, Real, "a share from 0 to below 1", 0, np.nextafter(1, 0))
+        check_number("reject", self.reject, *SHARE)
         if self.reject:
             join_labels(labels, one_label(self.none_label))  # they must be of one kind
         self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf

@@ -18,7 +18,7 @@ from lookalike.codes.bits import check_bits
 from lookalike.codes.class_tree import sharing
 from lookalike.codes.labels import read_labels
 from lookalike.codes.signs import BitCoder
-from lookalike.encode.limits import COUNT, COUNT_OR_ZERO, check_number
+from lookalike.limits import COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 ROWS = 20_000

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, principal
 from lookalike.codes.signs import RowSummary, Unsupervised, draw_rows, principal_frame
-from lookalike.encode.limits import COUNT, check_number
+from lookalike.limits import COUNT, check_number
 from lookalike.types import Array, Vectors
 
 

@@ -16,8 +16,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from lookalike.encode.limits import COST, COST_OR_ZERO, COUNT, check_number
 from lookalike.errors import InputError
+from lookalike.limits import COST, COST_OR_ZERO, COUNT, check_number
 
 START_ROWS = 1_000
 """Rows that the supervised machine is fitted on which the search starts from."""

@@ -16,7 +16,7 @@ from lookalike.arrays import chunks
 from lookalike.codes.bits import check_bits
 from lookalike.codes.labels import read_labels
 from lookalike.codes.signs import BitCoder
-from lookalike.encode.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_number
+from lookalike.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 ROWS = 60_000

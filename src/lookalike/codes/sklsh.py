@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks, to_numpy
 from lookalike.codes.signs import RowSummary
 from lookalike.codes.waves import WaveCoder
-from lookalike.encode.limits import check_number
+from lookalike.limits import check_number
 from lookalike.types import Array, Vectors
 
 

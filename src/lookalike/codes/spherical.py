@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lookalike.codes.queries import CodeQuery, SphericalQuery
 from lookalike.codes.signs import RowSummary, Unsupervised, draw_rows, settle
-from lookalike.encode.limits import COUNT, check_number
+from lookalike.limits import COUNT, check_number
 from lookalike.types import Array, Query, Vectors
 
 ROWS = 10_000

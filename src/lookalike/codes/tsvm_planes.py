@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lookalike.codes.labels import read_labels
 from lookalike.codes.tsvmh import Tsvmh
 from lookalike.encode.check import float32_out
-from lookalike.encode.limits import check_number
+from lookalike.limits import check_number
 from lookalike.types import Vectors
 
 BYTE = 8

@@ -20,7 +20,7 @@ from lookalike.codes.labels import read_labels
 from lookalike.codes.rtsvm import RobustTsvm
 from lookalike.codes.signs import SignCoder
 from lookalike.encode.check import float32_out
-from lookalike.encode.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_number
+from lookalike.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 PASSES = 10

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, namespace, to_numpy, unit_rows
 from lookalike.encode.check import check_matrix, float32_out
-from lookalike.encode.limits import COST, COUNT, check_number
+from lookalike.limits import COST, COUNT, check_number
 from lookalike.types import Array, Vectors
 
 BIAS_SCALE = 3.0

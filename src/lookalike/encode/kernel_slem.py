@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import check_rows, chunks, like, namespace
 from lookalike.encode.check import check_matrix, float32_out
 from lookalike.encode.factor import FACTORS, ccd
-from lookalike.encode.limits import check_number
 from lookalike.encode.slem_query import SlemQuery, shortlist
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.kernels import TANGENTS, check_kernel
+from lookalike.limits import check_number
 from lookalike.linalg import solve_lower
 from lookalike.types import Array, Vectors
 

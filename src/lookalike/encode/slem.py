@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, held_bytes, like, namespace, unit_rows
 from lookalike.encode.check import check_matrix, float32_out
-from lookalike.encode.limits import NOT_NEGATIVE, POSITIVE, check_number
 from lookalike.errors import InputError
+from lookalike.limits import NOT_NEGATIVE, POSITIVE, check_number
 from lookalike.types import Array
 
 ROWS_BYTES = 16 * 2**20

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, namespace, principal, unit_rows
 from lookalike.encode.check import check_matrix, float32_out
-from lookalike.encode.limits import COUNT, check_number
+from lookalike.limits import COUNT, check_number
 from lookalike.types import Array
 
 FLOOR = 1e-6

@@ -38,6 +38,9 @@ ALIKE = 0.35
 FEW = 200
 """Pictures below which every pair may be looked at: too few to say what is typical."""
 
+ORDER = "largest first"
+"""How pictures of a group come; groups that were kept in another order are made anew."""
+
 MISSES = 8
 """Pictures in a row, nearest first, that are not the same photo, after which no more are tried."""
 
@@ -52,7 +55,7 @@ class Group:
     id: str
     tier: Tier
     items: list[int]
-    distances: list[float]  # of each from the first that there was
+    distances: list[float]  # of each from the picture that the group was found by, which may be gone
     why: str
 
     def among(self, known: Container[int]) -> "Group | None":
@@ -89,7 +92,7 @@ def choose_space(spaces: Spaces, space: str | None) -> str:
 
 def made_with(tier: Tier) -> tuple[object, ...]:
     """What groups depend on besides the vectors: how pictures are looked at."""
-    return tier, NEAR, ALIKE, MISSES, SAME
+    return tier, NEAR, ALIKE, MISSES, SAME, ORDER
 
 
 def identical(store: Store, among: Ids | None) -> list[Group]:

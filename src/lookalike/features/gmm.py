@@ -4,17 +4,15 @@ In: (n, d) rows, NumPy or torch. Out: weights, means and variances; how likely e
 Dempster, Laird & Rubin, "Maximum likelihood from incomplete data via the EM algorithm", J. R. Stat. Soc. B 1977.
 """
 
-from numbers import Integral, Real
-from typing import Any, Self
+from typing import Self
 
 import array_api_compat
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, namespace
-from lookalike.errors import InputError
 from lookalike.features.mixture import Mixture, Moments, Products, fit_mixture
+from lookalike.limits import COUNT, NOT_NEGATIVE, POSITIVE, check_limits
 from lookalike.types import Array, Progress, silent
 
 
@@ -70,10 +68,7 @@ class Gmm(BaseEstimator):
 
     def fit(self, X: Array, y: Array | None = None, *, progress: Progress = silent) -> Self:  # noqa: ARG002
         """Learn from (n, d) rows, n ≥ k: float32 rows with float32 products and float64 sums, float64 all through."""
-        _check("k", self.k, Integral, "a whole number of at least 1", 1)
-        _check("max_iterations", self.max_iterations, Integral, "a whole number of at least 1", 1)
-        _check("tolerance", self.tolerance, Real, "a number of at least 0", 0)
-        _check("floor", self.floor, Real, "a number above 0", np.nextafter(0, 1))
+        check_limits(self, {"k": COUNT, "max_iterations": COUNT, "tolerance": NOT_NEGATIVE, "floor": POSITIVE})
         X = check_rows(X)
         (self.weights_, self.means_, self.variances_), self.likelihoods_ = fit_mixture(
             X,
@@ -115,8 +110,3 @@ class Gmm(BaseEstimator):
 
     def _check_rows(self, X: Array) -> Array:
         return check_rows(X, dim=self.mixture.means.shape[1])
-
-
-def _check(name: str, value: Any, kind: type, allowed: str, low: float) -> None:
-    if not isinstance(value, kind) or not value >= low:  # type: ignore[operator]
-        raise InputError(f"{name} must be {allowed}. Got {value!r}.")

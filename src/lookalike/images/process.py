@@ -24,6 +24,9 @@ Reply: TypeAlias = tuple[int, int, int, str, float | None, Any] | tuple[str, boo
 SPARE_BYTES = 512 * 2**20
 PIXEL_BYTES = 12
 """Memory for a file at the limits: its bytes twice, so many for each pixel, and some to spare."""
+CLOCK = 6
+"""How many times its time limit, which is of the processor's time, a file may take by the clock: disks can be slow, and
+a job of the service stands still while somebody searches."""
 
 
 def serve(descriptor: int) -> None:
@@ -39,9 +42,9 @@ def serve(descriptor: int) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             for entry in connection.recv():
-                signal.setitimer(signal.ITIMER_REAL, timeout_s)  # the system ends us then, even inside a decoder
+                _limit_time(timeout_s)
                 reply = read_one(entry, then, side, limits)
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                _limit_time(0)
                 _send(connection, reply)
 
 
@@ -89,6 +92,12 @@ def _send(connection: Connection, reply: Reply) -> None:
 
 def _describe(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+def _limit_time(seconds: float) -> None:
+    """The system ends us after so long, even inside a decoder; 0: it does not any more."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, CLOCK * seconds)
 
 
 def _limit_memory(limits: Limits) -> None:

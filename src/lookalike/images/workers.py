@@ -39,7 +39,8 @@ END_S = 5.0
 """A process that is not ready, or not gone, by then never will be."""
 
 _START = """import signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)  # such as Ctrl-C: they are for the caller, and this ends with it
 sys.path[:] = sys.argv[2:]
 from lookalike.images.process import serve
 serve(int(sys.argv[1]))"""
@@ -91,7 +92,7 @@ class ReadPool:
     then : what is done with each picture, in the process that read it; a picklable function of (h, w, 3) uint8 pixels.
     side : the shorter side, in pixels, that suffices (see `read`).
     workers : how many processes.
-    timeout_s : how long one file may take.
+    timeout_s : how long one file may take, in the processor's time; by the clock `process.CLOCK` times as long.
     limits : what is refused.
 
     """
@@ -227,7 +228,7 @@ class _Feeder:
         """Why a process ended, from its exit code, and whether the same file would end it again."""
         if code is None or code >= 0:
             return "the reading process ended", False
-        if -code == signal.SIGALRM:
+        if -code in (signal.SIGALRM, signal.SIGPROF):
             return f"took longer than {self.timeout_s:g} s", False
         return f"the decoder crashed ({signal.strsignal(-code) or -code})", -code != signal.SIGKILL
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy
-from lookalike.encode.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, blocks, check_source, means_by_label
 from lookalike.learn.sgd import Rows
+from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.types import Array
 
 Matrix = NDArray[np.float64]

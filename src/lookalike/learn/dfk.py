@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import float32_out
-from lookalike.encode.limits import COUNT, COUNT_OR_ZERO, SHARE, Limit, check_limits
 from lookalike.errors import UnknownNameError
 from lookalike.features.mixture import Mixture
 from lookalike.learn.adam import Adam
@@ -26,6 +25,7 @@ from lookalike.learn.labels import encode_many, hold_out
 from lookalike.learn.neighbours import retrieval
 from lookalike.learn.sets import check_items, fit_items, take
 from lookalike.learn.sgd import Callback, train
+from lookalike.limits import COUNT, COUNT_OR_ZERO, SHARE, Limit, check_limits
 from lookalike.types import Array
 
 MOST_HELD = 1_000

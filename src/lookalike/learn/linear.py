@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import like, namespace
 from lookalike.encode.check import float32_out
-from lookalike.encode.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.rows import blocks, check_source, means_by_label, project
 from lookalike.learn.sgd import Rows
+from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.linalg import cholesky, solve_lower
 from lookalike.types import Array
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, namespace
-from lookalike.encode.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.learn.labels import encode_held, encode_labels, hold_out
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
@@ -21,6 +20,7 @@ from lookalike.learn.sgd import Callback, Curve, Rows, train
 from lookalike.learn.start import start
 from lookalike.learn.triplet_batches import TripletBatches, nearest_of_class
 from lookalike.learn.triplets import Targets
+from lookalike.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.types import Array
 
 Watch: TypeAlias = Callable[[Array], float]

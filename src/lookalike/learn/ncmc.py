@@ -11,13 +11,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
-from lookalike.encode.limits import COUNT, COUNT_OR_ZERO
 from lookalike.features.kmeans import ROWS_PER_CENTRE, kmeans
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.likelihood import class_scores
 from lookalike.learn.ncmml import LIMITS, Ncmml, Task
 from lookalike.learn.rows import check_source, project
 from lookalike.learn.sgd import Callback, Rows
+from lookalike.limits import COUNT, COUNT_OR_ZERO
 from lookalike.types import Array, Vectors
 
 

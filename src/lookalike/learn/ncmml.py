@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
-from lookalike.encode.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit, check_limits
 from lookalike.errors import UnknownNameError
 from lookalike.learn.labels import MOST, encode_held, encode_labels, hold_out
 from lookalike.learn.likelihood import class_scores, inner, mixture, pack, unpack
@@ -21,6 +20,7 @@ from lookalike.learn.projection import Projection
 from lookalike.learn.rows import Picked, check_source, means_by_label, project
 from lookalike.learn.sgd import Callback, Curve, Rows, Step, train
 from lookalike.learn.start import Start, start
+from lookalike.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit, check_limits
 from lookalike.types import Array
 
 SPREADS = 2.0 ** np.arange(-4, 2.5, 0.5)

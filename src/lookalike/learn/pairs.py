@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, check_rows
-from lookalike.encode.limits import COUNT, NOT_NEGATIVE, Limit, check_limits
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import check_source
 from lookalike.learn.sgd import Rows
+from lookalike.limits import COUNT, NOT_NEGATIVE, Limit, check_limits
 from lookalike.types import Array
 
 Matrix = NDArray[np.float64]

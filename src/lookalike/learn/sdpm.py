@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, check_rows, chunks
-from lookalike.encode.limits import COUNT, NOT_NEGATIVE, POSITIVE, Limit, check_limits
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.pairs import Matrix, ascend, root
 from lookalike.learn.projection import Projection
 from lookalike.learn.rows import check_source
 from lookalike.learn.sgd import Rows
+from lookalike.limits import COUNT, NOT_NEGATIVE, POSITIVE, Limit, check_limits
 from lookalike.types import Array
 
 NEAREST = 3

@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.encode.check import float32_out
-from lookalike.encode.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.errors import UnknownNameError
 from lookalike.learn.labels import encode_held, encode_labels, hold_out
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
 from lookalike.learn.rows import Picked, check_source, check_values, means_by_label, project
 from lookalike.learn.sgd import Callback, Rows, train
 from lookalike.learn.start import start
+from lookalike.limits import COUNT, POSITIVE, Limit, check_limits
 from lookalike.types import Array
 
 HELD, MOST_HELD = 0.2, 5_000

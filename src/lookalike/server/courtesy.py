@@ -1,8 +1,8 @@
 """Jobs stand still while somebody searches: what they do on one core, at whatever priority, slows every other.
 
-In: searches that begin and end. Out: the processes of jobs, stopped and continued. Used by the event loop alone. They
-stand still for `STILL_S` at most, and then have `MOVE_S` at least: no job starves, and nobody waits long for what one
-of them has locked.
+In: searches that begin and end. Out: the processes of jobs, stopped and continued. Used by the event loop alone. When
+they have stood still for `STILL_S`, at once or in parts, they have `MOVE_S` without a stop: no job starves, and nobody
+waits long for what one of them has locked.
 """
 
 import asyncio
@@ -21,8 +21,10 @@ class Courtesy:
     def __init__(self, jobs: Jobs):
         self._jobs = jobs
         self._searches = 0
-        self._free = 0.0  # until when they may not be stopped
-        self._timer: asyncio.TimerHandle | None = None  # runs while they stand still
+        self._timer: asyncio.TimerHandle | None = None  # runs while they stand still, and while they may not
+        self._still = False
+        self._since = 0.0  # when they last stopped, or went on
+        self._stood = 0.0  # for how long, since they last had MOVE_S
 
     @contextmanager
     def searching(self) -> Iterator[None]:
@@ -33,23 +35,30 @@ class Courtesy:
             yield
         finally:
             self._searches -= 1
-            if not self._searches and self._timer is not None:
+            if self._still and not self._searches:
                 self._go_on()
 
     def _stop(self) -> None:
+        """Have them stand still, where somebody searches and they have not done so for long enough."""
+        if self._timer is not None or not self._searches or not self._jobs.pause():
+            return
         loop = asyncio.get_running_loop()
-        if self._searches and self._timer is None and loop.time() >= self._free and self._jobs.pause():
-            self._timer = loop.call_later(STILL_S, self._move)
-
-    def _move(self) -> None:
-        """They have stood still for long enough, whoever searches."""
-        self._go_on()
-        loop = asyncio.get_running_loop()
-        self._free = loop.time() + MOVE_S
-        loop.call_at(self._free, self._stop)
+        if loop.time() - self._since >= MOVE_S:
+            self._stood = 0.0
+        self._still, self._since = True, loop.time()
+        self._timer = loop.call_later(max(0.0, STILL_S - self._stood), self._go_on)
 
     def _go_on(self) -> None:
-        assert self._timer is not None
-        self._timer.cancel()
-        self._timer = None
+        """Have them move; for a while in any case, where they have stood still for long enough."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stood += loop.time() - self._since
+        self._still, self._since, self._timer = False, loop.time(), None
         self._jobs.resume()
+        if self._stood >= STILL_S:
+            self._timer = loop.call_later(MOVE_S, self._rested)
+
+    def _rested(self) -> None:
+        self._timer, self._stood = None, 0.0
+        self._stop()

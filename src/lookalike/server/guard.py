@@ -105,8 +105,8 @@ class Guard:
             raise Problem(414, f"An address may have {MAX_ADDRESS:,} characters. Send what is long in the body.")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD:
             raise Problem(431, f"The headers of a request may have {MAX_HEAD:,} bytes. Send fewer.")
-        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
-            raise Problem(400, "A request has one Host.")
+        if (hosts := sum(name == b"host" for name, _ in scope["headers"])) > 1:
+            raise Problem(400, f"A request has one Host header. Got {hosts}: send one.")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self.settings.knows(_host_name(host)):
             raise Problem(421, "This service is not known by that name. To allow it, start it with --allow-host NAME.")

@@ -276,8 +276,7 @@ class Jobs:
         """Without the lock, under which a job may be written to the disk: the event loop does not wait."""
         running = [process for process in list(self._processes.values()) if process.poll() is None]
         for process in running:
-            with contextlib.suppress(ProcessLookupError):  # since then
-                os.killpg(process.pid, number)
+            _signal_group(process, number)
         return bool(running)
 
     def _arguments(self, job: Job) -> dict[str, Any]:
@@ -329,9 +328,15 @@ class Jobs:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        _signal_group(process, signal.SIGCONT)  # those that read for it end when they find it gone
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 try:
                     stream.close()
                 except OSError:  # what was not read by a dead process
                     continue
+
+
+def _signal_group(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or only whom nobody has waited for
+        os.killpg(process.pid, number)

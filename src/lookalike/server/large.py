@@ -1,4 +1,4 @@
-"""Large pictures of the collection, decoded by a guarded process; for one thread, which `work` has.
+"""Large pictures of the collection, decoded by a guarded process; called by the one thread of the lane `large`.
 
 In: a file's bytes, a side, a box. Out: JPEG bytes, as `thumbnails.shrink` makes them. Each takes hundreds of megabytes
 and seconds: what goes wrong costs a process of its own, with limits on memory and time, and never the service.

@@ -9,13 +9,14 @@ import asyncio
 import json
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from lookalike.server.problems import BUSY_S, error_body
 from lookalike.server.settings import Budget
 
 UNENDING = 64 * 2**10
-"""Bytes of a head that has not come to its end, besides those received last. Of one that has, `guard` takes less."""
+"""Bytes that may come in after the piece in which a head began, before it ends. Of a whole one `guard` takes less."""
 PIPELINED = 16
 """Requests that may wait behind the one that is being answered."""
 
@@ -28,13 +29,15 @@ class Patient(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self._timer: asyncio.TimerHandle | None = None
+        self._answered: RequestResponseCycle | None = None  # what is being answered, or was last; `cycle` came in last
         self._stage = "idle"  # of the request that comes in: "head", "body", and idle again
         self._bytes = 0  # of its head, so far
+        self._trouble = ""  # what is wrong with it, where we know better than the parser
 
     @property
     def _waits(self) -> bool:
         """Whether it is the client's turn: there is nothing to answer."""
-        return self.cycle is None or self.cycle.response_complete
+        return self._answered is None or self._answered.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody connects."""
@@ -47,17 +50,21 @@ class Patient(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Somebody leaves."""
         self._unset()
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True  # uvicorn tells only the request that came in last
+            self._answered.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Something comes in."""
         if self.transport.is_closing():
             return
-        super().data_received(data)
         if self._stage == "head":
             self._bytes += len(data)
             if self._bytes > UNENDING:
                 self.send_400_response("The head of the request has no end.")
+                return
+        super().data_received(data)
         self._look()
 
     def on_message_begin(self) -> None:
@@ -69,7 +76,8 @@ class Patient(HttpToolsProtocol):
         """A request's head is there."""
         self._stage = "body"
         if len(self.pipeline) >= PIPELINED:
-            raise ValueError("too many requests at once")  # answered by `send_400_response`
+            self._trouble = f"More than {PIPELINED} requests wait for an answer. Send fewer at once."
+            raise ValueError(self._trouble)  # ends the parsing; then comes `send_400_response`
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -93,7 +101,12 @@ class Patient(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What came in is not HTTP."""
-        self._answer(400, "Bad Request", "input", f"{msg} Send HTTP/1.1.")
+        self._answer(400, "Bad Request", "input", self._trouble or f"{msg} Send HTTP/1.1.")
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """It is a request's turn."""
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Nothing is said of what anybody may ask for; it is answered as if they had not."""
@@ -117,7 +130,7 @@ class Patient(HttpToolsProtocol):
 
     def _answer(self, status: int, phrase: str, kind: str, message: str, more: str = "") -> None:
         """Answer without an application, and hang up."""
-        if self._waits or not self.cycle.response_started:
+        if self._answered is None or self._answered.response_complete or not self._answered.response_started:
             body = json.dumps(error_body(kind, message)).encode()
             head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n{more}"
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)

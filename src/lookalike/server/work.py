@@ -1,8 +1,8 @@
 """Work that would hold the event loop up, done by threads; left where the client goes away.
 
-In: a request and a function. Out: what the function returns. As many threads as `Budget.readers`, as many waiting as
-`Budget.waiting`, and one more is told that the service is busy. The function is given a `Stop`: what takes long passes
-`stop.progress` on, and so ends soon after its client has gone.
+In: a request and a function. Out: what the function returns. Each kind of work has a lane with its own threads; as many
+as `Budget.waiting` may wait in it, and one more is told that the service is busy. The function is given a `Stop`: what
+takes long passes `stop.progress` on, and so ends soon after its client has gone.
 """
 
 import asyncio
@@ -35,9 +35,13 @@ LARGE = 1
 """Threads for large pictures, which are decoded one at a time, in seconds each."""
 
 LEARNERS = 1
-LEARNERS_NICE = 10
-"""Threads for rounds of feedback: each computes on all cores, and those who only look need not wait for many. They
-stand back where others want the processor, as jobs do."""
+"""Threads for rounds of feedback: those who only look need not wait for many."""
+
+NICE = 10
+"""How far rounds and jobs stand back where others want the processor."""
+
+LAST = 19
+"""The lowest priority that there is."""
 
 WATCH_S = 0.05
 """After so long somebody looks whether the client is still there."""
@@ -188,7 +192,8 @@ class _Watch:
 def _stand_back() -> None:
     """Let other threads go first; on Linux, where threads have priorities of their own."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEARNERS_NICE)
+        own = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, min(LAST, os.getpriority(os.PRIO_PROCESS, own) + NICE))
 
 
 def _fail(done: "asyncio.Future[Any]", error: BaseException) -> None:

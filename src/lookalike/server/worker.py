@@ -23,6 +23,7 @@ from lookalike.collection import Collection, Report, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
 from lookalike.server.incoming import FOLDER, put_away
+from lookalike.server.work import NICE
 from lookalike.text import many
 from lookalike.types import Progress
 
@@ -31,10 +32,6 @@ EVERY_S = 0.1
 
 WAIT_S = 24 * 3_600.0
 """For another writer, such as a command line: whoever does not want to wait cancels the job."""
-
-NICE = 10
-"""How far a job, and the processes that it starts, stand back where the service wants the processor: at 5 searches wait
-for it half as long again, at 19 no less long, and beside other work a job would never end."""
 
 PARENT_DEATH = 1
 """The option of Linux's `prctl` for the signal that a process gets when its parent dies."""

@@ -41,10 +41,8 @@ async def search(request: Request, asked: SearchIn) -> Response:
         space = asked.space or here.first_space()
         return {"space": space, "seconds": round(seconds, 6), "results": here.found(results)}
 
-    if asked.is_heavy:
-        return reply(await here.work.run(request, look, lane="describe"))
     with here.courtesy.searching():
-        return reply(await here.work.run(request, look, lane="search"))
+        return reply(await here.work.run(request, look, lane="describe" if asked.is_heavy else "search"))
 
 
 @router.post("/uploads", response_model=UploadOut, openapi_extra=form("file"))

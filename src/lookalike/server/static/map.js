@@ -40,7 +40,7 @@ export async function show({ query }, signal) {
   const ways =
     about.spaces.length > 1 &&
     choice(
-      "Alike in",
+      "Alike by",
       about.spaces.map(({ name }) => [name, name]),
       data.space,
       (name) => go(amend({ space: name })),

@@ -73,7 +73,7 @@ function likeness(spaces, chosen) {
   return h(
     "label",
     { class: "choice" },
-    h("span", {}, "Alike in"),
+    h("span", {}, "Alike by"),
     h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options),
   );
 }

@@ -1,7 +1,7 @@
 """What the numbers among an estimator's parameters may be.
 
-In: an estimator and its limits, by the parameter's name. Out: nothing, or an InputError that says what is allowed. A
-limit is a kind of number, the words for it, and the smallest and largest that will do.
+In: a number, or an estimator, and its limits by the parameter's name. Out: nothing, or an InputError that says what is
+allowed. A limit is a kind of number, the words for it, and the smallest and largest that will do.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ SMALLEST, LARGEST = np.finfo(np.float64).tiny, np.finfo(np.float64).max
 """NumPy's numbers, not Python's, which would be cast to float32 where they are compared with one."""
 COUNT: Limit = (Integral, "a whole number of at least 1", 1, np.inf)
 COUNT_OR_ZERO: Limit = (Integral, "a whole number of at least 0", 0, np.inf)
-POSITIVE: Limit = (Real, "a number above 0", SMALLEST, LARGEST)
-NOT_NEGATIVE: Limit = (Real, "a number of at least 0", 0, LARGEST)
+POSITIVE: Limit = (Real, "a finite number above 0", SMALLEST, LARGEST)
+NOT_NEGATIVE: Limit = (Real, "a finite number of at least 0", 0, LARGEST)
 COST: Limit = (Real, "a number from 1e-30 to 1e30", 1e-30, 1e30)
 COST_OR_ZERO: Limit = (Real, "a number from 0 to 1e30", 0, 1e30)
 SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
