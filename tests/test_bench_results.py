@@ -172,7 +172,7 @@ def test_a_report_wants_results_and_a_place(tmp_path, capsys):
     results.append(tmp_path / "some", results.record(CELL))
     capsys.readouterr()
     assert cli.run(["bench", "report", str(tmp_path / "some"), "--html", str(Path("/none/a.html"))]) == 2
-    assert "There is no folder /none for the report" in capsys.readouterr().err
+    assert "There is no folder /none. Make it first." in capsys.readouterr().err
 
 
 def test_all_has_no_rows_of_its_own(capsys):

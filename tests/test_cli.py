@@ -305,6 +305,8 @@ def test_search_writes_a_sheet_and_a_page(
     refused = call("-c", filled, "search", first, "--sheet", tmp_path / "s.gif")
     assert refused.code == 2
     assert "ends in .png" in refused.err
+    for option in ("--sheet", "--html"):
+        assert "Make it first" in call("-c", filled, "search", first, option, tmp_path / "none" / "s.png").err
 
 
 @pytest.mark.parametrize(

@@ -262,8 +262,6 @@ def _number(value: float) -> str:
 
 
 def _write(target: Path, text: str) -> Path:
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"There is no folder {target.absolute().parent} for the report. Make it first.")
     with whole(target) as part:
         part.write_text(text, encoding="utf-8")
     return target

@@ -22,12 +22,13 @@ from lookalike.text import many
 if TYPE_CHECKING:
     from rich import table
 
+    from lookalike import show
     from lookalike.bench import families, report, results, tables
     from lookalike.bench import jobs as running
     from lookalike.bench import plot as plots
     from lookalike.images import workers
 else:
-    table = Lazy("rich.table")
+    table, show = Lazy("rich.table"), Lazy("lookalike.show")
     tables, plots, running = Lazy("lookalike.bench.tables"), Lazy("lookalike.bench.plot"), Lazy("lookalike.bench.jobs")
     report, results = Lazy("lookalike.bench.report"), Lazy("lookalike.bench.results")
     families, workers = Lazy("lookalike.bench.families"), Lazy("lookalike.images.workers")
@@ -94,7 +95,7 @@ def run(
     if plot is not None:
         plots.check_plot(plot)  # before the long run, not after it
     plans = {one.name: tables.plan(one, data or "", rows=_split(rows), columns=_split(columns)) for one in benches}
-    file = None if kept is None else Path(kept)
+    file = None if kept is None else show.check_place(kept)
     known = [] if file is None else results.read(file)
     cells: dict[tuple[str, str, str], tables.Cell] = {}
     left: list[tuple[tables.Bench, list[tuple[str, str]]]] = []
@@ -160,6 +161,9 @@ def write_report(
     for one in kept:
         if not Path(one).is_file():
             raise InputError(f"There is no {one}. Results are written by: lookalike bench run all --results {one}")
+    for place in (page, markdown):
+        if place is not None:
+            show.check_place(place)
     records = [record for one in kept for record in results.read(Path(one))]
     for write, target in ((report.write_html, page), (report.write_markdown, markdown)):
         if target is not None:
