@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+import psutil
 import pytest
 
 from lookalike.server.problems import Problem
@@ -16,6 +17,7 @@ from lookalike.server.settings import Rates, Settings
 from serving import add_token, copy_shelf, error, quick, running
 from waiting import PATIENCE_S, until
 
+JSON = b"Content-Type: application/json\r\n"
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\n"
 SECRET = "root:x:0:0"
 TRAVERSALS = (
@@ -73,6 +75,11 @@ def statuses(connection):
         while part := connection.recv(2**16):
             answers += part
     return [int(answer[:3]) for answer in answers.split(b"HTTP/1.1 ")[1:]]
+
+
+def sockets(service):
+    """The service's own ends of its connections."""
+    return [one for one in psutil.Process().net_connections("tcp") if one.laddr[1] == service.port]
 
 
 def dropped(connection, data, every_s):
@@ -312,10 +319,13 @@ def test_a_head_without_an_end_is_dropped(shelf, before):
         assert dropped(connection, b"x" * 2**16, 0.0)
 
 
-def test_many_requests_at_once_are_not_kept(shelf):
+@pytest.mark.parametrize("offer", [b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"])
+def test_many_requests_at_once_are_not_kept(shelf, offer, caplog):
     with running(shelf) as service, service.connect() as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % offer * 1_000)
         assert len(statuses(connection)) < 100
+        assert service.client.get("/healthz").status_code == 200
+    assert caplog.text == ""  # nobody fills the log with it
 
 
 def test_who_leaves_a_stream_with_a_request_behind_it_has_left(shelf):
@@ -331,6 +341,40 @@ def test_who_leaves_a_stream_with_a_request_behind_it_has_left(shelf):
                 answer += part
             assert b"HTTP/1.1 400" not in answer
         until(lambda: "lookalike_event_streams 0\n" in service.client.get("/metrics").text)
+
+
+def test_an_offer_of_another_protocol_is_passed_over(service, item):
+    body = json.dumps({"examples": [{"id": item}], "k": 1}).encode()
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    for parts in ([body], [body[:5], body[5:]], [b"", body]):  # with the head, in part, after it
+        with service.connect() as connection:
+            head = POST + JSON + offer + b"Content-Length: %d\r\n\r\n" % len(body)
+            connection.sendall(head + parts[0])
+            for part in parts[1:]:
+                time.sleep(0.05)
+                connection.sendall(part)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert statuses(connection) == [200, 200]
+    smuggled = b"GET /api/v1/items?limit=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with service.connect() as connection:
+        connection.sendall(POST + offer + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(smuggled))
+        time.sleep(0.05)
+        connection.sendall(smuggled)
+        assert len(statuses(connection)) == 1
+
+
+def test_trailers_are_no_headers(shelf):
+    chunked = b"Transfer-Encoding: chunked\r\n"
+    with running(shelf) as service:
+        bare = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        answer = raw(service, bare + chunked + b"\r\n2\r\n{}\r\n0\r\nX-Lookalike: 1\r\n\r\n")
+        assert answer.split(b" ")[1] == b"403"
+        before = psutil.Process().memory_info().rss
+        with service.connect() as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + chunked + b"\r\n0\r\n")
+            for _ in range(200):
+                connection.sendall(b"a:b\r\n" * 10_000)
+        assert psutil.Process().memory_info().rss - before < 50 * 2**20  # of 10 MB that came, at 20 times their size
 
 
 def test_a_few_requests_at_once_are_answered_in_order(service):
@@ -389,3 +433,5 @@ def test_a_client_that_takes_nothing_is_let_go(shelf, tmp_path):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.sendall(f"GET /api/v1/items/{item}/image HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             until(lambda: "lookalike_clients_left_total 1" in service.client.get("/metrics").text)
+            port = connection.getsockname()[1]
+            until(lambda: port not in {other.raddr[1] for other in sockets(service) if other.raddr})

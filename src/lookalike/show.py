@@ -119,9 +119,10 @@ def check_place(target: str | Path) -> Path:
     """The path of a file that is to be written, refused where that could not be done: before long work, not after."""
     path = Path(target)
     folder = path.absolute().parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError(f"There is no folder {printable(str(folder))}. Make it first.")
-    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+    there = os.access(path, os.W_OK) if os.path.lexists(path) else os.access(folder, os.W_OK | os.X_OK)
+    if os.path.isdir(path) or not there:
         raise InputError(f"{printable(str(path))} cannot be written. Give another file.")
     return path
 

@@ -1,14 +1,16 @@
 """How long a connection may take over a request's head, how large that may be, and how many connections there may be.
 
 In: uvicorn's HTTP/1.1 protocol over httptools. Out: the same with limits that uvicorn does not have: a client that
-sends its head byte by byte, or without an end, or the rest of a body that nobody wants, is let go; so is one that asks
-for many things before it has an answer, and connections above the cap are turned away at once.
+sends its head byte by byte, or without an end, or the rest of a body that nobody wants, or takes no answer, is let go;
+so is one that asks for many things before it has an answer, and connections above the cap are turned away at once.
+Trailers are no headers, and are dropped; an offer of another protocol is read as if it were not there.
 """
 
 import asyncio
 import json
 from typing import Any
 
+import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -50,9 +52,7 @@ class Patient(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Somebody leaves."""
         self._unset()
-        if self._answered is not None and not self._answered.response_complete:
-            self._answered.disconnected = True  # uvicorn tells only the request that came in last
-            self._answered.message_event.set()
+        self._leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -64,7 +64,11 @@ class Patient(HttpToolsProtocol):
             if self._bytes > UNENDING:
                 self.send_400_response("The head of the request has no end.")
                 return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
         self._look()
 
     def on_message_begin(self) -> None:
@@ -72,8 +76,15 @@ class Patient(HttpToolsProtocol):
         self._stage, self._bytes = "head", 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; or a trailer, which could say who somebody is after they were asked."""
+        if self._stage == "head":
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """A request's head is there."""
+        if self.parser.should_upgrade():
+            return  # it is read again, by `_parse`
         self._stage = "body"
         if len(self.pipeline) >= PIPELINED:
             self._trouble = f"More than {PIPELINED} requests wait for an answer. Send fewer at once."
@@ -82,6 +93,8 @@ class Patient(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """All of a request is there."""
+        if self.parser.should_upgrade():
+            return
         self._stage = "idle"
         super().on_message_complete()
 
@@ -104,12 +117,30 @@ class Patient(HttpToolsProtocol):
         self._answer(400, "Bad Request", "input", self._trouble or f"{msg} Send HTTP/1.1.")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """It is a request's turn."""
-        self._answered = cycle
-        super()._start_asgi_task(cycle, app)
+        """It is a request's turn. Where its answer breaks off, nobody waits for the client to take what is there."""
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Nothing is said of what anybody may ask for; it is answered as if they had not."""
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            await app(scope, receive, send)
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                self.transport.abort()
+
+        self._answered = cycle
+        super()._start_asgi_task(cycle, answer)
+
+    def _parse(self, data: bytes) -> None:
+        """Have the parser read this. It stops after a head that offers another protocol: another one goes on."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            method = self.parser.get_method()
+            if method == b"CONNECT":  # which is one whatever its headers
+                raise httptools.HttpParserError from None
+            head = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
+            head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            self._parse(b"\r\n".join(head) + b"\r\n\r\n" + data[offer.args[0] :])
 
     def _look(self) -> None:
         """Have a timer run while a head, or the rest of a body that nobody reads, is under way."""
@@ -136,8 +167,15 @@ class Patient(HttpToolsProtocol):
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         self._hang_up()
 
+    def _leave(self) -> None:
+        """Tell whoever is at work on an answer that nobody waits for it; uvicorn tells only the last that came in."""
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
+
     def _hang_up(self) -> None:
         """Close, and do not wait for ever that the client takes what is left for it."""
+        self._leave()
         self.transport.close()
         self.loop.call_later(self.budget.send_s, self.transport.abort)
 
