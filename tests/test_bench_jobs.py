@@ -49,6 +49,7 @@ def test_a_process_that_ends_takes_one_cell_with_it(toy, tmp_path, capsys):
     assert cli.run(words) == 2
     told = capsys.readouterr()
     assert "3 of 7 cells failed" in told.err
+    assert "Filled 4 cells in " in told.err
     assert "toy a ends: its process ended (3)" in told.err
     assert told.err.count("ValueError: no such luck") >= 2
     records = results.read(file)

@@ -7,6 +7,7 @@ table at the end on a terminal; a page of all results.
 import dataclasses
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from lookalike.cli.options import Json
 from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
 from lookalike.text import many
+from lookalike.units import human_seconds
 
 if TYPE_CHECKING:
     from rich import table
@@ -107,7 +109,7 @@ def run(
         _print(cell, "", json)
     total = sum(len(places) for places in plans.values())
     jobs = jobs or (workers.count_cores() if name == ALL else 1)
-    failed = []
+    failed, before, began = [], len(cells), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
         orders = running.Orders(data or "", seed, scratch if keep is None and jobs > 1 else keep)
         with Clock(left, known, jobs, total) as clock:
@@ -124,6 +126,9 @@ def run(
                 if file is not None:
                     results.append(file, results.record(outcome.cell))
                 _print(outcome.cell, str(clock), json)
+    if total > 1:
+        took = human_seconds(time.monotonic() - began)
+        print_note(f"Filled {many(len(cells) - before, 'cell')} in {took}.")
     for one in benches:
         mine = [cells[one.name, *place] for place in plans[one.name] if (one.name, *place) in cells]
         if on_terminal() and not json and mine:
