@@ -1,4 +1,4 @@
-"""One thread a product of matrices: the service does several things at a time, each on its own core.
+"""One thread a product of matrices: the service does several things at a time, each on its own core. Who goes first.
 
 In: nothing. Out: the environment that BLAS and OpenMP read when they are loaded. With a thread a core for each product,
 two searches at once wait for each other's threads, spinning: under load, they took five times as long.
@@ -7,6 +7,9 @@ two searches at once wait for each other's threads, spinning: under load, they t
 import os
 
 NAMES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+
+NICE = 10
+"""How far rounds of feedback and jobs stand back where others want the processor."""
 
 _ours: set[str] = set()
 

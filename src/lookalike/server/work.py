@@ -19,6 +19,7 @@ from starlette.requests import Request
 from lookalike.server.metrics import Metrics
 from lookalike.server.problems import BUSY_S, Left, Problem
 from lookalike.server.settings import Budget
+from lookalike.server.threads import NICE
 
 T = TypeVar("T")
 
@@ -36,9 +37,6 @@ LARGE = 1
 
 LEARNERS = 1
 """Threads for rounds of feedback: those who only look need not wait for many."""
-
-NICE = 10
-"""How far rounds and jobs stand back where others want the processor."""
 
 LAST = 19
 """The lowest priority that there is."""

@@ -23,7 +23,7 @@ from lookalike.collection import Collection, Report, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
 from lookalike.server.incoming import FOLDER, put_away
-from lookalike.server.work import NICE
+from lookalike.server.threads import NICE
 from lookalike.text import many
 from lookalike.types import Progress
 
