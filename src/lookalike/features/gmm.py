@@ -40,6 +40,7 @@ class Gmm(BaseEstimator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(500, 2)) + np.repeat([[0], [9]], 250, axis=0)
     >>> gmm = Gmm(k=2).fit(X)
     >>> gmm.weights_.round(3), gmm.posteriors(X[:1]).max().round(3)
