@@ -100,6 +100,8 @@ def seconds(row: str, column: str) -> float:
     read = ncm_paper.DESCRIBED.get(column, 0.0) if row == "ncm-pca" else 0.0
     if kind == "new":
         return 4.0 + read
+    if (column, row) in ncm_paper.LONG:
+        return ncm_paper.LONG[column, row]
     return read + ncm_paper.SECONDS.get(row, 50.0) * (0.25 if "deep" in dataset else 1.5 if number >= 256 else 1)
 
 
