@@ -80,7 +80,7 @@ class Guard:
             body = _Body(receive, self.settings, scope["path"], headers)
             await self.app(scope, body, out)
         except (Left, ClientDisconnect):
-            self.metrics.count("clients_left")  # uvicorn hangs up, as the answer is not whole
+            self.metrics.count("clients_left")  # `patience` hangs up, as the answer is not whole
         except asyncio.CancelledError:
             if not self.here.closing.is_set():
                 raise
