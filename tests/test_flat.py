@@ -10,6 +10,16 @@ from lookalike.index.queries import PointQuery
 from reference import brute_force
 
 
+@pytest.fixture(autouse=True, scope="module", params=["numpy", "compiled"])
+def way(request):
+    """Every test twice: the answers must be the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Flat, "_candidates", None)
+        if request.param == "compiled":
+            Flat.compile()
+        yield
+
+
 def made(n=300, d=8, seed=0, dtype=np.float32):
     """An index of rows in several blocks, and the same rows by id."""
     random = np.random.default_rng(seed)
@@ -80,21 +90,27 @@ def test_equals_brute_force_in_several_chunks(monkeypatch, share, queries):
     assert_same(hits, brute_force.search(truth, points, 5, among))
 
 
-def test_near_duplicates_far_from_the_origin_come_in_the_right_order():
+@pytest.mark.parametrize("queries", [1, 2])
+@pytest.mark.parametrize("d", [16, blocks.LONG + 3])
+def test_near_duplicates_far_from_the_origin_come_in_the_right_order(d, queries):
     random = np.random.default_rng(0)
-    X = (1_000 + 1e-3 * random.normal(size=(3_000, 16))).astype(np.float32)
-    index = Flat()
-    index.add(np.arange(3_000), X)
-    assert_same(index.search(PointQuery(X[5:7]), 4), brute_force.search(dict(enumerate(X)), X[5:7], 4))
+    X = (1_000 + 1e-3 * random.normal(size=(3_000, d))).astype(np.float32)
+    points, index = X[5 : 5 + queries], Flat()
+    for part in (slice(0, 700), slice(700, 3_000)):
+        index.add(np.arange(3_000)[part], X[part])
+    index.remove(np.arange(0, 3_000, 7))
+    truth = {id_: row for id_, row in enumerate(X) if id_ % 7}
+    assert_same(index.search(PointQuery(points), 4), brute_force.search(truth, points, 4))
 
 
-def test_a_crowd_of_equal_vectors_is_ordered_by_id():
+@pytest.mark.parametrize("queries", [1, 2])
+def test_a_crowd_of_equal_vectors_is_ordered_by_id(queries):
     index = Flat()
     ids = np.random.default_rng(0).permutation(5_000)
     index.add(ids, np.ones((5_000, 4), np.float32))
-    hits = index.search(PointQuery(np.ones((2, 4))), 7)
-    assert hits.ids.tolist() == [list(range(7))] * 2
-    assert hits.scores.tolist() == [[0.0] * 7] * 2
+    hits = index.search(PointQuery(np.ones((queries, 4))), 7)
+    assert hits.ids.tolist() == [list(range(7))] * queries
+    assert hits.scores.tolist() == [[0.0] * 7] * queries
 
 
 def test_any_query_is_answered_by_its_own_scores():

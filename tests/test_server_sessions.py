@@ -125,7 +125,7 @@ def test_what_a_session_cannot_do_is_said(service, kinds):
         service.client.post(f"/api/v1/sessions/{session}/marks", json=both), 422, "input"
     )
     error(service.client.post(f"/api/v1/sessions/{session}/marks", json={"relevant": ["../x"]}), 422, "input")
-    error(service.client.post(f"/api/v1/sessions/{session}/marks", json={"skip": ["0" * 16]}), 422, "input")
+    error(service.client.post(f"/api/v1/sessions/{session}/marks", json={"skip": ["0" * 16]}), 404, "missing")
     assert "needs a name" in error(service.client.post(f"/api/v1/sessions/{session}/finish", json={}), 422, "input")
     for what in ("", "/log", "/best", f"/why/{kinds['house'][0]}"):
         assert "No session" in error(service.client.get(f"/api/v1/sessions/0123abcd{what}"), 404, "missing")

@@ -48,6 +48,7 @@ from lookalike.engine.words import absolute, find_item, resolve
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import walk
+from lookalike.index.flat import Flat
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.store.predictions import Prediction
@@ -330,7 +331,11 @@ class Collection:
         return Session(self._store, self._spaces, id, author)
 
     def rehearse(self, space: str | None = None) -> None:
-        """Load what the first round of feedback would have to wait for; a service does, before anybody asks."""
+        """Load what many searches are quicker with, and what the first round of feedback would have to wait for.
+
+        A service does, before anybody asks. All collections of the process are searched so from then on.
+        """
+        Flat.compile()
         at_one_moment(self._store, lambda: rehearse(self._spaces, space))
 
     def classify(

@@ -3,6 +3,7 @@
     LookalikeError
     ├── InputError              an argument that cannot be right (also a ValueError)
     │   ├── NoDirectionError    a hyperplane that tells nothing apart
+    │   ├── NoItemError         an id that no picture of the collection has
     │   ├── SpecError           a spec string that does not parse, or names an unknown option
     │   └── UnknownNameError    a name nobody registered, with the nearest known one
     ├── ImageError              one file that could not be read as a picture; the message is the reason
@@ -37,6 +38,10 @@ class InputError(LookalikeError, ValueError):
 
 class NoDirectionError(InputError):
     """A hyperplane that tells nothing apart, as between marks that are all alike."""
+
+
+class NoItemError(InputError):
+    """An id that no picture of the collection has."""
 
 
 class SpecError(InputError):

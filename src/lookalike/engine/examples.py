@@ -14,12 +14,12 @@ import numpy as np
 
 from lookalike.arrays import check_rows, to_numpy, unit_rows
 from lookalike.engine.spaces import Spaces
-from lookalike.errors import ImageError, InputError
+from lookalike.errors import ImageError, InputError, NoItemError
 from lookalike.images.read import identify, read
 from lookalike.images.sources import locate
 from lookalike.index.queries import WeightedQuery
 from lookalike.store.directory import Store
-from lookalike.types import Box, Pixels, Query, Vectors, check_box, crop, parse_id
+from lookalike.types import Box, Pixels, Query, Vectors, check_box, crop, format_id, parse_id
 
 Picture: TypeAlias = str | Path | bytes | int | np.ndarray[Any, Any]
 """A path, a file's bytes, an id (int, or 16 hexadecimal digits), or pixels (h, w, 3) uint8."""
@@ -115,7 +115,7 @@ def pixels(store: Store, picture: Picture, side: int) -> Pixels:
 
 
 def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vectors:
-    chain, index, side = spaces.chain(name), spaces.index(spaces.searched(name)), spaces.side()
+    index = spaces.index(spaces.searched(name))
     if isinstance(example, np.ndarray) and example.ndim == 1:
         return to_numpy(check_rows(example[None, :], dim=index.dim, name="the example vector"))
     if isinstance(example, int | np.integer) and 0 <= example < 2**63 and int(example) in index:
@@ -123,7 +123,7 @@ def _vector(store: Store, spaces: Spaces, name: str, example: Example) -> Vector
     item = identity(store, example)
     if item is not None and item in index:
         return index.vectors(np.array([item], np.int64))
-    return chain.extract([shown(store, example, side)])
+    return spaces.chain(name).extract([shown(store, example, spaces.side())])
 
 
 def _item(store: Store, example: str | Path | bytes | int) -> int | None:
@@ -148,7 +148,7 @@ def _item(store: Store, example: str | Path | bytes | int) -> int | None:
             f"An example must be a path, an id, a file's bytes, pixels, a crop or a vector. Got {example!r}."
         )
     if not store.items.get([item]):
-        raise InputError(f"No item with the id {example} in the collection.")
+        raise NoItemError(f"No item with the id {format_id(item)} in the collection.")
     return item
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lookalike.arrays import check_count
 from lookalike.engine.looks import at_one_moment, select
-from lookalike.errors import ImageError, InputError
+from lookalike.errors import ImageError, NoItemError
 from lookalike.images.read import LIMITS, Limits, identify
 from lookalike.images.sources import locate
 from lookalike.store.directory import Store
@@ -65,7 +65,7 @@ def read_item(store: Store, which: int | Item, limits: Limits = LIMITS) -> bytes
     if isinstance(which, Item):
         found = which
     elif not (known := store.items.get([which])):
-        raise InputError(f"No item with the id {format_id(which)} in the collection.")
+        raise NoItemError(f"No item with the id {format_id(which)} in the collection.")
     else:
         found = known[which]
     reason = "no file is known"

@@ -12,7 +12,7 @@ import numpy as np
 from lookalike.engine.examples import pixels
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.where import boxes
-from lookalike.errors import ImageError, InputError
+from lookalike.errors import ImageError, InputError, NoItemError
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.queries import PointQuery
 from lookalike.store.directory import Store
@@ -47,7 +47,7 @@ def explain_rank(
     name = spaces.find(space)
     index = spaces.hyperplanes(spaces.taught(name))
     if item not in index:
-        raise InputError(f"No item with the id {format_id(item)} in the space '{name}'.")
+        raise NoItemError(f"No item with the id {format_id(item)} in the space '{name}'.")
     X = index.vectors(np.array([item], np.int64))  # (1, d)
     distances = np.sqrt(PointQuery(X).score_pairs(marks.X, np.zeros(len(marks.X), np.intp)))  # (m,)
     near = {

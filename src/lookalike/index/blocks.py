@@ -1,14 +1,14 @@
 """The vectors of an index, kept where they are.
 
-In: ids (n,) and rows X (n, d), block by block; a memory map stays one. Out: chunks of float32 rows to score, either all
-rows in their order or some of them, gathered. A row keeps its number, from 0 on, for as long as the index lives.
+In: ids (n,) and rows X (n, d), block by block; a memory map stays one. Out: chunks of rows to score, either all rows in
+their order or some of them, gathered. A row keeps its number, from 0 on, for as long as the index lives.
 """
 
 import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,17 @@ CHUNK_BYTES = 2**21
 SMALL = 512
 """Rows of a block that may be copied into one with its neighbour, lest a thousand small adds make a thousand blocks."""
 
+LONG = 64
+"""Numbers of a row from which on products with one point are quicker row by row, some twice: BLAS is made for many."""
+
 Mask: TypeAlias = NDArray[np.bool_]
+
+
+class Squares(NamedTuple):
+    """Squared lengths of rows."""
+
+    each: Vectors  # (m,)
+    longest: float  # the largest finite one
 
 
 @dataclass(slots=True)
@@ -36,22 +46,39 @@ class Block:
     X: NDArray[Any]  # (m, d) float32 or float16
     known_squares: Vectors | None = None
 
-    def squares(self, part: slice) -> Vectors:
+    def squares(self) -> Vectors:
         """Squared lengths, (m,), computed by the first search: opening a collection must not read its vectors."""
         if self.known_squares is None:
             parts = chunks(len(self.X), row_bytes=4 * self.X.shape[1], max_bytes=CHUNK_BYTES)
-            self.known_squares = np.concatenate([_squares(_float32(self.X[part])) for part in parts])
-        return self.known_squares[part]
+            self.known_squares = np.concatenate([_squares(float32(self.X[part])) for part in parts])
+        return self.known_squares
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows that are scored together."""
+    """Rows that are scored together, m in all, of several blocks: after each step numpy waits for Python's lock."""
 
     ids: Ids  # (m,)
-    X: Vectors  # (m, d)
+    parts: list[NDArray[Any]]  # the rows, float32 or float16, in the order of the ids
     keep: Mask | None  # (m,) which of them may be answers; None = all
-    squares: Callable[[], Vectors]  # their squared lengths, (m,)
+    squares: Callable[[], Squares]  # their squared lengths
+
+    @property
+    def is_float32(self) -> bool:
+        """Whether no row has to be converted."""
+        return all(X.dtype == np.float32 for X in self.parts)
+
+    def products(self, points: Vectors, out: Vectors) -> None:
+        """The inner products with points (q, d), to `out` (m, q)."""
+        q, d = points.shape
+        start = 0
+        for X in self.parts:
+            rows = out[start : start + len(X)]
+            if q == 1 and d >= LONG:
+                np.vecdot(float32(X), points[0], out=rows[:, 0])
+            else:
+                np.matmul(float32(X), points.T, out=rows)
+            start += len(X)
 
 
 class Blocks:
@@ -61,12 +88,15 @@ class Blocks:
         self.dim: int | None = None
         self.alive: Mask = np.empty(0, np.bool_)  # (rows,) False = removed
         self.table = IdTable()
+        self._ids: Ids = np.empty(0, np.int64)  # (rows,)
         self._blocks: list[Block] = []
+        self._squares = Squares(np.empty(0, np.float32), 0.0)  # of all rows there were when it was last asked for
 
     def copy(self) -> "Blocks":
         """The same rows, under the same numbers, to be added to and removed from without the other's knowing."""
         made = Blocks()
         made.dim, made.alive, made.table, made._blocks = self.dim, self.alive.copy(), self.table.copy(), [*self._blocks]
+        made._ids, made._squares = self._ids, self._squares
         return made
 
     def extends(self, other: "Blocks") -> bool:
@@ -94,6 +124,7 @@ class Blocks:
         if len(ids):
             self._blocks.append(Block(len(self.alive), ids, X))
             self.alive = np.concatenate([self.alive, np.ones(len(ids), np.bool_)])
+            self._ids = np.concatenate([self._ids, ids])
         while len(self._blocks) > 1 and len(self._blocks[-2].ids) <= len(self._blocks[-1].ids) <= SMALL:
             self._blocks[-2:] = [_joined(*self._blocks[-2:])]
 
@@ -132,23 +163,34 @@ class Blocks:
 
     def scan(self, keep: Mask, row_bytes: int) -> Iterator[Chunk]:
         """Every row in its order, `keep` (rows,) beside it, in chunks that cost `row_bytes` a row to work on."""
-        for block in self._blocks:
-            copied = 0 if block.X.dtype == np.float32 else 4 * block.X.shape[1]
-            for part in chunks(len(block.ids), row_bytes + copied, max_bytes=CHUNK_BYTES):
-                kept = keep[block.start + part.start : block.start + part.stop]
-                if kept.any():
-                    yield Chunk(
-                        ids=block.ids[part],
-                        X=_float32(block.X[part]),
-                        keep=None if kept.all() else kept,
-                        squares=partial(block.squares, part),
-                    )
+        if any(block.X.dtype != np.float32 for block in self._blocks):
+            row_bytes += 4 * (self.dim or 0)  # a copy
+        whole = bool(keep.all())
+        for part in chunks(len(keep), row_bytes, max_bytes=CHUNK_BYTES):
+            if whole or keep[part].any():
+                yield Chunk(
+                    ids=self._ids[part],
+                    parts=self._parts(part),
+                    keep=None if whole else keep[part],
+                    squares=partial(self._known, part),
+                )
 
     def pick(self, ids: Ids, rows: Ids) -> Iterator[Chunk]:
         """These rows only, whose ids are `ids`, gathered chunk by chunk."""
         for part in chunks(len(rows), row_bytes=4 * (self.dim or 0), max_bytes=CHUNK_BYTES):
             X = self.gather(rows[part])
-            yield Chunk(ids=ids[part], X=X, keep=None, squares=partial(_squares, X))
+            yield Chunk(ids=ids[part], parts=[X], keep=None, squares=partial(_measured, X))
+
+    def _parts(self, rows: slice) -> list[NDArray[Any]]:
+        """The rows of these numbers, as they are in their blocks."""
+        cut = [block.X[max(0, rows.start - block.start) : max(0, rows.stop - block.start)] for block in self._blocks]
+        return [X for X in cut if len(X)]
+
+    def _known(self, rows: slice) -> Squares:
+        """The squared lengths of these rows, and the longest of all."""
+        if len(self._squares.each) != len(self.alive):
+            self._squares = _with_longest(np.concatenate([block.squares() for block in self._blocks]))
+        return Squares(self._squares.each[rows], self._squares.longest)
 
 
 def _check_block(X: Any, dim: int | None) -> NDArray[Any]:
@@ -174,10 +216,19 @@ def _joined(first: Block, second: Block) -> Block:
     return Block(first.start, np.concatenate([first.ids, second.ids]), np.concatenate([first.X, second.X]))
 
 
-def _float32(X: NDArray[Any]) -> Vectors:
+def float32(X: NDArray[Any]) -> Vectors:
+    """The same numbers, a copy where they are halves."""
     return X.astype(np.float32, copy=False)
 
 
 def _squares(X: Vectors) -> Vectors:
     squares: Vectors = np.einsum("ij,ij->i", X, X)
     return squares
+
+
+def _measured(X: Vectors) -> Squares:
+    return _with_longest(_squares(X))
+
+
+def _with_longest(squares: Vectors) -> Squares:
+    return Squares(squares, float(np.max(squares, where=np.isfinite(squares), initial=0.0)))

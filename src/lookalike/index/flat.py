@@ -4,17 +4,17 @@ In: ids (n,) and rows X (n, d), kept where they are (a memory map stays one), an
 A search costs about one pass over the memory that holds the vectors.
 """
 
-from collections.abc import Iterator
-from math import inf
+from collections.abc import Callable, Iterator
+from math import inf, sqrt
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_count, chunks
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.index.blocks import Blocks, Chunk
+from lookalike.index.blocks import Blocks, Chunk, float32
 from lookalike.index.ids import sort_ids, without
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
@@ -44,6 +44,8 @@ class Flat:
     array([[20]])
 
     """
+
+    _candidates: ClassVar[Callable[..., tuple[Ids, Vectors]] | None] = None  # see `compile`
 
     def __init__(self) -> None:
         self._blocks = Blocks()
@@ -139,35 +141,49 @@ class Flat:
         best = TopK(len(query.score(nothing)), k)
         scored = 0
         for chunk in self._chunks(among, exclude, row_bytes=4 * dim):
-            scores = np.array(query.score(chunk.X), np.float32)  # (q, m); a copy, to be written to
+            found = [query.score(float32(X)) for X in chunk.parts]
+            scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy, to be written to
             if chunk.keep is not None:
                 np.copyto(scores, np.inf, where=~chunk.keep)
             best.add(scores, chunk.ids)
             scored += scores.size
         return Hits(*best.result(), scored)
 
+    @classmethod
+    def compile(cls) -> None:
+        """Have the nearest to one point found by compiled code from now on, in every index of the process.
+
+        It is no quicker for who is alone, but beside other threads waits for Python's lock a third as often.
+        """
+        from lookalike.index.one_point import candidates  # numba takes a second to load
+
+        cls._candidates = staticmethod(candidates)
+
     def _search_points(self, query: PointQuery, k: int, among: Ids | None, exclude: Ids | None) -> Hits:
         """Rough scores by a matrix product, ‖x‖² − 2 x·q; exact ones for what they cannot decide."""
         q, d = query.vectors.shape
-        factors = -2.0 * query.vectors.T  # (d, q)
+        factors = -2.0 * query.vectors
         lengths = np.sqrt(np.einsum("ij,ij->i", query.vectors, query.vectors))  # (q,)
         best = TopK(q, k, settle=lambda which, ids: self.score_rows(query, which, self.rows(ids)))
         space = np.empty(0, np.float32)  # for scores, used again and again: fresh memory is slow
         scored = 0
         with np.errstate(over="ignore", invalid="ignore"):  # too long a row is infinitely far: never an answer
             for chunk in self._chunks(among, exclude, row_bytes=4 * q):
-                m = len(chunk.ids)
+                m, squares = len(chunk.ids), chunk.squares()
+                # A sum of d products is off by at most d roundings of the product of the lengths (Higham, 3.5).
+                slack = (d + 8) * np.finfo(np.float32).eps * (lengths + sqrt(squares.longest)) ** 2  # (q,)
+                scored += m * q
+                if q == 1 and self._candidates is not None and chunk.is_float32:
+                    rows, near = self._candidates(chunk.parts, factors[0], squares.each, chunk.keep, k, slack[0])
+                    best.add(near[None], chunk.ids[rows], slack)
+                    continue
                 space = space if space.size >= m * q else np.empty(m * q, np.float32)
-                squares = chunk.squares()  # (m,)
-                scores = np.matmul(chunk.X, factors, out=space[: m * q].reshape(m, q))
-                scores += squares[:, None]
+                scores = space[: m * q].reshape(m, q)
+                chunk.products(factors, out=scores)
+                scores += squares.each[:, None]
                 if chunk.keep is not None:
                     scores[~chunk.keep] = np.inf
-                # A sum of d products is off by at most d roundings of the product of the lengths (Higham, 3.5).
-                longest = np.sqrt(np.max(squares, where=np.isfinite(squares), initial=0.0))
-                slack = 2 * (d + 8) * np.finfo(np.float32).eps / 2 * (lengths + longest) ** 2  # (q,)
                 best.add(scores.T, chunk.ids, slack)
-                scored += scores.size
         return Hits(*best.result(), scored)
 
     def _chunks(self, among: Ids | None, exclude: Ids | None, row_bytes: int) -> Iterator[Chunk]:

@@ -25,6 +25,7 @@ from lookalike.errors import (
     LookalikeError,
     MissingError,
     NoCollectionError,
+    NoItemError,
     ReadOnlyError,
     SourceError,
     StoreError,
@@ -44,6 +45,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     MissingError: (501, "missing"),
     SourceError: (422, "input"),
     ImageError: (422, "input"),
+    NoItemError: (404, "missing"),
     InputError: (422, "input"),
     LookalikeError: (500, "broken"),
 }

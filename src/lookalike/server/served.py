@@ -119,13 +119,8 @@ class Served:
         return made, format_id(made.item) if self.collection.has([made.item]) else None
 
     def examples(self, given: Sequence[ExampleIn], field: str) -> list[Any]:
-        """What the collection takes as examples; 404 for an unknown one. No client's word is ever taken for a path."""
-        made = [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
-        ids = [example.id for example in given if example.id is not None]
-        if ids and not self.collection.has(numbers(ids)):  # one look for all of them; then, who it is
-            for unsure in ids:
-                self.item(unsure)
-        return made
+        """What the collection takes as examples. No client's word is ever taken for a path."""
+        return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
 
     def describe(self, items: Iterable[Item]) -> list[dict[str, Any]]:
         """Items as JSON has them, in this order."""
@@ -157,7 +152,7 @@ class Served:
 
     def warm(self) -> None:
         """Load what the first search, the first round and the first upload would have to wait for."""
-        for load in (self._search_once, self.collection.rehearse, self.uploads.warm):
+        for load in (self.collection.rehearse, self._search_once, self.uploads.warm):
             with contextlib.suppress(LookalikeError):  # whoever asks for it is told what is wrong
                 if not self.closing.is_set():
                     load()
