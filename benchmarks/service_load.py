@@ -3,7 +3,8 @@
 In: drawn noise, in a collection of its own; `--collection DIR` takes a copy of one that was made before.
 64 *readers*, each again and again: a page of 50 somewhere in the collection, thumbnails of 10 of it, a search with one
 of it (k = 20), then a pause of 0 to 2 × `--think` seconds: who looks at 20 results needs some 3 s.
-8 *sessions* of feedback: a round, then 9 answers with 0 to 2 s before each, and so on.
+8 *sessions* of feedback: a round, then 9 answers with 0 to 2 s before each, and so on. Each looks for the 1,000
+pictures nearest to one; with `--answers lot` it answers by lot, and there is less and less that a round can leave out.
 1 *writer*: 200 new pictures at a time, as a job of the service, one after the other without a pause; or, with
 `--writer process`, as `lookalike add` beside it.
 1 *prober* asks for /healthz four times a second: it costs the service nothing, so that what it waits is the share of
@@ -35,6 +36,7 @@ import cv2
 import numpy as np
 
 from lookalike import Collection
+from lookalike.types import format_id
 
 READERS, SESSIONS = 64, 8
 ANSWER_S, PROBE_S, POLL_S = 1.0, 0.25, 0.25
@@ -45,6 +47,8 @@ BEFORE = 200
 """Searches before the load, of which the first tenth does not count."""
 BATCH = 200
 """Pictures that the writer adds at a time."""
+WANTED = 1_000
+"""Pictures that a session looks for."""
 ID = re.compile(rb'"id":"([0-7][0-9a-f]{15})"')
 
 
@@ -102,11 +106,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--think", type=float, default=3.0, help="seconds that a reader pauses, on average")
     parser.add_argument("--slower", type=float, default=1.0, help="times as long pauses, on a machine that others use")
+    parser.add_argument("--answers", choices=("known", "lot"), default="known", help="what a session says of a picture")
     parser.add_argument("--writer", choices=("job", "process", "none"), default="job")
     parser.add_argument("--clients", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    parser.add_argument("--looked-for", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.clients:
-        print(json.dumps(asyncio.run(use(given.clients, given.seconds, given.think, given.slower))))
+        print(json.dumps(asyncio.run(use(given.clients, given.seconds, given.think, given.slower, given.looked_for))))
     elif given.make:
         make(given.make, given.pictures)
     else:
@@ -121,8 +127,10 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
     shutil.copytree((given.collection or folder / "made") / "c.lookalike", where)
     new = folder / "new"
     new.mkdir()
+    looked_for = folder / "looked-for.json"
     with Collection(where) as collection:
         pictures = len(collection)
+        looked_for.write_text(json.dumps([search_for(collection, number, given.answers) for number in range(SESSIONS)]))
     command = [sys.executable, "-m", "lookalike", "-c", str(where), "serve", "--port", "0", "--root", str(new)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -134,7 +142,7 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
         with ThreadPoolExecutor() as pool:
             written = pool.submit(write, given.writer, port, where, new, stop)
             words = ["--clients", str(port), "--seconds", str(given.seconds)]
-            words += ["--think", str(given.think), "--slower", str(given.slower)]
+            words += ["--think", str(given.think), "--slower", str(given.slower), "--looked-for", str(looked_for)]
             clients = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=False)
             stop.set()
             added, failed = written.result()
@@ -155,6 +163,7 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
         "think_s": given.think,
         "slower": given.slower,
         "writer": given.writer,
+        "answers": given.answers,
         "search_alone_ms": _times(before),
         "search_ms": _times(seen["search"]),
         "searches": len(seen["search"]),
@@ -174,6 +183,15 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
         "server_mb": int(memory[1]) // 1024 if memory else None,
         "routes": routes,
     }
+
+
+def search_for(collection: Collection, number: int, answers: str) -> dict[str, Any]:
+    """What a session begins with, and all that it looks for; nothing where it answers by lot."""
+    first, *others = (item.id for item in collection.page(order="id", offset=100 * number, limit=100).items)
+    near = {result.id for result in collection.search(first, k=WANTED)}
+    far = next(item for item in others if item not in near)
+    wanted = sorted(map(format_id, near)) if answers == "known" else None
+    return {"like": format_id(first), "unlike": format_id(far), "wanted": wanted}
 
 
 def make(folder: Path, pictures: int) -> None:
@@ -233,17 +251,16 @@ async def _job(client: Client, folder: Path) -> int:
     return int(job["result"]["added"]) if said and job["state"] == "done" else 0
 
 
-async def use(port: int, seconds: float, think_s: float, slower: float) -> dict[str, Any]:
+async def use(port: int, seconds: float, think_s: float, slower: float, looked_for: Path) -> dict[str, Any]:
     """Everybody who uses the service, for so long."""
     seen: dict[str, Any] = {name: [] for name in ("search", "page", "health", "round", "mark", "errors", "sessions")}
     seen["marks"] = 0
     end = time.monotonic() + seconds
-    page, _ = await Client(port, seen["errors"]).ask("GET", "/api/v1/items?limit=1000&order=id")
+    page, _ = await Client(port, seen["errors"]).ask("GET", "/api/v1/items?limit=1&order=id")
     total = int(re.search(rb'"total":(\d+)', page)[1])  # type: ignore[index]
-    ids = [item.decode() for item in ID.findall(page)]
     pauses = slower * think_s, slower * ANSWER_S, slower * PROBE_S
     readers = [_read(port, number, total, end, pauses[0], seen) for number in range(READERS)]
-    sessions = [_judge(port, ids[100 * number : 100 * number + 2], end, pauses[1], seen) for number in range(SESSIONS)]
+    sessions = [_judge(port, what, end, pauses[1], seen) for what in json.loads(looked_for.read_text())]
     await asyncio.gather(*readers, *sessions, _probe(port, end, pauses[2], seen))
     used = resource.getrusage(resource.RUSAGE_SELF)
     return seen | {"cpu_s": used.ru_utime + used.ru_stime}
@@ -267,10 +284,11 @@ async def _read(port: int, number: int, total: int, end: float, think_s: float, 
         await asyncio.sleep(chance.uniform(0, 2 * think_s))
 
 
-async def _judge(port: int, ids: list[str], end: float, answer_s: float, seen: dict[str, Any]) -> None:
-    """A session: rounds of nine questions, answered at random, one click at a time."""
-    client, chance = Client(port, seen["errors"]), random.Random(ids[0])
-    start = {"examples": [{"id": ids[0]}], "without": [{"id": ids[1]}]}
+async def _judge(port: int, what: dict[str, Any], end: float, answer_s: float, seen: dict[str, Any]) -> None:
+    """A session: rounds of nine questions, answered one click at a time."""
+    client, chance = Client(port, seen["errors"]), random.Random(what["like"])
+    start = {"examples": [{"id": what["like"]}], "without": [{"id": what["unlike"]}]}
+    wanted = None if what["wanted"] is None else set(what["wanted"])
     begun, _ = await client.ask("POST", "/api/v1/sessions", start)
     if not begun:
         return
@@ -282,7 +300,8 @@ async def _judge(port: int, ids: list[str], end: float, answer_s: float, seen: d
         seen["round"] += [seconds] * bool(said)
         for item in json.loads(said)["questions"] if said else []:
             await asyncio.sleep(chance.uniform(0, 2 * answer_s))
-            kind = chance.choice(["relevant", "irrelevant"])
+            is_wanted = chance.random() < 0.5 if wanted is None else item["id"] in wanted
+            kind = "relevant" if is_wanted else "irrelevant"
             said, seconds = await client.ask("POST", f"/api/v1/sessions/{session}/marks", {kind: [item["id"]]})
             seen["mark"] += [seconds] * bool(said)
             seen["marks"] += bool(said)
