@@ -396,7 +396,7 @@ def test_a_job_stands_back_for_those_who_search(tmp_path):
     process.stdin.flush()  # left open: its end would end the process
     told = json.loads(process.stdout.readline())
     process.communicate()
-    assert told["result"]["nice"] == min(19, os.nice(0) + worker.NICE)
+    assert told["result"]["nice"] == min(19, os.nice(0) + worker.JOB_NICE)
 
 
 def test_the_service_has_one_thread_a_product_and_its_jobs_have_all(monkeypatch):

@@ -61,6 +61,15 @@ def test_a_page_keeps_up_with_what_comes_and_goes(tmp_path):
         assert collection.page().total == 2
 
 
+def test_an_order_that_is_newer_than_the_moment_is_not_made_anew(scattered, monkeypatch):
+    store, made = scattered._store, []
+    scattered.page(order="id")
+    monkeypatch.setattr(store.items, "ordered", lambda by: made.append(by))
+    with store.moment(store.version() - 1):  # somebody who is late: a page of that moment is looked at again
+        assert len(scattered._pages._ordered("id")) == len(scattered)
+    assert made == []
+
+
 def test_read_gives_the_very_bytes_from_wherever_they_are(tmp_path):
     with Collection(tmp_path / "c", create=True) as collection:
         for name in ("a.png", "b.png"):

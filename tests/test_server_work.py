@@ -174,4 +174,4 @@ def test_rounds_stand_back_whatever_the_service_does(own, monkeypatch):
     monkeypatch.setattr(work.os, "getpriority", lambda *_: own)
     monkeypatch.setattr(work.os, "setpriority", lambda _, thread, value: given.append((thread, value)))
     work._stand_back()
-    assert given == [(threading.get_native_id(), min(19, own + work.NICE))]
+    assert given == [(threading.get_native_id(), min(19, own + work.ROUND_NICE))]

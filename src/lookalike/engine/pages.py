@@ -52,10 +52,10 @@ class Pages:
 
     def _ordered(self, order: Order) -> Ids:
         version, known = self._store.version(), self._orders.get(order)
-        if known is None or known[0] != version:
+        if known is None or known[0] < version:  # whoever is late and finds a newer one has to look again anyway
             with self._lock:  # after a commit one thread makes the order, and the others wait for it
                 known = self._orders.get(order)
-                if known is None or known[0] != version:
+                if known is None or known[0] < version:
                     known = self._orders[order] = version, self._store.items.ordered(order)
         return known[1]
 

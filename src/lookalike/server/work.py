@@ -19,7 +19,7 @@ from starlette.requests import Request
 from lookalike.server.metrics import Metrics
 from lookalike.server.problems import BUSY_S, Left, Problem
 from lookalike.server.settings import Budget
-from lookalike.server.threads import NICE
+from lookalike.server.threads import ROUND_NICE
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ def _stand_back() -> None:
     """Let other threads go first; on Linux, where threads have priorities of their own."""
     if sys.platform == "linux":
         own = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, own, min(LAST, os.getpriority(os.PRIO_PROCESS, own) + NICE))
+        os.setpriority(os.PRIO_PROCESS, own, min(LAST, os.getpriority(os.PRIO_PROCESS, own) + ROUND_NICE))
 
 
 def _fail(done: "asyncio.Future[Any]", error: BaseException) -> None:

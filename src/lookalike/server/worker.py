@@ -23,7 +23,7 @@ from lookalike.collection import Collection, Report, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
 from lookalike.server.incoming import FOLDER, put_away
-from lookalike.server.threads import NICE
+from lookalike.server.threads import JOB_NICE
 from lookalike.text import many
 from lookalike.types import Progress
 
@@ -42,7 +42,7 @@ SKIPPED = 100
 
 def main() -> None:
     """Do one job, as a guest on the machine: those who search come first."""
-    os.nice(NICE)
+    os.nice(JOB_NICE)
     _be_continued()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed goes elsewhere
