@@ -1,5 +1,7 @@
 """Pages of items, the bytes of one, and why a picture stands where it does: against slow twins."""
 
+import threading
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -61,13 +63,36 @@ def test_a_page_keeps_up_with_what_comes_and_goes(tmp_path):
         assert collection.page().total == 2
 
 
-def test_an_order_that_is_newer_than_the_moment_is_not_made_anew(scattered, monkeypatch):
-    store, made = scattered._store, []
+def test_who_reads_an_older_catalogue_does_not_make_its_order_again(scattered, monkeypatch):
+    pages, version = scattered._pages, scattered._store.vectors.version()
     scattered.page(order="id")
-    monkeypatch.setattr(store.items, "ordered", lambda by: made.append(by))
-    with store.moment(store.version() - 1):  # somebody who is late: a page of that moment is looked at again
-        assert len(scattered._pages._ordered("id")) == len(scattered)
-    assert made == []
+    monkeypatch.setitem(pages._orders, "id", (version + 1, pages._orders["id"][1]))
+    assert pages._ordered("id") is None
+    assert pages._orders["id"][0] == version + 1
+
+
+def test_pages_are_whole_while_somebody_writes(tmp_path):
+    with Collection(tmp_path / "c", create=True) as collection:
+        for number in range(9):
+            Image.new("RGB", (30, 30 + number), (20 * number, 0, 0)).save(tmp_path / f"{number}.png")
+        collection.add(tmp_path / "0.png", recipes="color", workers=1)
+
+        def write():
+            with Collection(tmp_path / "c") as other:
+                for number in range(1, 9):
+                    other.add(tmp_path / f"{number}.png", workers=1)
+                    other.remove(tmp_path / f"{number - 1}.png")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        totals = set()
+        while writer.is_alive():
+            page = collection.page(order="id")
+            assert len(page.items) == page.total
+            totals.add(page.total)
+        writer.join()
+        assert totals <= {1, 2}
+        assert collection.page().total == 1
 
 
 def test_read_gives_the_very_bytes_from_wherever_they_are(tmp_path):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lookalike.arrays import check_count
-from lookalike.engine.looks import at_one_moment, select
+from lookalike.engine.looks import select
 from lookalike.errors import ImageError, NoItemError
 from lookalike.images.read import LIMITS, Limits, identify
 from lookalike.images.sources import locate
@@ -41,23 +41,25 @@ class Pages:
         check_count("offset", offset, 0)
         check_count("limit", limit)
 
-        def look() -> Page:
-            ids = self._ordered(order)
-            if filter is not None:
-                ids = ids[np.isin(ids, select(self._store, filter), assume_unique=True)]
-            shown = ids[offset : offset + limit].tolist()
-            return Page(len(ids), offset, list(self._store.items.get(shown).values()))
+        while True:
+            with self._store.reading():
+                ids = self._ordered(order)
+                if ids is not None:
+                    if filter is not None:
+                        ids = ids[np.isin(ids, select(self._store, filter), assume_unique=True)]
+                    shown = ids[offset : offset + limit].tolist()
+                    return Page(len(ids), offset, list(self._store.items.get(shown).values()))
 
-        return at_one_moment(self._store, look)
-
-    def _ordered(self, order: Order) -> Ids:
-        version, known = self._store.version(), self._orders.get(order)
-        if known is None or known[0] < version:  # whoever is late and finds a newer one has to look again anyway
+    def _ordered(self, order: Order) -> Ids | None:
+        """Every item in this order, as the catalogue is read now; None where a later one is known: read it anew."""
+        version = self._store.vectors.version()
+        known = self._orders.get(order)
+        if known is None or known[0] < version:
             with self._lock:  # after a commit one thread makes the order, and the others wait for it
                 known = self._orders.get(order)
                 if known is None or known[0] < version:
                     known = self._orders[order] = version, self._store.items.ordered(order)
-        return known[1]
+        return known[1] if known[0] == version else None
 
 
 def read_item(store: Store, which: int | Item, limits: Limits = LIMITS) -> bytes:

@@ -117,6 +117,12 @@ class Store:
         held: int | None = getattr(self._moment, "version", None)
         return self.vectors.version() if held is None else held
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Within this block, and in this thread, the catalogue is as one commit left it, whoever writes."""
+        with self._catalogue.reading():
+            yield
+
     def in_transaction(self) -> bool:
         """Whether this thread sees what is not committed yet."""
         return self._catalogue.in_transaction()
