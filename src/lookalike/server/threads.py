@@ -10,7 +10,7 @@ NAMES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "O
 
 ROUND_NICE, JOB_NICE = 5, 10
 """How far rounds of feedback and jobs stand back where others want the processor. With 10, rounds, which somebody waits
-for, take a fifth longer under load, and searches are no quicker for it."""
+for, take a sixth longer under load, and searches are no quicker for it."""
 
 _ours: set[str] = set()
 
