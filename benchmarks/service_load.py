@@ -11,7 +11,8 @@ pictures nearest to one; with `--answers lot` it answers by lot, and there is le
 busy cores and of the clients, which are one process.
 Out: JSON. The median of a search before the load, by the same client, of the same collection; median, 95th and 99th
 percentile under it, the ratio of that last to the first; errors; marks that were answered and that the collection
-has; pictures that came in; and cores kept busy by the service with its jobs, by the clients, and by all else.
+has; pictures that came in; and cores kept busy by the service with its jobs, by the clients, by all else, and by other
+machines of the same host, which have them while we wait ("stolen").
 """
 
 import argparse
@@ -170,6 +171,7 @@ def run(folder: Path, given: Any) -> dict[str, Any]:
         "p99_over_median_alone": round(_at(seen["search"], 0.99) / median, 2),
         "health_ms": _times(seen["health"]),
         "page_ms": _times(seen["page"]),
+        "thumbnail_ms": _times(seen["thumbnail"]),
         "round_ms": _times(seen["round"]),
         "mark_ms": _times(seen["mark"]),
         "errors": len(seen["errors"]) + len(failed),
@@ -253,8 +255,8 @@ async def _job(client: Client, folder: Path) -> int:
 
 async def use(port: int, seconds: float, think_s: float, slower: float, looked_for: Path) -> dict[str, Any]:
     """Everybody who uses the service, for so long."""
-    seen: dict[str, Any] = {name: [] for name in ("search", "page", "health", "round", "mark", "errors", "sessions")}
-    seen["marks"] = 0
+    timed = ("search", "page", "thumbnail", "health", "round", "mark")
+    seen: dict[str, Any] = {name: [] for name in (*timed, "errors", "sessions")} | {"marks": 0}
     end = time.monotonic() + seconds
     page, _ = await Client(port, seen["errors"]).ask("GET", "/api/v1/items?limit=1&order=id")
     total = int(re.search(rb'"total":(\d+)', page)[1])  # type: ignore[index]
@@ -277,7 +279,8 @@ async def _read(port: int, number: int, total: int, end: float, think_s: float, 
         seen["page"] += [seconds] * bool(page)
         shown = [item.decode() for item in ID.findall(page)]
         for item in shown[:10]:
-            await client.ask("GET", f"/api/v1/items/{item}/thumbnail")
+            picture, seconds = await client.ask("GET", f"/api/v1/items/{item}/thumbnail")
+            seen["thumbnail"] += [seconds] * bool(picture)
         if shown:
             seconds = await client.search(chance.choice(shown))
             seen["search"] += [seconds] * bool(seconds)
@@ -319,17 +322,21 @@ class Cores:
     """How many cores whom kept busy, from the making of this on."""
 
     def __init__(self) -> None:
-        self.began, self.busy, self.ours = time.monotonic(), self._busy(), self._ours()
+        self.began, self.ours = time.monotonic(), self._ours()
+        self.busy, self.stolen = self._all()
 
     def since(self, clients_s: float) -> dict[str, float]:
         """Once the service and the clients have ended: their processor time is known then."""
         seconds, ours = time.monotonic() - self.began, self._ours() - self.ours
-        used = {"service_and_writer": ours - clients_s, "clients": clients_s, "others": self._busy() - self.busy - ours}
+        busy, stolen = self._all()
+        used = {"service_and_writer": ours - clients_s, "clients": clients_s, "others": busy - self.busy - ours}
+        used["stolen"] = stolen - self.stolen
         return {name: round(max(0.0, time_s) / seconds, 2) for name, time_s in used.items()}
 
-    def _busy(self) -> float:
-        user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
-        return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+    def _all(self) -> tuple[float, float]:
+        """Processor time of whatever runs on this machine, and what others had of its cores."""
+        ticks = [int(word) / os.sysconf("SC_CLK_TCK") for word in Path("/proc/stat").read_text().split()[1:9]]
+        return sum(ticks[:3]), ticks[7]
 
     def _ours(self) -> float:
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -109,6 +109,40 @@ def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
         connection.close()
 
 
+def test_who_looks_lets_those_who_search_go_first(shelf, held, monkeypatch):
+    monkeypatch.setattr(work, "GIVE_WAY_S", PATIENCE_S)
+    with running(shelf) as service:
+        search, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        looked, page = threading.Event(), service.collection.page
+
+        def look_up(*args, **options):
+            looked.set()
+            return page(*args, **options)
+
+        monkeypatch.setattr(service.collection, "page", look_up)
+        look = service.connect()
+        look.sendall(b"GET /api/v1/items HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert service.client.get("/healthz").status_code == 200  # it was asked for later, and needs no thread
+        assert not looked.wait(0.1)
+        held.go_on.set()
+        assert b"200 OK" in search.recv(1000)
+        assert b"200 OK" in look.recv(1000)
+        search.close()
+        look.close()
+
+
+def test_who_looks_does_not_wait_long_for_a_search(shelf, held, monkeypatch):
+    with running(shelf) as service:
+        search, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        assert service.client.get("/api/v1/items").status_code == 200
+        assert not held.left.is_set()
+        held.go_on.set()
+        assert b"200 OK" in search.recv(1000)
+        search.close()
+
+
 def test_what_nobody_foresaw_gives_nothing_away(shelf, monkeypatch, caplog):
     with running(shelf) as service:
 
