@@ -171,6 +171,31 @@ def test_a_search_stops_the_whole_job_and_then_it_is_done(shelf, slow, tmp_path,
         assert service.get("/collection")["items"] == 60 + SLOW
 
 
+@pytest.mark.parametrize("address", ["thumbnail", "image"])
+def test_what_they_have_locked_does_not_keep_them_from_going_on(shelf, monkeypatch, address):
+    """The event loop has them go on: it must not wait for them."""
+    begun, moved = threading.Event(), threading.Event()
+
+    def search(*examples, **options):
+        begun.set()
+        moved.wait(PATIENCE_S)
+        return []
+
+    with running(shelf) as service:
+        item = service.get("/items")["items"][0]["id"]
+        shown = service.client.get(f"/api/v1/items/{item}/{address}")
+        monkeypatch.setattr(service.collection, "search", search)
+        monkeypatch.setattr(service.collection, "has", lambda ids: moved.wait(PATIENCE_S))
+        monkeypatch.setattr(service.app.here.jobs, "pause", lambda: True)
+        monkeypatch.setattr(service.app.here.jobs, "resume", moved.set)
+        asking = threading.Thread(target=service.post, args=("/search", {"examples": [{"id": item}]}))
+        asking.start()
+        assert begun.wait(PATIENCE_S)
+        again = service.client.get(f"/api/v1/items/{item}/{address}", headers={"If-None-Match": shown.headers["etag"]})
+        assert again.status_code == 304
+        asking.join()
+
+
 SERVICE = """
 import sys, time
 from pathlib import Path

@@ -155,6 +155,13 @@ def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPat
     two.close()
 
 
+def test_a_file_whose_locks_somebody_keeps_is_told_as_locked(file: Path) -> None:
+    error = sqlite3.OperationalError("locking protocol")
+    error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL  # after ten seconds in which nobody may even read
+    with pytest.raises(LockedError, match="Try again"), schema.translated(file):
+        raise error
+
+
 def test_an_error_inside_a_transaction_undoes_it(file: Path) -> None:
     database = Database(file, TABLE)
     with suppress(RuntimeError), database.transaction() as db:

@@ -22,7 +22,7 @@ class Courtesy:
         self._jobs = jobs
         self._searches = 0
         self._timer: asyncio.TimerHandle | None = None  # runs while they stand still, and while they may not
-        self._still = False
+        self.still = False  # whether they do now; whatever they have locked stays so meanwhile
         self._since = 0.0  # when they last stopped, or went on
         self._stood = 0.0  # for how long, since they last had MOVE_S
 
@@ -35,7 +35,7 @@ class Courtesy:
             yield
         finally:
             self._searches -= 1
-            if self._still and not self._searches:
+            if self.still and not self._searches:
                 self._go_on()
 
     def _stop(self) -> None:
@@ -45,7 +45,7 @@ class Courtesy:
         loop = asyncio.get_running_loop()
         if loop.time() - self._since >= MOVE_S:
             self._stood = 0.0
-        self._still, self._since = True, loop.time()
+        self.still, self._since = True, loop.time()
         self._timer = loop.call_later(max(0.0, STILL_S - self._stood), self._go_on)
 
     def _go_on(self) -> None:
@@ -54,7 +54,7 @@ class Courtesy:
         if self._timer is not None:
             self._timer.cancel()
         self._stood += loop.time() - self._since
-        self._still, self._since, self._timer = False, loop.time(), None
+        self.still, self._since, self._timer = False, loop.time(), None
         self._jobs.resume()
         if self._stood >= STILL_S:
             self._timer = loop.call_later(MOVE_S, self._rested)

@@ -67,10 +67,17 @@ class Served:
         self._large.close()
         self.jobs.close()
 
-    def has(self, id: str) -> bool:
-        """Whether an item is in the collection: one look at an index, quick enough for the event loop."""
+    async def has(self, request: Request, id: str) -> bool:
+        """Whether an item is in the collection: one look at an index, quick enough for the event loop.
+
+        Not where a job stands still: it may have the catalogue locked, and only the event loop can have it go on.
+        """
         number = parse_id(id)
-        return number is not None and self.collection.has([number])
+        if number is None:
+            return False
+        if self.courtesy.still:
+            return await self.work.run(request, lambda _: self.collection.has([number]))
+        return self.collection.has([number])
 
     def item(self, id: str) -> Item:
         """One item; 404 where there is none."""
