@@ -10,9 +10,9 @@ pictures nearest to one; with `--answers lot` it answers by lot, and there is le
 1 *prober* asks for /healthz four times a second: it costs the service nothing, so that what it waits is the share of
 busy cores and of the clients, which are one process.
 Out: JSON. The median of a search before the load, by the same client, of the same collection; median, 95th and 99th
-percentile under it, the ratio of that last to the first; errors; marks that were answered and that the collection
-has; pictures that came in; and cores kept busy by the service with its jobs, by the clients, by all else, and by other
-machines of the same host, which have them while we wait ("stolen").
+percentile under it, the ratio of that last to the first; the same of pages, thumbnails, rounds and marks; errors;
+marks that were answered and that the collection has; pictures that came in; and cores kept busy by the service with its
+jobs, by the clients, by all else, and by other machines of the same host, which have them while we wait ("stolen").
 """
 
 import argparse
@@ -323,18 +323,18 @@ class Cores:
 
     def __init__(self) -> None:
         self.began, self.ours = time.monotonic(), self._ours()
-        self.busy, self.stolen = self._all()
+        self.busy, self.stolen = self._ticks_s()
 
     def since(self, clients_s: float) -> dict[str, float]:
         """Once the service and the clients have ended: their processor time is known then."""
         seconds, ours = time.monotonic() - self.began, self._ours() - self.ours
-        busy, stolen = self._all()
+        busy, stolen = self._ticks_s()
         used = {"service_and_writer": ours - clients_s, "clients": clients_s, "others": busy - self.busy - ours}
         used["stolen"] = stolen - self.stolen
         return {name: round(max(0.0, time_s) / seconds, 2) for name, time_s in used.items()}
 
-    def _all(self) -> tuple[float, float]:
-        """Processor time of whatever runs on this machine, and what others had of its cores."""
+    def _ticks_s(self) -> tuple[float, float]:
+        """Seconds that whatever runs on this machine had, and that its host gave to other machines."""
         ticks = [int(word) / os.sysconf("SC_CLK_TCK") for word in Path("/proc/stat").read_text().split()[1:9]]
         return sum(ticks[:3]), ticks[7]
 

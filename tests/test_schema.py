@@ -155,7 +155,7 @@ def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPat
     two.close()
 
 
-def test_a_file_whose_locks_somebody_keeps_is_told_as_locked(file: Path) -> None:
+def test_what_cannot_even_be_read_for_locks_is_told_as_locked(file: Path) -> None:
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL  # after ten seconds in which nobody may even read
     with pytest.raises(LockedError, match="Try again"), schema.translated(file):

@@ -85,7 +85,7 @@ class NoCollectionError(StoreError):
 
 
 class LockedError(StoreError):
-    """Another process is writing to the collection."""
+    """Another process is writing to the collection, or keeps it locked."""
 
 
 class FullError(StoreError):

@@ -1,7 +1,7 @@
 """What all handlers share: the collection, its people, threads, uploads; and how things of it look in JSON.
 
-In: a collection and settings. Out: `Served`, one for an application. Blocking: its verbs are called by threads of
-`work`, never by the event loop.
+In: a collection and settings. Out: `Served`, one for an application. Its verbs block, and are called by threads of
+`work`; `has` alone is for the event loop.
 """
 
 import asyncio
@@ -68,9 +68,9 @@ class Served:
         self.jobs.close()
 
     async def has(self, request: Request, id: str) -> bool:
-        """Whether an item is in the collection: one look at an index, quick enough for the event loop.
+        """Whether an item is in the collection. For the event loop: one look at an index is quick.
 
-        Not where a job stands still: it may have the catalogue locked, and only the event loop can have it go on.
+        While jobs stand still, a thread looks: one of them may have the catalogue locked, and the loop has it go on.
         """
         number = parse_id(id)
         if number is None:

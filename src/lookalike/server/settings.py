@@ -27,7 +27,7 @@ class Budget:
     uploading: int = 4  # uploads that are held in memory at a time; others wait on the disk
     thumbnail_bytes: int = 128 * 2**20
     image_bytes: int = 16 * 2**20  # originals above that are sent as a smaller JPEG
-    readers: int = 4  # threads that look things up: they wait for the disk, and for Python's lock
+    readers: int = 4  # threads for what has none of its own: more of them would only wait for Python's lock
     waiting: int = 256  # requests that may wait for one
     request_s: float = 60.0  # until a request is answered
     header_s: float = 10.0  # until a request's head is there

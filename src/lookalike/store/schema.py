@@ -198,7 +198,7 @@ def translated(path: Path) -> Iterator[None]:
         code = _code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_WRITE and _cannot_grow(path.parent)):
             raise _full(path, error) from error
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # the last after ten seconds
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
             raise LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.") from error
         if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is gone
             raise DamagedError(f"{path} is damaged: {error}. Restore it from a copy.") from error
