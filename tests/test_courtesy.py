@@ -154,6 +154,7 @@ def test_a_search_stops_the_whole_job_and_then_it_is_done(shelf, slow, tmp_path,
         return []
 
     monkeypatch.setattr(courtesy, "STILL_S", PATIENCE_S)
+    monkeypatch.setattr(courtesy, "LATE_S", PATIENCE_S)
     before = set(psutil.Process().children())
     with running(copy_shelf(shelf, tmp_path), roots=(slow,)) as service:
         item = service.get("/items")["items"][0]["id"]
@@ -173,8 +174,8 @@ def test_a_search_stops_the_whole_job_and_then_it_is_done(shelf, slow, tmp_path,
 
 @pytest.mark.parametrize("address", ["thumbnail", "image"])
 def test_what_they_have_locked_does_not_keep_them_from_going_on(shelf, monkeypatch, address):
-    """The event loop has them go on: it must not wait for them."""
-    monkeypatch.setattr(courtesy, "STILL_S", 1.0)  # time enough to ask before they do
+    """The event loop waits for it, and cannot have them go on itself."""
+    monkeypatch.setattr(courtesy, "STILL_S", PATIENCE_S)
     begun, moved = threading.Event(), threading.Event()
 
     def search(*examples, **options):

@@ -33,12 +33,11 @@ class Thumbnails:
         item = match[1]
         etag, held = tag(item, side).encode(), self.here.thumbnails.get((item, side))
         same = any(name == b"if-none-match" and etag in value for name, value in scope["headers"])
-        request = Request(scope, receive)
-        if (same or held) and not await self.here.has(request, item):  # it was removed since
+        if (same or held) and not self.here.has(item):  # it was removed since
             same, held = False, None
         headers, status, data = [(b"etag", etag), (b"cache-control", FOREVER.encode())], 304, b""
         if not same:
-            data = await self._make(request, item, side) if held is None else held
+            data = await self._make(Request(scope, receive), item, side) if held is None else held
             headers += [(b"content-type", b"image/jpeg"), (b"content-length", str(len(data)).encode())]
             status = 200
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,7 +1,7 @@
 """What all handlers share: the collection, its people, threads, uploads; and how things of it look in JSON.
 
-In: a collection and settings. Out: `Served`, one for an application. Its verbs block, and are called by threads of
-`work`; `has` alone is for the event loop.
+In: a collection and settings. Out: `Served`, one for an application. Blocking: its verbs are called by threads of
+`work`, never by the event loop.
 """
 
 import asyncio
@@ -65,19 +65,13 @@ class Served:
         self.work.close()
         self.uploads.close()
         self._large.close()
+        self.courtesy.close()
         self.jobs.close()
 
-    async def has(self, request: Request, id: str) -> bool:
-        """Whether an item is in the collection. For the event loop: one look at an index is quick.
-
-        While jobs stand still, a thread looks: one of them may have the catalogue locked, and the loop has it go on.
-        """
+    def has(self, id: str) -> bool:
+        """Whether an item is in the collection: one look at an index, quick enough for the event loop."""
         number = parse_id(id)
-        if number is None:
-            return False
-        if self.courtesy.still:
-            return await self.work.run(request, lambda _: self.collection.has([number]))
-        return self.collection.has([number])
+        return number is not None and self.collection.has([number])
 
     def item(self, id: str) -> Item:
         """One item; 404 where there is none."""

@@ -85,7 +85,7 @@ async def image(request: Request, id: ItemPath) -> Response:
 async def _picture(request: Request, id: str, etag: str, look: Any) -> Response:
     """What `look` returns, JPEG bytes or (bytes, type), unless the client has it already."""
     headers = {"ETag": etag, **SHOWN}
-    if etag in request.headers.get("if-none-match", "") and await served(request).has(request, id):
+    if etag in request.headers.get("if-none-match", "") and served(request).has(id):
         return Response(status_code=304, headers=headers)
     made = await served(request).work.run(request, look)
     data, kind = made if isinstance(made, tuple) else (made, "image/jpeg")
