@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from lookalike.index.threads import CORES
 from lookalike.server.metrics import Metrics
 from lookalike.server.problems import BUSY_S, Left, Problem
 from lookalike.server.settings import Budget
@@ -29,9 +30,9 @@ DECODERS = 2
 DESCRIBERS = 2
 """Threads for what describes pictures anew, part by part: it takes seconds, and those who only look need not wait."""
 
-SEARCHERS = 3
+SEARCHERS = min(3, CORES)
 """Threads for searches: they wait for each other, and for nobody who looks at pages and pictures. They compare without
-Python's lock, so that several can at once."""
+Python's lock, each on its own core."""
 
 LARGE = 1
 """Threads for large pictures, which are decoded one at a time, in seconds each."""
