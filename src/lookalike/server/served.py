@@ -1,7 +1,7 @@
 """What all handlers share: the collection, its people, threads, uploads; and how things of it look in JSON.
 
-In: a collection and settings. Out: `Served`, one for an application. Blocking: its verbs are called by threads of
-`work`, never by the event loop.
+In: a collection and settings. Out: `Served`, one for an application. Its verbs block, and are called by threads of
+`work`; `has` alone is for the event loop.
 """
 
 import asyncio
