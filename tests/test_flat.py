@@ -293,12 +293,27 @@ def test_a_copy_goes_its_own_way_and_what_it_is_made_of_stays(history, more):
     assert not grown.extends(index) or kept
 
 
+def test_other_blocks_of_the_same_rows_extend_and_other_rows_do_not():
+    X = np.eye(6, dtype=np.float32)
+
+    def filled(*groups):
+        index = Flat()
+        for ids in groups:
+            index.add(np.array(ids), X[: len(ids)])
+        return index
+
+    index = filled([1, 2, 3], [4])
+    assert filled([1], [2, 3, 4, 5]).extends(index)
+    assert not filled([1, 2, 3, 5]).extends(index)
+    assert not filled([1, 2, 3]).extends(index)
+
+
 def test_squares_of_the_very_same_rows_are_taken_over():
     index, _ = made()
     index.search(PointQuery(np.zeros((1, 8))), 1)  # works them out
     again = Flat()
     for block in index._blocks._blocks:
-        again.add(block.ids, block.X)
+        again.add(np.arange(block.start, block.start + len(block.X)), block.X)
     again.inherit(index)
     pairs = list(zip(again._blocks._blocks, index._blocks._blocks, strict=True))
     assert pairs

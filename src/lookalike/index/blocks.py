@@ -42,7 +42,6 @@ class Block:
     """Rows that were added together."""
 
     start: int  # the number of the first row
-    ids: Ids  # (m,)
     X: NDArray[Any]  # (m, d) float32 or float16
     known_squares: Vectors | None = None
 
@@ -105,7 +104,7 @@ class Blocks:
         if len(self.alive) < n or not np.array_equal(self.alive[:n], other.alive):
             return False
         known = {id(block) for block in self._blocks}
-        return all(id(block) in known or self._has(block) for block in other._blocks)
+        return all(id(block) in known or self._has(block, other._ids) for block in other._blocks)
 
     def inherit(self, other: "Blocks") -> None:
         """Take over the squares that another has computed of the very same rows."""
@@ -122,10 +121,10 @@ class Blocks:
         self.table.add(ids, len(self.alive) + np.arange(len(ids)))
         self.dim = X.shape[1]
         if len(ids):
-            self._blocks.append(Block(len(self.alive), ids, X))
+            self._blocks.append(Block(len(self.alive), X))
             self.alive = np.concatenate([self.alive, np.ones(len(ids), np.bool_)])
             self._ids = np.concatenate([self._ids, ids])
-        while len(self._blocks) > 1 and len(self._blocks[-2].ids) <= len(self._blocks[-1].ids) <= SMALL:
+        while len(self._blocks) > 1 and len(self._blocks[-2].X) <= len(self._blocks[-1].X) <= SMALL:
             self._blocks[-2:] = [_joined(*self._blocks[-2:])]
 
     def remove(self, ids: Ids) -> int:
@@ -147,7 +146,7 @@ class Blocks:
             yield self._blocks[0].X, rows, slice(None)
             return
         order = np.argsort(rows)
-        ends = np.searchsorted(rows[order], [block.start + len(block.ids) for block in self._blocks])
+        ends = np.searchsorted(rows[order], [block.start + len(block.X) for block in self._blocks])
         begin = 0
         for block, end in zip(self._blocks, ends, strict=True):
             if end > begin:
@@ -155,11 +154,11 @@ class Blocks:
                 yield block.X, rows[places] - block.start, places
                 begin = end
 
-    def _has(self, block: Block) -> bool:
-        """Whether these rows are here, under the same numbers, perhaps in a block with others."""
-        rows = block.start + np.arange(len(block.ids))
+    def _has(self, block: Block, ids: Ids) -> bool:
+        """Whether these rows, of which `ids` has the ids, are here under the same numbers, perhaps beside others."""
+        rows = slice(block.start, block.start + len(block.X))
         alive = self.alive[rows]
-        return bool(np.array_equal(self.table.rows(block.ids[alive]), rows[alive]))
+        return bool(np.array_equal(self._ids[rows][alive], ids[rows][alive]))
 
     def scan(self, keep: Mask, row_bytes: int) -> Iterator[Chunk]:
         """Every row in its order, `keep` (rows,) beside it, in chunks that cost `row_bytes` a row to work on."""
@@ -213,7 +212,7 @@ def _is_mapped(X: Any) -> bool:
 
 
 def _joined(first: Block, second: Block) -> Block:
-    return Block(first.start, np.concatenate([first.ids, second.ids]), np.concatenate([first.X, second.X]))
+    return Block(first.start, np.concatenate([first.X, second.X]))
 
 
 def float32(X: NDArray[Any]) -> Vectors:
