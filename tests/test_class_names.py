@@ -10,6 +10,7 @@ import pytest
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.directory import Store
 from lookalike.store.judgements import Judgements
+from lookalike.store.schema import JUDGEMENTS
 
 HERE = Path(__file__).parent
 
@@ -219,7 +220,7 @@ def test_labels_of_older_formats_are_classes(version, tmp_path):
     assert store.judgements.verify() == []
     store.close()
     with sqlite3.connect(tmp_path / "c" / "judgements.sqlite") as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (4,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(JUDGEMENTS),)
     db.close()
 
 

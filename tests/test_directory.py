@@ -687,6 +687,35 @@ def test_golden_v6(tmp_path: Path) -> None:
     store.close()
 
 
+def test_golden_v7(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "golden" / "v7", tmp_path / "c")
+    store = Store(tmp_path / "c")
+    last, name = 2**63 - 1, "größe \udcff"
+    assert store.verify() == store.judgements.verify() == []
+    found = store.items.get([3, 141, last])
+    assert [item.content for item in found.values()] == [bytes(range(32)), None, b"\xff" * 32]
+    assert found[3].paths == ["/photos/3 \udcff.jpg"]
+    assert store.vectors.quarantined("color()") == {"color-1.npy": "does not hold what was written"}
+    assert store.vectors.live_ids("color()").tolist() == [141, last]
+    assert store.vectors.missing("color()").tolist() == [3]
+    (fault,) = store.vectors.verify("color()", lambda *_: None)
+    assert fault == "vectors/color-1.npy is quarantined: does not hold what was written. Run: lookalike repair"
+    assert store.judgements.labels([3, last]) == {3: ["cat", name], last: [name]}
+    (session,) = store.judgements.sessions.all()
+    assert (session.name, session.relevant, session.irrelevant) == (name, 1, 1)
+    assert store.judgements.apart.pairs() == {(3, 141)}
+    with store.writer():  # and it can be written
+        pending = store.vectors.write("color()", np.array([3]), np.ones((1, 4), np.float16))
+        with store.transaction():
+            store.vectors.commit(pending)
+        store.vectors.release_quarantined("color()")
+    assert store.vectors.verify("color()", lambda *_: None) == []
+    assert not (store.path / "vectors" / "color-1.npy").exists()
+    assert store.judgements.classes.rename(name, "large") == 2
+    assert store.judgements.verify() == []
+    store.close()
+
+
 @pytest.mark.parametrize(("file", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS)])
 def test_the_newest_format_has_a_golden_file(file: str, migrations: list[str]) -> None:
     """Else the next version would be the first to find out what it cannot read."""

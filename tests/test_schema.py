@@ -98,7 +98,7 @@ def test_a_damaged_database_is_told_as_damage(file: Path) -> None:
     data[4096:] = bytes(len(data) - 4096)
     file.write_bytes(data)
     database = Database(file, TABLE)
-    with pytest.raises(DamagedError, match="Restore"), database.reading() as reader:
+    with pytest.raises(DamagedError, match="lookalike repair --from BACKUP"), database.reading() as reader:
         reader.execute("SELECT sum(length(word)) FROM words").fetchall()
     assert database.verify()
     database.close()

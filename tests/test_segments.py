@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lookalike.errors import DamagedError, InputError, UnknownNameError
-from lookalike.store import merge, models, segments
-from lookalike.store import verify as verify_module
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store import blocks as blocks_module
+from lookalike.store import merge, models
 from lookalike.store.blocks import Block, open_block
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
@@ -384,7 +384,7 @@ def test_merged_rows_are_dealt_in_bounded_chunks() -> None:
     blocks = []
     for number, part in enumerate(map(np.sort, np.array_split(ids, [100, 30_000, 30_001]))):
         dead = random.random(len(part)) < 0.3 if number % 2 else None
-        blocks.append(Block(part, part[:, None].astype(np.float32), dead, number))
+        blocks.append(Block(part, part[:, None].astype(np.float32), dead, number, b""))
     chunks = list(merge_rows(blocks, max_bytes=24_000))
     assert max(chunk.nbytes + X.nbytes for chunk, X in chunks) <= 12_000
     merged = np.concatenate([chunk for chunk, _ in chunks])
@@ -410,8 +410,7 @@ def late_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Segme
             store.vectors.merge("deep", everything=True)
         return open_block(*args)
 
-    monkeypatch.setattr(segments, "open_block", open_late)
-    monkeypatch.setattr(verify_module, "open_block", open_late)
+    monkeypatch.setattr(blocks_module, "open_block", open_late)
     reader = Store(store.path)
     yield reader.vectors
     reader.close()
@@ -437,13 +436,98 @@ def test_a_reader_keeps_its_rows_while_they_are_merged_away(store: Store) -> Non
     reader.close()
 
 
-def test_a_missing_file_is_named(store: Store) -> None:
+def test_a_missing_segment_is_named_and_the_others_are_read(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     add(store, 1)
+    add(store, 2)
     (store.path / "vectors" / "deep-1.ids.npy").unlink()
     reader = Store(store.path)
-    with pytest.raises(DamagedError, match=r"deep-1.ids.npy is missing"):
-        reader.vectors.blocks("deep")
+    for _ in range(2):
+        assert reader.vectors.live_ids("deep").tolist() == [2]
+    assert [record.getMessage().count("deep-1.ids.npy is missing") for record in caplog.records] == [1]
     reader.close()
+
+
+def segments_of(store: Store, n: int) -> None:
+    """Segments of three rows each."""
+    for first in range(0, 3 * n, 3):
+        add(store, first, first + 1, first + 2)
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_merge_never_copies_damage_but_quarantines_the_segment(
+    store: Store, vectors: Segments, everything: bool
+) -> None:
+    segments_of(store, 10)
+    before = contents(vectors)
+    flip(store.path / "vectors" / "deep-2.npy", -1)
+    vectors.merge("deep", everything=everything)
+    assert vectors.quarantined("deep") == {"deep-2.npy": "does not hold what was written"}
+    assert contents(vectors) == {item: row for item, row in before.items() if item not in (3, 4, 5)}
+    assert vectors.missing("deep").tolist() == [3, 4, 5]
+    assert vectors.rows("deep") == 27
+    assert verify(vectors) == [
+        "vectors/deep-2.npy is quarantined: does not hold what was written. Run: lookalike repair"
+    ]
+    assert "deep-2.npy" in folder(store)  # kept until its pictures have rows again
+    add(store, 3, 4, 5)
+    vectors.release_quarantined("deep")
+    assert contents(vectors) == before
+    assert verify(vectors) == []
+    assert "deep-2.npy" not in folder(store)
+
+
+def test_a_merge_ends_whatever_the_ids_are(store: Store, vectors: Segments) -> None:
+    segments_of(store, 10)
+    ids = store.path / "vectors" / "deep-2.ids.npy"
+    vectors.blocks("deep")  # the files are open when the damage happens
+    with ids.open("r+b") as file:
+        file.seek(-24, 2)
+        file.write(np.array([5, 4, 3]).tobytes())
+    assert vectors.merge("deep", everything=True) == 9
+    assert list(vectors.quarantined("deep")) == ["deep-2.npy"]
+
+
+@given(st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=9), min_size=1, max_size=4), st.integers(1, 400))
+@settings(max_examples=60, deadline=None)
+def test_merging_rows_ends_for_ids_in_any_order(parts: list[list[int]], max_bytes: int) -> None:
+    blocks = [
+        Block(np.array(ids), np.ones((len(ids), 1), np.float32), None, number, b"") for number, ids in enumerate(parts)
+    ]
+    assert sum(len(ids) for ids, _ in merge_rows(blocks, max_bytes)) == sum(map(len, parts))
+
+
+def test_new_rows_never_stand_beside_those_of_a_segment_that_cannot_be_read(tmp_path: Path) -> None:
+    store = Store(tmp_path / "c", create=True)
+    with store.writer():
+        with store.transaction():
+            store.vectors.create_space("deep", ["color()"])
+        add(store, 1)
+        add(store, 2)
+    store.close()
+    lost = store.path / "vectors" / "deep-1.npy"
+    data = lost.read_bytes()
+    lost.unlink()
+    store = Store(tmp_path / "c")
+    with store.writer():
+        add(store, 1)
+    lost.write_bytes(data)  # its disk is mounted again
+    store.close()
+    store = Store(tmp_path / "c")
+    assert contents(store.vectors).keys() == {1, 2}
+    assert list(store.vectors.quarantined("deep")) == ["deep-1.npy"]
+    store.close()
+
+
+def test_a_file_that_changes_while_it_is_open_is_noticed(store: Store, vectors: Segments) -> None:
+    add(store, 1)
+    add(store, 2)
+    vectors.blocks("deep")
+    assert vectors.changed_files() == []
+    (store.path / "vectors" / "deep-1.npy").write_bytes(b"short")
+    assert vectors.changed_files() == ["deep"]
+    assert vectors.quarantine_damaged("deep") == ["deep-1.npy"]
+    assert contents(vectors).keys() == {2}
+    assert vectors.changed_files() == []
 
 
 def flip(file: Path, at: int) -> None:
@@ -454,8 +538,8 @@ def flip(file: Path, at: int) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a bit of a row": (lambda file: flip(file, -1), "does not hold what was written"),
-    "a bit of an id": (lambda file: flip(file.with_suffix(".ids.npy"), -9), "does not hold what was written"),
-    "ids out of order": (lambda file: np.save(file.with_suffix(".ids.npy"), np.array([3, 2, 1])), "out of order"),
+    "a bit of an id": (lambda file: flip(file.with_suffix(".ids.npy"), -7), "does not hold what was written"),
+    "ids out of order": (lambda file: np.save(file.with_suffix(".ids.npy"), np.array([3, 2, 1])), "do not ascend"),
     "no numbers": (lambda file: np.save(file, np.full((3, DIM), np.nan, np.float32)), "not finite"),
     "another shape": (lambda file: np.save(file, np.ones((2, DIM), np.float32)), "not float32 of"),
     "another type": (lambda file: np.save(file, np.ones((3, DIM))), "not float64"),
@@ -497,4 +581,4 @@ def test_an_item_that_is_alive_twice_is_found(store: Store, vectors: Segments) -
     with store.transaction() as db:
         db.execute("DELETE FROM dead")
         db.execute("UPDATE segments SET dead = 0")
-    assert verify(vectors) == ["1 items have two live rows in space 'deep'."]
+    assert verify(vectors) == ["1 items have two live rows in space 'deep'. Run: lookalike repair"]

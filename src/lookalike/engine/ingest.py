@@ -22,12 +22,12 @@ from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
 from lookalike.errors import ImageError
 from lookalike.images.folders import Within
-from lookalike.images.read import LIMITS, identify
+from lookalike.images.read import LIMITS, content_id, digest_content
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool, Skip
 from lookalike.store.directory import Store
 from lookalike.store.items import Item, Seen
-from lookalike.types import Progress
+from lookalike.types import Progress, format_id
 
 LIST_AHEAD = 100_000
 """Files listed before the reader has come to them: a bound on memory; below it the total is known early."""
@@ -145,10 +145,12 @@ class Ingest:
     def _recognised(self, entry: Entry, before: Seen | None) -> bool:
         """Whether a file's bytes are those of a known item: a moved or copied file costs a digest, not a decode."""
         try:
-            item = identify(entry.read(LIMITS))
+            content = digest_content(entry.read(LIMITS))
         except ImageError:
             return False  # the reading process finds out again, and says why
-        if item in self.lacking or not self.store.items.get([item]):
+        item = content_id(content)
+        known = self.store.items.get([item]).get(item)
+        if known is None or item in self.lacking or known.content not in (None, content):
             return False
         self._link(entry, item, before)
         return True
@@ -185,6 +187,7 @@ class Ingest:
         self.committed_at = time.monotonic()
         if not (self.rows or self.links or self.skips):
             return
+        self._refuse_collisions()
         rows = {read.id: (read, parts) for read, parts in self.rows}  # the same picture twice is one item
         have = self.store.items.get(list(rows))
         wanted = {item: row for item, row in rows.items() if item not in have or item in self.lacking}
@@ -204,6 +207,20 @@ class Ingest:
         self.rows, self.rows_bytes, self.links, self.skips = [], 0, [], []
         for space in {*self.features, *self.chains}:
             self.store.vectors.merge(space)
+
+    def _refuse_collisions(self) -> None:
+        """Skip files that differ from a known file, or from one read before them, but have the same id."""
+        contents = {item: known.content for item, known in self.store.items.get([r.id for r, _ in self.rows]).items()}
+        kept = []
+        for read, parts in self.rows:
+            expected = contents.setdefault(read.id, read.content)
+            if expected is None or expected == read.content:
+                kept.append((read, parts))
+                continue
+            reason = f"has the id {format_id(read.id)} of another picture, by chance; re-encode it to add it"
+            self.report.skipped[read.entry.path] = reason
+            self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
+        self.rows = kept
 
     def _write(self, rows: dict[int, tuple[Read, list[NDArray[Any]]]]) -> list[Any]:
         """Segments for every space, on the disk but not yet part of the collection."""
@@ -290,4 +307,6 @@ class _Listing:
 
 
 def _item(read: Read) -> Item:
-    return Item(read.id, [], read.entry.size, read.width, read.height, read.format, time.time(), read.taken_at)
+    return Item(
+        read.id, [], read.entry.size, read.width, read.height, read.format, time.time(), read.taken_at, read.content
+    )

@@ -1,7 +1,7 @@
 """What a reading process does: takes entries from a connection, answers with what became of each.
 
 In: a connection from `workers`: first (then, side, limits, timeout_s), then lists of entries. Out: for each entry
-either (id, width, height, format, taken_at, parts) or (reason, lasting).
+either (content digest, width, height, format, taken_at, parts) or (reason, lasting).
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lookalike.errors import ImageError, MissingError
-from lookalike.images.read import Limits, identify, read
+from lookalike.images.read import Limits, digest_content, read
 from lookalike.images.sources import Entry
 from lookalike.types import Pixels
 
-Reply: TypeAlias = tuple[int, int, int, str, float | None, Any] | tuple[str, bool]
+Reply: TypeAlias = tuple[bytes, int, int, str, float | None, Any] | tuple[str, bool]
 
 SPARE_BYTES = 512 * 2**20
 PIXEL_BYTES = 12
@@ -64,7 +64,7 @@ def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limi
         parts = then(picture.pixels)
     except Exception as error:  # noqa: BLE001 — one picture that a feature cannot describe does not stop the others
         return _describe(error), False
-    return identify(data), picture.width, picture.height, picture.format, picture.taken_at, parts
+    return digest_content(data), picture.width, picture.height, picture.format, picture.taken_at, parts
 
 
 def receive(connection: Connection) -> Any:

@@ -81,13 +81,23 @@ class Picture:
     taken_at: float | None  # POSIX seconds, from EXIF; a time without a zone counts as UTC
 
 
+def digest_content(data: bytes) -> bytes:
+    """Return the first 32 bytes of the BLAKE2b digest of a file's bytes."""
+    return hashlib.blake2b(data).digest()[:32]
+
+
+def content_id(content: bytes) -> int:
+    """Return the item id of a file with this digest: its first 63 bits, never negative."""
+    return int.from_bytes(content[:8], "big") >> 1
+
+
 def identify(data: bytes) -> int:
-    """The item id of a file: the first 63 bits of the BLAKE2b digest of its bytes, never negative.
+    """Return the item id of a file.
 
     >>> identify(b"")
     4338375446535122049
     """
-    return int.from_bytes(hashlib.blake2b(data).digest()[:8], "big") >> 1
+    return content_id(digest_content(data))
 
 
 def read(source: str | Path | bytes, *, side: int | None = None, limits: Limits = LIMITS) -> Picture:

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeAlias
 
 from lookalike.errors import ImageError, InputError, LookalikeError
 from lookalike.images.process import receive
-from lookalike.images.read import LIMITS, Limits
+from lookalike.images.read import LIMITS, Limits, content_id
 from lookalike.images.sources import Entry
 from lookalike.types import Pixels
 
@@ -61,12 +61,17 @@ class Read:
     """A picture that was read."""
 
     entry: Entry
-    id: int
+    content: bytes  # the digest of the file's bytes
     width: int
     height: int
     format: str
     taken_at: float | None
     parts: Any  # what the function returned
+
+    @property
+    def id(self) -> int:
+        """The item's id."""
+        return content_id(self.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ class Apart:
         who, now = check_text(author), time.time()
         rows = [(*pair, who, now) for pair in _pairs(items)]
         with self._db.transaction() as db:
-            return max(0, db.executemany(f"INSERT OR IGNORE INTO apart VALUES (?, ?, {TEXT}, ?)", rows).rowcount)
+            insert = f"INSERT OR IGNORE INTO apart (first, second, author, at) VALUES (?, ?, {TEXT}, ?)"
+            return max(0, db.executemany(insert, rows).rowcount)
 
     def remove(self, items: Iterable[int]) -> int:
         """Take back what was said of these; returns how many pairs there were."""

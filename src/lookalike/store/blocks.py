@@ -5,15 +5,20 @@ float16 or uint8, dead (m,) bool; nothing is copied but the dead rows.
 """
 
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.errors import DamagedError
 from lookalike.store import files
 from lookalike.types import Ids
+
+Stamp: TypeAlias = tuple[int, int, int]
+"""Inode, size and modification time of a file. Segments never change, so neither does this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Block:
     X: NDArray[Any]  # (m, d) float32, float16 or uint8, a memory map
     dead: NDArray[np.bool_] | None  # (m,), True for rows that are no more
     segment: int
+    digest: bytes  # of the ids and rows, as they were written
+    stamps: tuple[Stamp, ...] = ()  # of its files, when they were opened
 
     @property
     def n_dead(self) -> int:
@@ -34,6 +41,11 @@ class Block:
     def n_live(self) -> int:
         """How many rows are not."""
         return len(self.ids) - self.n_dead
+
+    @property
+    def intact(self) -> bool:
+        """Whether its rows are those that were written; reads all of them."""
+        return files.digest(self.ids, self.X) == self.digest
 
     def live_ids(self) -> Ids:
         """The ids of the rows that are not dead, ascending."""
@@ -48,7 +60,7 @@ class Block:
 
 
 class ListedSegment(NamedTuple):
-    """A segment as the catalogue lists it."""
+    """A segment as the catalogue lists it; `damage` is why it is quarantined."""
 
     id: int
     file: str
@@ -57,11 +69,16 @@ class ListedSegment(NamedTuple):
     dim: int
     dtype: str
     digest: bytes
+    damage: str | None = None
 
 
-def list_segments(db: sqlite3.Connection, space: str) -> list[ListedSegment]:
-    """The segments of a space."""
-    query = "SELECT id, file, rows, dead, dim, dtype, digest FROM segments WHERE space = ? ORDER BY id"
+def list_segments(db: sqlite3.Connection, space: str, *, quarantined: bool = False) -> list[ListedSegment]:
+    """Return the segments that a space consists of; or those that are quarantined."""
+    which = "NOT NULL" if quarantined else "NULL"
+    query = (
+        "SELECT id, file, rows, dead, dim, dtype, digest, damage FROM segments"
+        f" WHERE space = ? AND damage IS {which} ORDER BY id"
+    )
     return [ListedSegment(*row) for row in db.execute(query, [space])]
 
 
@@ -78,8 +95,36 @@ def dead_rows(db: sqlite3.Connection, row: ListedSegment, before: Block | None =
 
 
 def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None, before: Block | None = None) -> Block:
-    """The block of a segment; FileNotFoundError where its files are gone, DamagedError where they are not right."""
-    if before is None:
-        ids, X = files.map_rows(folder / row.file, (row.rows, row.dim), row.dtype)
-        return Block(ids, X, dead, row.id)
-    return before if dead is before.dead else Block(before.ids, before.X, dead, row.id)
+    """Return the block of a segment.
+
+    Raises FileNotFoundError where its files are missing, and DamagedError where they have another shape or type, or
+    ids that do not ascend: searching and merging rely on these.
+    """
+    if before is not None:
+        return before if dead is before.dead else replace(before, dead=dead)
+    stamps = stamp(folder, row.file)
+    ids, X = files.map_rows(folder / row.file, (row.rows, row.dim), row.dtype)
+    if ids[0] < 0 or (ids[1:] <= ids[:-1]).any():
+        raise DamagedError(f"{files.ids_file(folder / row.file)} is damaged: its ids do not ascend.")
+    return Block(ids, X, dead, row.id, row.digest, stamps)
+
+
+def open_blocks(
+    folder: Path, listed: Sequence[tuple[ListedSegment, NDArray[np.bool_] | None]], before: Mapping[int, Block]
+) -> tuple[list[Block], dict[int, str]]:
+    """Return the blocks of these segments, with their dead rows; and why others cannot be opened, by segment."""
+    blocks, unreadable = [], {}
+    for row, dead in listed:
+        try:
+            blocks.append(open_block(folder, row, dead, before.get(row.id)))
+        except FileNotFoundError as error:
+            unreadable[row.id] = f"{error.filename} is missing."
+        except DamagedError as error:
+            unreadable[row.id] = str(error)
+    return blocks, unreadable
+
+
+def stamp(folder: Path, file: str) -> tuple[Stamp, ...]:
+    """Return the stamps of a segment's two files, to compare with those of a block."""
+    stats = [path.stat() for path in (folder / file, files.ids_file(folder / file))]
+    return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)

@@ -28,7 +28,7 @@ class Membership(NamedTuple):
 Change: TypeAlias = tuple[int | None, str | None, bool]
 """A label that was added (True) or taken back; without item and label: something else about classes."""
 
-_INSERT = f"INSERT OR IGNORE INTO labels VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)"
+_INSERT = "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
 
 
 class ClassNames:
@@ -93,9 +93,11 @@ class ClassNames:
         label, who, now = check_label(name, "The name of a class"), check_text(author), time.time()
         rows = [(int(item), label, who, text(source), now) for item in items]
         with self._db.transaction() as db:
-            db.execute(f"INSERT OR IGNORE INTO classes VALUES ({TEXT}, {TEXT}, ?)", [label, who, now])
+            db.execute(
+                f"INSERT OR IGNORE INTO classes (name, author, at) VALUES ({TEXT}, {TEXT}, ?)", [label, who, now]
+            )
             _touch(db)
-            return max(0, db.executemany(_INSERT, rows).rowcount)
+            return max(0, db.executemany(f"{_INSERT} VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)", rows).rowcount)
 
     def rename(self, old: str, new: str) -> int:
         """Another name, which no class has; what sessions and the hierarchy call so, too. Returns its pictures."""
@@ -141,7 +143,7 @@ class ClassNames:
                 db.execute(f"DELETE FROM rejections WHERE label = {TEXT}", [label])
                 if label != after:
                     _move(db, label, after)
-            insert = f"INSERT OR IGNORE INTO rejections VALUES (?, {TEXT}, {TEXT}, ?)"
+            insert = f"INSERT OR IGNORE INTO rejections (item, label, author, at) VALUES (?, {TEXT}, {TEXT}, ?)"
             db.executemany(insert, [(item, after, text(author), at) for item, author, at in common])
             _touch(db)
             return _count(db, after)
@@ -161,8 +163,8 @@ class ClassNames:
             found = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [before, wanted]).fetchone()[0])
             if found < len(given):
                 raise InputError(f"{len(given) - found} of the {len(given)} pictures are not in {name!r}.")
-            db.execute(f"INSERT INTO classes VALUES ({TEXT}, {TEXT}, ?)", [after, who, time.time()])
-            copy = f"INSERT OR IGNORE INTO labels SELECT item, {TEXT}, author, source, at FROM labels WHERE {inside}"
+            db.execute(f"INSERT INTO classes (name, author, at) VALUES ({TEXT}, {TEXT}, ?)", [after, who, time.time()])
+            copy = f"{_INSERT} SELECT item, {TEXT}, author, source, at FROM labels WHERE {inside}"
             db.execute(copy, [after, before, wanted])
             db.execute(f"DELETE FROM labels WHERE {inside}", [before, wanted])
             _touch(db)
@@ -190,7 +192,7 @@ class ClassNames:
         rows = [(check_label(child), check_label(parent)) for child, parent in pairs]
         with self._db.transaction() as db:
             db.execute("DELETE FROM parents")
-            db.executemany(f"INSERT OR IGNORE INTO parents VALUES ({TEXT}, {TEXT})", rows)
+            db.executemany(f"INSERT OR IGNORE INTO parents (child, parent) VALUES ({TEXT}, {TEXT})", rows)
             _touch(db)
 
     def settings(self) -> dict[str, Any]:
@@ -202,7 +204,7 @@ class ClassNames:
         """Set some of them."""
         with self._db.transaction() as db:
             rows = [(name, json.dumps(value)) for name, value in values.items()]
-            db.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows)
+            db.executemany("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", rows)
             _touch(db)
 
     def all(self) -> tuple[int, list[tuple[int, str]]]:
@@ -248,10 +250,11 @@ def _move(db: sqlite3.Connection, before: bytes, after: bytes) -> int:
     """What is in one class is in the other, with who said so and when; returns how many had been in the first."""
     n = _count(db, before)
     db.execute(
-        f"INSERT OR IGNORE INTO classes SELECT {TEXT}, author, at FROM classes WHERE name = {TEXT}", [after, before]
+        f"INSERT OR IGNORE INTO classes (name, author, at) SELECT {TEXT}, author, at FROM classes WHERE name = {TEXT}",
+        [after, before],
     )
     db.execute(f"UPDATE predictions SET label = {TEXT} WHERE label = {TEXT}", [after, before])
-    copy = f"INSERT OR IGNORE INTO labels SELECT item, {TEXT}, author, source, at FROM labels WHERE label = {TEXT}"
+    copy = f"{_INSERT} SELECT item, {TEXT}, author, source, at FROM labels WHERE label = {TEXT}"
     db.execute(copy, [after, before])
     db.execute(f"DELETE FROM classes WHERE name = {TEXT}", [before])
     db.execute(f"DELETE FROM labels WHERE label = {TEXT}", [before])

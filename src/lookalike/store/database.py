@@ -11,14 +11,23 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lookalike.errors import DamagedError, InputError, StoreError
-from lookalike.store.schema import Connection, connect, roll_back, translated
+from lookalike.store.schema import (
+    DAMAGED_VIEW,
+    Connection,
+    connect,
+    digested_tables,
+    find_faults,
+    roll_back,
+    translated,
+)
+from lookalike.text import many
 from lookalike.types import Ids
 
 LISTED = 5_000
@@ -107,24 +116,30 @@ class Database:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def verify(self) -> list[str]:
-        """What SQLite itself finds wrong, in sentences."""
-        faults = []
+        """Return a sentence for each fault of the file: its structure, its tables and the digests of its rows."""
         try:
             with self.reading() as db:
-                faults += [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
-                strays = db.execute("PRAGMA foreign_key_check").fetchall()
-                faults += [f"a row of {table} names no row of {parent}" for table, _, parent, _ in strays]
-                faults += [f"{name} is missing" for name in sorted(self._expected() - _names(db))]
+                faults = find_faults(db, self._migrations)
         except DamagedError as error:
-            faults.append(str(error))
-        return [f"{self.path.name}: {fault}." for fault in faults]
+            return [str(error)]
+        if faults:
+            return [f"{self.path.name}: {fault}. Run: lookalike repair --from BACKUP" for fault in faults]
+        counts = {table: len(rows) for table, rows in self.damaged_rows().items()}
+        return [
+            f"{self.path.name}: {many(n, 'row')} of {table} do not match their digest. Run: lookalike repair"
+            for table, n in counts.items()
+        ]
 
-    def _expected(self) -> set[str]:
-        """The tables, indexes and views that the migrations make."""
-        with closing(sqlite3.connect(":memory:")) as fresh:
-            for migration in self._migrations:
-                fresh.executescript(migration)
-            return _names(fresh)
+    def damaged_rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows that do not match their digest, column by column, for each table that has any."""
+        found = {}
+        with self.reading() as db:
+            for table in digested_tables(db):
+                cursor = db.execute(f"SELECT * FROM {DAMAGED_VIEW}{table}")
+                names = [column[0] for column in cursor.description]
+                if rows := [dict(zip(names, row, strict=True)) for row in cursor]:
+                    found[table] = rows
+        return found
 
     def check_in_place(self) -> None:
         """That the file at the path is still the one that was opened."""
@@ -220,7 +235,3 @@ def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = (), *, 
     except sqlite3.DataError:  # tens of millions: more than SQLite puts into a text
         ids = np.fromiter((item for (item,) in db.execute(query, values)), np.int64)
     return ids if as_they_come else np.sort(ids)
-
-
-def _names(db: sqlite3.Connection) -> set[str]:
-    return {f"{kind} {name}" for kind, name in db.execute("SELECT type, name FROM sqlite_master")}

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from lookalike.errors import InputError, UnknownNameError
+from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, unhex
 from lookalike.store.schema import text
 from lookalike.types import Ids
@@ -22,6 +22,7 @@ BATCH = 500
 MAX_GLOB = 4_096
 """Characters a path filter may have."""
 
+Digest: TypeAlias = bytes
 Order: TypeAlias = Literal["path", "id", "taken", "added"]
 """By first path; by id, which is as good as by lot; the newest picture first; the last added first."""
 
@@ -38,6 +39,7 @@ class Item:
     format: str
     added_at: float
     taken_at: float | None
+    content: Digest | None = None  # the digest of the file's bytes; None where an older Lookalike added the picture
 
 
 @dataclass(slots=True)
@@ -130,10 +132,11 @@ class Items:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Those of the ids that are items, in the order asked."""
         found: dict[int, Item] = {}
-        for item, paths, size, width, height, kind, added, taken in self._db.listed(_ITEMS, ids):
+        for item, paths, size, width, height, kind, added, taken, content in self._db.listed(_ITEMS, ids):
             names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
             taken_at = None if taken is None else float(taken)
-            found[item] = Item(item, names, size, width, height, kind, float(added), taken_at)
+            digest = bytes.fromhex(content) or None
+            found[item] = Item(item, names, size, width, height, kind, float(added), taken_at, digest)
         return {item: found[item] for item in map(int, ids) if item in found}
 
     def has(self, ids: Iterable[int]) -> bool:
@@ -236,8 +239,17 @@ class Items:
 
     def add(self, items: Sequence[Item]) -> None:
         """New items; those already there stay as they are. Their paths are added by `link`."""
-        rows = [(i.id, i.bytes, i.width, i.height, i.format, i.added_at, i.taken_at) for i in items]
-        self._db.writing().executemany("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        rows = [(i.id, i.bytes, i.width, i.height, i.format, i.added_at, i.taken_at, i.content) for i in items]
+        insert = (
+            "INSERT OR IGNORE INTO items (id, bytes, width, height, format, added_at, taken_at, content)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+        self._db.writing().executemany(insert, rows)
+
+    def set_contents(self, contents: dict[int, Digest]) -> None:
+        """Record the digests of files whose items have none yet, by item."""
+        update = "UPDATE items SET content = ? WHERE id = ? AND content IS NULL"
+        self._db.writing().executemany(update, [(content, item) for item, content in contents.items()])
 
     def link(self, rows: Sequence[tuple[str, int, int, int]]) -> list[int]:
         """Paths that lead to items: (path, size, mtime_ns, item). Returns the items that lost their last path so."""
@@ -261,7 +273,8 @@ class Items:
     def _remember(self, rows: list[tuple[Any, ...]]) -> list[int]:
         before = [seen.item for seen in self.seen([row[0] for row in rows]).values()]
         self._db.writing().executemany(
-            "INSERT INTO paths VALUES (CAST(? AS TEXT), ?, ?, ?, CAST(? AS TEXT)) ON CONFLICT DO UPDATE SET"
+            "INSERT INTO paths (path, size, mtime_ns, item, reason) VALUES (CAST(? AS TEXT), ?, ?, ?, CAST(? AS TEXT))"
+            " ON CONFLICT DO UPDATE SET"
             " size = excluded.size, mtime_ns = excluded.mtime_ns, item = excluded.item, reason = excluded.reason",
             [(text(row[0]), *row[1:]) for row in rows],
         )
@@ -286,7 +299,10 @@ class Items:
                 yield row[0], Seen(*row[1:])
             if len(rows) < BATCH:
                 return
-            low, comparison = text(rows[-1][0]), ">"
+            last = text(rows[-1][0])
+            if last <= low:  # else a damaged index could have us read the same page for ever
+                raise DamagedError("The paths of the catalogue are out of order. Run: lookalike verify")
+            low, comparison = last, ">"
 
     def _count(self, query: str) -> int:
         with self._db.reading() as db:
@@ -296,7 +312,7 @@ class Items:
 _ITEMS = (
     "SELECT json_group_array(json_array(id, (SELECT group_concat(hex(path)) FROM paths WHERE item = id),"
     f" bytes, width, height, format, {REAL.format('added_at')},"
-    f" CASE WHEN taken_at IS NOT NULL THEN {REAL.format('taken_at')} END)) FROM items"
+    f" CASE WHEN taken_at IS NOT NULL THEN {REAL.format('taken_at')} END, hex(content))) FROM items"
     " WHERE id IN (SELECT value FROM json_each(?))"
 )
 _PATHS = "SELECT item, path FROM paths WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, path"

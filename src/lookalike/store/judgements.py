@@ -16,7 +16,7 @@ from lookalike.store.classes import ClassNames
 from lookalike.store.database import Database, as_ids, read_ids, unhex, write_ids
 from lookalike.store.labels import check_label, check_text
 from lookalike.store.predictions import Predictions
-from lookalike.store.schema import JUDGEMENTS, text
+from lookalike.store.schema import JUDGEMENTS, TEXT, text
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
 
@@ -51,7 +51,7 @@ class Judgements:
         """
         who, how, now = check_text(author), text(source), time.time()
         values = [(int(item), check_label(label), who, how, now) for item, label in rows]
-        insert = "INSERT OR IGNORE INTO labels VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?)"
+        insert = f"INSERT OR IGNORE INTO labels (item, label, author, source, at) VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)"
         with self._db.transaction() as db:
             return max(0, db.executemany(insert, values).rowcount)
 
@@ -112,8 +112,8 @@ class Judgements:
         longer predicted to be of it.
         """
         insert = (
-            "INSERT OR IGNORE INTO labels SELECT item, CAST(? AS TEXT), author, 'session', at FROM marks"
-            " WHERE session = ? AND kind = 'relevant'"
+            "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
+            " SELECT item, CAST(? AS TEXT), author, 'session', at FROM marks WHERE session = ? AND kind = 'relevant'"
         )
         delete = (
             "DELETE FROM predictions WHERE label = CAST(? AS TEXT)"
@@ -138,9 +138,8 @@ class Judgements:
         self._db.vacuum()
 
     def verify(self) -> list[str]:
-        """What is wrong with the file, in sentences."""
-        faults = self._db.verify()
-        return faults or [f"{self._db.path.name}: {fault}." for fault in self.sessions.verify()]
+        """Return a sentence for each fault of the file."""
+        return self._db.verify()
 
     def close(self) -> None:
         """Close the connections of every thread."""

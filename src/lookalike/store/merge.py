@@ -72,11 +72,14 @@ def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterato
     window = max(1, max_bytes // (2 * row_bytes * len(blocks)))  # rows of each block; twice: gathered, then ordered
     starts = [0] * len(blocks)
     while unread := [i for i, block in enumerate(blocks) if starts[i] < len(block.ids)]:
-        # Whatever id is at or below every window's last one is inside the windows.
-        last = min(blocks[i].ids[starts[i] : starts[i] + window][-1] for i in unread)
+        # Whatever id is at or below every window's last one is inside the windows. The window with the least last id is
+        # taken whole, so that the loop ends whatever the files hold.
+        windows = {i: blocks[i].ids[starts[i] : starts[i] + window] for i in unread}
+        least = min(unread, key=lambda i: int(windows[i][-1]))
         ids, rows = [], []
         for i in unread:
-            part = slice(starts[i], starts[i] + int(np.searchsorted(blocks[i].ids[starts[i] :], last, side="right")))
+            taken = np.searchsorted(windows[i], windows[least][-1], side="right") if i != least else len(windows[i])
+            part = slice(starts[i], starts[i] + int(taken))
             dead = blocks[i].dead
             keep = slice(None) if dead is None else ~dead[part]
             ids.append(blocks[i].ids[part][keep])

@@ -100,7 +100,10 @@ class Predictions:
                     f" To say that they are: lookalike classes add {label!r} IMAGE…"
                 )
             rows = [(item, name, who, time.time()) for item in sorted(found)]
-            insert = f"INSERT OR IGNORE INTO labels VALUES (?, {TEXT}, {TEXT}, 'confirmed', ?)"
+            insert = (
+                "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
+                f" VALUES (?, {TEXT}, {TEXT}, 'confirmed', ?)"
+            )
             return max(0, db.executemany(insert, rows).rowcount)
 
     def reject(self, label: str, items: Sequence[int], *, author: str) -> int:
@@ -117,7 +120,7 @@ class Predictions:
                     " classes remove"
                 )
             gone = db.execute(f"DELETE FROM predictions WHERE {inside}", [name, wanted]).rowcount
-            insert = f"INSERT OR IGNORE INTO rejections VALUES (?, {TEXT}, {TEXT}, ?)"
+            insert = f"INSERT OR IGNORE INTO rejections (item, label, author, at) VALUES (?, {TEXT}, {TEXT}, ?)"
             now = time.time()
             db.executemany(insert, [(item, name, who, now) for item in given])
         return max(0, gone)

@@ -6,13 +6,52 @@ are ours. A migration is a script that is never changed once released: what come
 
 import errno
 import os
+import re
 import sqlite3
+import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from hashlib import blake2b
 from pathlib import Path
 
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, ReadOnlyError, StoreError
+
+ROW_DIGEST_BYTES = 8
+DAMAGED_VIEW = "damaged_"
+"""Prefix of the views that list the rows of a table whose values do not match their digest."""
+DAMAGED_ROW = "damaged row in "
+
+
+def _add_row_digests(table: str, key: str, columns: str) -> str:
+    """Return a script that adds a digest to each row of a table, as used by the migrations below; never change it.
+
+    Triggers write the digest of a new or changed row and reject changes to a row that does not match its digest, so
+    that no statement copies damage under a valid digest. `key` and `columns` are separated by blanks; text columns are
+    marked with a colon, because SQLite can pass text of any bytes only as a blob.
+    """
+
+    def digest(row: str) -> str:
+        parts = [
+            f"typeof({row}{name}), CAST({row}{name} AS BLOB)" if kind else f"{row}{name}"
+            for name, kind, _ in (column.partition(":") for column in columns.split())
+        ]
+        return f"row_digest({', '.join(parts)})"
+
+    names = ", ".join(column.rstrip(":") for column in columns.split())
+    same = " AND ".join(f"{name} = NEW.{name}" for name in key.split())
+    write = f"UPDATE {table} SET digest = {digest('NEW.')} WHERE {same}"
+    check = f"WHEN OLD.digest IS NOT {digest('OLD.')} BEGIN SELECT RAISE(ABORT, '{DAMAGED_ROW}{table}'); END"
+    return f"""
+    ALTER TABLE {table} ADD COLUMN digest BLOB;
+    UPDATE {table} SET digest = {digest("")};
+    CREATE TRIGGER {table}_digest_new AFTER INSERT ON {table} BEGIN {write}; END;
+    CREATE TRIGGER {table}_digest_changed AFTER UPDATE OF {names} ON {table} BEGIN {write}; END;
+    CREATE TRIGGER {table}_check_changed BEFORE UPDATE OF {names} ON {table} {check};
+    CREATE TRIGGER {table}_check_removed BEFORE DELETE ON {table} {check};
+    CREATE VIEW {DAMAGED_VIEW}{table} AS SELECT * FROM {table} WHERE digest IS NOT {digest("")};
+    """
+
 
 # Statements are separated by semicolons; inside one they may stand where SQLite wants them, in a trigger.
 CATALOGUE = [
@@ -65,6 +104,10 @@ CATALOGUE = [
     ) WITHOUT ROWID
     """,
     "ALTER TABLE state ADD COLUMN home TEXT",
+    "ALTER TABLE segments ADD COLUMN damage TEXT;"  # why a segment is quarantined
+    "ALTER TABLE items ADD COLUMN content BLOB;"  # the whole digest of a picture's bytes, where it is known
+    + _add_row_digests("items", "id", "id bytes width height format: added_at taken_at content")
+    + _add_row_digests("paths", "path", "path: size mtime_ns item reason:"),
 ]
 JUDGEMENTS = [
     """
@@ -140,6 +183,15 @@ JUDGEMENTS = [
         PRIMARY KEY (first, second), CHECK (first <= second)
     ) WITHOUT ROWID
     """,
+    _add_row_digests("labels", "item label", "item label: author: source: at")
+    + _add_row_digests("sessions", "id", "id: name: author: space: created_at finished_at")
+    + _add_row_digests("outsiders", "session number", "session: number wanted item origin: feature: vector")
+    + _add_row_digests("events", "id", "id session: step kind: item round position author: at undoes")
+    + _add_row_digests("classes", "name", "name: author: at")
+    + _add_row_digests("parents", "child parent", "child: parent:")
+    + _add_row_digests("settings", "name", "name: value:")
+    + _add_row_digests("rejections", "item label", "item label: author: at")
+    + _add_row_digests("apart", "first second", "first second author: at"),
 ]
 
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
@@ -201,7 +253,9 @@ def translated(path: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
             raise LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.") from error
         if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is gone
-            raise DamagedError(f"{path} is damaged: {error}. Restore it from a copy.") from error
+            raise DamagedError(f"{path} is damaged: {error}. Run: lookalike repair --from BACKUP") from error
+        if str(error).startswith(DAMAGED_ROW):
+            raise DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair") from error
         if code == sqlite3.SQLITE_NOTADB:
             raise FormatError(f"{path} was not written by Lookalike: {error}.") from error
         if code == sqlite3.SQLITE_READONLY:
@@ -216,6 +270,58 @@ def roll_back(db: sqlite3.Connection) -> None:
     """Undo what is not committed; SQLite may have done so itself."""
     if db.in_transaction:
         db.execute("ROLLBACK")
+
+
+def row_digest(*values: int | float | str | bytes | None) -> bytes:
+    """Return the digest of a row's values. Their types count: 1, 1.0 and "1" differ."""
+    digest = blake2b(digest_size=ROW_DIGEST_BYTES)
+    for value in values:
+        match value:
+            case None:
+                digest.update(b"n")
+            case int():
+                digest.update(b"i" + struct.pack("<q", value))
+            case float():
+                digest.update(b"f" + struct.pack("<d", value))
+            case str() | bytes():
+                data = value if isinstance(value, bytes) else value.encode()
+                digest.update(b"b" + struct.pack("<q", len(data)) + data)
+    return digest.digest()
+
+
+def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
+    """Return what SQLite finds wrong with an open file, and which tables, indexes, views and triggers are not as made.
+
+    Rows are not compared with their digests.
+    """
+    faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
+    strays = db.execute("PRAGMA foreign_key_check").fetchall()
+    faults += [f"a row of {table} refers to no row of {parent}" for table, _, parent, _ in strays]
+    expected, found = make_schema(migrations), read_schema(db)
+    faults += [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
+    faults += [f"{name} is not as it was made" for name, made in expected.items() if found.get(name, made) != made]
+    return faults
+
+
+def make_schema(migrations: Sequence[str]) -> dict[str, str]:
+    """Return the schema that these migrations make, as `read_schema` does."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        _prepare(fresh)
+        for migration in migrations:
+            fresh.executescript(migration)
+        return read_schema(fresh)
+
+
+def read_schema(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the statement that makes each table, index, view and trigger, in one spelling."""
+    rows = db.execute("SELECT type, name, sql FROM sqlite_master")
+    return {f"{kind} {name}": re.sub(r'[\s"]+', " ", sql or "").strip() for kind, name, sql in rows}
+
+
+def digested_tables(db: sqlite3.Connection) -> list[str]:
+    """Return the tables whose rows have a digest."""
+    views = db.execute("SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name").fetchall()
+    return [name.removeprefix(DAMAGED_VIEW) for (name,) in views if name.startswith(DAMAGED_VIEW)]
 
 
 def text(value: str) -> bytes:
@@ -244,7 +350,7 @@ def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
         factory=Connection,
     )
     try:
-        db.text_factory = os.fsdecode
+        _prepare(db)
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cache_size = -16000")
@@ -257,6 +363,12 @@ def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
         db.close()
         raise
     return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    """Set what the statements of our schemas need."""
+    db.create_function("row_digest", -1, row_digest, deterministic=True)
+    db.text_factory = os.fsdecode
 
 
 def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> int:
@@ -287,7 +399,9 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> N
     except sqlite3.OperationalError as error:
         if "already exists" not in str(error):
             raise
-        raise DamagedError(f"{path} is not what its format says: {error}. Restore it from a copy.") from error
+        raise DamagedError(
+            f"{path} is not what its format says: {error}. Run: lookalike repair --from BACKUP"
+        ) from error
     finally:
         roll_back(db)
 

@@ -6,10 +6,11 @@ next merge.
 """
 
 import json
+import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.errors import InputError, LockedError, UnknownNameError
 from lookalike.store import files, models
-from lookalike.store.blocks import Block, dead_rows, list_segments, open_block
+from lookalike.store.blocks import Block, dead_rows, list_segments, open_blocks, stamp
 from lookalike.store.database import Database, read_ids, read_version
 from lookalike.store.files import RowWriter
 from lookalike.store.merge import Merged, choose, split
@@ -30,6 +31,8 @@ from lookalike.store.schema import text, translated
 from lookalike.store.structures import Structures
 from lookalike.store.verify import TRIES, verify_space
 from lookalike.types import Ids, Progress
+
+log = logging.getLogger("lookalike.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Segments:
         self._transaction = transaction
         self._last = 0
         self._known: dict[str, tuple[int, list[Block]]] = {}
+        self._unreadable: dict[int, str] = {}  # segments that could not be opened, and why
         self.structures = Structures(path / "indexes", database, self.doomed)
 
     def spaces(self) -> dict[str, Space]:
@@ -133,6 +137,7 @@ class Segments:
         for block in self.blocks(pending.space):
             if len(block.live_rows(pending.ids)):
                 raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Bury them first.")
+        self._quarantine(self._unreadable)  # else an item would have two rows once the file is readable again
         self._name(pending)
 
     def replace(
@@ -156,7 +161,9 @@ class Segments:
             self.doomed.append(self._path / "models" / before)
         digest = models.digest(self._path / "models" / model) if model is not None else None
         self.structures.drop(space)
-        self._forget([row.id for row in list_segments(self._db.writing(), space)])
+        db = self._db.writing()
+        segments = [*list_segments(db, space), *list_segments(db, space, quarantined=True)]
+        self._forget([row.id for row in segments])
         self._db.writing().execute(
             "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
             " WHERE name = ?",
@@ -199,21 +206,66 @@ class Segments:
                 listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_segments(db, space)]
             if not listed:
                 self._space(space)  # raises where there is none
-            try:
-                blocks = [open_block(self._file(""), row, dead, before.get(row.id)) for row, dead in listed]
-            except FileNotFoundError as error:
-                if self.version() == now:
-                    raise DamagedError(f"{error.filename} is missing. Restore it from a copy.") from None
-                continue  # merged away since we looked
+            blocks, unreadable = open_blocks(self._file(""), listed, before)
+            if unreadable and self.version() != now:
+                continue  # merged by another process since they were listed
+            for segment, problem in unreadable.items():
+                if segment not in self._unreadable:
+                    log.warning("%s Its pictures are missing from '%s'. Run: lookalike repair", problem, space)
+            self._unreadable.update(unreadable)
             if not inside:
                 self._known[space] = (now, blocks)
             return list(blocks)
-        raise DamagedError(f"The segments of '{space}' changed {TRIES} times while they were read.")
+        raise LockedError(f"The segments of '{space}' changed {TRIES} times while they were read. Try again later.")
+
+    def quarantined(self, space: str) -> dict[str, str]:
+        """Return the files of the segments of a space that are quarantined, and why."""
+        with self._db.reading() as db:
+            return {row.file: row.damage or "" for row in list_segments(db, space, quarantined=True)}
+
+    def quarantine_damaged(self, space: str, ids: Ids | None = None, *, progress: Progress | None = None) -> list[str]:
+        """Quarantine the segments of a space that do not hold what was written; returns their files.
+
+        Whatever rewrites rows calls this first, so that damage is never copied under a valid digest. Every byte of the
+        segments is read, or of those with a live row of these ids (ascending). A quarantined segment is no longer part
+        of its space: its pictures count as `missing` there. Has a transaction of its own.
+        """
+        blocks = [block for block in self.blocks(space) if ids is None or len(block.live_rows(ids))]
+        return self._quarantine_damaged(space, blocks, progress)
+
+    def release_quarantined(self, space: str) -> None:
+        """Remove the quarantined segments of a space where every item has a row again. Has a transaction of its own."""
+        with self._db.reading() as db:
+            segments = [row.id for row in list_segments(db, space, quarantined=True)]
+        if segments and not len(self.missing(space)):
+            with self._transaction():
+                self._forget(segments)
+
+    def changed_files(self) -> list[str]:
+        """Return the spaces of which a file has changed since this process opened it: segments never do.
+
+        A file that was made shorter ends a process that reads its memory map. This costs a stat for each open file.
+        """
+        changed = []
+        for space, (_, known) in list(self._known.items()):
+            with self._db.reading() as db:
+                names = {row.id: row.file for row in list_segments(db, space)}
+            for block in known:
+                try:
+                    same = block.segment not in names or stamp(self._file(""), names[block.segment]) == block.stamps
+                except OSError:
+                    same = False
+                if not same:
+                    changed.append(space)
+                    self._known[space] = (-1, [other for other in known if other is not block])
+        return changed
 
     def rows(self, space: str) -> int:
         """How many live rows a space has."""
         self._space(space)
-        return self._number("SELECT coalesce(sum(rows - dead), 0) FROM segments WHERE space = ?", space)
+        return self._number(
+            "SELECT coalesce(sum(rows - dead), 0) FROM segments WHERE space = ? AND damage IS NULL", space
+        )
 
     def n_segments(self) -> int:
         """How many segments all spaces have together."""
@@ -245,6 +297,8 @@ class Segments:
         """
         merged = 0
         while blocks := choose(self.blocks(space), everything):
+            if self._quarantine_damaged(space, blocks, None):
+                continue  # with those that are left
             pendings = self._merge(space, blocks, progress)
             with self._transaction():
                 self._forget([block.segment for block in blocks])
@@ -343,6 +397,32 @@ class Segments:
                 *(pending.dim, pending.dtype, pending.digest),
             ],
         )
+
+    def _quarantine_damaged(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> list[str]:
+        damage = dict(self._unreadable)
+        for done, block in enumerate(blocks):
+            if progress:
+                progress(f"verifying {space}", done, len(blocks))
+            if not block.intact:
+                damage[block.segment] = "does not hold what was written"
+        with self._db.reading() as db:
+            listed = [row for row in list_segments(db, space) if row.id in damage]
+        if not listed:
+            return []
+        with self._transaction():
+            self._quarantine({row.id: damage[row.id] for row in listed})
+        files = [row.file for row in listed]
+        for file in files:
+            log.warning(
+                "vectors/%s is damaged and was quarantined. Its pictures are missing from '%s'. Run: lookalike repair",
+                file,
+                space,
+            )
+        return files
+
+    def _quarantine(self, damage: Mapping[int, str]) -> None:
+        update = "UPDATE segments SET damage = ? WHERE id = ? AND damage IS NULL"
+        self._db.writing().executemany(update, [(reason, segment) for segment, reason in damage.items()])
 
     def _forget(self, segments: Sequence[int]) -> None:
         for segment in segments:

@@ -91,8 +91,14 @@ class Sessions:
         """A new session with the examples it starts from; returns its id, eight hexadecimal digits."""
         called = None if name is None else check_label(name, "A session's name")
         session = secrets.token_hex(4)
-        insert = "INSERT INTO sessions VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, NULL)"
-        outside = "INSERT INTO outsiders VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?)"
+        insert = (
+            "INSERT INTO sessions (id, name, author, space, created_at)"
+            " VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?)"
+        )
+        outside = (
+            "INSERT INTO outsiders (session, number, wanted, item, origin, feature, vector)"
+            " VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?)"
+        )
         with self._db.transaction() as db:
             while db.execute("SELECT 1 FROM sessions WHERE id = ?", [session]).fetchone():
                 session = secrets.token_hex(4)
@@ -197,15 +203,6 @@ class Sessions:
             Event(kind, item, number, position, author, at, bool(undone))
             for kind, item, number, position, author, at, undone in rows
         ]
-
-    def verify(self) -> list[str]:
-        """What is wrong with what was written, in sentences."""
-        odd = {
-            "an example's vector": "SELECT 1 FROM outsiders WHERE typeof(vector) <> 'blob' OR length(vector) % 4 <> 0",
-            "an event's item": "SELECT 1 FROM events WHERE typeof(item) <> 'integer'",
-        }
-        with self._db.reading() as db:
-            return [f"{what} is damaged" for what, query in odd.items() if db.execute(query).fetchone()]
 
     def unwanted(self, name: str) -> list[int]:
         """What the last word of the finished sessions of this name calls irrelevant: a class's known negatives."""

@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lookalike.arrays import chunks
-from lookalike.errors import DamagedError
-from lookalike.store import files
-from lookalike.store.blocks import Block, ListedSegment, dead_rows, list_segments, open_block
+from lookalike.store.blocks import Block, ListedSegment, dead_rows, list_segments, open_blocks
 from lookalike.store.database import Database, read_ids, read_version
 from lookalike.types import Ids, Progress
 
@@ -25,39 +23,34 @@ def verify_space(path: Path, database: Database, space: str, progress: Progress)
         with database.reading() as db:
             version = read_version(db)
             listed = [(row, dead_rows(db, row)) for row in list_segments(db, space)]
+            quarantined = list_segments(db, space, quarantined=True)
             dim, model = db.execute("SELECT dim, model FROM spaces WHERE name = ?", [space]).fetchone()
             indexes = db.execute("SELECT file FROM structures WHERE space = ?", [space]).fetchall()
             items = read_ids(db, "SELECT id FROM items")
-        opened: list[tuple[ListedSegment, Block]] = []
-        faults = []
-        for row, dead in listed:
-            try:
-                opened.append((row, open_block(path / "vectors", row, dead)))
-            except FileNotFoundError as error:
-                faults.append(f"{error.filename} is missing.")
-            except DamagedError as error:
-                faults.append(str(error))
+        blocks, unreadable = open_blocks(path / "vectors", listed, {})
+        faults = list(unreadable.values())
         named = [path / "indexes" / name for (name,) in indexes]
         named += [path / "models" / model] if model is not None else []
         faults += [f"{file} is missing." for file in named if not file.exists()]
         with database.reading() as db:
             if not faults or read_version(db) == version:
                 break
-    for done, (row, block) in enumerate(opened):
-        progress(f"verifying {space}", done, len(opened))
+    faults += [f"vectors/{row.file} is quarantined: {(row.damage or '').rstrip('.')}." for row in quarantined]
+    rows = {row.id: row for row, _ in listed}
+    for done, block in enumerate(blocks):
+        progress(f"verifying {space}", done, len(blocks))
+        row = rows[block.segment]
         faults += [f"{path / 'vectors' / row.file} {fault}." for fault in _contents(row, block, dim)]
-    progress(f"verifying {space}", len(opened), len(opened))
-    return faults + _identities([block for _, block in opened], items, space)
+    progress(f"verifying {space}", len(blocks), len(blocks))
+    return [f"{fault} Run: lookalike repair" for fault in [*faults, *_identities(blocks, items, space)]]
 
 
 def _contents(row: ListedSegment, block: Block, dim: int) -> list[str]:
     faults = []
-    if files.digest(block.ids, block.X) != row.digest:
+    if not block.intact:
         faults.append("does not hold what was written")
     if row.dim != dim:
         faults.append(f"has {row.dim} dimensions where its space has {dim}")
-    if (np.diff(block.ids) <= 0).any():
-        faults.append("has ids out of order")
     if not all(np.isfinite(block.X[part]).all() for part in chunks(row.rows, block.X[0].nbytes)):
         faults.append("has rows that are not finite")
     if block.n_dead != row.n_dead:
