@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.store import blocks as blocks_module
-from lookalike.store import merge, models
+from lookalike.store import merge
 from lookalike.store.blocks import Block, open_block
 from lookalike.store.directory import Store
+from lookalike.store.files import digest_file
 from lookalike.store.items import Item
 from lookalike.store.merge import merge_rows, split
 from lookalike.store.segments import Segments
@@ -257,7 +258,7 @@ def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors:
         vectors.replace("deep", pendings, model=second, fitted_on=7)
     space = vectors.spaces()["deep"]
     assert (space.dim, space.model, space.fitted_on, vectors.structures.get("deep", "points")) == (9, second, 7, None)
-    assert space.model_digest == models.digest(store.path / "models" / second)
+    assert space.model_digest == digest_file(store.path / "models" / second)
     assert vectors.live_ids("deep").tolist() == [1, 2]
     assert (folder(store, "models"), folder(store, "indexes")) == ([second], [])
     assert verify(vectors) == []
@@ -565,7 +566,7 @@ def test_wrong_entries_in_the_catalogue_are_found_and_told(store: Store, vectors
     with store.transaction() as db:
         db.execute("UPDATE segments SET dead = 1 WHERE id = 1")
         db.execute("UPDATE spaces SET model = 'gone.npz'")
-        store.vectors.structures.name("deep", "hyperplanes", "gone.faiss")
+        db.execute("INSERT INTO structures (space, kind, file) VALUES ('deep', 'hyperplanes', 'gone.faiss')")
         store.items.remove([3])
     faults = " ".join(verify(vectors))
     assert "has 0 dead rows where 1 were counted" in faults

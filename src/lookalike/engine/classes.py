@@ -25,10 +25,10 @@ from lookalike.engine.guesses import Guess
 from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.classes import Membership
+from lookalike.store.classes import ClassNames, Membership
 from lookalike.store.directory import Store
 from lookalike.store.labels import tidy
-from lookalike.store.predictions import Prediction
+from lookalike.store.predictions import Prediction, Predictions
 from lookalike.types import Ids, Progress, silent
 
 PREDICTED_BYTES = 64 * 2**20
@@ -79,9 +79,15 @@ class Classes:
     def __init__(self, store: Store, spaces: Spaces):
         self._store = store
         self._spaces = spaces
-        self._book = store.judgements.classes
-        self._predictions = store.judgements.predictions
         self._model = ClassModel(store, spaces)
+
+    @property
+    def _book(self) -> ClassNames:
+        return self._store.judgements.classes
+
+    @property
+    def _predictions(self) -> Predictions:
+        return self._store.judgements.predictions
 
     def all(self) -> list[ClassSummary]:
         """Every class, sorted by name."""

@@ -31,19 +31,38 @@ class Derived:
 
     def read(self, *name: str) -> DerivedValue | None:
         """What is kept under this name; None where nothing is, or it is damaged."""
-        try:
-            found = json.loads(self._file(name).read_bytes())
-            return DerivedValue(str(found["version"]), found["value"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
+        return _read(self._file(name))
 
     def write(self, *name: str, version: str, value: Any) -> None:
         """Keep a value, in the place of the one before; whole or not at all."""
         with suppress(OSError, StoreError):  # a full or read-only disk: it is made again the next time
             self._folder.mkdir(exist_ok=True)
             with whole(self._file(name)) as part:
-                part.write_text(json.dumps({"version": version, "value": value}))
+                part.write_text(json.dumps({"version": version, "value": value, "digest": _digest([version, value])}))
+
+    def damaged(self) -> list[Path]:
+        """Return the files that cannot be read back."""
+        return [file for file in sorted(self._folder.glob("*.json")) if _read(file) is None]
+
+    def clear(self) -> None:
+        """Remove everything: it is made again when it is needed."""
+        for file in self._folder.glob("*"):
+            file.unlink(missing_ok=True)
 
     def _file(self, name: tuple[str, ...]) -> Path:
         """Names may hold anything, a file's name may not."""
-        return self._folder / f"{blake2b(json.dumps(name).encode(), digest_size=12).hexdigest()}.json"
+        return self._folder / f"{_digest(name)}.json"
+
+
+def _read(file: Path) -> DerivedValue | None:
+    try:
+        found = json.loads(file.read_bytes())
+        version, value = str(found["version"]), found["value"]
+        digest = _digest([version, value])
+        return DerivedValue(version, value) if found.get("digest", digest) == digest else None  # old files have none
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _digest(value: Any) -> str:
+    return blake2b(json.dumps(value).encode(), digest_size=12).hexdigest()

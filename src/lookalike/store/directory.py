@@ -11,7 +11,6 @@ whatever a killed writer left behind is removed when the next one takes the lock
 
 import fcntl
 import os
-import shlex
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -56,23 +55,27 @@ class Store:
         self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
         self._owner: int | None = None
         self._lock_file = -1
-        catalogue, judgements = self.path / "catalogue.sqlite", self.path / "judgements.sqlite"
-        begun = judgements.with_name(f"{judgements.name}.part").exists()
+        catalogue = self.path / "catalogue.sqlite"
         if not catalogue.exists():
             self._check_absent(create)
-            self._create(catalogue, judgements)
-        elif begun and not judgements.exists():  # as `_check_files` tells people to ask for it
-            self._create(catalogue, judgements)
-        self._check_files(catalogue, judgements)
+            self._create(catalogue, self.path / "judgements.sqlite")
+        _check_not_empty(catalogue)
         self._catalogue = Database(catalogue, CATALOGUE)
         self.items = Items(self._catalogue)
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
-        self.judgements = Judgements(judgements)
         self.derived = Derived(self.path)
+        self._judgements = _open_judgements(self.path / "judgements.sqlite")
         home = self.items.home()
         if home not in (None, self._home) and not os.path.exists(home):  # moved; of a copy, the first writer sees to it
             with suppress(StoreError), self.writer():  # it can only be read here, or another writes, who does the same
                 pass
+
+    @property
+    def judgements(self) -> Judgements:
+        """Labels, sessions and classes. StoreError where their file cannot be opened; everything else works then."""
+        if isinstance(self._judgements, StoreError):
+            raise type(self._judgements)(str(self._judgements))
+        return self._judgements
 
     @contextmanager
     def writer(self, wait_s: float = 0.0) -> Iterator[None]:
@@ -163,32 +166,16 @@ class Store:
     def close(self) -> None:
         """Close the connections of every thread."""
         self._catalogue.close()
-        self.judgements.close()
+        if isinstance(self._judgements, Judgements):
+            self._judgements.close()
 
     def _check_absent(self, create: bool) -> None:
         """That there is no collection, not even what is left of one."""
         if any((self.path / "vectors").glob("*.npy")):
-            raise DamagedError(
-                f"{self.path / 'catalogue.sqlite'} is missing, but there are vectors. Restore it from a copy,"
-                f" or start anew (labels are kept): rm -r {shlex.quote(str(self.path / 'vectors'))}"
-            )
+            file = self.path / "catalogue.sqlite"
+            raise DamagedError(f"{file} is missing, but there are vectors. Run: lookalike repair --from BACKUP")
         if not create:
             raise NoCollectionError(f"No collection at {self.path}. Make one with: lookalike -c {self.path} add FOLDER")
-
-    def _check_files(self, catalogue: Path, judgements: Path) -> None:
-        """That neither database is empty. SQLite would take it for new, but ours get their names when complete."""
-        if not _holds(catalogue):
-            vectors = shlex.quote(str(self.path / "vectors"))
-            raise DamagedError(
-                f"{catalogue} is empty. Restore it from a copy,"
-                f" or start anew (labels are kept): rm -rf {shlex.quote(str(catalogue))} {vectors}"
-            )
-        if not _holds(judgements):
-            file = shlex.quote(str(judgements))
-            raise DamagedError(
-                f"{judgements} is missing or empty: it holds what people said. Restore it from a copy,"
-                f" or go on without: rm -f {file} && touch {shlex.quote(f'{judgements}.part')}"
-            )
 
     def _create(self, catalogue: Path, judgements: Path) -> None:
         """An empty collection. It is there when its catalogue is, and that gets its name when all is complete."""
@@ -269,7 +256,7 @@ class Store:
     def _sweep(self) -> None:
         """Remove the files that are not part of the collection, make the folders that it needs."""
         self._catalogue.check_in_place()
-        self._check_files(self._catalogue.path, self.path / "judgements.sqlite")
+        _check_not_empty(self._catalogue.path)
         named = self.vectors.named()
         with translated(self.path):
             for folder in FOLDERS:
@@ -281,5 +268,15 @@ class Store:
                 file.unlink(missing_ok=True)
 
 
-def _holds(file: Path) -> bool:
-    return file.exists() and file.stat().st_size > 0
+def _open_judgements(file: Path) -> Judgements | StoreError:
+    try:
+        _check_not_empty(file)
+        return Judgements(file)
+    except StoreError as error:
+        return error
+
+
+def _check_not_empty(database: Path) -> None:
+    """Raise DamagedError where a database is missing or empty: SQLite would take it for a new one."""
+    if not database.exists() or database.stat().st_size == 0:
+        raise DamagedError(f"{database} is missing or empty. Run: lookalike repair --from BACKUP")

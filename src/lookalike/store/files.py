@@ -4,9 +4,11 @@ In: ids and vectors, a chunk at a time. Out: `<name>.npy` (rows, d) and `<name>.
 reads, and a digest of what they hold. A file gets its name only when it is complete and on the disk.
 """
 
+import hashlib
 import os
 import re
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -93,6 +95,12 @@ def map_rows(target: Path, shape: tuple[int, int], dtype: str) -> tuple[Ids, NDA
 def digest(ids: Ids, X: NDArray[Any]) -> bytes:
     """The digest of what a segment holds."""
     return b"".join(blake2b(_bytes_of(part), digest_size=DIGEST_BYTES).digest() for part in (ids, X))
+
+
+def digest_file(file: Path) -> bytes:
+    """Return the digest of a file's bytes."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, partial(blake2b, digest_size=DIGEST_BYTES)).digest()
 
 
 def settle(temp: Path, target: Path) -> None:

@@ -55,11 +55,6 @@ def save_arrays(path: str | Path, arrays: dict[str, NDArray[Any]]) -> None:
     _save(Path(path), [], [], {f"0.{name}": value for name, value in arrays.items()})
 
 
-def digest(path: str | Path) -> bytes:
-    """What tells the file of a model from any other."""
-    return _digest(_bytes(Path(path)))
-
-
 def load(path: str | Path, expected: bytes | None = None) -> list[Any]:
     """The components that `save` wrote, fitted as they were; only those with the `expected` digest, where given."""
     path = Path(path)
@@ -91,23 +86,15 @@ def _save(path: Path, kinds: list[str], specs: list[str], arrays: dict[str, NDAr
 
 def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the arrays of a file."""
-    data = _bytes(path)
-    if expected is not None and _digest(data) != expected:
+    with translated(path):
+        data = path.read_bytes()
+    if expected is not None and blake2b(data, digest_size=DIGEST_BYTES).digest() != expected:
         raise DamagedError(f"{path} does not hold what was written.")
     try:
         arrays = _read(path, data)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:  # what zipfile stumbles over
         raise DamagedError(f"{path} is damaged: {error}.") from None
     return _header(path, arrays), arrays
-
-
-def _bytes(file: Path) -> bytes:
-    with translated(file):
-        return file.read_bytes()
-
-
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def _write(file: Path, arrays: dict[str, NDArray[Any]]) -> None:

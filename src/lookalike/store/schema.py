@@ -105,6 +105,7 @@ CATALOGUE = [
     """,
     "ALTER TABLE state ADD COLUMN home TEXT",
     "ALTER TABLE segments ADD COLUMN damage TEXT;"  # why a segment is quarantined
+    "ALTER TABLE structures ADD COLUMN digest BLOB;"  # of its file, where it was made by this format or a later one
     "ALTER TABLE items ADD COLUMN content BLOB;"  # the whole digest of a picture's bytes, where it is known
     + _add_row_digests("items", "id", "id bytes width height format: added_at taken_at content")
     + _add_row_digests("paths", "path", "path: size mtime_ns item reason:"),
@@ -257,7 +258,9 @@ def translated(path: Path) -> Iterator[None]:
         if str(error).startswith(DAMAGED_ROW):
             raise DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair") from error
         if code == sqlite3.SQLITE_NOTADB:
-            raise FormatError(f"{path} was not written by Lookalike: {error}.") from error
+            raise FormatError(
+                f"{path} was not written by Lookalike: {error}. If it is damaged, run: lookalike repair --from BACKUP"
+            ) from error
         if code == sqlite3.SQLITE_READONLY:
             problem = "can only be read: its disk was full or its folder not writable when it was opened"
             raise ReadOnlyError(f"{path} {problem}. Open it again when that is mended.") from error

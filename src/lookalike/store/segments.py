@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.errors import InputError, LockedError, UnknownNameError
-from lookalike.store import files, models
+from lookalike.store import files
 from lookalike.store.blocks import Block, dead_rows, list_segments, open_blocks, stamp
 from lookalike.store.database import Database, read_ids, read_version
 from lookalike.store.files import RowWriter
@@ -159,7 +159,7 @@ class Segments:
         before = self._space(space).model
         if before is not None and before != model:
             self.doomed.append(self._path / "models" / before)
-        digest = models.digest(self._path / "models" / model) if model is not None else None
+        digest = files.digest_file(self._path / "models" / model) if model is not None else None
         self.structures.drop(space)
         db = self._db.writing()
         segments = [*list_segments(db, space), *list_segments(db, space, quarantined=True)]

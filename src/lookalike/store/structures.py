@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from lookalike.store.database import Database
+from lookalike.store.files import digest_file
 
 Kind: TypeAlias = Literal["points", "hyperplanes"]
 """The queries that a structure helps to answer: searches by example, and feedback."""
@@ -19,6 +20,7 @@ class Structure(NamedTuple):
 
     file: str  # in the folder `indexes`
     recall: float | None  # as measured when it was built, where it was
+    digest: bytes | None = None  # of the file; None where an older Lookalike made it
 
 
 class Recall(NamedTuple):
@@ -38,7 +40,7 @@ class Structures:
 
     def get(self, space: str, kind: Kind) -> Structure | None:
         """What helps to answer queries of a kind in a space, where something does."""
-        query = "SELECT file, recall FROM structures WHERE space = ? AND kind = ?"
+        query = "SELECT file, recall, digest FROM structures WHERE space = ? AND kind = ?"
         with self._db.reading() as db:
             row = db.execute(query, [space, kind]).fetchone()
         return None if row is None else Structure(*row)
@@ -51,7 +53,8 @@ class Structures:
         db = self._db.writing()
         db.execute("DELETE FROM structures WHERE space = ? AND kind = ?", [space, kind])
         if file is not None:
-            db.execute("INSERT INTO structures VALUES (?, ?, ?, ?)", [space, kind, file, recall])
+            insert = "INSERT INTO structures (space, kind, file, recall, digest) VALUES (?, ?, ?, ?, ?)"
+            db.execute(insert, [space, kind, file, recall, digest_file(self._folder / file)])
 
     def recall(self, space: str) -> Recall | None:
         """What was measured of a space as it is fitted now, where something was."""
