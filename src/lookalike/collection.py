@@ -35,13 +35,14 @@ from lookalike.engine.negatives import read_negatives
 from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import ignore, root_of
 from lookalike.engine.refit import refit, tried_spaces
+from lookalike.engine.repair import RepairReport, repair
 from lookalike.engine.search import SearchAnswer, search
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
 from lookalike.engine.space_fit import ensure_fit, extend_space, fit_space
 from lookalike.engine.space_settle import settle
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.stats import glance, speeds, stats
-from lookalike.engine.upkeep import compact, verify
+from lookalike.engine.upkeep import compact, verify, verify_pictures
 from lookalike.engine.where import with_boxes
 from lookalike.engine.why import Why
 from lookalike.engine.words import absolute, find_item, resolve
@@ -58,8 +59,8 @@ from lookalike.types import Ids, Progress, Vectors, format_id, parse_id, silent
 __all__ = [
     "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
     "Finished", "Group", "Guess", "Item", "LabelReport", "Map", "Order", "Page", "Predicted", "Prediction", "Push",
-    "Report", "Result", "Round", "Session", "Settings", "SimulatedRound", "StepQuality", "Summary", "Tier", "Verdict",
-    "Why", "format_id", "login", "parse_id",
+    "RepairReport", "Report", "Result", "Round", "Session", "Settings", "SimulatedRound", "StepQuality", "Summary",
+    "Tier", "Verdict", "Why", "format_id", "login", "parse_id",
 ]  # fmt: skip
 
 
@@ -531,9 +532,15 @@ class Collection:
         """What a search takes in each space: measured now, and as `lookalike plan` predicts it for this machine."""
         return at_one_moment(self._store, lambda: speeds(self._spaces))
 
-    def verify(self, progress: Progress | None = None) -> list[str]:
-        """Read everything back and compare; a sentence for each fault, none where all is well."""
-        return verify(self._store, self._spaces, progress or silent)
+    def verify(self, progress: Progress | None = None, *, pictures: bool = False) -> list[str]:
+        """Read every file of the collection and compare it with its digest; a sentence for each fault.
+
+        `pictures`: also read the original pictures, and report those that are missing or have changed.
+        """
+        faults = verify(self._store, self._spaces, progress or silent)
+        return [*faults, *verify_pictures(self._store, progress or silent)] if pictures else faults
+
+    repair = staticmethod(repair)
 
     def compact(self, progress: Progress | None = None) -> dict[str, int]:
         """Drop what is removed, join small files, give the room back."""

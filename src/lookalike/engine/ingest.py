@@ -27,7 +27,7 @@ from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool, Skip
 from lookalike.store.directory import Store
 from lookalike.store.items import Item, Seen
-from lookalike.types import Progress, format_id
+from lookalike.types import Ids, Progress, format_id
 
 LIST_AHEAD = 100_000
 """Files listed before the reader has come to them: a bound on memory; below it the total is known early."""
@@ -240,8 +240,16 @@ class Ingest:
             pendings.append(self.store.vectors.write(spec, ids[fresh], stored))
             for name, chain in mine.items():
                 if len(chain.specs) > 1 and chain.fitted:
-                    pendings.append(self.store.vectors.write(name, ids[fresh], chain.store(stored)))
+                    new = self._without_row(name, ids[fresh])
+                    if new.any():
+                        pendings.append(self.store.vectors.write(name, ids[fresh][new], chain.store(stored[new])))
         return pendings
+
+    def _without_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
+        """Which of these items have no row in a space. A new item has none."""
+        if self.lacking.isdisjoint(ids.tolist()):
+            return np.ones(len(ids), bool)
+        return np.isin(ids, self.store.vectors.live_ids(name), invert=True)
 
     def _link(self, entry: Entry, item: int, before: Seen | None, *, new: bool = False) -> None:
         self.links.append((entry.path, entry.size, entry.mtime_ns, item))

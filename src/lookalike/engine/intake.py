@@ -8,17 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from lookalike.engine.chain import Chain
 from lookalike.engine.classes import Classes
 from lookalike.engine.gone import forget_gone, problem
 from lookalike.engine.ingest import Ingest, Report
-from lookalike.engine.presence import has_files, ignore, root_of
+from lookalike.engine.presence import exists, has_files, ignore, root_of
 from lookalike.engine.space_settle import FIT_MIN, settle
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.specs import feature_takes_labels
 from lookalike.engine.vocabulary import fit_features
-from lookalike.errors import InputError, MissingError, SourceError
+from lookalike.errors import DamagedError, FormatError, InputError, MissingError, SourceError, StoreError
 from lookalike.images.folders import Within
-from lookalike.images.sources import Entry, walk
+from lookalike.images.sources import Entry, split_member, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.text import many
@@ -117,25 +118,56 @@ class Intake:
         for feature, reason in failed.items():
             what = "to be asked" if feature_takes_labels(feature) else "for more pictures"
             report.notes.append(f"{feature} waits {what}: {reason}")
-        chains = {name: self._spaces.chain(name) for name in names}
-        chains = {name: chain for name, chain in chains.items() if chain.specs[0] not in failed}
-        if not chains:
+        able = [name for name in names if self._spaces.all()[name].chain[0] not in failed]
+        if not able:
             raise InputError(next(iter(failed.values())))
+        chains = self._chains(able, report)
         run = Ingest(self._store, chains, self._spaces.side(), report)
         run.run(sources, progress, workers, self._allowed())
-        settle(self._spaces, names, progress)
+        settle(self._spaces, [name for name in names if name not in able or name in chains], progress)
         return run.again
+
+    def _chains(self, names: Sequence[str], report: Report) -> dict[str, Chain]:
+        """The chains of these spaces, without models that are damaged: other spaces still take new pictures."""
+        chains, damage = {}, {}
+        for name in names:
+            try:
+                chains[name] = self._spaces.without_damage(name)
+            except StoreError as error:
+                damage[name] = error
+        if not chains:
+            raise next(iter(damage.values()))
+        report.notes += [f"Space '{name}' got no new pictures: {error}" for name, error in damage.items()]
+        return chains
+
+    def describe_missing(self, progress: Progress, workers: int | None) -> int:
+        """Describe the pictures again that have no vector in the feature of a space; returns how many have one now."""
+        vectors, names = self._store.vectors, self._spaces.recipes()
+        bases = {self._spaces.all()[name].chain[0] for name in names}
+        before = {base: vectors.missing(base) for base in bases}
+        missing = {int(item) for ids in before.values() for item in ids}
+        paths = [path for item in self._store.items.get(sorted(missing)).values() for path in item.paths]
+        sources = sorted({split_member(path)[0] for path in paths if exists(path)})
+        if not sources:
+            return 0
+        self._ingest(sources, names, Report(), progress, workers)
+        left = {int(item) for base in bases for item in vectors.missing(base)}
+        return len(missing - left)
 
     @contextmanager
     def _classified(self, report: Report, progress: Progress) -> Iterator[None]:
         """What this block adds is classified, where there are classes; what goes wrong with that is a note."""
-        watched = self._classes.watch()
+        try:
+            watched = self._classes.watch()
+        except (DamagedError, FormatError) as error:
+            report.notes.append(f"New pictures are not classified: {error}")
+            watched = False
         yield
         if not watched:
             return
         try:
             report.predicted, report.none = self._classes.predict_new(progress)
-        except InputError as error:
+        except (InputError, DamagedError, FormatError) as error:
             report.notes.append(f"New pictures were not classified: {error}")
 
     def _entries(self, sources: Sequence[str]) -> Iterator[Entry]:

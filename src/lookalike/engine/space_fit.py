@@ -78,6 +78,7 @@ def fit_space(
     if len(space.chain) == 1:
         hint = f" To learn from labels anew: lookalike fit {name} --labels" * spaces.feature_wants_labels(name)
         raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.chain[0]}.{hint}")
+    spaces.store.vectors.quarantine_damaged(space.chain[0], progress=progress)
     ids, sample = sample_rows(spaces, space.chain[0])
     if len(sample) < 2:
         raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
@@ -111,6 +112,7 @@ def extend_space(spaces: Spaces, name: str, more: Pool, progress: Progress) -> i
     *earlier, last = chain.transforms
     if not new.any():
         return int(last.n_)  # type: ignore[attr-defined]
+    spaces.store.vectors.quarantine_damaged(chain.specs[0], progress=progress)
     grown: Any = deepcopy(last)  # not itself: it may be answering somebody
     X: Any = more.X[new]
     for step in earlier:
@@ -125,6 +127,8 @@ def extend_space(spaces: Spaces, name: str, more: Pool, progress: Progress) -> i
 def fill(spaces: Spaces, name: str, progress: Progress) -> None:
     """Rows for the items that have a vector in the base and none here."""
     ids = find_lacking(spaces, name)
+    if len(ids) and spaces.store.vectors.quarantine_damaged(spaces.all()[name].chain[0], ids):
+        ids = find_lacking(spaces, name)
     if len(ids):
         pendings = list(_transform(spaces, name, spaces.chain(name), ids, progress))
         with spaces.store.transaction():

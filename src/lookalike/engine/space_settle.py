@@ -10,6 +10,7 @@ from lookalike.engine.machine import installed_bytes
 from lookalike.engine.space_fit import fill, fit_space
 from lookalike.engine.space_indexes import LEAVES_SUFFIX, SHORTLISTED
 from lookalike.engine.spaces import Spaces
+from lookalike.errors import StoreError
 from lookalike.index.choice import choose
 from lookalike.index.recall import measure
 from lookalike.registry import Spec, create
@@ -31,6 +32,7 @@ def settle(spaces: Spaces, names: Sequence[str], progress: Progress) -> None:
 
     What learns from labels waits until somebody says so: labels come in bits, and a fit is for long.
     """
+    names = [name for name in names if not _damaged(spaces, name)]
     for name in names:
         space = spaces.all()[name]
         if space.model is not None:
@@ -44,6 +46,19 @@ def settle(spaces: Spaces, names: Sequence[str], progress: Progress) -> None:
     for name in names:
         _snapshot(spaces, name, progress)
         _sort_into_leaves(spaces, name, progress)
+    for name in names:
+        for part in (name, spaces.all()[name].chain[0]):
+            spaces.store.vectors.release_quarantined(part)
+
+
+def _damaged(spaces: Spaces, name: str) -> bool:
+    """Whether a space waits for a repair because its model cannot be loaded."""
+    try:
+        chain = spaces.chain(name)
+        _ = chain.feature, chain.steps if chain.fitted else ()
+    except StoreError:
+        return True
+    return False
 
 
 def _snapshot(spaces: Spaces, name: str, progress: Progress) -> None:
@@ -57,6 +72,7 @@ def _snapshot(spaces: Spaces, name: str, progress: Progress) -> None:
     if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
         return
     progress(f"indexing {name}", 0, None)
+    spaces.store.vectors.quarantine_damaged(searched, progress=progress)
     before = spaces.store.vectors.structures.get(searched, "points")
     flat = spaces.indexes.flat(searched)
     chain, recall = spaces.chain(name), None
@@ -97,6 +113,7 @@ def _sort_into_leaves(spaces: Spaces, name: str, progress: Progress) -> None:
         return
     if getattr(spaces.hyperplanes(taught), "stale", 1) <= STALE:
         return
+    spaces.store.vectors.quarantine_damaged(taught, progress=progress)
     made = create("index", "leaves").build(spaces.indexes.flat(taught), progress)
     target = spaces.store.vectors.new_file("indexes", LEAVES_SUFFIX)
     made.save(target)

@@ -185,8 +185,21 @@ class Spaces:
         try:
             return models.load(self.store.path / "models" / space.model, space.model_digest)
         except StoreError as error:
-            verb = f"lookalike fit {space.name}" if space.base else "lookalike fit --features"
-            raise type(error)(f"{error} Run: {verb}") from None
+            raise type(error)(f"{error} Run: lookalike repair") from None
+
+    def without_damage(self, name: str) -> Chain:
+        """Return the chain of a space for new pictures: as if it were not fitted where its model cannot be loaded.
+
+        StoreError where its feature cannot be loaded.
+        """
+        chain = self.chain(name)
+        _ = chain.feature
+        try:
+            _ = chain.steps if chain.fitted else ()
+        except StoreError:
+            base = self.all()[chain.specs[0]]
+            return Chain(chain.specs, None, partial(self._feature, base) if base.model is not None else None)
+        return chain
 
     def _feature(self, base: Space) -> Feature:
         """A feature with what it learned."""

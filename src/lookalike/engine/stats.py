@@ -63,6 +63,7 @@ def stats(store: Store, spaces: Spaces, classes: Sequence[ClassSummary]) -> dict
         "skipped": len(store.items.skipped()),
         "predictions": sum(one.predicted for one in classes),
         "bytes": store.bytes(),
+        "quarantined": [f"vectors/{file}" for name in known for file in vectors.quarantined(name)],
         "spaces": rows,
         "index": {row["name"]: row["index"] for row in rows},
     }

@@ -126,7 +126,8 @@ class Database:
             return [f"{self.path.name}: {fault}. Run: lookalike repair --from BACKUP" for fault in faults]
         counts = {table: len(rows) for table, rows in self.damaged_rows().items()}
         return [
-            f"{self.path.name}: {many(n, 'row')} of {table} do not match their digest. Run: lookalike repair"
+            f"{self.path.name}: {many(n, 'row')} of {table} {'does' if n == 1 else 'do'} not match"
+            f" {'its' if n == 1 else 'their'} digest. Run: lookalike repair"
             for table, n in counts.items()
         ]
 
@@ -175,8 +176,12 @@ class Database:
         db: Connection | None = getattr(self._local, "db", None)
         if db is None:
             self.check_in_place()
-            db = self._local.db = connect(self.path, self._migrations, readonly=self._readonly)
+            db = self._local.db = self.connect()
         return db
+
+    def connect(self) -> Connection:
+        """Return a new connection, for the caller to close."""
+        return connect(self.path, self._migrations, readonly=self._readonly)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -9,7 +9,6 @@ In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that
 whatever a killed writer left behind is removed when the next one takes the lock.
 """
 
-import fcntl
 import os
 import threading
 import time
@@ -20,21 +19,24 @@ from sqlite3 import Connection
 
 import numpy as np
 
-from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, ReadOnlyError, StoreError
+from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store.database import Database
 from lookalike.store.derived import FOLDER, Derived
 from lookalike.store.files import sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
+from lookalike.store.lock import take_lock
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, translated
 from lookalike.store.segments import Segments
 
 FOLDERS = ("vectors", "models", "indexes")
+MANIFEST = "backup.json"
+"""A directory with this file is a backup (see `store.backup`)."""
+
 LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
 """What may lie next to a database that is gone or was never finished. SQLite would play a log into a new one."""
 
 CREATE_WAIT_S = 10.0
-POLL_S = 0.02
 
 
 class Store:
@@ -154,9 +156,17 @@ class Store:
                     total += Path(folder, name).lstat().st_size
         return total
 
+    def databases(self) -> dict[str, Database]:
+        """Return the databases that can be opened, by the names of their files."""
+        found = {"catalogue.sqlite": self._catalogue}
+        if isinstance(self._judgements, Judgements):
+            found["judgements.sqlite"] = self._judgements.database
+        return found
+
     def verify(self) -> list[str]:
-        """What is wrong with the catalogue's own file, in sentences."""
-        return self._catalogue.verify()
+        """Return a sentence for each fault of the databases."""
+        faults = [fault for database in self.databases().values() for fault in database.verify()]
+        return [*faults, str(self._judgements)] if isinstance(self._judgements, StoreError) else faults
 
     def vacuum(self) -> None:
         """Give the space of what was removed from the catalogue back to the disk. Only inside `writer`."""
@@ -206,34 +216,12 @@ class Store:
             raise LockedError(f"Another thread of this process is writing to {self.path}. Wait for it.")
         try:
             if self._depth == 0:
-                with translated(self.path / "lock"):
-                    try:
-                        self._lock_file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-                    except PermissionError:
-                        raise ReadOnlyError(f"{self.path} can only be read: you may not write there.") from None
-                    self._flock(deadline)
+                self._lock_file = take_lock(self.path, deadline - time.monotonic())
             self._depth += 1
             self._owner = threading.get_ident()
         except BaseException:
             self._let_go()
             raise
-
-    def _flock(self, deadline: float) -> None:
-        while True:
-            try:
-                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    holder = os.pread(self._lock_file, 20, 0).decode(errors="replace") or "unknown"
-                    raise LockedError(
-                        f"Another process (pid {holder}) is writing to {self.path}."
-                        " Wait for it, or pass --wait SECONDS."
-                    ) from None
-                time.sleep(POLL_S)
-        with suppress(OSError):  # the number is for the message only: a full disk must not forbid removing things
-            os.ftruncate(self._lock_file, 0)
-            os.pwrite(self._lock_file, str(os.getpid()).encode(), 0)
 
     def _release(self) -> None:
         self._depth -= 1

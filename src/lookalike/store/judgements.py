@@ -34,14 +34,14 @@ class Judgements:
     """The judgements of a collection, in the SQLite file at `path`."""
 
     def __init__(self, path: Path):
-        self._db = Database(path, JUDGEMENTS)
-        self.sessions = Sessions(self._db)
-        self.classes = ClassNames(self._db)
-        self.predictions = Predictions(self._db)
-        self.apart = Apart(self._db)
+        self.database = Database(path, JUDGEMENTS)
+        self.sessions = Sessions(self.database)
+        self.classes = ClassNames(self.database)
+        self.predictions = Predictions(self.database)
+        self.apart = Apart(self.database)
 
     def __len__(self) -> int:
-        with self._db.reading() as db:
+        with self.database.reading() as db:
             return int(db.execute("SELECT count(*) FROM labels").fetchone()[0])
 
     def add_labels(self, rows: Sequence[tuple[int, str]], *, author: str, source: str) -> int:
@@ -52,13 +52,13 @@ class Judgements:
         who, how, now = check_text(author), text(source), time.time()
         values = [(int(item), check_label(label), who, how, now) for item, label in rows]
         insert = f"INSERT OR IGNORE INTO labels (item, label, author, source, at) VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)"
-        with self._db.transaction() as db:
+        with self.database.transaction() as db:
             return max(0, db.executemany(insert, values).rowcount)
 
     def remove_labels(self, rows: Sequence[tuple[int, str]]) -> int:
         """Take labels back, (item, label) each; returns how many were there."""
         values = [(int(item), check_label(label)) for item, label in rows]
-        with self._db.transaction() as db:
+        with self.database.transaction() as db:
             delete = "DELETE FROM labels WHERE item = ? AND label = CAST(? AS TEXT)"
             return max(0, db.executemany(delete, values).rowcount)
 
@@ -69,7 +69,7 @@ class Judgements:
             "SELECT json_group_array(json_array(item, hex(label))) FROM labels"
             " WHERE item IN (SELECT value FROM json_each(?))"
         )
-        for item, label in self._db.listed(query, found):
+        for item, label in self.database.listed(query, found):
             found[item].append(unhex(label))
         return {item: sorted(labels, key=os.fsencode) for item, labels in found.items()}
 
@@ -80,29 +80,29 @@ class Judgements:
             "SELECT item, label, author, source, at FROM labels"
             " WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
         )
-        with self._db.reading() as db:
+        with self.database.reading() as db:
             for item, *said in db.execute(query, [write_ids(ids)]):
                 found.setdefault(item, []).append(SaidLabel(*said))
         return found
 
     def items_with(self, label: str) -> Ids:
         """The items that have this label, ascending."""
-        with self._db.reading() as db:
+        with self.database.reading() as db:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
     def labelled(self) -> Ids:
         """The items that have any label, ascending."""
-        with self._db.reading() as db:
+        with self.database.reading() as db:
             return read_ids(db, "SELECT DISTINCT item FROM labels")
 
     def single_labels(self) -> dict[int, str]:
         """The items that have exactly one label, and it."""
-        with self._db.reading() as db:
+        with self.database.reading() as db:
             return dict(db.execute("SELECT item, min(label) FROM labels GROUP BY item HAVING count(*) = 1"))
 
     def label_counts(self) -> dict[str, int]:
         """Label → how many items have it, sorted by label."""
-        with self._db.reading() as db:
+        with self.database.reading() as db:
             return dict(db.execute("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
 
     def finish(self, session: str, name: str) -> int:
@@ -120,7 +120,7 @@ class Judgements:
             " AND item IN (SELECT item FROM marks WHERE session = ? AND kind = 'irrelevant')"
         )
         update = "UPDATE sessions SET name = CAST(? AS TEXT), finished_at = coalesce(finished_at, ?) WHERE id = ?"
-        with self._db.transaction() as db:
+        with self.database.transaction() as db:
             found = self.sessions.get(session)
             if found.finished_at is not None and found.name != name:
                 raise InputError(
@@ -135,12 +135,12 @@ class Judgements:
     def compact(self) -> None:
         """Forget what is of no more use, and give its room back to the disk."""
         self.classes.forget_changes()
-        self._db.vacuum()
+        self.database.vacuum()
 
     def verify(self) -> list[str]:
         """Return a sentence for each fault of the file."""
-        return self._db.verify()
+        return self.database.verify()
 
     def close(self) -> None:
         """Close the connections of every thread."""
-        self._db.close()
+        self.database.close()

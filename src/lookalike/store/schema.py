@@ -382,6 +382,8 @@ def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> i
     if application != APPLICATION_ID and not empty:
         raise FormatError(f"{path} was not written by Lookalike.")
     if version > len(migrations):
+        if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
+            raise FormatError(f"{path} is another database. Run: lookalike repair --from BACKUP")
         raise FormatError(
             f"{path} was written by a newer Lookalike (format {version}, this one reads up to {len(migrations)}). "
             "Update Lookalike."

@@ -241,6 +241,39 @@ class Segments:
             with self._transaction():
                 self._forget(segments)
 
+    def readmit(self, space: str, file: str) -> None:
+        """Make a quarantined segment part of its space again, inside a transaction, if its files are intact now."""
+        db = self._db.writing()
+        for row in list_segments(db, space, quarantined=True):
+            if row.file == file:
+                blocks, _ = open_blocks(self._file(""), [(row, dead_rows(db, row))], {})
+                if blocks and blocks[0].intact:
+                    db.execute("UPDATE segments SET damage = NULL WHERE id = ?", [row.id])
+                    self._unreadable.pop(row.id, None)
+
+    def reconcile(self, space: str) -> int:
+        """Make the live rows of a space agree with the items, inside a transaction; returns how many rows it dropped.
+
+        A live row of no item goes, and of an item's several rows all but the newest.
+        """
+        db = self._db.writing()
+        db.execute("DELETE FROM dead WHERE row >= (SELECT rows FROM segments WHERE id = segment)")
+        count = "(SELECT count(*) FROM dead WHERE segment = segments.id)"
+        db.execute(f"UPDATE segments SET dead = {count} WHERE space = ? AND dead <> {count}", [space])
+        dims = {row.dim for row in list_segments(db, space)}
+        if len(dims) == 1:
+            db.execute("UPDATE spaces SET dim = ? WHERE name = ?", [*dims, space])
+        self._known.pop(space, None)  # their dead rows may be others
+        keep, dropped = read_ids(db, "SELECT id FROM items"), 0
+        for block in reversed(self.blocks(space)):
+            surplus = np.setdiff1d(block.live_ids(), keep, assume_unique=True)
+            rows = block.live_rows(surplus).tolist()
+            db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
+            db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
+            keep = np.setdiff1d(keep, block.live_ids(), assume_unique=True)
+            dropped += len(rows)
+        return dropped
+
     def changed_files(self) -> list[str]:
         """Return the spaces of which a file has changed since this process opened it: segments never do.
 

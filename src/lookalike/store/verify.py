@@ -18,20 +18,16 @@ TRIES = 20
 
 
 def verify_space(path: Path, database: Database, space: str, progress: Progress) -> list[str]:
-    """What is wrong with the rows, the model and the index of a space."""
+    """Return what is wrong with the rows of a space."""
     for _ in range(TRIES):
         with database.reading() as db:
             version = read_version(db)
             listed = [(row, dead_rows(db, row)) for row in list_segments(db, space)]
             quarantined = list_segments(db, space, quarantined=True)
-            dim, model = db.execute("SELECT dim, model FROM spaces WHERE name = ?", [space]).fetchone()
-            indexes = db.execute("SELECT file FROM structures WHERE space = ?", [space]).fetchall()
+            (dim,) = db.execute("SELECT dim FROM spaces WHERE name = ?", [space]).fetchone()
             items = read_ids(db, "SELECT id FROM items")
         blocks, unreadable = open_blocks(path / "vectors", listed, {})
         faults = list(unreadable.values())
-        named = [path / "indexes" / name for (name,) in indexes]
-        named += [path / "models" / model] if model is not None else []
-        faults += [f"{file} is missing." for file in named if not file.exists()]
         with database.reading() as db:
             if not faults or read_version(db) == version:
                 break

@@ -1,0 +1,172 @@
+"""`lookalike repair`: brings a collection with damaged or missing files back to a state that `verify` accepts.
+
+Databases come first, because everything else is listed there; then vectors and models, from a backup where it has them
+and else from the pictures; then what is made from these: spaces, indexes, derived files.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lookalike.engine.classes import Classes
+from lookalike.engine.intake import Intake
+from lookalike.engine.space_fit import fit_space
+from lookalike.engine.space_settle import settle
+from lookalike.engine.spaces import Spaces
+from lookalike.engine.upkeep import damaged_structures, verify
+from lookalike.errors import InputError, LookalikeError, NoCollectionError, StoreError
+from lookalike.store.backup import Backup
+from lookalike.store.directory import Store
+from lookalike.store.files import ids_file
+from lookalike.store.repair import DATABASES, repair_databases, repair_rows
+from lookalike.store.whole import whole
+from lookalike.text import many
+from lookalike.types import Progress, silent
+
+
+@dataclass
+class RepairReport:
+    """What a repair did, and the faults that are left, in sentences."""
+
+    done: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def repair(
+    path: str | Path,
+    *,
+    backup: str | Path | None = None,
+    without_backup: bool = False,
+    wait_s: float = 0.0,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> RepairReport:
+    """Repair the collection in a directory as far as possible.
+
+    `backup` is a directory that `Collection.backup` made: damaged databases, rows, vectors and models are taken from it
+    where it has them. `without_backup` replaces a database that cannot be read by an empty one; the damaged file is
+    kept beside it. `wait_s`: how long to wait for another writer to finish.
+    """
+    path = Path(path).expanduser().absolute()
+    if not path.is_dir() or not any((path / name).exists() for name in [*DATABASES, "vectors"]):
+        raise NoCollectionError(f"No collection at {path}. Nothing to repair.")
+    source = None if backup is None else Backup(Path(backup).expanduser())
+    report = RepairReport(repair_databases(path, source, without_backup=without_backup, wait_s=wait_s))
+    with closing(Store(path)) as store, store.writer(wait_s):
+        _Repair(store, source, report, progress or silent, workers).run()
+    return report
+
+
+class _Repair:
+    """One run over an open store. The caller holds the writer lock."""
+
+    def __init__(
+        self, store: Store, backup: Backup | None, report: RepairReport, progress: Progress, workers: int | None
+    ):
+        self.store = store
+        self.spaces = Spaces(store)
+        self.intake = Intake(store, self.spaces, Classes(store, self.spaces), None)
+        self.backup = backup
+        self.report = report
+        self.progress = progress
+        self.workers = workers
+
+    def run(self) -> None:
+        done = len(self.report.done)
+        self._rows()
+        for step in (self._segments, self._models, self._pictures, self._indexes):
+            try:
+                step()
+            except LookalikeError as error:  # what is left, verify says
+                self.report.left.append(str(error))
+        for name in self.spaces.all():
+            self.store.vectors.release_quarantined(name)
+        if len(self.report.done) > done:  # it may have been made from what was damaged
+            self.store.derived.clear()
+        for file in self.store.derived.damaged():
+            file.unlink()
+            self.report.done.append(f"derived/{file.name} was removed; it is made again when it is needed.")
+        faults = verify(self.store, self.spaces, self.progress)
+        self.report.left += [fault for fault in faults if fault not in self.report.left]
+
+    def _rows(self) -> None:
+        """Rows of both databases that do not match their digest."""
+        for name, database in self.store.databases().items():
+            copy = None if self.backup is None else self.backup.file(name)
+            self.report.done += repair_rows(database, copy)
+
+    def _segments(self) -> None:
+        """Segments that are damaged are restored or quarantined; live rows agree with the items."""
+        vectors = self.store.vectors
+        for name in self.spaces.all():
+            vectors.quarantine_damaged(name, progress=self.progress)
+            for file in vectors.quarantined(name):
+                if self._restore(f"vectors/{file}") and self._restore(f"vectors/{ids_file(Path(file)).name}"):
+                    with self.store.transaction():
+                        vectors.readmit(name, file)
+            with self.store.transaction():
+                changed = vectors.reconcile(name)
+            if changed:
+                self.report.done.append(f"Space '{name}': {many(changed, 'row')} of no item, or of one twice, dropped.")
+
+    def _models(self) -> None:
+        """Models that cannot be loaded are restored, or fitted again: first those of features, then those of spaces."""
+        for base in [space for space in self.spaces.all().values() if space.base is None]:
+            users = [name for name in self.spaces.recipes() if self.spaces.all()[name].chain[0] == base.name]
+            if self._loads(base.name):
+                continue
+            fitted = self.intake.fit_features_anew(users, self.progress, self.workers)
+            self.report.done += [
+                f"Space '{name}': its feature was fitted again on {n:,}." for name, n in fitted.items()
+            ]
+        for name in self.spaces.recipes():
+            if self._loads(name):
+                continue
+            try:
+                rows = fit_space(self.spaces, name, self.progress)
+                self.report.done.append(f"Space '{name}' was fitted again on {many(rows, 'picture')}.")
+            except InputError as error:
+                with self.store.transaction():
+                    self.store.vectors.replace(name, [], model=None, fitted_on=None)
+                self.report.done.append(f"Space '{name}' is no longer fitted: {error}")
+
+    def _pictures(self) -> None:
+        """Pictures without a vector in a space are described again, where their files can be read."""
+        again = self.intake.describe_missing(self.progress, self.workers)
+        if again:
+            self.report.done.append(f"{many(again, 'picture')} described again.")
+
+    def _indexes(self) -> None:
+        """Index structures that are damaged are built again."""
+        for name in self.spaces.all():
+            for kind, problem in damaged_structures(self.spaces, name).items():
+                with self.store.transaction():
+                    self.store.vectors.structures.name(name, kind, None)
+                self.report.done.append(f"{problem.rstrip('.')}: removed, and built again where it is needed.")
+        settle(self.spaces, self.spaces.recipes(), self.progress)
+
+    def _loads(self, name: str) -> bool:
+        """Whether the model of a space can be loaded, from the backup if need be."""
+        space = self.spaces.all()[name]
+        if space.model is None or _works(lambda: self.spaces.load(space)):
+            return True
+        return self._restore(f"models/{space.model}") and _works(lambda: self.spaces.load(space))
+
+    def _restore(self, name: str) -> bool:
+        """Copy a file from the backup, if it has it; `name` is relative to the collection."""
+        copy = None if self.backup is None else self.backup.file(name)
+        if copy is None:
+            return False
+        with whole(self.store.path / name) as part:
+            part.write_bytes(copy.read_bytes())
+        self.report.done.append(f"{name} was restored from the backup.")
+        return True
+
+
+def _works(load: Callable[[], object]) -> bool:
+    try:
+        load()
+    except StoreError:
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""Repair of a collection's databases: replaced from a backup, or cleared of the rows that are damaged.
+
+Damaged files and rows are never thrown away: a file is kept beside the new one, rows are written to a JSON file.
+"""
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from lookalike.errors import DamagedError, FormatError, StoreError
+from lookalike.store.backup import Backup
+from lookalike.store.database import Database
+from lookalike.store.lock import locked
+from lookalike.store.schema import (
+    APPLICATION_ID,
+    CATALOGUE,
+    DAMAGED_VIEW,
+    JUDGEMENTS,
+    connect,
+    find_faults,
+    make_schema,
+    read_schema,
+    roll_back,
+    translated,
+)
+from lookalike.store.whole import whole
+from lookalike.text import many
+
+DATABASES = {"catalogue.sqlite": CATALOGUE, "judgements.sqlite": JUDGEMENTS}
+LOGS = ("-wal", "-shm")
+ACCEPTED = ("sessions", "events")
+"""Tables whose damaged rows stay if no backup has them: other rows refer to them, and what they say is told."""
+
+
+def repair_databases(
+    path: Path, backup: Backup | None, *, without_backup: bool = False, wait_s: float = 0.0
+) -> list[str]:
+    """Make both databases of a collection usable; returns what was done. Takes the writer lock.
+
+    `without_backup`: an empty database replaces one that no backup can. DamagedError where neither is given and needed.
+    """
+    done = []
+    with locked(path, wait_s):
+        for name, migrations in DATABASES.items():
+            file = path / name
+            done += _adopt(file, migrations) or _rebuild_indexes(file, migrations)
+            problem = _problem(file, migrations)
+            if problem is None:
+                continue
+            copy = None if backup is None else backup.file(name)
+            if copy is None and not without_backup:
+                raise DamagedError(
+                    f"{problem.split(' Run: ')[0]} Give a backup that has it: lookalike repair --from BACKUP. Without"
+                    " one, `lookalike repair --without-backup` starts with an empty"
+                    f" {file.stem}; the damaged file is kept beside it."
+                )
+            aside = _set_aside(file)
+            with whole(file) as part:
+                if copy is not None:
+                    part.write_bytes(copy.read_bytes())
+                else:
+                    part.touch()
+                    connect(part, migrations).close()
+            source = "restored from the backup" if copy is not None else "replaced by an empty one"
+            done.append(f"{name} was {source}." + (f" The damaged one is kept as {aside.name}." if aside else ""))
+    return done
+
+
+def repair_rows(database: Database, backup: Path | None) -> list[str]:
+    """Replace the rows that do not match their digest by those of a backup's file, or remove them.
+
+    Returns what was done. The values of these rows are written to a JSON file beside the database first.
+    """
+    damaged = database.damaged_rows()
+    if not damaged:
+        return []
+    kept = database.path.with_name(f"damaged-rows-{time.strftime('%Y%m%d-%H%M%S')}-{database.path.stem}.json")
+    with whole(kept) as part:
+        part.write_text(json.dumps(damaged, default=bytes.hex, indent=1))
+    done = []
+    with translated(database.path), closing(database.connect()) as db:
+        if backup is not None:
+            db.execute("ATTACH ? AS backup", [f"{backup.absolute().as_uri()}?mode=ro&immutable=1"])
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for table, rows in damaged.items():
+                restored = _repair_table(db, table, from_backup=backup is not None)
+                rest = "kept as they are" if table in ACCEPTED else "removed"
+                words = [f"{many(restored, 'row')} restored from the backup"] if restored else []
+                words += [f"{many(len(rows) - restored, 'row')} {rest}"] if restored < len(rows) else []
+                done.append(f"{database.path.name}, {table}: {', '.join(words)}. Their damaged values: {kept.name}")
+            db.execute("COMMIT")
+        finally:
+            roll_back(db)
+    return done
+
+
+def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> int:
+    """Repair the damaged rows of one table, inside a transaction; returns how many a backup had."""
+    info = db.execute(f"PRAGMA table_info({table})").fetchall()
+    key = ", ".join(name for _, name, *_, place in info if place)
+    others = ", ".join(name for _, name, *_, place in info if not place and name != "digest")
+    checks = db.execute("SELECT name, sql FROM sqlite_master WHERE name GLOB ?", [f"{table}_check_*"]).fetchall()
+    for name, _ in checks:
+        db.execute(f"DROP TRIGGER {name}")
+    damaged = f"({key}) IN (SELECT {key} FROM {DAMAGED_VIEW}{table})"
+    restored = 0
+    if from_backup and others:
+        same = f"({key}) = ({', '.join(f'mine.{name.strip()}' for name in key.split(','))})"
+        found = f"FROM backup.{table} WHERE {same}"
+        update = f"UPDATE {table} AS mine SET ({others}) = (SELECT {others} {found}) WHERE {damaged}"
+        restored = db.execute(f"{update} AND EXISTS (SELECT 1 {found})").rowcount
+    first = key.split(",")[0]
+    accept = f"UPDATE {table} SET {first} = {first} WHERE {damaged}"  # a trigger writes the digest
+    db.execute(accept if table in ACCEPTED else f"DELETE FROM {table} WHERE {damaged}")
+    for _, sql in checks:
+        db.execute(sql)
+    return restored
+
+
+def _problem(file: Path, migrations: Sequence[str]) -> str | None:
+    """Why a database cannot be used."""
+    if not file.exists() or file.stat().st_size == 0:
+        return f"{file} is missing or empty."
+    try:
+        with closing(connect(file, migrations)) as db, translated(file):
+            faults = find_faults(db, migrations)
+    except (DamagedError, FormatError) as error:
+        if "newer Lookalike" in str(error):
+            raise
+        return str(error)
+    return f"{file} is damaged: {faults[0]}." if faults else None
+
+
+def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
+    """Accept a database that was made again from its `.dump`: that has our tables, but not our numbers."""
+    if not file.exists() or file.stat().st_size == 0:
+        return []
+    try:
+        with closing(sqlite3.connect(file, isolation_level=None)) as db:
+            if any(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")):
+                return []
+            found = read_schema(db)
+            for version in range(len(migrations), 0, -1):
+                if found and make_schema(migrations[:version]) == found:
+                    db.execute(f"PRAGMA user_version = {version}")
+                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    db.execute("PRAGMA journal_mode = WAL")
+                    return [f"{file.name} has the tables of format {version} and was marked as such."]
+    except sqlite3.DatabaseError:
+        pass  # `_problem` says what is wrong
+    return []
+
+
+def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
+    """Make SQLite's own indexes again, if that mends the file."""
+    if _problem(file, migrations) is None:
+        return []
+    try:
+        with closing(connect(file, migrations)) as db:
+            db.execute("REINDEX")
+    except (StoreError, sqlite3.Error, OSError):
+        return []
+    return [f"{file.name}: its indexes were made again."] if _problem(file, migrations) is None else []
+
+
+def _set_aside(file: Path) -> Path | None:
+    """Rename a damaged database and its logs; returns its new name, None where there was nothing to keep."""
+    aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    with translated(file):
+        for ending in LOGS:
+            log = file.with_name(file.name + ending)
+            if log.exists():
+                log.rename(aside.with_name(aside.name + ending))
+        if not file.exists():
+            return None
+        os.replace(file, aside)
+    return aside

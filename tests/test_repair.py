@@ -1,0 +1,318 @@
+"""`repair`: every kind of damage is found, named with the command that repairs it, and repaired by that command."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from damage import change_rows
+from lookalike import Collection
+from lookalike.errors import DamagedError, NoCollectionError, StoreError
+from lookalike.store.schema import CATALOGUE, connect
+
+PIPELINE = "small = color() | pca(dim=8)"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures") / "pictures"
+    random = np.random.default_rng(0)
+    for kind in ("cloud", "fish", "flower", "sunset"):
+        (folder / kind).mkdir(parents=True)
+        for number in range(3):
+            pixels = random.integers(0, 256, (6, 6, 3), np.uint8)
+            Image.fromarray(pixels).resize((48, 48)).save(folder / kind / f"{kind}-{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection with everything in it, and a backup of it beside it. Never changed."""
+    folder = tmp_path_factory.mktemp("whole")
+    with Collection(folder / "c", create=True) as collection:
+        for kind in sorted(pictures.iterdir()):
+            collection.add(kind, recipes=PIPELINE)
+        collection.fit("small")
+        collection.classes.add("fish", [pictures / "fish"], author="anna")
+        session = collection.session(ids(collection)[0], author="ben", name="sunny")
+        session.mark(irrelevant=[ids(collection)[1]])
+        collection.duplicates()
+        from lookalike.store.backup import backup as make_backup
+        make_backup(collection.path, folder / "b")
+    return folder
+
+
+@pytest.fixture
+def damaged(whole: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    shutil.copytree(whole, tmp_path / "copy")
+    return tmp_path / "copy" / "c"
+
+
+def ids(collection: Collection) -> list[int]:
+    return [item.id for item in collection.items()]
+
+
+def answers(collection: Collection) -> list[list[int]]:
+    return [[result.id for result in collection.search(item, k=5)] for item in ids(collection)]
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[104 if file.suffix == ".sqlite" else len(data) * 3 // 4] ^= 4  # of a database, a count of rows
+    file.write_bytes(data)
+
+
+def delete(file: Path) -> None:
+    file.unlink()
+
+
+def swap(file: Path) -> None:
+    """Another file of the same kind, or of another where there is none, takes its place."""
+    others = [other for other in sorted(file.parent.glob(f"*{''.join(file.suffixes)}")) if other != file]
+    shutil.copy(others[0] if others else file.parents[1] / "judgements.sqlite", file)
+
+
+HARMS: list[Callable[[Path], None]] = [truncate, flip, delete, swap]
+
+KINDS = {
+    "base vectors": "vectors/color-2.npy",
+    "ids of base vectors": "vectors/color-2.ids.npy",
+    "derived vectors": "vectors/small-*[0-9].npy",
+    "ids of derived vectors": "vectors/small-*.ids.npy",
+    "model": "models/*.npz",
+    "derived file": "derived/*.json",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("harm", "backup"), [*((harm, False) for harm in HARMS), (flip, True)])
+def test_damage_is_found_contained_and_repaired(damaged: Path, whole: Path, kind, harm, backup) -> None:
+    file = sorted(damaged.glob(KINDS[kind]))[-1]
+    with Collection(damaged) as collection:
+        before = answers(collection)
+    harm(file)
+    with Collection(damaged) as collection:
+        faults = collection.verify()
+        if kind == "derived file" and harm is delete:
+            assert faults == []  # it is only a cache
+        else:
+            assert faults
+            assert all("Run: lookalike repair" in fault for fault in faults)
+        assert collection.labels(ids(collection))  # everything else works
+    report = Collection.repair(damaged, backup=damaged.with_name("b") if backup else None)
+    assert report.left == []
+    with Collection(damaged) as collection:
+        assert collection.verify() == []
+        assert answers(collection) == before
+        assert collection.stats()["quarantined"] == []
+    assert not list(damaged.glob("**/*.part"))
+
+
+@pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_database_is_restored_from_a_backup(damaged: Path, name: str, harm) -> None:
+    with Collection(damaged) as collection:
+        before, labels = answers(collection), collection.labels(ids(collection))
+    harm(damaged / name)
+    try:
+        with Collection(damaged) as collection:
+            faults = collection.verify()
+    except StoreError as error:
+        faults = [str(error)]
+    assert faults
+    assert all("lookalike repair --from BACKUP" in fault for fault in faults)
+    with pytest.raises(DamagedError, match="lookalike repair --from BACKUP"):
+        Collection.repair(damaged)
+    report = Collection.repair(damaged, backup=damaged.with_name("b"))
+    assert report.left == []
+    with Collection(damaged) as collection:
+        assert collection.verify() == []
+        assert answers(collection) == before
+        assert collection.labels(ids(collection)) == labels
+    if harm is not delete:
+        assert list(damaged.glob(f"{name}.damaged-*"))
+
+
+def test_search_and_add_work_while_judgements_are_damaged(damaged: Path, pictures: Path, tmp_path: Path) -> None:
+    (damaged / "judgements.sqlite").write_bytes(b"no database" * 1000)
+    shutil.copytree(pictures, tmp_path / "more")
+    for file in (tmp_path / "more").rglob("*.png"):
+        file.write_bytes(file.read_bytes() + b" ")
+    with Collection(damaged) as collection:
+        assert len(answers(collection)) == 12
+        report = collection.add(tmp_path / "more")
+        assert report.added == 12
+        assert "not classified" in report.notes[0]
+        assert any("judgements.sqlite" in fault and "repair --from" in fault for fault in collection.verify())
+        with pytest.raises(StoreError, match="repair --from"):
+            collection.label_counts()
+
+
+def test_without_a_backup_an_empty_database_can_be_asked_for(damaged: Path) -> None:
+    truncate(damaged / "judgements.sqlite")
+    report = Collection.repair(damaged, without_backup=True)
+    assert "replaced by an empty one" in report.done[0]
+    with Collection(damaged) as collection:
+        assert collection.verify() == []
+        assert collection.label_counts() == {}
+        assert len(answers(collection)) == 12
+
+
+def test_one_damaged_model_does_not_keep_other_spaces_from_new_pictures(
+    damaged: Path, pictures: Path, tmp_path: Path
+) -> None:
+    with Collection(damaged) as collection:
+        collection.fit("other = color() | pca(dim=4)")
+    chain = {name: model for name, model in models(damaged).items() if model}
+    flip(damaged / "models" / chain["small"])
+    shutil.copytree(pictures / "fish", tmp_path / "more")
+    for file in (tmp_path / "more").iterdir():
+        file.write_bytes(file.read_bytes() + b" ")
+    with Collection(damaged) as collection:
+        assert collection.add(tmp_path / "more").added == 3
+        new = [item.id for item in collection.items() if item.paths[0].startswith(str(tmp_path / "more"))]
+        assert {result.id for result in collection.search(new[0], k=15, space="other")} >= set(new)
+        with pytest.raises(DamagedError, match="Run: lookalike repair"):
+            collection.search(pictures / "fish" / "fish-0.png", space="small")
+    assert Collection.repair(damaged).left == []
+    with Collection(damaged) as collection:
+        assert {result.id for result in collection.search(new[0], k=15, space="small")} >= set(new)
+
+
+def models(path: Path) -> dict[str, str | None]:
+    with closing(sqlite3.connect(path / "catalogue.sqlite")) as db:
+        return dict(db.execute("SELECT name, model FROM spaces"))
+
+
+def test_pictures_whose_files_are_gone_stay_quarantined_until_they_are_back(
+    damaged: Path, pictures: Path, tmp_path: Path
+) -> None:
+    flip(damaged / "vectors" / "color-2.npy")
+    away = pictures.rename(pictures.with_name("away"))
+    try:
+        report = Collection.repair(damaged)
+        assert any("color-2.npy is quarantined" in fault for fault in report.left)
+        with Collection(damaged) as collection:
+            assert collection.stats()["quarantined"] == ["vectors/color-2.npy"]
+    finally:
+        away.rename(pictures)
+    assert Collection.repair(damaged).left == []
+
+
+ROWS = {
+    "labels": "UPDATE labels SET label = 'fisk' WHERE item = (SELECT min(item) FROM labels)",
+    "events": "UPDATE events SET kind = 'relevant' WHERE kind = 'irrelevant'",
+    "sessions": "UPDATE sessions SET created_at = created_at + 1",
+}
+
+
+@pytest.mark.parametrize("table", ROWS)
+@pytest.mark.parametrize("backup", [True, False])
+def test_damaged_rows_are_found_and_replaced_or_set_aside(damaged: Path, table: str, backup: bool) -> None:
+    with Collection(damaged) as collection:
+        before = dump(damaged / "judgements.sqlite")
+        collection.verify()
+    change_rows(damaged / "judgements.sqlite", ROWS[table])
+    with Collection(damaged) as collection:
+        (fault,) = collection.verify()
+        assert fault == f"judgements.sqlite: 1 row of {table} does not match its digest. Run: lookalike repair"
+    report = Collection.repair(damaged, backup=damaged.with_name("b") if backup else None)
+    assert report.left == []
+    after = dump(damaged / "judgements.sqlite")
+    if backup:
+        assert after.items() >= {table: before[table]}.items() or table == "labels"  # its damaged key is another row
+        assert after["sessions"] == before["sessions"]
+    elif table == "labels":
+        assert len(after["labels"]) == len(before["labels"]) - 1
+    (kept,) = damaged.glob("damaged-rows-*.json")
+    assert list(json.loads(kept.read_text())) == [table]
+
+
+def dump(file: Path) -> dict[str, list[tuple]]:
+    with closing(sqlite3.connect(file)) as db:
+        return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in ("labels", "events", "sessions")}
+
+
+def test_a_damaged_row_is_never_copied_under_a_valid_digest(damaged: Path) -> None:
+    change_rows(damaged / "judgements.sqlite", "UPDATE labels SET author = 'mallory'")
+    with Collection(damaged) as collection:
+        with pytest.raises(DamagedError, match=r"damaged row in labels\. Nothing was changed\. Run: lookalike repair"):
+            collection.classes.rename("fish", "fishes")
+        assert collection.label_counts() == {"fish": 3}
+        assert collection.verify()
+
+
+@pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
+def test_a_database_made_from_its_dump_is_accepted_by_repair(damaged: Path, name: str) -> None:
+    file = damaged / name
+    with closing(sqlite3.connect(file)) as db:
+        script = "\n".join(db.iterdump())
+    file.unlink()
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(script)
+    report = Collection.repair(damaged)
+    assert report.left == []
+    with Collection(damaged) as collection:
+        assert collection.verify() == []
+        assert collection.label_counts() == {"fish": 3}
+
+
+def test_there_must_be_something_to_repair(tmp_path: Path) -> None:
+    with pytest.raises(NoCollectionError, match="Nothing to repair"):
+        Collection.repair(tmp_path)
+
+
+def test_pictures_that_changed_or_are_missing_are_reported(damaged: Path, pictures: Path, tmp_path: Path) -> None:
+    shutil.copytree(pictures, tmp_path / "p")
+    with Collection(tmp_path / "new", create=True) as collection:
+        collection.add(tmp_path / "p", recipes="color")
+        assert collection.verify(pictures=True) == []
+        changed, missing = sorted((tmp_path / "p").rglob("*.png"))[:2]
+        changed.write_bytes(changed.read_bytes() + b" ")
+        missing.unlink()
+        assert collection.verify() == []
+        faults = collection.verify(pictures=True)
+    assert [fault.split(" Run")[0] for fault in sorted(faults)] == [
+        f"{changed} has changed since it was added.",
+        f"{missing} cannot be read: it is missing. If it is gone for good, run: lookalike refresh",
+    ]
+
+
+def test_two_files_with_one_id_are_told_apart(damaged: Path, pictures: Path, tmp_path: Path) -> None:
+    """As if another picture with the same 63 bits were there."""
+    file = sorted(pictures.rglob("*.png"))[0]
+    with Collection(damaged) as collection:
+        (item,) = [item.id for item in collection.items() if item.paths[0] == str(file)]
+    with closing(sqlite3.connect(damaged / "catalogue.sqlite")) as db, db:
+        triggers = db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'items'").fetchall()
+        for (name,) in triggers:
+            db.execute(f"DROP TRIGGER {name}")
+        db.execute("UPDATE items SET content = ? WHERE id = ?", [bytes(32), item])
+    copy = tmp_path / "copy of it.png"
+    shutil.copy(file, copy)
+    with Collection(damaged) as collection:
+        report = collection.add(copy)
+        assert list(report.skipped) == [str(copy)]
+        assert "id" in report.skipped[str(copy)]
+        assert report.copied == 0
+
+
+def test_items_of_older_collections_get_the_digest_of_their_file(damaged: Path) -> None:
+    with closing(connect(damaged / "catalogue.sqlite", CATALOGUE)) as db:
+        before = db.execute("SELECT id, content FROM items").fetchall()
+        db.execute("UPDATE items SET content = NULL")
+    with Collection(damaged) as collection:
+        assert {item.content for item in collection.items()} == {None}
+        assert collection.verify(pictures=True) == []
+        assert [(item.id, item.content) for item in collection.items()].sort() == before.sort()
