@@ -230,11 +230,14 @@ def _spec(node: ast.expr) -> Spec:
         return Spec(node.id)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
         raise ValueError("options are written name=value")
-    params = {}
+    params: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in params:
             raise ValueError("each option is named, once")
-        params[keyword.arg] = ast.literal_eval(keyword.value)
+        try:
+            params[keyword.arg] = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError):  # a TypeError for sets and keys of lists
+            raise ValueError(f"the value of {keyword.arg} is not a literal") from None
     return Spec(node.func.id, params)
 
 
