@@ -6,7 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookalike.errors import SpecError, UnknownNameError
-from lookalike.registry import COMPONENTS, MAX_SPEC, Spec, component, create, names, parse, restore, spec_of, state_of
+from lookalike.registry import (
+    COMPONENTS,
+    MAX_SPEC,
+    Spec,
+    component,
+    create,
+    names,
+    parse,
+    parse_chain,
+    restore,
+    spec_of,
+    state_of,
+)
 
 literals = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -42,11 +54,30 @@ def test_a_bare_name_is_a_spec_without_options():
         "(" * 5000,
         "pca(dim=" + "9" * 3000 + ")",
         "os.system('true')",
+        "pca(dim=f'{2}')",
+        "pca(dim={[2]})",
+        "pca(dim={[2]: 2})",
     ],
 )
 def test_anything_but_a_name_with_literal_options_is_refused(text):
     with pytest.raises(SpecError, match="Cannot read the spec"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["ｐca(dim=2)", "pca(ｄim=2)", "pca(dim=2) | ｌ2", "𝓹𝓬𝓪", "größe(x=1)", "onnx(path='ü', ſize=2)"]
+)
+def test_names_that_are_not_ascii_are_refused(text):
+    with pytest.raises(SpecError, match=r"names of components and options must be ASCII\.$"):
+        parse_chain(text)
+
+
+@pytest.mark.parametrize("path", ["/Bilder/größe.onnx", "/写真/ネット.onnx", "ｐath=", "'ü\"", "ü\\", "ü\nü"])
+def test_text_values_may_hold_any_character(path):
+    spec = Spec("onnx", {"path": path})
+    assert parse(str(spec)) == spec
+    nested = Spec("join", {"parts": [str(spec)]})
+    assert parse(parse(str(nested)).params["parts"][0]) == spec
 
 
 @given(st.text(max_size=50))

@@ -5,6 +5,7 @@
     │   ├── NoDirectionError    a hyperplane that tells nothing apart
     │   ├── NoItemError         an id that no picture of the collection has
     │   ├── SpecError           a spec string that does not parse, or names an unknown option
+    │   │   └── RefusedSpecError    a spec that clients of the service may not use
     │   └── UnknownNameError    a name nobody registered, with the nearest known one
     ├── ImageError              one file that could not be read as a picture; the message is the reason
     ├── SourceError             a folder, archive or list that could not be listed
@@ -46,6 +47,10 @@ class NoItemError(InputError):
 
 class SpecError(InputError):
     """A spec string that does not parse, or names an unknown option."""
+
+
+class RefusedSpecError(SpecError):
+    """A spec that clients of the service may not use: it could name a file."""
 
 
 class UnknownNameError(InputError):

@@ -1,12 +1,13 @@
 """Every component by kind and name, one line each, and the spec strings that build them.
 
 A spec is a name with options, `"pca(dim=128, whiten=0.5)"`: read with Python's own parser, literals only, never
-evaluated. A component's module is imported when it is first asked for.
+evaluated. Names are ASCII; text values may hold any character. A component's module is imported on first use.
 """
 
 import ast
 import importlib
 import inspect
+import re
 import threading
 from dataclasses import dataclass, field
 from functools import cache
@@ -92,6 +93,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
 MAX_SPEC = 2_000
 """Characters a spec string may have."""
 
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _PARSER = threading.Lock()  # Python 3.11's parser counts its depth for all threads together
 
 
@@ -128,8 +130,7 @@ def parse_chain(text: str) -> list[Spec]:
     if len(text) > MAX_SPEC:
         raise SpecError(f"{problem}; it has {len(text)} characters, at most {MAX_SPEC} are allowed.")
     try:
-        with _PARSER:
-            node = ast.parse(text.strip(), mode="eval").body
+        node = _parse_expression(text.strip())
         parts: list[ast.expr] = []
         while isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):  # a | b | c is (a | b) | c
             parts.append(node.right)
@@ -208,16 +209,35 @@ def restore(kind: str, spec: str, state: dict[str, np.ndarray]) -> Any:
     return part
 
 
+def _parse_expression(text: str) -> ast.expr:
+    """The syntax tree of an expression whose names are ASCII.
+
+    Python normalises names (NFKC), so that `ｐath` would become `path`: the tree does not show how a name was written.
+    The source does: a question mark is a syntax error everywhere but in a string literal.
+    """
+    with _PARSER:
+        node = ast.parse(text, mode="eval").body
+        if not text.isascii():
+            try:
+                ast.parse(_NOT_ASCII.sub("?", text), mode="eval")
+            except SyntaxError:
+                raise ValueError("names of components and options must be ASCII") from None
+    return node
+
+
 def _spec(node: ast.expr) -> Spec:
     if isinstance(node, ast.Name):
         return Spec(node.id)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
         raise ValueError("options are written name=value")
-    params = {}
+    params: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in params:
             raise ValueError("each option is named, once")
-        params[keyword.arg] = ast.literal_eval(keyword.value)
+        try:
+            params[keyword.arg] = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError):  # a TypeError for sets and keys of lists
+            raise ValueError(f"the value of {keyword.arg} is not a literal") from None
     return Spec(node.func.id, params)
 
 

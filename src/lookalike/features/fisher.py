@@ -13,8 +13,8 @@ from lookalike.arrays import principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregator, Vocabulary, project
 from lookalike.features.mixture import Mixture, Products, fit_mixture
-from lookalike.features.pyramid import Levels, count_cells, split_cells
-from lookalike.types import Patches, Progress, Vectors
+from lookalike.features.pyramid import Levels, Pyramid, count_cells, split_cells
+from lookalike.types import LocalSpec, Patches, Progress, Vectors
 
 
 class Fisher(Vocabulary):
@@ -49,10 +49,10 @@ class Fisher(Vocabulary):
 
     def __init__(
         self,
-        local: str | Sequence[str] = ("sift()", "colorstats()"),
+        local: LocalSpec | Sequence[LocalSpec] = ("sift()", "colorstats()"),
         k: int = 16,
         patch_dim: int = 64,
-        pyramid: str = "1x1",
+        pyramid: Pyramid = "1x1",
         random_state: int = 0,
     ):
         specs = (local,) if isinstance(local, str) else local

@@ -11,7 +11,7 @@ import numpy as np
 
 from lookalike.errors import InputError
 from lookalike.registry import create
-from lookalike.types import Feature, Pixels, Prepared, Vectors, needs_fit
+from lookalike.types import Feature, FeatureSpec, Pixels, Prepared, Vectors, needs_fit
 
 
 class Join(Feature):
@@ -26,7 +26,7 @@ class Join(Feature):
 
     """
 
-    def __init__(self, parts: Sequence[str]):
+    def __init__(self, parts: Sequence[FeatureSpec]):
         if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, str) for part in parts):
             raise InputError(f"parts must be a list of at least one feature's spec, such as ['hsv()']. Got {parts!r}.")
         self.parts = list(parts)

@@ -5,13 +5,16 @@ Lazebnik, Schmid & Ponce, "Beyond bags of features: spatial pyramid matching", C
 """
 
 import re
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import InputError
-from lookalike.types import Box, Patches, Vectors, check_box
+from lookalike.types import Box, Matches, Patches, Vectors, check_box
+
+Pyramid: TypeAlias = Annotated[str, Matches(r"[0-9x, ]{1,200}")]
+"""Levels as text, such as "1x1,2x2"."""
 
 Levels: TypeAlias = tuple[tuple[int, int], ...]
 """Columns and rows of each level."""

@@ -6,7 +6,7 @@ keypoints", IJCV 2004; OpenCV does the work. Square roots: Arandjelović & Zisse
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import cv2
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features.pixels import resize
 from lookalike.features.points import SIDE, Points, detect_corners, lay_grid, scale
-from lookalike.types import Local, Patches, Pixels, Vectors
+from lookalike.types import Local, OneOf, Patches, Pixels, Vectors
 
 DIM = 128
 """Of one channel: 4 × 4 cells of 8 directions."""
@@ -47,7 +47,7 @@ class Sift(Local):
     dim = DIM
     by_picture = True
 
-    def __init__(self, points: str = "dense", root: bool = True):
+    def __init__(self, points: Annotated[str, OneOf(POINTS)] = "dense", root: bool = True):
         if points not in POINTS:
             raise UnknownNameError("choice of points", str(points), POINTS)
         if not isinstance(root, bool):

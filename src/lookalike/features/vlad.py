@@ -13,8 +13,8 @@ from lookalike.arrays import CACHE_BYTES, chunks, principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregator, Vocabulary, project
 from lookalike.features.kmeans import kmeans
-from lookalike.features.pyramid import count_cells, split_cells
-from lookalike.types import Patches, Progress, Vectors
+from lookalike.features.pyramid import Pyramid, count_cells, split_cells
+from lookalike.types import LocalSpec, Patches, Progress, Vectors
 
 ROUNDING = 1e-5
 """A sum of residuals shorter than this share of what it is the difference of is noise, and counts as none."""
@@ -50,10 +50,10 @@ class Vlad(Vocabulary):
 
     def __init__(
         self,
-        local: str = "sift()",
+        local: LocalSpec = "sift()",
         k: int = 64,
         patch_dim: int = 128,
-        pyramid: str = "1x1",
+        pyramid: Pyramid = "1x1",
         random_state: int = 0,
     ):
         if not isinstance(local, str):

@@ -6,7 +6,7 @@ Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches.
 """
 
 from numbers import Integral
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from lookalike.learn.neighbours import retrieval
 from lookalike.learn.sets import check_items, fit_items, take
 from lookalike.learn.sgd import Callback, train
 from lookalike.limits import COUNT, COUNT_OR_ZERO, SHARE, Limit, check_limits
-from lookalike.types import Array
+from lookalike.types import Array, OneOf
 
 MOST_HELD = 1_000
 """Items held out, at most: each asks all others."""
@@ -97,7 +97,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         batch: int = 500,
         max_iterations: int = 500,
         validation: float = 0.2,
-        learned: str = "all",
+        learned: Annotated[str, OneOf(PARTS)] = "all",
         random_state: int = 0,
     ):
         self.k = k

@@ -18,7 +18,7 @@ from lookalike.features.aggregate import PICTURES, Aggregate, Aggregator, projec
 from lookalike.features.mixture import Mixture
 from lookalike.learn.fisher_scores import FisherScores, root
 from lookalike.learn.label_names import join_names
-from lookalike.types import FIT_BYTES, LabelledFeature, Patches, Prepared, Progress, Vectors, silent
+from lookalike.types import FIT_BYTES, LabelledFeature, LocalSpec, Patches, Prepared, Progress, Vectors, silent
 
 PCA_SHARE = 4
 """Of what may be held, one part in so many is patches as they came, to reduce the others by."""
@@ -58,7 +58,7 @@ class DfkPictures(Aggregate, LabelledFeature):
 
     def __init__(
         self,
-        local: str = "sift()",
+        local: LocalSpec = "sift()",
         k: int = 60,
         patch_dim: int = 64,
         max_iterations: int = 500,

@@ -5,7 +5,7 @@ Weinberger and Saul 2009, in the form of Mensink et al. 2013 (ncm), ยง4: Eq. 35โ
 """
 
 from collections.abc import Callable
-from typing import Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from lookalike.learn.start import start
 from lookalike.learn.triplet_batches import TripletBatches, nearest_of_class
 from lookalike.learn.triplets import Targets
 from lookalike.limits import COUNT, POSITIVE, Limit, check_limits
-from lookalike.types import Array
+from lookalike.types import Array, OneOf
 
 Watch: TypeAlias = Callable[[Array], float]
 
@@ -77,11 +77,11 @@ class Lmnn(Projection):
     def __init__(
         self,
         dim: int = 64,
-        targets: str = "dynamic",
+        targets: Annotated[str, OneOf(TARGETS)] = "dynamic",
         k: int = 5,
         rate: float = 0.1,
         max_iterations: int = 2_000,
-        measure: str = "top1",
+        measure: Annotated[str, OneOf(MEASURES)] = "top1",
         random_state: int = 0,
     ):
         self.dim = dim

@@ -5,7 +5,7 @@ Mensink et al. 2013, "Large scale metric learning for distance-based image class
 (ncm), Eq. 3–10, and Eq. 27 for the form with inner products.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from lookalike.learn.rows import Picked, check_source, means_by_label, project
 from lookalike.learn.sgd import Callback, Curve, Rows, Step, train
 from lookalike.learn.start import Start, start
 from lookalike.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit, check_limits
-from lookalike.types import Array
+from lookalike.types import Array, OneOf
 
 SPREADS = 2.0 ** np.arange(-4, 2.5, 0.5)
 """Standard deviations within classes that training may start at: the one that makes held-out labels most likely."""
@@ -94,7 +94,7 @@ class Ncmml(Projection):
         batch: int = 1_000,
         max_iterations: int = 5_000,
         validation: float = 0.2,
-        measure: str = "top1",
+        measure: Annotated[str, OneOf(MEASURES)] = "top1",
         random_state: int = 0,
     ):
         self.dim = dim

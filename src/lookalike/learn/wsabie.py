@@ -4,7 +4,7 @@ In: (n, d) rows and labels, NumPy, torch, a memory map or `PqRows`. Out: (m, D) 
 Weston, Bengio, Usunier, IJCAI 2011, with the scores of Mensink et al. 2013 (ncm), Eq. 15.
 """
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import array_api_compat
 import numpy as np
@@ -22,7 +22,7 @@ from lookalike.learn.rows import Picked, check_source, check_values, means_by_la
 from lookalike.learn.sgd import Callback, Rows, train
 from lookalike.learn.start import start
 from lookalike.limits import COUNT, POSITIVE, Limit, check_limits
-from lookalike.types import Array
+from lookalike.types import Array, OneOf
 
 HELD, MOST_HELD = 0.2, 5_000
 """The share of each class that training is stopped by, and at most so many rows."""
@@ -105,7 +105,7 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
         rate: float = 0.3,
         batch: int = 200,
         max_iterations: int = 5_000,
-        measure: str = "top1",
+        measure: Annotated[str, OneOf(MEASURES)] = "top1",
         random_state: int = 0,
     ):
         self.dim = dim

@@ -36,10 +36,12 @@ class RemoveIn(Given):
 
 
 class FitIn(Given):
-    """Fit a space anew, or make one."""
+    """Refit a space, or create one."""
 
     kind: Literal["fit"]
-    spec: Text | None = Field(None, description="A space, or a step such as slem(lam=0.001); by default all spaces.")
+    spec: Text | None = Field(
+        None, description="A space, a step such as slem(lam=0.001), or NAME = SPEC | SPEC; by default all spaces."
+    )
 
 
 class MapIn(Given):

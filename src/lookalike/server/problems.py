@@ -27,6 +27,7 @@ from lookalike.errors import (
     NoCollectionError,
     NoItemError,
     ReadOnlyError,
+    RefusedSpecError,
     SourceError,
     StoreError,
 )
@@ -46,6 +47,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     SourceError: (422, "input"),
     ImageError: (422, "input"),
     NoItemError: (404, "missing"),
+    RefusedSpecError: (403, "refused"),
     InputError: (422, "input"),
     LookalikeError: (500, "broken"),
 }

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from lookalike.collection import Collection, Report, parse_id
+from lookalike.engine.client_specs import check_client_fit
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
 from lookalike.server.incoming import FOLDER, put_away
@@ -87,6 +88,8 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
 
 def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     spec = arguments.get("spec")
+    if spec:
+        check_client_fit(spec)  # again: an older version, or another program, may have written the job's file
     fitted = collection.fit(*([spec] if spec else []), progress=progress)
     told = ", ".join(f"{name} on {many(rows, 'picture')}" for name, rows in fitted.items())
     return {"fitted": fitted}, f"Fitted {told}." if fitted else "Nothing to fit."

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
 from lookalike.collection import format_id
+from lookalike.engine.client_specs import check_client_fit
 from lookalike.errors import DamagedError
 from lookalike.images.folders import leads_inside
 from lookalike.server.access import Role
@@ -49,8 +50,8 @@ async def ask(request: Request, asked: JobIn) -> Response:
 
     def submit(_: object) -> dict[str, Any]:
         arguments = asked.model_dump(exclude={"kind"})
-        if isinstance(asked, FitIn) and "path" in (asked.spec or ""):
-            raise Problem(403, "Networks of your own are fitted on the command line: lookalike fit SPEC", field="spec")
+        if isinstance(asked, FitIn) and asked.spec is not None:
+            check_client_fit(asked.spec)
         if isinstance(asked, AddIn):
             arguments["folder"] = str(_check_folder(here, asked.folder))
         return describe(here.jobs.submit(asked.kind, arguments, who.name))
