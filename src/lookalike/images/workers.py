@@ -34,6 +34,9 @@ BATCH_BYTES = 8 * 2**20
 AHEAD = 3
 """Batches in flight for each process: a bound on memory, and enough to do while the caller is busy."""
 
+MAX_STARTS = 3
+"""Times in a row that a process is started, if it is killed before it is ready."""
+
 START_S = 60.0
 END_S = 5.0
 """A process that is not ready, or not gone, by then never will be."""
@@ -234,26 +237,45 @@ class _Feeder:
 
 
 class _Process:
-    """A process that reads; the other end of the connection is in `process.serve`."""
+    """A process that reads; the other end of the connection is in `process.serve`.
+
+    A process that is killed while it starts, as by the system when memory is short, is started again. Other failures
+    would happen again, so they are raised at once.
+    """
 
     def __init__(self, orders: bytes):
+        for _ in range(MAX_STARTS):
+            code = self._start(orders)
+            if code is None:
+                return
+            if code >= 0:
+                raise LookalikeError(f"A reading process could not be started: it ended with exit code {code}.")
+            reason = signal.strsignal(-code) or f"signal {-code}"
+        raise LookalikeError(
+            f"A reading process was killed {MAX_STARTS} times in a row while it started ({reason}). "
+            "Look for the reason in the system's log; if memory is short, read with fewer workers."
+        )
+
+    def _start(self, orders: bytes) -> int | None:
+        """Start the process and wait until it is ready; the exit code of one that ended instead."""
         self.connection, theirs = Pipe()
         try:
             with theirs:
-                self.popen = self._start(theirs.fileno())
+                self.popen = self._open(theirs.fileno())
         except OSError as error:
             raise LookalikeError(f"A reading process could not be started: {error}.") from None
         try:
             self.connection.send_bytes(orders)
-            problem = self.connection.recv() if self.connection.poll(START_S) else "it did not answer"
+            answer = self.connection.recv() if self.connection.poll(START_S) else f"no answer within {START_S:g} s"
         except (EOFError, OSError):
-            problem = "it ended at once"
-        if problem is not None:
+            return self.end() or 0
+        if answer is not None:
             self.end()
-            raise LookalikeError(f"A reading process could not be started: {problem}.")
+            raise LookalikeError(f"A reading process could not be started: {answer}.")
+        return None
 
     @staticmethod
-    def _start(descriptor: int) -> "subprocess.Popen[bytes]":
+    def _open(descriptor: int) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             [sys.executable, "-c", _START, str(descriptor), *sys.path],
             env=os.environ | _ENVIRONMENT,
