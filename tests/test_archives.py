@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import struct
@@ -11,9 +12,13 @@ import tarfile
 import zipfile
 import zlib
 
+import numpy as np
 import pytest
 
+from hostile import encode, picture
+from lookalike.engine import ingest
 from lookalike.errors import ImageError
+from lookalike.images import workers
 from lookalike.images.read import Limits
 from lookalike.images.sources import walk
 
@@ -270,3 +275,32 @@ def test_a_zip_member_whose_decoder_has_no_limit_is_refused(tmp_path, method):
     (entry,) = walk([tmp_path / "a.zip"], on_skip=pytest.fail)
     with pytest.raises(ImageError, match=f"compressed by method {method} of zip"):
         entry.read()
+
+
+def test_a_compressed_tar_is_listed_no_further_ahead_than_its_bytes_allow(collection, tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    listed = n_bytes = done = 0
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        for i in range(300):
+            data = encode(picture(random, (20, 20)), "JPEG")
+            info = tarfile.TarInfo(f"{i}.jpg")
+            info.size = len(data)
+            n_bytes += len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+    def count(*args, **options):
+        nonlocal listed
+        for entry in walk(*args, **options):
+            listed += 1
+            assert listed - done < 150  # in the queue, in the batch looked up, in flight, and those to describe
+            yield entry
+
+    def progress(what, count, total):
+        nonlocal done
+        done = count
+
+    monkeypatch.setattr(ingest, "walk", count)
+    monkeypatch.setattr(ingest, "CARRY_BYTES", n_bytes // 30)
+    monkeypatch.setattr(workers, "CARRY_BYTES", n_bytes // 30)
+    report = collection.add(tmp_path / "a.tar.gz", recipes=["color"], workers=1, progress=progress)
+    assert (report.added, report.skipped) == (300, {})

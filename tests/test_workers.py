@@ -196,6 +196,26 @@ def test_no_more_is_taken_from_the_caller_than_fits(good):
         assert taken <= 10 + 2 * workers.AHEAD * workers.BATCH + workers.BATCH
 
 
+def test_no_more_bytes_are_carried_than_fit_and_results_carry_none(good, monkeypatch):
+    data = Path(good[0].path).read_bytes()
+    monkeypatch.setattr(workers, "CARRY_BYTES", 2 * workers.BATCH * len(data))
+    taken = returned = 0
+
+    def entries():
+        nonlocal taken
+        for i in range(200):
+            taken += 1
+            assert taken - returned <= 3 * workers.BATCH
+            yield Entry(str(i), len(data), 0, data=data)
+
+    with ReadPool(hostile.shape, side=None, workers=2) as pool:
+        for result in pool.map(entries()):
+            assert isinstance(result, Read)
+            assert result.entry.data is None
+            returned += 1
+    assert returned == 200
+
+
 def test_large_files_go_one_by_one():
     sizes = [1, 1, workers.BATCH_BYTES, workers.BATCH_BYTES, 1]
     batches = workers._batches(Entry(str(i), size, 0) for i, size in enumerate(sizes))

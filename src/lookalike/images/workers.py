@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Pipe
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Self, TypeAlias
@@ -33,6 +33,9 @@ BATCH_BYTES = 8 * 2**20
 
 AHEAD = 3
 """Batches in flight for each process: a bound on memory, and enough to do while the caller is busy."""
+
+CARRY_BYTES = 256 * 2**20
+"""Bytes that the entries in flight may carry, as those of compressed archives do; beyond it, one batch at a time."""
 
 MAX_STARTS = 3
 """Times in a row that a process is started, if it is killed before it is ready."""
@@ -81,8 +84,8 @@ class Skip:
     lasting: bool = False
 
 
-_Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | None]"
-"""What became of files; None at the end of a batch; an exception that is to be raised in the caller's thread."""
+_Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | int]"
+"""Results; at the end of a batch the bytes that it carried; an exception to raise in the caller's thread."""
 
 _Work: TypeAlias = "queue.SimpleQueue[tuple[list[Entry], _Done] | None]"
 
@@ -129,20 +132,26 @@ class ReadPool:
         self.close()
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """What became of each entry, in the order in which it is known."""
+        """The result for each entry, as soon as it is known. The entry of a result no longer carries its bytes."""
         done: _Done = queue.SimpleQueue()
         batches = _batches(entries)
-        running = 0
+        running = carried = 0
         try:
             while True:
-                while running < self.workers * AHEAD and (batch := next(batches, None)):
+                while (
+                    running < self.workers * AHEAD
+                    and (running == 0 or carried < CARRY_BYTES)
+                    and (batch := next(batches, None))
+                ):
                     self._give(batch, done)
                     running += 1
+                    carried += _carried(batch)
                 if running == 0:
                     return
                 match done.get():
-                    case None:
+                    case int() as n_bytes:
                         running -= 1
+                        carried -= n_bytes
                     case Read() | Skip() as outcome:
                         yield outcome
                     case BaseException() as error:
@@ -203,11 +212,12 @@ class _Feeder:
     def _run(self) -> None:
         while (task := self.work.get()) is not None and not self.closing.is_set():
             batch, done = task
+            n_bytes = _carried(batch)
             try:
                 self._read(deque(batch), done)
             except BaseException as error:  # noqa: BLE001 — raised again in the caller's thread
                 done.put(error)
-            done.put(None)
+            done.put(n_bytes)
         if self.process is not None:
             self.process.end()
 
@@ -220,12 +230,12 @@ class _Feeder:
                 connection.send(list(batch))
                 while batch:
                     reply = receive(connection)
-                    entry = batch.popleft()
+                    entry = replace(batch.popleft(), data=None)
                     done.put(Read(entry, *reply) if len(reply) > 2 else Skip(entry, *reply))
             except (EOFError, OSError):
                 code, self.process = self.process.end(), None
                 if not self.closing.is_set():
-                    done.put(Skip(batch.popleft(), *self._explain(code)))
+                    done.put(Skip(replace(batch.popleft(), data=None), *self._explain(code)))
 
     def _explain(self, code: int | None) -> tuple[str, bool]:
         """Why a process ended, from its exit code, and whether the same file would end it again."""
@@ -306,3 +316,7 @@ def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
             batch, n_bytes = [], 0
     if batch:
         yield batch
+
+
+def _carried(batch: Iterable[Entry]) -> int:
+    return sum(len(entry.data or b"") for entry in batch)
