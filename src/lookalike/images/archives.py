@@ -84,13 +84,15 @@ def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
         try:
             found = os.fstat(file)
             _check_unchanged(found, mtime_ns)
-            if found.st_size < offset + size:  # before pread allocates that many bytes
-                raise ImageError("truncated: the archive ends before the picture does")
-            return os.pread(file, size, offset)
+            is_inside = offset + size <= found.st_size  # pread allocates `size` bytes before it reads
+            data = os.pread(file, size, offset) if is_inside else b""
         finally:
             os.close(file)
     except OSError as error:
         raise ImageError(explain(error)) from None
+    if len(data) < size:
+        raise ImageError("truncated: the archive ends before the picture does")
+    return data
 
 
 def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
