@@ -159,6 +159,36 @@ def shape(pixels: np.ndarray) -> tuple[int, ...]:
     return pixels.shape
 
 
+class AtStart:
+    """A function like `shape`, which misbehaves when a reading process receives it, so before that is ready.
+
+    `how`: "hang" in the first process, be "killed" or "exit" in each. The folder gets a file for each process, named
+    after its id.
+    """
+
+    def __init__(self, folder: Path, how: str):
+        self.folder = folder
+        self.how = how
+
+    def __call__(self, pixels: np.ndarray) -> tuple[int, ...]:
+        return pixels.shape
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _start, (self.folder, self.how)
+
+
+def _start(folder: Path, how: str) -> object:
+    is_first = not any(folder.iterdir())
+    (folder / str(os.getpid())).touch()
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "exit":
+        os._exit(3)
+    elif is_first:
+        time.sleep(3600)
+    return shape
+
+
 def _good(random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
     files = formats(random)
     yield from files.items()

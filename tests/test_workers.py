@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -195,6 +196,26 @@ def test_no_more_is_taken_from_the_caller_than_fits(good):
         assert taken <= 10 + 2 * workers.AHEAD * workers.BATCH + workers.BATCH
 
 
+def test_no_more_bytes_are_carried_than_fit_and_results_carry_none(good, monkeypatch):
+    data = Path(good[0].path).read_bytes()
+    monkeypatch.setattr(workers, "CARRY_BYTES", 2 * workers.BATCH * len(data))
+    taken = returned = 0
+
+    def entries():
+        nonlocal taken
+        for i in range(200):
+            taken += 1
+            assert taken - returned <= 3 * workers.BATCH
+            yield Entry(str(i), len(data), 0, data=data)
+
+    with ReadPool(hostile.shape, side=None, workers=2) as pool:
+        for result in pool.map(entries()):
+            assert isinstance(result, Read)
+            assert result.entry.data is None
+            returned += 1
+    assert returned == 200
+
+
 def test_large_files_go_one_by_one():
     sizes = [1, 1, workers.BATCH_BYTES, workers.BATCH_BYTES, 1]
     batches = workers._batches(Entry(str(i), size, 0) for i, size in enumerate(sizes))
@@ -230,6 +251,54 @@ def test_a_process_killed_while_idle_costs_nothing(good):
         child.kill()
         child.wait()
         assert all(isinstance(result, Read) for result in pool.map(good))
+
+
+@pytest.fixture
+def started(tmp_path_factory):
+    """A folder with a file for each process that `hostile.AtStart` was sent to."""
+    return tmp_path_factory.mktemp("started")
+
+
+def test_a_process_killed_while_it_starts_is_replaced(good, started):
+    def kill():
+        until(lambda: any(started.iterdir()))
+        os.kill(int(next(started.iterdir()).name), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with ReadPool(hostile.AtStart(started, "hang"), side=None, workers=1) as pool:
+        results = list(pool.map(good))
+    killer.join()
+    assert {result.entry for result in results if isinstance(result, Read)} == set(good)
+    assert len(list(started.iterdir())) == 2
+    assert children() == []
+
+
+def test_a_process_that_is_killed_whenever_it_starts_is_an_error(good, started):
+    reason = r"killed 3 times in a row while it started \(Killed\)"
+    with (
+        ReadPool(hostile.AtStart(started, "killed"), side=None, workers=1) as pool,
+        pytest.raises(LookalikeError, match=reason),
+    ):
+        list(pool.map(good[:1]))
+    assert len(list(started.iterdir())) == 3
+    assert children() == []
+
+
+def test_a_process_that_ends_by_itself_while_it_starts_is_an_error_at_once(good, started):
+    with (
+        ReadPool(hostile.AtStart(started, "exit"), side=None, workers=1) as pool,
+        pytest.raises(LookalikeError, match="it ended with exit code 3"),
+    ):
+        list(pool.map(good[:1]))
+    assert len(list(started.iterdir())) == 1
+    assert children() == []
+
+
+def test_a_missing_interpreter_is_an_error(good, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with ReadPool(hostile.shape, side=None) as pool, pytest.raises(LookalikeError, match="No such file or directory"):
+        list(pool.map(good))
 
 
 PARENT = """

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain as concatenate
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,8 @@ from lookalike.types import Ids, Progress, format_id
 LIST_AHEAD = 100_000
 """Files listed before the reader has come to them: a bound on memory; below it the total is known early."""
 
-CARRY_AHEAD = 64
-"""The same for members of compressed archives, which carry their bytes with them."""
+CARRY_BYTES = 256 * 2**20
+"""The same in bytes for members of compressed archives, which carry their bytes; beyond it, one member at a time."""
 
 LOOKUP = 1_000
 """Files looked up in the catalogue at a time."""
@@ -121,7 +120,7 @@ class Ingest:
     def _unknown(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
         """The entries that must be read; the others are accounted for here."""
         entries = iter(entries)
-        while batch := list(islice(entries, LOOKUP)):
+        while batch := _next_batch(entries):
             seen = self.store.items.seen([entry.path for entry in batch])
             sizes = self.store.items.known_sizes({entry.size for entry in batch})
             for entry in batch:
@@ -281,6 +280,8 @@ class _Listing:
         self.total: int | None = None
         self._queue: queue.Queue[Entry | BaseException | None] = queue.Queue(LIST_AHEAD)
         self._stop = threading.Event()
+        self._carried = 0  # bytes of the queue's entries: added by the thread, subtracted by the reader
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._list, args=(sources, on_skip, within), daemon=True)
         self._thread.start()
 
@@ -288,6 +289,7 @@ class _Listing:
         while (entry := self._queue.get()) is not None:
             if isinstance(entry, BaseException):
                 raise entry
+            self._carry(-len(entry.data or b""))
             yield entry
 
     def close(self) -> None:
@@ -302,8 +304,9 @@ class _Listing:
         count = 0
         try:
             for entry in walk(sources, on_skip=on_skip, within=within):
-                while entry.data is not None and self._queue.qsize() > CARRY_AHEAD and not self._stop.is_set():
+                while entry.data is not None and self._carried >= CARRY_BYTES and not self._stop.is_set():
                     time.sleep(0.01)
+                self._carry(len(entry.data or b""))
                 self._queue.put(entry)
                 count += 1
                 if self._stop.is_set():
@@ -312,6 +315,22 @@ class _Listing:
             self._queue.put(None)
         except BaseException as error:  # noqa: BLE001 — raised again in the reader's thread
             self._queue.put(error)
+
+    def _carry(self, n_bytes: int) -> None:
+        with self._lock:
+            self._carried += n_bytes
+
+
+def _next_batch(entries: Iterator[Entry]) -> list[Entry]:
+    """Entries to look up together: at most LOOKUP, and fewer if they carry CARRY_BYTES."""
+    batch: list[Entry] = []
+    carried = 0
+    for entry in entries:
+        batch.append(entry)
+        carried += len(entry.data or b"")
+        if len(batch) == LOOKUP or carried >= CARRY_BYTES:
+            break
+    return batch
 
 
 def _item(read: Read) -> Item:

@@ -2,13 +2,19 @@
 
 In: the path of an archive. Out: one `Member` per file in it, lazily; members of a plain tar or of a zip say where their
 bytes lie, those of a compressed tar carry them. Names are only ever text: absolute ones and `..` lead nowhere.
+
+An archive is not trusted. Its headers, its directory and its decoder take no more memory than `Limits` allows: tarfile
+and zipfile read as many bytes as the archive claims, so they read through `_Bounded`.
 """
 
 import bz2
 import gzip
+import io
 import lzma
 import os
+import sys
 import tarfile
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,16 +29,15 @@ SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".ta
 
 MAX_RATIO = 200
 FREE_BYTES = 256 * 2**20
-"""A compressed tar may unpack to so many times its size, plus this; pictures hardly shrink, bombs do."""
+"""A compressed tar may unpack to MAX_RATIO times its size plus FREE_BYTES: pictures hardly shrink, bombs do."""
 
 HEADER_BYTES = 2**20
-"""A tar header with its long names; the standard sets no limit, and tarfile would hold all of it."""
+"""Bytes of a tar member's headers, with long names, pax records and sparse maps; the standard sets no limit."""
 
-_UNPACKERS: dict[bytes, Callable[[str], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\0": lzma.open,
-}
+DIRECTORY_COST = 24
+"""Memory in bytes that each byte of a zip's directory takes at worst, once zipfile and `sources` have listed it."""
+
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +59,18 @@ def is_archive(path: str) -> bool:
 
 def is_compressed_tar(path: str) -> bool:
     """Whether this archive can only be read from its beginning."""
-    return not path.lower().endswith(".zip") and _unpacker(path) is not None
+    return not path.lower().endswith(".zip") and _compression(path) is not None
 
 
 def list_members(path: str, wanted: Callable[[str], bool], limits: Limits) -> Iterator[Member]:
     """The members whose name is wanted. Raises SourceError, also half-way, for an archive that is damaged."""
     try:
         if path.lower().endswith(".zip"):
-            yield from _list_zip(path, wanted)
-        elif unpack := _unpacker(path):
-            yield from _list_compressed_tar(path, unpack, wanted, limits)
+            yield from _list_zip(path, wanted, limits)
         else:
-            yield from _list_tar(path, wanted)
+            yield from _list_tar(path, wanted, limits)
+    except SourceError:
+        raise
     except (PermissionError, FileNotFoundError) as error:
         raise SourceError(explain(error)) from None
     except Exception as error:  # noqa: BLE001 — hostile bytes make unpackers raise anything at all
@@ -77,8 +82,10 @@ def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            _check_unchanged(os.fstat(file), mtime_ns)
-            data = os.pread(file, size, offset)
+            found = os.fstat(file)
+            _check_unchanged(found, mtime_ns)
+            is_inside = offset + size <= found.st_size  # pread allocates `size` bytes before it reads
+            data = os.pread(file, size, offset) if is_inside else b""
         finally:
             os.close(file)
     except OSError as error:
@@ -92,9 +99,14 @@ def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
     """A member of a zip."""
     try:
         _check_unchanged(Path(path).stat(), mtime_ns)
-        archive = _open_zip(path, mtime_ns)
-        with archive.open(archive.infolist()[index]) as file:
-            data = file.read(limits.max_bytes + 1)  # a size that lies is cut off by zipfile, and its checksum fails
+        archive = _reopen_zip(path, mtime_ns, limits)
+        info = archive.infolist()[index]
+        limits.check_bytes(info.file_size)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # For other methods, zipfile does not limit what the decoder returns: 40 bytes of bzip2 can become 45 MB.
+            raise ImageError(f"compressed by method {info.compress_type} of zip; only 0 and 8 (deflate) are read")
+        with archive.open(info) as file:
+            return file.read(info.file_size)  # if this size is wrong, so is the checksum
     except OSError as error:
         raise ImageError(explain(error)) from None
     except ImageError:
@@ -102,8 +114,6 @@ def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
     except Exception as error:  # noqa: BLE001 — as in list_members
         text = "encrypted" if "password" in str(error) else f"damaged in its archive: {error}"
         raise ImageError(text[:160]) from None
-    limits.check_bytes(len(data))
-    return data
 
 
 class _Header(tarfile.TarInfo):
@@ -117,78 +127,177 @@ class _Header(tarfile.TarInfo):
             raise tarfile.ReadError(f"{error} at byte {archive.offset}") from None
 
 
-class _Meter:
-    """A file that gives no more than it is allowed to: whoever asks for more has met a bomb."""
+class _Bounded:
+    """A file of which at most `left` bytes can be read; `problem` is the error for a read of more."""
 
-    def __init__(self, file: IO[bytes]):
+    def __init__(self, file: IO[bytes], left: int, problem: str):
         self.file = file
-        self.left = HEADER_BYTES
+        self.left = left
+        self.problem = problem
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
+        if size > self.left:
+            raise SourceError(self.problem)
         data = self.file.read(size)
         self.left -= len(data)
-        if self.left < 0:
-            raise tarfile.ReadError("a header of more than a million bytes")
         return data
 
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self.file.seek(offset, whence)
 
-def _list_tar(path: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
-    with tarfile.open(path, "r:", tarinfo=_Header) as archive:
-        while (info := archive.next()) is not None:
-            archive.members.clear()  # type: ignore[attr-defined]  # else every header stays in memory
-            if wanted(info.name) and not info.isdir():
-                problem = _problem(info)
-                yield Member(info.name, info.size, problem, offset=None if problem else info.offset_data)
+    def tell(self) -> int:
+        return self.file.tell()
 
-
-def _list_compressed_tar(
-    path: str, unpack: Callable[[str], Any], wanted: Callable[[str], bool], limits: Limits
-) -> Iterator[Member]:
-    most = Path(path).stat().st_size * MAX_RATIO + FREE_BYTES
-    with unpack(path) as file:
-        meter = _Meter(file)
-        with tarfile.open(fileobj=cast(IO[bytes], meter), mode="r|", tarinfo=_Header) as archive:
-            while (info := archive.next()) is not None:
-                archive.members.clear()  # type: ignore[attr-defined]
-                if archive.offset > most:
-                    raise tarfile.ReadError(f"it unpacks to more than {MAX_RATIO} times its size")
-                meter.left = archive.offset - info.offset + 2 * HEADER_BYTES
-                if wanted(info.name) and not info.isdir():
-                    yield _carry(archive, info, limits)
+    def seekable(self) -> bool:
+        return True
 
 
-def _carry(archive: tarfile.TarFile, info: tarfile.TarInfo, limits: Limits) -> Member:
-    """A member with its bytes."""
-    problem = _problem(info)
+class _Xz(io.RawIOBase):
+    """The content of an xz file, read forwards. Unlike `lzma.open`, it limits the memory of the decoder."""
+
+    def __init__(self, file: IO[bytes], limits: Limits):
+        self._file = file
+        self._limits = limits
+        self._position = 0
+        self._decoder = self._start()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence != os.SEEK_SET or offset < self._position:
+            raise io.UnsupportedOperation("an xz file is only read forwards")
+        while self._position < offset and self.read(min(offset - self._position, io.DEFAULT_BUFFER_SIZE)):
+            pass
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        data = b""
+        while not data:
+            if self._decoder.eof:  # another stream may follow, after padding
+                head = self._decoder.unused_data.lstrip(b"\0")
+                while not head and (block := self._file.read(io.DEFAULT_BUFFER_SIZE)):
+                    head = block.lstrip(b"\0")
+                if not head:
+                    return 0
+                self._decoder = self._start()
+            else:
+                head = self._file.read(io.DEFAULT_BUFFER_SIZE) if self._decoder.needs_input else b""
+                if self._decoder.needs_input and not head:
+                    raise EOFError("unexpected end of data")
+            data = self._decoder.decompress(head, len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _start(self) -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=self._limits.max_bytes)
+
+
+def _list_tar(path: str, wanted: Callable[[str], bool], limits: Limits) -> Iterator[Member]:
+    compression = _compression(path)
+    max_offset = Path(path).stat().st_size * MAX_RATIO + FREE_BYTES if compression else sys.maxsize
+    with _open_tar(path, compression, limits) as file:
+        for info in _read_headers(file, max_offset):
+            if not wanted(info.name) or info.isdir():
+                continue
+            if problem := _problem(info, limits):
+                yield Member(info.name, info.size, problem)
+            elif compression is None:
+                yield Member(info.name, info.size, offset=info.offset_data)
+            else:
+                data = file.read(info.size)
+                if len(data) < info.size:
+                    raise tarfile.ReadError("unexpected end of data")
+                yield Member(info.name, info.size, data=data)
+
+
+def _read_headers(file: IO[bytes], max_offset: int) -> Iterator[tarfile.TarInfo]:
+    """The header of each member of a tar. The file is then at the first of the member's bytes."""
+    while True:
+        header = _Bounded(file, HEADER_BYTES, f"a header of more than {HEADER_BYTES} bytes")
+        # A TarFile keeps every header that it has read, so each header gets a TarFile of its own.
+        with tarfile.open(fileobj=cast(IO[bytes], header), mode="r:", tarinfo=_Header) as archive:
+            info = archive.next()
+        if info is None:
+            return
+        if info.size < 0:
+            raise tarfile.ReadError("a negative size")
+        if archive.offset > max_offset:
+            raise tarfile.ReadError(f"it unpacks to more than {MAX_RATIO} times its size")
+        yield info
+        position = file.tell()
+        if archive.offset < position:
+            raise tarfile.ReadError("members that overlap")
+        if archive.offset > position:
+            file.seek(archive.offset - 1)
+            if not file.read(1):
+                raise tarfile.ReadError("unexpected end of data")
+
+
+def _problem(info: tarfile.TarInfo, limits: Limits) -> str | None:
+    """Why a member cannot be read."""
+    if not info.isreg() or info.issparse():
+        return "a link, a device or a sparse file in an archive"
     try:
         limits.check_bytes(info.size)
     except ImageError as error:
-        problem = str(error)
-    file = None if problem else archive.extractfile(info)
-    return Member(info.name, info.size, problem, data=None if file is None else file.read())
+        return str(error)
+    return None
 
 
-def _list_zip(path: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
-    with zipfile.ZipFile(path) as archive:
-        for index, info in enumerate(archive.infolist()):
-            if wanted(info.filename) and not info.is_dir():
-                yield Member(info.filename, info.file_size, index=index)
+def _list_zip(path: str, wanted: Callable[[str], bool], limits: Limits) -> Iterator[Member]:
+    for index, info in enumerate(_open_zip(path, limits).infolist()):
+        if wanted(info.filename) and not info.is_dir():
+            yield Member(info.filename, info.file_size, index=index)
 
 
-def _problem(info: tarfile.TarInfo) -> str | None:
-    return None if info.isreg() and not info.issparse() else "a link, a device or a sparse file in an archive"
-
-
-def _unpacker(path: str) -> Callable[[str], Any] | None:
-    """What undoes the compression of this tar; content decides, not the name."""
-    with Path(path).open("rb") as file:
-        head = file.read(8)
-    return next((unpack for start, unpack in _UNPACKERS.items() if head.startswith(start)), None)
+def _open_zip(path: str, limits: Limits) -> zipfile.ZipFile:
+    file = Path(path).open("rb")  # noqa: SIM115 — closed with the archive
+    max_bytes = limits.max_listing_bytes // DIRECTORY_COST
+    bounded = _Bounded(file, max_bytes, f"its directory takes more than {max_bytes} bytes. Split the archive")
+    try:
+        archive = zipfile.ZipFile(cast(IO[bytes], bounded))
+    except BaseException:
+        file.close()
+        raise
+    bounded.left = sys.maxsize  # the directory is read; `read_zipped` limits members
+    weakref.finalize(archive, file.close)
+    return archive
 
 
 @lru_cache(maxsize=4)
-def _open_zip(path: str, mtime_ns: int) -> zipfile.ZipFile:  # noqa: ARG001 — a changed archive is opened anew
-    return zipfile.ZipFile(path)
+def _reopen_zip(path: str, mtime_ns: int, limits: Limits) -> zipfile.ZipFile:  # noqa: ARG001 — part of the cache key
+    return _open_zip(path, limits)
+
+
+def _compression(path: str) -> str | None:
+    """How this tar is compressed; content decides, not the name."""
+    with Path(path).open("rb") as file:
+        head = file.read(8)
+    return next((name for start, name in _COMPRESSIONS.items() if head.startswith(start)), None)
+
+
+def _open_tar(path: str, compression: str | None, limits: Limits) -> IO[bytes]:
+    match compression:
+        case "gzip":
+            return cast(IO[bytes], gzip.open(path))
+        case "bzip2":
+            return cast(IO[bytes], bz2.open(path))
+        case "xz":
+            return io.BufferedReader(_Xz(Path(path).open("rb"), limits))
+        case _:
+            return Path(path).open("rb")
 
 
 def _check_unchanged(found: os.stat_result, mtime_ns: int) -> None:

@@ -17,8 +17,9 @@ from lookalike.errors import ImageError
 class Limits:
     """What is refused before anything is decoded: a guard against files that unpack to more than a machine holds."""
 
-    max_bytes: int = 512 * 2**20
+    max_bytes: int = 512 * 2**20  # of one file, and of the memory of an archive's decoder
     max_pixels: int = 200_000_000
+    max_listing_bytes: int = 2**30  # memory for the list of an archive's members
 
     def check_bytes(self, size: int) -> None:
         """Raise ImageError for a file of more than `max_bytes`."""

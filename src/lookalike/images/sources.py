@@ -7,6 +7,7 @@ lazily and always in the same order, each ready to be read in another process.
 import glob
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +28,9 @@ SEPARATOR = "::"
 
 MAX_LINE = 2**16
 """Bytes of a line in a list of files."""
+
+MEMBER_COST = 400
+"""Memory in bytes that a member of an archive takes, besides its name: an `Entry`, a place in a set and in a dict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +168,17 @@ def _take(path: str, on_skip: OnSkip) -> Entry | None:
 
 
 def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> Iterator[Entry]:
-    met = set()
+    met: set[str] = set()
+    n_bytes = 0
     try:
         for member in archives.list_members(path, _is_wanted, limits):
             name = f"{path}{SEPARATOR}{'/'.join(split_path(member.name))}"
+            n_bytes += sys.getsizeof(name) + MEMBER_COST
+            if n_bytes > limits.max_listing_bytes:
+                raise SourceError(
+                    f"the list of its members takes more than {limits.max_listing_bytes} bytes of memory; "
+                    f"only the first {len(met)} were listed. Split the archive"
+                )
             problem = member.problem or ("a second member of the same name" if name in met else None)
             met.add(name)
             if problem is not None:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Pipe
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Self, TypeAlias
@@ -33,6 +33,12 @@ BATCH_BYTES = 8 * 2**20
 
 AHEAD = 3
 """Batches in flight for each process: a bound on memory, and enough to do while the caller is busy."""
+
+CARRY_BYTES = 256 * 2**20
+"""Bytes that the entries in flight may carry, as those of compressed archives do; beyond it, one batch at a time."""
+
+MAX_STARTS = 3
+"""Times in a row that a process is started, if it is killed before it is ready."""
 
 START_S = 60.0
 END_S = 5.0
@@ -83,8 +89,8 @@ class Skip:
     lasting: bool = False
 
 
-_Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | None]"
-"""What became of files; None at the end of a batch; an exception that is to be raised in the caller's thread."""
+_Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | int]"
+"""Results; at the end of a batch the bytes that it carried; an exception to raise in the caller's thread."""
 
 _Work: TypeAlias = "queue.SimpleQueue[tuple[list[Entry], _Done] | None]"
 
@@ -131,20 +137,26 @@ class ReadPool:
         self.close()
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """What became of each entry, in the order in which it is known."""
+        """The result for each entry, as soon as it is known. The entry of a result no longer carries its bytes."""
         done: _Done = queue.SimpleQueue()
         batches = _batches(entries)
-        running = 0
+        running = carried = 0
         try:
             while True:
-                while running < self.workers * AHEAD and (batch := next(batches, None)):
+                while (
+                    running < self.workers * AHEAD
+                    and (running == 0 or carried < CARRY_BYTES)
+                    and (batch := next(batches, None))
+                ):
                     self._give(batch, done)
                     running += 1
+                    carried += _carried(batch)
                 if running == 0:
                     return
                 match done.get():
-                    case None:
+                    case int() as n_bytes:
                         running -= 1
+                        carried -= n_bytes
                     case Read() | Skip() as outcome:
                         yield outcome
                     case BaseException() as error:
@@ -205,11 +217,12 @@ class _Feeder:
     def _run(self) -> None:
         while (task := self.work.get()) is not None and not self.closing.is_set():
             batch, done = task
+            n_bytes = _carried(batch)
             try:
                 self._read(deque(batch), done)
             except BaseException as error:  # noqa: BLE001 — raised again in the caller's thread
                 done.put(error)
-            done.put(None)
+            done.put(n_bytes)
         if self.process is not None:
             self.process.end()
 
@@ -222,12 +235,12 @@ class _Feeder:
                 connection.send(list(batch))
                 while batch:
                     reply = receive(connection)
-                    entry = batch.popleft()
+                    entry = replace(batch.popleft(), data=None)
                     done.put(Read(entry, *reply) if len(reply) > 2 else Skip(entry, *reply))
             except (EOFError, OSError):
                 code, self.process = self.process.end(), None
                 if not self.closing.is_set():
-                    done.put(Skip(batch.popleft(), *self._explain(code)))
+                    done.put(Skip(replace(batch.popleft(), data=None), *self._explain(code)))
 
     def _explain(self, code: int | None) -> tuple[str, bool]:
         """Why a process ended, from its exit code, and whether the same file would end it again."""
@@ -239,26 +252,45 @@ class _Feeder:
 
 
 class _Process:
-    """A process that reads; the other end of the connection is in `process.serve`."""
+    """A process that reads; the other end of the connection is in `process.serve`.
+
+    A process that is killed while it starts, as by the system when memory is short, is started again. Other failures
+    would happen again, so they are raised at once.
+    """
 
     def __init__(self, orders: bytes):
+        for _ in range(MAX_STARTS):
+            code = self._start(orders)
+            if code is None:
+                return
+            if code >= 0:
+                raise LookalikeError(f"A reading process could not be started: it ended with exit code {code}.")
+            reason = signal.strsignal(-code) or f"signal {-code}"
+        raise LookalikeError(
+            f"A reading process was killed {MAX_STARTS} times in a row while it started ({reason}). "
+            "Look for the reason in the system's log; if memory is short, read with fewer workers."
+        )
+
+    def _start(self, orders: bytes) -> int | None:
+        """Start the process and wait until it is ready; the exit code of one that ended instead."""
         self.connection, theirs = Pipe()
         try:
             with theirs:
-                self.popen = self._start(theirs.fileno())
+                self.popen = self._open(theirs.fileno())
         except OSError as error:
             raise LookalikeError(f"A reading process could not be started: {error}.") from None
         try:
             self.connection.send_bytes(orders)
-            problem = self.connection.recv() if self.connection.poll(START_S) else "it did not answer"
+            answer = self.connection.recv() if self.connection.poll(START_S) else f"no answer within {START_S:g} s"
         except (EOFError, OSError):
-            problem = "it ended at once"
-        if problem is not None:
+            return self.end() or 0
+        if answer is not None:
             self.end()
-            raise LookalikeError(f"A reading process could not be started: {problem}.")
+            raise LookalikeError(f"A reading process could not be started: {answer}.")
+        return None
 
     @staticmethod
-    def _start(descriptor: int) -> "subprocess.Popen[bytes]":
+    def _open(descriptor: int) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             [sys.executable, "-c", _START, str(descriptor), *sys.path],
             env=os.environ | _ENVIRONMENT,
@@ -289,3 +321,7 @@ def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
             batch, n_bytes = [], 0
     if batch:
         yield batch
+
+
+def _carried(batch: Iterable[Entry]) -> int:
+    return sum(len(entry.data or b"") for entry in batch)
