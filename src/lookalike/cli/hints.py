@@ -9,8 +9,8 @@ import re
 import shlex
 
 _VERBS = (
-    "add|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove|search|serve"
-    "|sessions|stats|token|verify"
+    "add|backup|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove"
+    "|search|serve|sessions|stats|token|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
 _given: list[str] = []

@@ -31,6 +31,9 @@ from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, translated
 from lookalike.store.segments import Segments
 
 FOLDERS = ("vectors", "models", "indexes")
+MANIFEST = "backup.json"
+"""A directory with this file is a backup (see `store.backup`)."""
+
 LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
 """What may lie next to a database that is gone or was never finished. SQLite would play a log into a new one."""
 
@@ -167,6 +170,11 @@ class Store:
 
     def _check_absent(self, create: bool) -> None:
         """That there is no collection, not even what is left of one."""
+        if (self.path / MANIFEST).exists():
+            raise NoCollectionError(
+                f"{self.path} is a backup, not a collection."
+                f" Restore it first: lookalike restore {shlex.quote(str(self.path))} NEW_COLLECTION"
+            )
         if any((self.path / "vectors").glob("*.npy")):
             raise DamagedError(
                 f"{self.path / 'catalogue.sqlite'} is missing, but there are vectors. Restore it from a copy,"
