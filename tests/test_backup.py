@@ -1,4 +1,4 @@
-"""Backups: while other processes write, killed at any step, damaged, restored."""
+"""Backups: while other processes write, killed at any step, damaged, restored; from the shell and over the service."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from lookalike.errors import DamagedError, FormatError, FullError, InputError, L
 from lookalike.store import backup as module
 from lookalike.store.backup import Backup
 from lookalike.store.directory import Store
-from serving import add_token
+from serving import add_token, copy_shelf, error, running
 from store_worker import state_after
 from test_crash import fill
 from waiting import until
@@ -428,3 +428,29 @@ def test_the_commands_report_what_they_did(photos, target, tmp_path, capsys):
     assert cli.run(["restore", str(target), str(tmp_path / "new")]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert cli.run(["restore", str(tmp_path), str(tmp_path / "newer")]) == 2
+
+
+def test_the_service_makes_backups_only_in_the_directory_that_it_was_given(shelf, target, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    judge, manage = add_token(own, "anna", "judge"), add_token(own, "otto", "manage")
+    with running(own, backup_dir=target) as service:
+        ask = {"json": {"kind": "backup"}, "headers": judge}
+        assert "manage" in error(service.client.post("/api/v1/jobs", **ask), 403, "refused")
+        body = {"kind": "backup", "target": str(tmp_path / "elsewhere")}
+        error(service.client.post("/api/v1/jobs", json=body, headers=manage), 422, "input")
+        job = service.post("/jobs", {"kind": "backup"}, 202, headers=manage)
+        done = until(lambda: (now := service.get(f"/jobs/{job['id']}", headers=manage))["ended"] and now)
+    assert (done["state"], done["arguments"]) == ("done", {})
+    assert done["result"]["copied"] == len(Backup(target).entries)
+    assert done["message"].endswith("all verified.")
+    Collection.restore(target, tmp_path / "new")
+    assert state(tmp_path / "new") == state(own)
+
+
+def test_a_service_without_a_directory_for_backups_refuses_them(shelf, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    with running(own) as service:
+        answer = service.client.post("/api/v1/jobs", json={"kind": "backup"})
+        assert "--backup-dir" in error(answer, 403, "refused")
+    with pytest.raises(InputError, match="inside"), running(own, backup_dir=own / "backup"):
+        pass
