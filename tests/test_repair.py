@@ -44,6 +44,7 @@ def whole(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         session.mark(irrelevant=[ids(collection)[1]])
         collection.duplicates()
         from lookalike.store.backup import backup as make_backup
+
         make_backup(collection.path, folder / "b")
     return folder
 

@@ -50,6 +50,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import walk
 from lookalike.index.flat import Flat
+from lookalike.store.backup import BackupReport, backup, restore
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.store.predictions import Prediction
@@ -57,10 +58,10 @@ from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Vectors, format_id, parse_id, silent
 
 __all__ = [
-    "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation", "Filter",
-    "Finished", "Group", "Guess", "Item", "LabelReport", "Map", "Order", "Page", "Predicted", "Prediction", "Push",
-    "RepairReport", "Report", "Result", "Round", "Session", "Settings", "SimulatedRound", "StepQuality", "Summary",
-    "Tier", "Verdict", "Why", "format_id", "login", "parse_id",
+    "BackupReport", "CalibrationReport", "ClassSummary", "ClassView", "Classes", "Collection", "Crop", "Evaluation",
+    "Filter", "Finished", "Group", "Guess", "Item", "LabelReport", "Map", "Order", "Page", "Predicted", "Prediction",
+    "Push", "RepairReport", "Report", "Result", "Round", "Session", "Settings", "SimulatedRound", "StepQuality",
+    "Summary", "Tier", "Verdict", "Why", "format_id", "login", "parse_id",
 ]  # fmt: skip
 
 
@@ -546,6 +547,18 @@ class Collection:
         """Drop what is removed, join small files, give the room back."""
         with self._store.writer(self.wait_s):
             return compact(self._store, self._spaces, progress or silent)
+
+    def backup(self, target: str | Path, progress: Progress | None = None) -> BackupReport:
+        """Make or update a backup of the collection in the directory `target`, safely while others write.
+
+        Files that the backup already has are not copied again; every file is read back and compared with its digest.
+        """
+        return backup(self.path, Path(absolute(target)), progress or silent)
+
+    @staticmethod
+    def restore(backup: str | Path, target: str | Path, progress: Progress | None = None) -> BackupReport:
+        """Make a new collection at `target` from a backup; every file is compared with its digest."""
+        return restore(Path(absolute(backup)), Path(absolute(target)), progress or silent)
 
     def export(
         self,

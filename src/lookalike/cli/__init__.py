@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 import lookalike
 from lookalike.cli import (
+    backup,
     bench,
     changes,
     classes,
@@ -137,7 +138,7 @@ app.command("map")(maps.map_)
 app.add_typer(sessions.app)
 for _verb in (looks.items, looks.stats, search.explain, looks.verify, changes.compact, looks.export):
     app.command()(_verb)
-for _verb in (changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
+for _verb in (backup.backup, backup.restore, changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
     app.command()(_verb)
 app.add_typer(bench.app)
 app.add_typer(serve.app)

@@ -9,7 +9,7 @@ import re
 import shlex
 
 _VERBS = (
-    "add|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove|repair"
+    "add|backup|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove|repair"
     "|search|serve|sessions|stats|token|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")

@@ -37,6 +37,10 @@ def serve(
     root: Annotated[
         list[str] | None, typer.Option("--root", metavar="DIR", help="Folders that may be added from; may be repeated.")
     ] = None,
+    backup_dir: Annotated[
+        str | None,
+        typer.Option("--backup-dir", metavar="DIR", help="Directory that clients may have backups made in."),
+    ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A further name of this machine.")
     ] = None,
@@ -62,6 +66,7 @@ def serve(
         port=port,
         names=tuple(name.lower() for name in allow_host or ()),
         roots=tuple(Path(folder).expanduser().resolve() for folder in root or ()),
+        backup_dir=None if backup_dir is None else Path(backup_dir).expanduser(),
     )
 
     def ready(address: str) -> None:

@@ -16,10 +16,10 @@ from lookalike.engine.space_settle import settle
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.upkeep import damaged_structures, verify
 from lookalike.errors import InputError, LookalikeError, NoCollectionError, StoreError
-from lookalike.store.backup import Backup
+from lookalike.store.backup import DATABASES, Backup
 from lookalike.store.directory import Store
 from lookalike.store.files import ids_file
-from lookalike.store.repair import DATABASES, repair_databases, repair_rows
+from lookalike.store.repair import repair_databases, repair_rows
 from lookalike.store.whole import whole
 from lookalike.text import many
 from lookalike.types import Progress, silent

@@ -65,8 +65,14 @@ class ClassifyAllIn(Given):
     kind: Literal["classify"]
 
 
+class BackupIn(Given):
+    """Make or update the backup in the service's backup directory."""
+
+    kind: Literal["backup"]
+
+
 JobIn: TypeAlias = Annotated[
-    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn, Field(discriminator="kind")
+    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn | BackupIn, Field(discriminator="kind")
 ]
 
 

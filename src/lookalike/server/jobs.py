@@ -34,6 +34,7 @@ LANES: dict[str, Lane] = {
     "map": "look",
     "duplicates": "look",
     "classify": "look",
+    "backup": "look",
 }
 """The kinds of jobs, and the queue of each."""
 
@@ -61,12 +62,20 @@ class Jobs:
     collection : the collection's directory.
     roots : folders below which pictures may be added.
     sources : folders that were added before. Both are real folders, into which links may lead, and no farther.
+    backup_dir : the directory for backups; None: a job of the kind backup fails.
     """
 
-    def __init__(self, collection: Path, roots: Sequence[Path] = (), sources: Sequence[str] = ()):
+    def __init__(
+        self,
+        collection: Path,
+        roots: Sequence[Path] = (),
+        sources: Sequence[str] = (),
+        backup_dir: Path | None = None,
+    ):
         self._collection = collection
         self._roots = [str(root) for root in roots]
         self._within = [*self._roots, *sources]
+        self._backup_dir = backup_dir
         self._ledger: Ledger | None = None
         self._trouble: StoreError | None = None  # why there are no jobs
         self._jobs: dict[int, Job] = {}
@@ -280,7 +289,9 @@ class Jobs:
         return bool(running)
 
     def _arguments(self, job: Job) -> dict[str, Any]:
-        """What the verb is given; where pictures may be added from is looked up when a job begins."""
+        """What the verb is given; folders that the service may read or write are looked up when a job begins."""
+        if job.kind == "backup" and self._backup_dir is not None:
+            return job.arguments | {"target": str(self._backup_dir)}
         if job.kind == "add" and not job.arguments.get("uploads"):
             return job.arguments | {"roots": self._roots}
         return job.arguments

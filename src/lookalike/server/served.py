@@ -28,6 +28,7 @@ from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import Kept, shrink
 from lookalike.server.uploads import Upload, Uploads
 from lookalike.server.work import Stop, Work
+from lookalike.store.backup import check_target
 from lookalike.types import Box
 
 
@@ -46,7 +47,10 @@ class Served:
         self.uploads = Uploads(settings.budget)
         self.uploading = asyncio.Semaphore(settings.budget.uploading)
         self.thumbnails = Kept(settings.budget.thumbnail_bytes)
-        self.jobs = Jobs(collection.path, settings.roots, [*collection.real_sources(), self.sent])
+        if settings.backup_dir is not None:
+            check_target(collection.path, settings.backup_dir)
+        sources = [*collection.real_sources(), self.sent]
+        self.jobs = Jobs(collection.path, settings.roots, sources, settings.backup_dir)
         self.courtesy = Courtesy(self.jobs)
         self.events = Events(self.jobs)
         self.metrics.gauges |= {

@@ -61,6 +61,7 @@ class Settings:
     names : further names that clients may call this machine by, such as a proxy's.
     roots : folders below which pictures may be added by clients; resolved here, once: a link that is swapped later
         moves none of them.
+    backup_dir : the one directory that a job may make a backup in; None: there are no such jobs.
     budget, rates : how much of anything there is.
     """
 
@@ -68,6 +69,7 @@ class Settings:
     port: int = PORT
     names: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
+    backup_dir: Path | None = None
     budget: Budget = field(default_factory=Budget)
     rates: Rates = field(default_factory=Rates)
 
@@ -78,6 +80,7 @@ class Settings:
             if not root.is_dir():
                 raise InputError(f"A root must be a folder. Got {root}.")
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
+        object.__setattr__(self, "backup_dir", self.backup_dir and self.backup_dir.resolve())
 
     @property
     def local(self) -> bool:

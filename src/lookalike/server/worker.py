@@ -114,6 +114,14 @@ def _classify(collection: Collection, arguments: dict[str, Any], progress: Progr
     }, f"{sum(counts.values()):,} predicted, {predicted.none:,} none."
 
 
+def _backup(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    if "target" not in arguments:  # asked for before the service was restarted without the option
+        raise InputError("The service has no directory for backups. Start it with --backup-dir DIR.")
+    report = collection.backup(arguments["target"], progress)
+    told = f"{many(report.copied, 'file')} copied, {report.skipped:,} unchanged, all verified."
+    return asdict(report), told
+
+
 KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str, Any], str]]] = {
     "add": _add,
     "refresh": _refresh,
@@ -122,6 +130,7 @@ KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str
     "map": _map,
     "duplicates": _duplicates,
     "classify": _classify,
+    "backup": _backup,
 }
 
 

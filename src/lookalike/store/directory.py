@@ -10,6 +10,7 @@ whatever a killed writer left behind is removed when the next one takes the lock
 """
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -181,6 +182,11 @@ class Store:
 
     def _check_absent(self, create: bool) -> None:
         """That there is no collection, not even what is left of one."""
+        if (self.path / MANIFEST).exists():
+            raise NoCollectionError(
+                f"{self.path} is a backup, not a collection."
+                f" Restore it first: lookalike restore {shlex.quote(str(self.path))} NEW_COLLECTION"
+            )
         if any((self.path / "vectors").glob("*.npy")):
             file = self.path / "catalogue.sqlite"
             raise DamagedError(f"{file} is missing, but there are vectors. Run: lookalike repair --from BACKUP")

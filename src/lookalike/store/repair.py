@@ -12,14 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 from lookalike.errors import DamagedError, FormatError, StoreError
-from lookalike.store.backup import Backup
+from lookalike.store.backup import DATABASES, Backup
 from lookalike.store.database import Database
 from lookalike.store.lock import locked
 from lookalike.store.schema import (
     APPLICATION_ID,
-    CATALOGUE,
     DAMAGED_VIEW,
-    JUDGEMENTS,
     connect,
     find_faults,
     make_schema,
@@ -30,7 +28,6 @@ from lookalike.store.schema import (
 from lookalike.store.whole import whole
 from lookalike.text import many
 
-DATABASES = {"catalogue.sqlite": CATALOGUE, "judgements.sqlite": JUDGEMENTS}
 LOGS = ("-wal", "-shm")
 ACCEPTED = ("sessions", "events")
 """Tables whose damaged rows stay if no backup has them: other rows refer to them, and what they say is told."""

@@ -17,7 +17,7 @@ from lookalike.images.folders import leads_inside
 from lookalike.server.access import Role
 from lookalike.server.events import HEADERS, describe
 from lookalike.server.incoming import Incoming, keep, take_back
-from lookalike.server.job_models import AddIn, FilesOut, FitIn, JobIn, JobOut, JobPath, JobsOut
+from lookalike.server.job_models import AddIn, BackupIn, FilesOut, FitIn, JobIn, JobOut, JobPath, JobsOut
 from lookalike.server.jobs import LANES
 from lookalike.server.ledger import Job
 from lookalike.server.models import form
@@ -42,11 +42,14 @@ async def list_jobs(request: Request) -> Response:
 
 @router.post("/jobs", response_model=JobOut, status_code=202, dependencies=[Depends(needs("judge"))])
 async def ask(request: Request, asked: JobIn) -> Response:
-    """Ask for a job. What changes the collection needs the role manage."""
+    """Ask for a job. Jobs that change the collection, and backups, need the role manage."""
     here, who = served(request), person(request)
-    role: Role = "manage" if LANES[asked.kind] == "write" else "judge"
+    role: Role = "manage" if LANES[asked.kind] == "write" or isinstance(asked, BackupIn) else "judge"
     if not who.may(role):
         raise Problem(403, f"A job of the kind {asked.kind} needs the role {role}; {who.name} has {who.role}.")
+
+    if isinstance(asked, BackupIn) and here.settings.backup_dir is None:
+        raise Problem(403, "This service makes no backups. Start it with --backup-dir DIR.")
 
     def submit(_: object) -> dict[str, Any]:
         arguments = asked.model_dump(exclude={"kind"})

@@ -17,6 +17,7 @@ const KINDS = {
   map: "Drawing the map",
   classify: "Suggesting classes",
   duplicates: "Looking for duplicates",
+  backup: "Making a backup",
 };
 const STATES = { queued: "waiting", running: "running", done: "done", failed: "failed", cancelled: "stopped" };
 const ROLES = { view: "may look and search", judge: "may judge and name", manage: "may do everything" };

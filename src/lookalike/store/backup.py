@@ -1,0 +1,555 @@
+"""Backups of a collection: made while others write, verified, restored.
+
+In: a collection's directory. Out: a directory that holds every file of the collection once, under its own digest, and a
+manifest that says which file is which:
+
+    backup.json      the manifest: format, time, source, and for each file of the collection its size and digest
+    files/<digest>   the contents; `<digest>` is the BLAKE2b digest of the file, in hexadecimal
+    lock             held by the process that makes the backup, shared by those that restore it
+
+A file in `files/` never changes, so a new backup cannot damage the one before. Renaming the new manifest into place is
+the only step that replaces the previous backup: a process that is killed before leaves the old one, after it the new
+one. Files that the new manifest does not name are removed last.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+import lookalike
+from lookalike.errors import DamagedError, FormatError, InputError, LockedError, NoCollectionError, StoreError
+from lookalike.store import files
+from lookalike.store.blocks import ListedSegment, list_segments, open_block
+from lookalike.store.database import Database, read_version
+from lookalike.store.directory import FOLDERS, MANIFEST
+from lookalike.store.items import Items
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS, translated
+from lookalike.store.whole import sweep, whole, writing
+from lookalike.types import Progress, silent
+
+FORMAT = 1
+DIGEST_BYTES = 32
+CHUNK_BYTES = 2**20
+TRIES = 20
+"""How often the catalogue is copied again because other processes merged files away."""
+
+DATABASES = {"catalogue.sqlite": CATALOGUE, "judgements.sqlite": JUDGEMENTS}
+ACCESS = "access.json"
+UPLOADS = "uploads"
+CONTENTS = "files"
+COPIES = "databases.part"
+"""Folder for the databases while they are copied and checked."""
+
+KEPT = "A backup that was made before stays as it was."
+
+_DIGEST = re.compile(f"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup or a restore did."""
+
+    copied: int  # files
+    skipped: int  # files that the backup already had
+    bytes: int  # of the copied files
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of the collection in a manifest."""
+
+    bytes: int
+    digest: str
+    key: str  # identifies the content without reading the file: the catalogue's digest, or size and time; "" for none
+
+
+class Backup:
+    """What a backup holds. Only the manifest is read here; `file` checks each file. See also `open_backup`.
+
+    Parameters
+    ----------
+    path : the backup's directory.
+
+    """
+
+    def __init__(self, path: Path):
+        self.path = Path(path).absolute()
+        with translated(self.path / MANIFEST):
+            try:
+                data = (self.path / MANIFEST).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                raise NoCollectionError(
+                    f"No backup at {self.path}: there is no {MANIFEST}. Make one with: lookalike backup {self.path}"
+                ) from None
+        self.made_at, self.source, self.entries = _parse(self.path / MANIFEST, data)
+
+    def file(self, name: str) -> Path | None:
+        """Where the content of a file of the collection is, verified; None where the backup has no such file.
+
+        `name` is relative to the collection's directory, such as "judgements.sqlite". DamagedError where the backup's
+        own copy is damaged or missing.
+        """
+        entry = self.entries.get(name)
+        if entry is None:
+            return None
+        stored = _stored(self.path, entry.digest)
+        if not _is_sound(stored, entry):
+            raise DamagedError(
+                f"The backup at {self.path} is damaged: {stored} does not hold {name} as it was backed up."
+                " Use another backup, or make this one again from the collection: lookalike backup DIR"
+            )
+        return stored
+
+
+@contextmanager
+def open_backup(path: Path) -> Iterator[Backup]:
+    """The backup in a directory; other processes cannot replace it within the block."""
+    with _locked(Path(path), shared=True):
+        yield Backup(path)
+
+
+def backup(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
+    """Make or update the backup in the directory `target`. Does not need the writer lock and does not block writers.
+
+    Every file of the backup is read back and compared with its digest, also those that need not be copied again.
+    DamagedError where a file of the collection is damaged or missing; the previous backup then stays as it was.
+    """
+    started = time.monotonic()
+    source, target = Path(source).absolute(), Path(target).absolute()
+    check_target(source, target)
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+        files.sync_folder(target.parent)
+    with _locked(target):
+        run = _Run(source, target, progress)
+        try:
+            with translated(source):
+                run.keep_all()
+            run.write_manifest()
+        finally:
+            with suppress(StoreError):  # the next run removes them
+                run.remove_temporary()
+        run.remove_unnamed()
+    copied = [run.entries[name].bytes for name in run.copied & run.entries.keys()]
+    return BackupReport(len(copied), len(run.entries) - len(copied), sum(copied), time.monotonic() - started)
+
+
+def check_target(source: Path, target: Path) -> None:
+    """Raise InputError where the collection at `source` cannot be backed up to the directory `target`."""
+    inner, outer = target.resolve(), source.resolve()
+    if inner.is_relative_to(outer) or outer.is_relative_to(inner):
+        raise InputError(
+            f"A backup and its collection must lie beside each other, not one inside the other. Got {target} for"
+            f" {source}. Choose another directory."
+        )
+    if target.exists() and not target.is_dir():
+        raise InputError(f"A backup is a directory. {target} is a file. Choose another name.")
+    if (target / "catalogue.sqlite").exists():
+        raise InputError(f"{target} is a collection, not a backup. Choose another directory.")
+    with translated(target):
+        names = set(os.listdir(target)) if target.exists() else set()
+    ours = {CONTENTS, COPIES, "lock", *(name for name in names if name.startswith(f".{MANIFEST}."))}
+    if MANIFEST not in names and not names <= ours:  # a first backup that was killed leaves no manifest
+        raise InputError(f"{target} is not empty and holds no backup. Choose an empty or a new directory.")
+
+
+def restore(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
+    """Make a new collection at `target` from the backup in the directory `source`.
+
+    Every file is compared with the manifest. The collection appears under its name when it is complete.
+    """
+    started = time.monotonic()
+    source, target = Path(source).absolute(), Path(os.path.realpath(target))
+    with open_backup(source) as found:
+        real = source.resolve()
+        if target.is_relative_to(real) or real.is_relative_to(target):
+            raise InputError(f"{target} must not lie inside the backup {source}, nor contain it. Choose another path.")
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise InputError(f"{target} exists and is not empty. Choose a new path: lookalike restore {source} PATH")
+        part = target.with_name(f".{target.name}.restore")
+        with writing(target):
+            part.mkdir(parents=True, exist_ok=True)
+        with _locked(part):
+            try:
+                _restore(found, part, target, progress)
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+    size = sum(entry.bytes for entry in found.entries.values())
+    return BackupReport(len(found.entries), 0, size, time.monotonic() - started)
+
+
+class _Run:
+    """One run of `backup`: what the new manifest will name."""
+
+    def __init__(self, source: Path, target: Path, progress: Progress):
+        self.entries: dict[str, Entry] = {}
+        self.copied: set[str] = set()
+        self._source = source
+        self._target = target
+        self._progress = progress
+        self._copies = target / COPIES
+        self._sound: set[str] = set()  # digests whose content was read back in this run
+        try:
+            self._known = Backup(target).entries
+        except (NoCollectionError, DamagedError):  # contents are found again by their digests
+            self._known = {}
+        self.remove_temporary()
+        with writing(target):
+            self._copies.mkdir()
+            (target / CONTENTS).mkdir(exist_ok=True)
+            sweep(target)
+            sweep(target / CONTENTS)
+            files.sync_folder(target)
+
+    def keep_all(self) -> None:
+        """Have the contents of every file of the collection in the backup."""
+        self._keep_database("judgements.sqlite")
+        for _ in range(TRIES):
+            if self._keep_catalogue():
+                break
+        else:
+            raise LockedError(
+                f"Other processes replaced files of {self._source} {TRIES} times while they were copied."
+                " Try again when fewer pictures are added."
+            )
+        self._keep_uploads()
+        with suppress(FileNotFoundError):
+            self._keep_content(ACCESS, self._source / ACCESS)
+
+    def write_manifest(self) -> None:
+        """Make this run the backup."""
+        described: dict[str, Any] = {
+            "format": FORMAT,
+            "lookalike": lookalike.__version__,
+            "made_at": time.time(),
+            "source": str(self._source),
+            "files": {name: asdict(self.entries[name]) for name in sorted(self.entries)},
+        }
+        described["digest"] = _manifest_digest(described)
+        with whole(self._target / MANIFEST) as part:
+            part.write_text(json.dumps(described, indent=1))
+
+    def remove_temporary(self) -> None:
+        """Remove the copies of the databases."""
+        with writing(self._copies):
+            if self._copies.exists():
+                shutil.rmtree(self._copies)
+
+    def remove_unnamed(self) -> None:
+        """Remove contents that the manifest does not name."""
+        named = {entry.digest for entry in self.entries.values()}
+        with writing(self._target):
+            for file in (self._target / CONTENTS).iterdir():
+                if _DIGEST.fullmatch(file.name) and file.name not in named:
+                    file.unlink()
+
+    def _keep_catalogue(self) -> bool:
+        """Back up the catalogue and the files that it names; False where one of them was replaced meanwhile."""
+        copied = self._keep_database("catalogue.sqlite")
+        with closing(_open_copy(copied)) as db:
+            version = read_version(db)
+            spaces = [name for (name,) in db.execute("SELECT name FROM spaces ORDER BY rowid")]
+            segments = [row for space in spaces for row in list_segments(db, space)]
+            fitted = db.execute("SELECT model, model_digest FROM spaces WHERE model IS NOT NULL").fetchall()
+            indexes = [name for (name,) in db.execute("SELECT file FROM structures")]
+        steps: list[Callable[[], None]] = [partial(self._keep_segment, row) for row in segments]
+        steps += [partial(self._keep_model, *row) for row in fitted]
+        steps += [partial(self._keep, f"indexes/{name}") for name in indexes]
+        self._known |= self.entries  # an earlier try may have copied files that are merged away by now
+        self.entries = {name: self.entries[name] for name in DATABASES}
+        try:
+            for done, step in enumerate(steps):
+                self._progress("backing up", done, len(steps))
+                step()
+        except FileNotFoundError as error:
+            if _version_of(self._source / "catalogue.sqlite") == version:
+                raise _damaged(f"{error.filename} is missing.") from None
+            return False
+        self._progress("backing up", len(steps), len(steps))
+        return True
+
+    def _keep_database(self, name: str) -> Path:
+        """Copy a database as one commit left it, check the copy and keep it; returns where the copy is."""
+        copy = self._copies / name
+        copy.unlink(missing_ok=True)
+        _copy_database(self._source / name, copy)
+        self._keep_content(name, copy)
+        return copy
+
+    def _keep_segment(self, row: ListedSegment) -> None:
+        rows = f"vectors/{row.file}"
+        ids = f"vectors/{files.ids_file(Path(row.file)).name}"
+        half = len(row.digest) // 2
+        keys = {ids: row.digest[:half].hex(), rows: row.digest[half:].hex()}
+        if all(self._keep_known(name, key) for name, key in keys.items()):
+            return
+        try:
+            block = open_block(self._source / "vectors", row, None)
+        except DamagedError as error:
+            raise _damaged(str(error)) from None
+        if not block.intact:
+            raise _damaged(f"{self._source / rows} does not hold what was written.")
+        for name, key in keys.items():
+            self._keep_content(name, self._source / name, key)
+
+    def _keep_model(self, file: str, digest: bytes | None) -> None:
+        name = f"models/{file}"
+        self._keep(name, None if digest is None else digest.hex())
+        if digest not in (None, files.digest_file(_stored(self._target, self.entries[name].digest))):
+            raise _damaged(f"{self._source / name} does not hold what was written.")
+
+    def _keep_uploads(self) -> None:
+        """Originals that clients sent. Listed again until nothing is new: a file may move from folder to folder."""
+        tried: set[str] = set()
+        while new := set(_list_uploads(self._source)) - tried:
+            for done, name in enumerate(sorted(new)):
+                self._progress("backing up uploads", done, len(new))
+                with suppress(FileNotFoundError):
+                    self._keep(name)
+            self._progress("backing up uploads", len(new), len(new))
+            tried |= new
+
+    def _keep(self, name: str, key: str | None = None) -> None:
+        """Have a file in the backup whose content never changes under its name.
+
+        `key` identifies the content where the catalogue has a digest of it; by default the file's size and time do.
+        FileNotFoundError where the file is missing.
+        """
+        if key is None:
+            stat = (self._source / name).stat()
+            key = f"{stat.st_size}-{stat.st_mtime_ns}"
+        if not self._keep_known(name, key):
+            self._keep_content(name, self._source / name, key)
+
+    def _keep_known(self, name: str, key: str) -> bool:
+        """Name a file that the backup has from before, without reading the collection; False where it has not."""
+        entry = self._known.get(name)
+        if entry is None or entry.key != key or not self._has(entry):
+            return False
+        self.entries[name] = entry
+        return True
+
+    def _keep_content(self, name: str, source: Path, key: str = "") -> None:
+        """Read a file, and copy it where the backup does not have its content."""
+        with source.open("rb") as stream:
+            entry = Entry(os.fstat(stream.fileno()).st_size, _digest(stream, source), key)
+            if not self._has(entry):
+                stream.seek(0)
+                with whole(_stored(self._target, entry.digest)) as part:
+                    _copy(stream, source, part, entry.digest, _mode(name))
+                self._sound.add(entry.digest)
+                self.copied.add(name)
+        self.entries[name] = entry
+
+    def _has(self, entry: Entry) -> bool:
+        """Whether the backup holds this content, undamaged."""
+        if entry.digest not in self._sound and _is_sound(_stored(self._target, entry.digest), entry):
+            self._sound.add(entry.digest)
+        return entry.digest in self._sound
+
+
+def _damaged(fault: str) -> DamagedError:
+    return DamagedError(f"{fault} {KEPT} Run: lookalike repair")
+
+
+def _parse(file: Path, data: bytes) -> tuple[float, str, dict[str, Entry]]:
+    """When and of what a manifest was made, and its entries."""
+    try:
+        found = json.loads(data)
+        version, expected = int(found["format"]), found.pop("digest")
+        if version > FORMAT:
+            raise FormatError(
+                f"{file} was written by a newer Lookalike (format {version}, this one reads up to {FORMAT})."
+                " Update Lookalike."
+            )
+        if expected != _manifest_digest(found):
+            raise ValueError("it does not match its own digest")
+        entries = {name: Entry(**entry) for name, entry in found["files"].items()}
+        if bad := [
+            name for name, entry in entries.items() if not _is_name(name) or not _DIGEST.fullmatch(entry.digest)
+        ]:
+            raise ValueError(f"it names {bad[0]!r:.80}")
+        if missing := [name for name in DATABASES if name not in entries]:
+            raise ValueError(f"it does not name {missing[0]}")
+        return float(found["made_at"]), str(found["source"]), entries
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"{file} is damaged: {error}. Use another backup, or make this one again.") from None
+
+
+def _manifest_digest(described: dict[str, Any]) -> str:
+    return blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def _is_name(name: str) -> bool:
+    """Whether a file of a collection may have this name: none may lead out of the collection's directory."""
+    parts = PurePosixPath(name).parts
+    if "\0" in name or ".." in parts or str(PurePosixPath(name)) != name:
+        return False
+    return name in (*DATABASES, ACCESS) or (len(parts) > 1 and parts[0] in (*FOLDERS, UPLOADS))
+
+
+def _stored(backup: Path, digest: str) -> Path:
+    return backup / CONTENTS / digest
+
+
+def _mode(name: str) -> int:
+    """Permissions of a file, before the umask: whoever can read `access.json` can sign in."""
+    return 0o600 if name == ACCESS else 0o666
+
+
+def _is_sound(stored: Path, entry: Entry) -> bool:
+    """Whether a file of a backup holds what its name says."""
+    try:
+        with stored.open("rb") as stream:
+            return os.fstat(stream.fileno()).st_size == entry.bytes and _digest(stream, stored) == entry.digest
+    except FileNotFoundError:
+        return False
+
+
+def _list_uploads(source: Path) -> Iterator[str]:
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for folder, _, names in os.walk(source / UPLOADS, onerror=fail):
+        for name in names:
+            file = Path(folder, name)
+            if not (name.startswith(".") and name.endswith(".part")) and file.is_file() and not file.is_symlink():
+                yield file.relative_to(source).as_posix()
+
+
+def _version_of(catalogue: Path) -> int:
+    with closing(Database(catalogue, CATALOGUE)) as database:
+        return database.version()
+
+
+def _copy_database(source: Path, copy: Path) -> None:
+    """Copy a database with SQLite's online backup, and check the copy.
+
+    The copy is one file without a log. It is written without locks, which many network drives do not have: nothing
+    else uses the file.
+    """
+    with closing(Database(source, DATABASES[source.name])) as database, database.reading() as db:
+        if faults := database.verify():
+            raise _damaged(faults[0].partition(" Run: ")[0])
+        with writing(copy), closing(sqlite3.connect(f"{copy.as_uri()}?nolock=1", uri=True)) as target:
+            db.backup(target)
+    with closing(_open_copy(copy)) as db:
+        try:
+            faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
+        except sqlite3.DatabaseError as error:  # damaged too much to be checked
+            faults = [str(error)]
+    if faults:
+        raise _damaged(f"{source} is damaged: {faults[0]}.")
+
+
+def _open_copy(copy: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{copy.as_uri()}?immutable=1", uri=True)
+
+
+def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> None:
+    """Write a collection to the folder `part`, then rename that to `target`."""
+    _empty(part)  # left by a restore that was killed
+    for done, (name, entry) in enumerate(found.entries.items()):
+        progress("restoring", done, len(found.entries))
+        stored = found.file(name)
+        assert stored is not None, "the manifest names it"
+        with writing(part / name), stored.open("rb") as stream:
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy(stream, stored, part / name, entry.digest, _mode(name))
+    progress("restoring", len(found.entries), len(found.entries))
+    # Paths inside the collection, such as those of uploads, lead to where it will be.
+    with closing(Database(part / "catalogue.sqlite", CATALOGUE)) as database, database.transaction():
+        Items(database).move(str(target))
+    with writing(target):
+        for folder, _, _ in os.walk(part):
+            files.sync_folder(Path(folder))
+        part.rename(target)
+        files.sync_folder(target.parent)
+
+
+def _copy(stream: BinaryIO, source: Path, target: Path, digest: str, mode: int) -> None:
+    """Copy an open file to the new file `target`, with its time; read that back and compare it with its digest."""
+    read, stat = blake2b(digest_size=DIGEST_BYTES), os.fstat(stream.fileno())
+    with open(target, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as out:
+        for chunk in _chunks(stream, source):
+            read.update(chunk)
+            out.write(chunk)
+        out.flush()
+        os.utime(out.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        os.fsync(out.fileno())
+        with suppress(AttributeError):  # where the system allows it, read back from the disk and not from memory
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if read.hexdigest() != digest:
+        raise StoreError(f"{source} changed while it was copied. Try again.")
+    with target.open("rb") as written:
+        if _digest(written, target) != digest:
+            raise StoreError(f"{target} does not read back as it was written. Check that disk, or use another.")
+
+
+def _digest(stream: BinaryIO, path: Path) -> str:
+    """The digest of an open file."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for chunk in _chunks(stream, path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+    while True:
+        with translated(path):
+            chunk = stream.read(CHUNK_BYTES)
+        if not chunk:
+            return
+        yield chunk
+
+
+def _empty(folder: Path) -> None:
+    """Remove everything in a folder but its lock."""
+    with writing(folder):
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
+
+
+@contextmanager
+def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of a folder; `shared`: together with others that only read."""
+    handle = _open_lock(folder / "lock", shared)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _open_lock(file: Path, shared: bool) -> int | None:
+    """A handle that holds the lock; None where a backup that is only read has no lock file."""
+    with writing(file):
+        try:
+            handle = os.open(file, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT, 0o666)
+        except (FileNotFoundError, NotADirectoryError):
+            if shared:
+                return None
+            raise
+        try:
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise LockedError(f"Another process is using {file.parent}. Try again when it is done.") from None
+    return handle
