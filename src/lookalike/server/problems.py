@@ -94,9 +94,10 @@ class Problem(HTTPException):
         kind: str | None = None,
         field: str | None = None,
         wait_s: float = 0,
+        headers: Mapping[str, str] | None = None,
     ):
-        headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s else None
-        super().__init__(status, message, headers)
+        wait = {"Retry-After": str(math.ceil(wait_s))} if wait_s else {}
+        super().__init__(status, message, {**(headers or {}), **wait} or None)
         self.kind = kind or STATUSES.get(status, "broken")
         self.field = field
 

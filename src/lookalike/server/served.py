@@ -24,6 +24,7 @@ from lookalike.server.large import PIXELS, Large
 from lookalike.server.metrics import Metrics
 from lookalike.server.models import ExampleIn
 from lookalike.server.problems import Problem, missing
+from lookalike.server.rates import Limiter
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import Kept, shrink
 from lookalike.server.uploads import Upload, Uploads
@@ -41,6 +42,7 @@ class Served:
         self.access = access
         self.closing = threading.Event()  # set when the service is asked to end: streams end then
         self.metrics = Metrics()
+        self.rates = Limiter(settings.rates)
         self._large = Large()
         self.work = Work(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
