@@ -87,12 +87,11 @@ class Guard:
             if not self.here.closing.is_set():
                 raise
             if not out.status:  # it took longer than the service waits when it is to end
-                await answer(Problem(503, "The service ends. Try again when it is back.", wait_s=BUSY_S))(
-                    scope, receive, out
-                )
+                ends = Problem(503, "The service ends. Try again when it is back.", wait_s=BUSY_S)
+                await answer(ends, None)(scope, receive, out)
         except Exception as error:
             if not out.status:
-                await answer(error)(scope, receive, out)
+                await answer(error, scope.get("state", {}).get("person"))(scope, receive, out)
             elif out.status != 500:  # those were told when they were answered
                 log.exception("An answer broke off.")
         finally:

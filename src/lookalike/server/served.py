@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -28,6 +28,7 @@ from lookalike.server.rates import Limiter
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import Kept, shrink
 from lookalike.server.uploads import Upload, Uploads
+from lookalike.server.visible_paths import Visible
 from lookalike.server.work import Stop, Work
 from lookalike.types import Box
 
@@ -125,21 +126,25 @@ class Served:
         """What the collection takes as examples. No client's word is ever taken for a path."""
         return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
 
-    def describe(self, items: Iterable[Item]) -> list[dict[str, Any]]:
-        """Items as JSON has them, in this order."""
-        listed = list(items)
+    def visible(self, who: Person) -> Visible:
+        """What a person may see of paths."""
+        return Visible(self.collection, who)
+
+    def describe(self, items: Iterable[Item], who: Person) -> list[dict[str, Any]]:
+        """Items as JSON that a person may see, in this order."""
+        listed, shown = list(items), self.visible(who).path
         ids = [item.id for item in listed]
         labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
-        return [_item(item, labels.get(item.id, []), predicted.get(item.id)) for item in listed]
+        return [_item(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
 
-    def described(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """Those of the ids that are items, as JSON has them."""
+    def described(self, ids: Sequence[int], who: Person) -> dict[int, dict[str, Any]]:
+        """Those of the ids that are items, as JSON that a person may see."""
         items = self.collection.get(ids)
-        return dict(zip(items, self.describe(items.values()), strict=True))
+        return dict(zip(items, self.describe(items.values(), who), strict=True))
 
-    def found(self, results: Sequence[Result]) -> list[dict[str, Any]]:
-        """Results as JSON has them, with what the search has read of their items."""
-        described = self.describe(result.item for result in results if result.item is not None)
+    def found(self, results: Sequence[Result], who: Person) -> list[dict[str, Any]]:
+        """Results as JSON that a person may see, with the items that the search has read."""
+        described = self.describe((result.item for result in results if result.item is not None), who)
         return [
             {
                 "item": item,
@@ -190,7 +195,7 @@ def served(request: Request) -> Served:
 
 
 def person(request: Request) -> Person:
-    """Who makes a request."""
+    """The person who makes a request."""
     found: Person | None = request.scope["state"].get("person")
     if found is None:
         raise Problem(401, "This needs a token. Sign in, or send it as: Authorization: Bearer TOKEN.")
@@ -210,8 +215,8 @@ def needs(role: Role) -> Any:
     return check
 
 
-def _item(item: Item, labels: list[str], predicted: Prediction | None) -> dict[str, Any]:
-    paths = [valid(path) for path in item.paths]
+def _item(item: Item, labels: list[str], predicted: Prediction | None, shown: Callable[[str], str]) -> dict[str, Any]:
+    paths = [valid(shown(path)) for path in item.paths]
     first = paths[0] if paths else None
     return {
         "id": format_id(item.id),

@@ -72,11 +72,11 @@ async def collection(request: Request) -> Response:
 
 
 def _collection(here: Served, who: Person) -> dict[str, Any]:
-    told = here.collection.glance()
+    told, visible = here.collection.glance(), here.visible(who)
     spaces = [
         {
             "name": space["name"],
-            "about": ABOUT.get(space["name"], " | ".join(space["chain"])),
+            "about": ABOUT.get(space["name"], visible.text(" | ".join(space["chain"]))),
             "items": space["rows"],
             "dim": space["dim"],
             "default": place == 0,
