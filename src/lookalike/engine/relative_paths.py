@@ -7,9 +7,13 @@ source /home/me/Pictures is Pictures/2024/a.jpg.
 import fnmatch
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from lookalike.engine.presence import root_of
 from lookalike.images.sources import SEPARATOR, split_member
+
+FOLDERS = 10_000
+"""Folders whose source is remembered: files of one folder usually follow each other."""
 
 
 def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
@@ -21,16 +25,22 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
     """
     roots = {root_of(source).rstrip("/") for source in sources}
 
-    def relative(path: str) -> str:
-        file, member = split_member(path)
-        start, folder = file.rfind("/") + 1, file
+    @lru_cache(FOLDERS)
+    def start(folder: str) -> int:
+        """Where the relative path of a file in this folder begins."""
+        begin = len(folder) + 1
         while True:
             if folder in roots:
-                start = folder.rfind("/") + 1
+                begin = folder.rfind("/") + 1
             if not folder:
-                break
+                return begin
             folder = folder.rpartition("/")[0]
-        return file[start:].lstrip("/") + (SEPARATOR + member if member else "")
+
+    def relative(path: str) -> str:
+        file, member = split_member(path)
+        folder, slash, _ = file.rpartition("/")
+        shown = file[start(folder) :].lstrip("/") if slash else file
+        return shown + (SEPARATOR + member if member else "")
 
     return relative
 
@@ -38,6 +48,7 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a relative path matches a glob, as a whole or in a last part, by the rules of `Filter.path`."""
     globs = {pattern.replace("[^", "[!"), pattern.replace("[", "[[]")}
-    alternatives = (fnmatch.translate(begin + glob) for begin in ("", "*/", f"*{SEPARATOR}") for glob in globs)
+    begins = ("",) if pattern.startswith("*") else ("", "*/", f"*{SEPARATOR}")
+    alternatives = (fnmatch.translate(begin + glob) for begin in begins for glob in globs)
     match = re.compile("|".join(alternatives)).match
     return lambda path: match(path) is not None

@@ -198,7 +198,7 @@ def person(request: Request) -> Person:
     """The person who makes a request."""
     found: Person | None = request.scope["state"].get("person")
     if found is None:
-        raise Problem(401, "This needs a token. Sign in, or send it as: Authorization: Bearer TOKEN.")
+        raise Problem(401, "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN.")
     return found
 
 
