@@ -9,7 +9,7 @@ import pytest
 from lookalike import cli
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.server import access as module
-from lookalike.server.access import Access, Person
+from lookalike.server.access import Access, Entry, Person, salvage
 from lookalike.server.app import ROUTERS
 from lookalike.server.run import bind, check_tokens, url
 from lookalike.server.settings import Settings
@@ -67,9 +67,11 @@ def test_a_cookie_is_signed_ends_and_dies_with_its_token(tmp_path, monkeypatch):
     cookie = access.make_cookie(Person("anna", "judge"))
     assert token not in cookie
     assert access.identify(headers(cookie=f"a=b; lookalike={cookie}")) == Person("anna", "judge")
-    name, until, signature = cookie.split(".")
-    forged = [f"{name}.{int(until) + 1}.{signature}", f"{name}.{until}.{'0' * 64}", f"{name}.{until}", "..", "a.b.c"]
-    forged += [f"{name}.²³.{signature}", f"{name}.{'9' * 40}.{signature}", f"{name}.{until}.é"]
+    name, identity, until, signature = cookie.split(".")
+    bert = access.make_cookie(Person("bert", "manage")).split(".")[0]
+    forged = [f"{name}.{identity}.{int(until) + 1}.{signature}", f"{name}.{identity}.{until}.{'0' * 64}", "a.b.c.d"]
+    forged += [f"{name}.{'0' * 32}.{until}.{signature}", f"{bert}.{identity}.{until}.{signature}", "...", ""]
+    forged += [f"{name}.{identity}.²³.{signature}", f"{name}.{identity}.{'9' * 40}.{signature}", f"{name}.{until}.é"]
     for wrong in forged:
         assert access.identify({b"cookie": f"lookalike={wrong}".encode("latin-1")}) is None
     monkeypatch.setattr(module.time, "time", lambda: float(until) + 1)
@@ -80,11 +82,92 @@ def test_a_cookie_is_signed_ends_and_dies_with_its_token(tmp_path, monkeypatch):
     assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
 
 
-def test_a_file_that_cannot_be_understood_lets_nobody_in(tmp_path):
-    for text in ("", "{}", "[]", '{"tokens": [{"name": "x", "role": "god", "sha256": "0", "added_at": 0}]}', "\0"):
-        (tmp_path / "access.json").write_text(text)
-        with pytest.raises(DamagedError, match="make new tokens"):
-            Access(tmp_path, "owner").identify({})
+def test_logging_out_ends_one_cookie_for_all_processes(tmp_path, monkeypatch):
+    access, other = Access(tmp_path), Access(tmp_path)
+    anna = Person("anna", access.add("anna", "view") and "view")
+    phone, laptop = (access.make_cookie(anna) for _ in range(2))
+    access.log_out(phone)
+    access.log_out("not.a.cookie")
+    for process in (access, other, Access(tmp_path)):
+        assert process.identify(headers(cookie=f"lookalike={phone}")) is None
+        assert process.identify(headers(cookie=f"lookalike={laptop}")) == anna
+    assert len(list((tmp_path / "logouts").iterdir())) == 1
+    monkeypatch.setattr(module.time, "time", lambda: float(phone.split(".")[2]) + 1)
+    later = access.make_cookie(anna)
+    access.log_out(later)  # which also removes what has expired
+    assert [file.name.split("-")[1] for file in (tmp_path / "logouts").iterdir()] == [later.split(".")[1]]
+
+
+def test_logging_out_counts_in_this_process_where_nothing_can_be_written(tmp_path, caplog):
+    access = Access(tmp_path)
+    anna = Person("anna", access.add("anna", "view") and "view")
+    cookie = access.make_cookie(anna)
+    (tmp_path / "logouts").write_text("a file in the way")
+    access.log_out(cookie)
+    assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
+    assert "A logout is not on the disk" in caplog.text
+
+
+GOOD = {"name": "anna", "role": "view", "sha256": "0" * 64, "added_at": 1.5}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\0",
+        "{",
+        "[" * 100_000,
+        "{}",
+        "[]",
+        "7",
+        '{"tokens": {}}',
+        '{"tokens": "abc"}',
+        *(
+            json.dumps({"tokens": [GOOD, GOOD | {"name": "bert", "sha256": "1" * 64} | wrong]})
+            for wrong in (
+                {"name": 7},
+                {"name": None},
+                {"name": ""},
+                {"name": "b\n"},
+                {"name": "\ud800"},
+                {"name": "anna"},
+                {"role": "god"},
+                {"role": ["view"]},
+                {"sha256": "x" * 64},
+                {"sha256": "0" * 63},
+                {"sha256": list("0" * 64)},
+                {"sha256": "0" * 64},
+                {"added_at": None},
+                {"added_at": "1"},
+                {"added_at": True},
+                {"added_at": float("nan")},
+                {"added_at": float("inf")},
+                {"added_at": 10**400},
+                {"added_at": -1},
+            )
+        ),
+        *(json.dumps({"tokens": [GOOD, wrong]}) for wrong in (7, None, "abc", [], {})),
+    ],
+)
+def test_a_damaged_file_lets_nobody_in_and_its_valid_tokens_can_be_salvaged(tmp_path, text):
+    path = tmp_path / "access.json"
+    path.write_text(text)
+    with pytest.raises(DamagedError, match=r"lookalike repair$"):
+        Access(tmp_path, "owner").identify({})
+    entries, lost = salvage(path)
+    assert lost == 1
+    assert entries == ([Entry(**GOOD)] if "anna" in text else [])
+    Access(tmp_path).save(entries)
+    assert Access(tmp_path).entries() == entries
+    assert salvage(path) == (entries, 0)
+
+
+def test_a_file_that_is_not_one_lets_nobody_in(tmp_path):
+    (tmp_path / "access.json").mkdir()
+    with pytest.raises(DamagedError, match=r"lookalike repair$"):
+        Access(tmp_path, "owner").identify({})
+    assert salvage(tmp_path / "none.json") == ([], 0)
 
 
 @pytest.mark.parametrize("sign", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP"])
@@ -115,7 +198,7 @@ def test_without_tokens_whoever_is_here_manages_and_with_one_nobody_does(own):
         assert service.get("/collection")["me"]["role"] == "manage"
 
 
-def test_signing_in_gives_a_cookie_that_scripts_cannot_read(own):
+def test_logging_in_gives_a_cookie_that_scripts_cannot_read_and_logging_out_ends_it(own):
     token = Access(own).add("anna", "judge")
     with running(own) as service:
         error(service.client.post("/api/v1/login", json={"token": "lk_wrong"}), 401, "token")
@@ -125,8 +208,16 @@ def test_signing_in_gives_a_cookie_that_scripts_cannot_read(own):
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
         assert token not in cookie
         assert service.get("/collection")["me"]["name"] == "anna"  # httpx keeps cookies, as browsers do
-        service.client.post("/api/v1/logout").raise_for_status()
+        value = cookie.split(";")[0]
+        service.client.post("/api/v1/login", json={"token": token}).raise_for_status()  # another browser
+        other = service.client.cookies["lookalike"]
+        service.client.cookies.clear()
+        service.client.post("/api/v1/logout", headers={"Cookie": value}).raise_for_status()
         error(service.client.get("/api/v1/collection"), 401, "token")
+        error(service.client.get("/api/v1/collection", headers={"Cookie": value}), 401, "token")
+    with running(own) as service:  # after a restart
+        error(service.client.get("/api/v1/collection", headers={"Cookie": value}), 401, "token")
+        assert service.get("/collection", headers={"Cookie": f"lookalike={other}"})["me"]["name"] == "anna"
 
 
 def test_every_route_names_the_role_it_needs(own):

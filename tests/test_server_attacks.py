@@ -1,5 +1,7 @@
 """The attack list: each is refused, in the one shape, logged, and the service lives."""
 
+import asyncio
+import base64
 import contextlib
 import io
 import json
@@ -8,11 +10,16 @@ import socket
 import threading
 import time
 
+import httpx
 import psutil
 import pytest
 
+from lookalike import Collection
+from lookalike.server import access as access_module
+from lookalike.server.access import Access, Person
+from lookalike.server.app import create_app
 from lookalike.server.problems import Problem
-from lookalike.server.rates import CLIENTS, Limiter
+from lookalike.server.rates import CLIENTS, Limiter, network
 from lookalike.server.settings import Rates, Settings
 from serving import add_token, copy_shelf, error, quick, running
 from waiting import PATIENCE_S, until
@@ -38,6 +45,12 @@ TRAVERSALS = (
 def service(shelf, tmp_path_factory):
     with running(copy_shelf(shelf, tmp_path_factory.mktemp("attacked"))) as running_service:
         yield running_service
+
+
+def forged_cookie(name):
+    """A cookie that is right in all but its signature."""
+    encoded = base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+    return f"{encoded}.{'0' * 32}.{int(time.time()) + 1000}.{'0' * 64}"
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +206,7 @@ def test_a_name_that_is_not_ours_is_refused(service):
     assert not elsewhere.knows("evil.example")
 
 
-def test_wrong_tokens_are_refused_and_soon_not_even_looked_at(shelf, tmp_path, caplog):
+def test_wrong_tokens_are_limited_and_never_lock_out_valid_ones(shelf, tmp_path, caplog):
     own = copy_shelf(shelf, tmp_path)
     mine = add_token(own, "anna", "judge")
     with running(own, rates=Rates(login=(0.01, 5))) as service, caplog.at_level(logging.WARNING):
@@ -205,9 +218,88 @@ def test_wrong_tokens_are_refused_and_soon_not_even_looked_at(shelf, tmp_path, c
         assert int(answer.headers["retry-after"]) > 1
         error(answer, 429, "too-many")
         error(service.client.post("/api/v1/login", json={"token": secret}), 429, "too-many")
-        assert service.client.get("/api/v1/items", headers=mine).status_code == 200  # whoever has one goes on
+        assert service.client.get("/api/v1/items", headers=mine).status_code == 200
+        token = mine["Authorization"].removeprefix("Bearer ")
+        service.post("/login", {"token": token}, headers={"Cookie": forged_cookie("anna")})
+        assert service.get("/collection")["me"]["name"] == "anna"  # by the cookie
     assert "Refused a request from 127.0.0.1 with status 401" in caplog.text
     assert secret not in caplog.text
+
+
+def test_forged_cookies_are_limited_for_the_person_they_name(shelf, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    access = Access(own)
+    for name in ("anna", "bert"):
+        access.add(name, "view")
+
+    def status(cookie, address):
+        scope = {
+            "type": "http", "method": "GET", "path": "/api/v1/items/0123456789abcdef", "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"cookie", f"lookalike={cookie}".encode())], "client": (address, 1),
+        }  # fmt: skip
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        async def receive():
+            return {"type": "http.request"}
+
+        async def refused(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        guard.app = refused
+        asyncio.run(guard(scope, receive, send))
+        return sent[0]["status"]
+
+    with Collection(own) as collection:
+        guard = create_app(collection, Settings(rates=Rates(login=(0.01, 5))), access)
+        seen = [status(forged_cookie("anna"), f"192.0.2.{number}") for number in range(8)]
+        assert seen == [401] * 5 + [429] * 3  # each from an address of its own
+        assert status(forged_cookie("bert"), "192.0.2.7") == 401
+        assert status(access.make_cookie(Person("anna", "view")), "192.0.2.7") == 200
+        guard.here.close()
+
+
+def test_a_refused_cookie_is_deleted_by_the_browser_and_an_expired_one_is_no_attempt(shelf, tmp_path, monkeypatch):
+    own = copy_shelf(shelf, tmp_path)
+    access = Access(own)
+    access.add("anna", "view")
+    with monkeypatch.context() as past:
+        past.setattr(access_module.time, "time", lambda: 1e9)
+        expired = access.make_cookie(Person("anna", "view"))
+    with running(own, rates=Rates(login=(0.01, 2))) as service:
+        for _ in range(5):
+            answer = service.client.get("/api/v1/items", headers={"Cookie": f"lookalike={expired}"})
+            error(answer, 401, "token")
+            assert "Max-Age=0" in answer.headers["set-cookie"]
+        assert "set-cookie" not in service.client.get("/api/v1/items").headers
+
+
+def test_only_a_valid_bearer_token_replaces_the_header_of_the_page(shelf, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    body = {"name": "x", "items": []}
+
+    def ask(**headers):
+        with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", trust_env=False) as client:
+            return client.post("/api/v1/classes/add", json=body, headers=headers)
+
+    wrong = ("", "x", "Bearer", "Bearer x", "Basic YTpi")
+    with running(own) as service:
+        for value in wrong:  # without tokens, each client on this machine is the owner
+            assert "X-Lookalike" in error(ask(Authorization=value), 403, "refused")
+        valid = add_token(own, "anna", "judge")
+        assert ask(**valid).status_code == 200
+        cookie = f"lookalike={Access(own).make_cookie(Person('anna', 'judge'))}"
+        for value in ("", "x", "Basic YTpi"):  # no tokens: the cookie counts, and needs the header
+            assert "X-Lookalike" in error(ask(Authorization=value, Cookie=cookie), 403, "refused")
+            both = {"Authorization": value, "Cookie": cookie, "X-Lookalike": "1"}
+            assert ask(**both).status_code == 200
+        for value in ("Bearer", "Bearer x"):  # a wrong token is refused, whatever the cookie
+            error(ask(Authorization=value, Cookie=cookie), 401, "token")
+        twice = b"POST /api/v1/classes/add HTTP/1.1\r\nHost: localhost\r\nAuthorization: x\r\nAuthorization: %s\r\n\r\n"
+        assert raw(service, twice % valid["Authorization"].encode()).split(b" ")[1] == b"400"
 
 
 def test_a_flood_is_slowed_down(shelf):
@@ -216,12 +308,12 @@ def test_a_flood_is_slowed_down(shelf):
         body = {"examples": [{"id": item}], "k": 1}
         seen = [service.client.post("/api/v1/search", json=body) for _ in range(5)]
         assert [answer.status_code for answer in seen] == [200] * 3 + [429] * 2
-        assert "Come back in" in error(seen[-1], 429, "too-many")
+        assert "Try again in" in error(seen[-1], 429, "too-many")
         assert seen[-1].headers["retry-after"] == "10"
         assert service.client.get("/healthz").status_code == 200
 
 
-def test_buckets_fill_with_time_and_are_few():
+def test_buckets_refill_with_time_and_are_few():
     now = [0.0]
     limiter = Limiter(Rates(work=(2.0, 3)), clock=lambda: now[0])
     for _ in range(3):
@@ -234,7 +326,14 @@ def test_buckets_fill_with_time_and_are_few():
     assert limiter.take("work", "anna") == pytest.approx(0.5)
     for number in range(CLIENTS + 10):
         limiter.check("look", str(number))
-    assert len(limiter._left) == CLIENTS
+    assert len(limiter) == CLIENTS + 2  # of other kinds: anna and bert
+    assert limiter.take("work", "anna") > 0  # many clients of one kind do not make it forget those of another
+
+
+def test_all_addresses_of_an_ipv6_network_share_a_limit():
+    assert network("2001:db8:1:2::1") == network("2001:db8:1:2:ffff::9") != network("2001:db8:1:3::1")
+    assert network("::ffff:192.0.2.7") == network("192.0.2.7") == "192.0.2.7"
+    assert network("unknown") == "unknown"
 
 
 def test_headers_cannot_be_injected(service, item):
@@ -418,8 +517,6 @@ def test_connections_above_the_cap_are_turned_away(shelf):
 
 def test_a_client_that_takes_nothing_is_let_go(shelf, tmp_path):
     from PIL import Image
-
-    from lookalike import Collection
 
     large = io.BytesIO()
     Image.effect_noise((1500, 1500), 100).convert("RGB").save(large, "PNG")

@@ -198,7 +198,7 @@ def test_stop_is_heard_by_progress():
     stop.set()
     with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone
         stop.progress("x", 1, None)
-    assert answer(left.value).status_code == 499
+    assert answer(left.value, None).status_code == 499
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")

@@ -35,6 +35,7 @@ from lookalike.engine.negatives import read_negatives
 from lookalike.engine.pages import Page, Pages, read_item
 from lookalike.engine.presence import ignore, root_of
 from lookalike.engine.refit import refit, tried_spaces
+from lookalike.engine.relative_paths import relative_to
 from lookalike.engine.repair import RepairReport, repair
 from lookalike.engine.search import SearchAnswer, search
 from lookalike.engine.simulate import SimulatedRound, find_wanted, simulate
@@ -419,13 +420,22 @@ class Collection:
         return known_groups(self._store, self._spaces, tier, space)
 
     def group_lines(
-        self, tier: Tier = "same", format: Literal["json", "csv"] = "json", *, space: str | None = None
+        self,
+        tier: Tier = "same",
+        format: Literal["json", "csv"] = "json",
+        *,
+        space: str | None = None,
+        relative: bool = False,
     ) -> Iterator[str]:
-        """The groups that are known (see `known_duplicates`) as text, piece by piece, with their items."""
+        """The known groups (see `known_duplicates`) as text, piece by piece, with their items; see also `lines`."""
         if format not in ("json", "csv"):
             raise UnknownNameError("format", format, ["json", "csv"])
         groups, _ = self.known_duplicates(tier, space=space) or ([], False)
-        return export.group_lines(with_items(self._store, groups), format)
+        found: Iterator[tuple[Group, Sequence[export.Row]]] = with_items(self._store, groups)
+        if relative:
+            make = partial(export.relative_row, self.relative_paths())
+            found = ((group, list(map(make, rows))) for group, rows in found)
+        return export.group_lines(found, format)
 
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
         """Say, for good, that these are no duplicates of each other; returns how many pairs that was new of.
@@ -479,6 +489,13 @@ class Collection:
     def sources(self) -> list[str]:
         """What was added, in the order it was: what `refresh` looks at."""
         return self._store.items.sources()
+
+    def relative_paths(self) -> Callable[[str], str]:
+        """A function that makes a path relative to its source: /home/me/Pictures/a.jpg becomes Pictures/a.jpg.
+
+        A path that no source holds, such as one that a list of files names, becomes its last name.
+        """
+        return relative_to(self.sources())
 
     def real_sources(self) -> list[str]:
         """Where the sources are now, links followed: to be remembered, and given as `within` later."""
@@ -579,6 +596,10 @@ class Collection:
         *,
         filter: Filter | None = None,
         on_item: Callable[[Item], None] | None = None,
+        relative: bool = False,
     ) -> Iterator[str]:
-        """The text that `export` writes, piece by piece, for whoever sends it on; `on_item` is told of each item."""
-        return export.item_lines(self._store, format, filter, on_item)
+        """The text that `export` writes, piece by piece; with `relative`, paths are as `relative_paths` gives them.
+
+        `on_item` is called with each item.
+        """
+        return export.item_lines(self._store, format, filter, on_item, relative=relative)

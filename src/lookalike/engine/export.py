@@ -9,7 +9,9 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeAlias, get_args
@@ -18,6 +20,7 @@ import numpy as np
 
 from lookalike.engine.duplicates import Group
 from lookalike.engine.looks import BATCH, items_of, select
+from lookalike.engine.relative_paths import relative_to
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
@@ -39,14 +42,28 @@ def lines(rows: Iterable[Row], format: Format, parents: Mapping[str, Sequence[st
 
 
 def item_lines(
-    store: Store, format: Format, filter: Filter | None, on_item: Callable[[Item], None] | None = None
+    store: Store,
+    format: Format,
+    filter: Filter | None,
+    on_item: Callable[[Item], None] | None = None,
+    *,
+    relative: bool = False,
 ) -> Iterator[str]:
-    """The items of a collection as text, piece by piece; `on_item` is told of each."""
+    """The items of a collection as text, piece by piece, with relative paths if asked; `on_item` gets each item."""
     check_format(format)
     parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
     for child, parent in store.judgements.classes.parents():
         parents.setdefault(child, []).append(parent)
-    return lines(_rows(store, filter, on_item), format, parents)
+    rows = _rows(store, filter, on_item)
+    if relative:
+        rows = map(partial(relative_row, relative_to(store.items.sources())), rows)
+    return lines(rows, format, parents)
+
+
+def relative_row(relative: Callable[[str], str], row: Row) -> Row:
+    """The same row with relative paths."""
+    item, said = row
+    return replace(item, paths=[relative(path) for path in item.paths]), said
 
 
 def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:

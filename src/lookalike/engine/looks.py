@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from lookalike.engine.relative_paths import matcher, relative_to
 from lookalike.errors import InputError, StoreError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
@@ -67,7 +68,17 @@ def select(store: Store, filter: Filter) -> Ids:
     if not isinstance(filter, Filter):
         raise InputError(f"filter must be a Filter, such as Filter(label='beach'). Got {filter!r:.80}.")
     ids = store.items.select(filter)
+    if filter.path is not None and filter.relative:
+        ids = _match_relative(store, ids, filter.path)
     if filter.label is None:
         return ids
     label = store.judgements.classes.spell([filter.label])[filter.label]
     return np.intersect1d(ids, store.judgements.items_with(label), assume_unique=True)
+
+
+def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
+    """Those of the ids with a path that matches relative to its source: all of them match as a last part."""
+    relative, matches = relative_to(store.items.sources()), matcher(pattern)
+    return np.unique(
+        np.array([item for item, path in store.items.paths_of(ids.tolist()) if matches(relative(path))], np.int64)
+    )

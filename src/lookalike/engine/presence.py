@@ -14,7 +14,7 @@ from lookalike.images.sources import SEPARATOR, split_member, walk
 
 def root_of(source: str) -> str:
     """The path below which a source's files are: itself, or the folder before a pattern's first wildcard."""
-    if os.path.lexists(source) or not glob.has_magic(source):
+    if not glob.has_magic(source) or os.path.lexists(source):
         return source
     parts = source.split("/")
     return "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))]) or "/"

@@ -1,55 +1,67 @@
-"""Who may do what: people, their tokens and their roles.
+"""People, their tokens and their roles, and the cookies that browsers log in with.
 
-In: COLLECTION/access.json, and the headers of a request. Out: a `Person`, or None. Of a token only its SHA-256 is kept:
-32 random bytes need no slow hash. A browser is given a cookie that is signed with that hash, so that it ends when the
-token is removed, and never holds the token itself.
+In: COLLECTION/access.json, and the headers of a request. Out: a `Person`, or None. The file holds the SHA-256 of each
+token: 32 random bytes need no slow hash. A browser gets a cookie that is signed with that hash, so removing the token
+ends the cookie, and the cookie does not hold the token. Logging out writes an empty file, COLLECTION/logouts/UNTIL-ID,
+until the cookie would have expired: several processes can do so without overwriting each other's entries.
 """
 
 import base64
+import binascii
 import hashlib
 import hmac
 import json
+import logging
+import os
 import re
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from lookalike.errors import DamagedError, InputError, UnknownNameError
-from lookalike.store.whole import whole
+from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
+from lookalike.store.whole import whole, writing
+
+log = logging.getLogger("lookalike.server")
 
 Role: TypeAlias = Literal["view", "judge", "manage"]
 ROLES: tuple[Role, ...] = get_args(Role)
 """Each may do what those before it may."""
 
 FILE = "access.json"
+LOGOUTS = "logouts"
+"""The folder of the cookies that were logged out and have not expired."""
 COOKIE = "lookalike"
 COOKIE_S = 30 * 24 * 3_600
 PREFIX = "lk_"
 MAX_NAME = 100
+LAST_TIME = 253_402_300_800
+"""POSIX seconds at the end of the year 9999, the last that can be printed as a date."""
 
-_COOKIE = re.compile(r"[A-Za-z0-9_-]{1,200}\.([0-9]{1,12})\.([0-9a-f]{64})")
+_COOKIE = re.compile(
+    r"(?P<name>[A-Za-z0-9_-]{1,200})\.(?P<id>[0-9a-f]{32})\.(?P<until>[0-9]{1,12})\.(?P<sign>[0-9a-f]{64})"
+)
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
-"""What a proxy adds: then whoever asks is not on this machine, whatever their address says."""
+"""Headers that a proxy adds: the client may then be on another machine, whatever its address is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who uses the service."""
+    """A user of the service."""
 
     name: str
     role: Role
 
     def may(self, role: Role) -> bool:
-        """Whether their role covers this one."""
+        """Whether the person's role includes this one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is kept of a token."""
+    """A token as access.json has it."""
 
     name: str
     role: Role
@@ -58,12 +70,12 @@ class Entry:
 
 
 class Access:
-    """The tokens of a collection. The file is looked at for every request: what is removed ends at once.
+    """The tokens of a collection. Each request checks whether the file has changed: removed tokens end at once.
 
     Parameters
     ----------
     folder : the collection's directory.
-    owner : who everybody is while there are no tokens; None where a token is needed.
+    owner : the name of every client while there are no tokens; None where a token is needed.
     """
 
     def __init__(self, folder: Path, owner: str | None = None):
@@ -71,91 +83,187 @@ class Access:
         self._owner = None if owner is None else Person(owner, "manage")
         self._stamp: tuple[int, int, int] | None = None
         self._entries: list[Entry] = []
+        self._logouts = folder / LOGOUTS
+        self._logged_out: set[str] = set()  # markers of the cookies that this process logged out
 
     def entries(self) -> list[Entry]:
-        """The tokens there are, as the file has them now."""
+        """The tokens of the file as it is now; DamagedError where it cannot be read."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:
             self._stamp, self._entries = None, []
             return []
+        except OSError as error:
+            raise _damaged(self.path, str(error.strerror)) from None
         stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
         if stamp != self._stamp:
             self._entries, self._stamp = self._load(), stamp
         return self._entries
 
     def add(self, name: str, role: Role) -> str:
-        """A new token for somebody; the only time that it is seen."""
+        """Make a token for a person and return it; it cannot be read again later."""
         name = _check_name(name)
         if role not in ROLES:
             raise UnknownNameError("role", role, ROLES)
         if any(entry.name == name for entry in self.entries()):
             raise InputError(f"{name!r} has a token. Remove it first: lookalike token remove {name}")
         token = PREFIX + secrets.token_urlsafe(32)
-        self._save([*self.entries(), Entry(name, role, _digest(token), time.time())])
+        self.save([*self.entries(), Entry(name, role, _digest(token), time.time())])
         return token
 
     def remove(self, name: str) -> None:
-        """A token that counts no more, from the next request on."""
+        """Remove a person's token; the service refuses it from the next request on."""
         known = [entry.name for entry in self.entries()]
         if name not in known:
             raise UnknownNameError("token", name, known)
-        self._save([entry for entry in self.entries() if entry.name != name])
+        self.save([entry for entry in self.entries() if entry.name != name])
+
+    def save(self, entries: list[Entry]) -> None:
+        """Replace the file with one that holds these tokens."""
+        with whole(self.path) as part:
+            part.touch(0o600)
+            part.write_text(json.dumps({"version": 1, "tokens": [asdict(entry) for entry in entries]}, indent=1))
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Person | None:
-        """Who makes a request; None where that is not said, or is wrong."""
+        """The person who makes a request; None where the credential is missing or wrong.
+
+        A bearer token decides alone. Other schemes of Authorization, which a proxy may use, are ignored.
+        """
         entries = self.entries()
         if not entries:
             return None if any(name in headers for name in _FORWARDED) else self._owner
-        given = headers.get(b"authorization", b"")
-        if given:
-            scheme, _, token = given.partition(b" ")
-            return self.check(token.strip().decode("latin-1")) if scheme.lower() == b"bearer" else None
-        return self._check_cookie(_cookie(headers.get(b"cookie", b"")), entries)
+        token = bearer_token(headers)
+        return self._check_cookie(session_cookie(headers)) if token is None else self.check(token)
 
     def check(self, token: str) -> Person | None:
-        """Whose token this is."""
+        """The person whose token this is."""
         digest, found = _digest(token), None
         for entry in self.entries():
             if hmac.compare_digest(entry.sha256, digest):
                 found = Person(entry.name, entry.role)
         return found
 
-    def make_cookie(self, person: Person) -> str:
-        """What a browser shows instead of a token, for a month."""
-        entry = next(entry for entry in self.entries() if entry.name == person.name)
-        until = int(time.time()) + COOKIE_S
-        name = base64.urlsafe_b64encode(entry.name.encode()).decode().rstrip("=")
-        return f"{name}.{until}.{_sign(entry, until)}"
+    def forged_name(self, headers: Mapping[bytes, bytes]) -> str | None:
+        """The person that a wrongly signed cookie names; None for all other requests.
 
-    def _check_cookie(self, cookie: str, entries: list[Entry]) -> Person | None:
+        A cookie that has expired or was logged out has a valid signature: it is not an attempt to guess one.
+        """
+        match = _COOKIE.fullmatch(session_cookie(headers)) if bearer_token(headers) is None else None
+        return _decode_name(match["name"]) if match is not None and self._signer(match) is None else None
+
+    def make_cookie(self, person: Person) -> str:
+        """A new cookie for a browser, valid for a month: its owner's name, a random id, its end and a signature."""
+        entry = next(entry for entry in self.entries() if entry.name == person.name)
+        name = base64.urlsafe_b64encode(entry.name.encode()).decode().rstrip("=")
+        signed = f"{name}.{secrets.token_hex(16)}.{int(time.time()) + COOKIE_S}"
+        return f"{signed}.{_sign(entry, signed)}"
+
+    def log_out(self, cookie: str) -> None:
+        """Refuse this cookie from now on, here and in every process that serves the collection, also after a restart.
+
+        Where the disk is full or read-only, this process alone refuses it, and the log says so.
+        """
+        if self._check_cookie(cookie) is None:
+            return
+        marker, now = _marker(cookie), time.time()
+        self._logged_out -= {old for old in list(self._logged_out) if _expired(old, now)}
+        self._logged_out.add(marker)
+        try:
+            with writing(self._logouts):
+                self._logouts.mkdir(exist_ok=True)
+                for old in os.listdir(self._logouts):
+                    if _expired(old, now):
+                        (self._logouts / old).unlink(missing_ok=True)
+            with whole(self._logouts / marker) as part:
+                part.touch(0o600)
+        except StoreError as error:
+            log.warning("A logout is not on the disk: a restarted service will accept its cookie again. %s", error)
+
+    def _check_cookie(self, cookie: str) -> Person | None:
         match = _COOKIE.fullmatch(cookie)
-        if match is None or int(match[1]) < time.time():
+        entry = None if match is None else self._signer(match)
+        if match is None or entry is None or int(match["until"]) < time.time():
             return None
-        for entry in entries:
-            if hmac.compare_digest(_sign(entry, int(match[1])), match[2]):
-                return Person(entry.name, entry.role)
-        return None
+        marker = _marker(cookie)
+        if marker in self._logged_out or os.path.exists(self._logouts / marker):
+            return None
+        return Person(entry.name, entry.role)
+
+    def _signer(self, match: re.Match[str]) -> Entry | None:
+        """The token that a cookie was signed with."""
+        signed, name = match[0].rpartition(".")[0], _decode_name(match["name"])
+        entry = next((entry for entry in self.entries() if entry.name == name), None)
+        return entry if entry is not None and hmac.compare_digest(_sign(entry, signed), match["sign"]) else None
 
     def _load(self) -> list[Entry]:
-        try:
-            rows = json.loads(self.path.read_bytes())["tokens"]
-            entries = [Entry(row["name"], row["role"], row["sha256"], float(row["added_at"])) for row in rows]
-            if any(entry.role not in ROLES or len(entry.sha256) != 64 for entry in entries):
-                raise ValueError("an unknown role, or no digest")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            # Nobody is let in by a file that cannot be understood.
-            raise DamagedError(f"{self.path} is damaged: {error}. Remove it and make new tokens.") from None
+        entries, problems = _read(self.path)
+        if problems:  # a file that is only partly valid lets no one in
+            raise _damaged(self.path, problems[0])
         return entries
 
-    def _save(self, entries: list[Entry]) -> None:
-        rows: list[dict[str, Any]] = [
-            {"name": entry.name, "role": entry.role, "sha256": entry.sha256, "added_at": entry.added_at}
-            for entry in entries
-        ]
-        with whole(self.path) as part:
-            part.touch(0o600)
-            part.write_text(json.dumps({"version": 1, "tokens": rows}, indent=1))
+
+def salvage(path: Path) -> tuple[list[Entry], int]:
+    """The valid tokens of a damaged access.json, and the number of invalid ones; 1 if it holds no list of tokens."""
+    entries, problems = _read(path)
+    return entries, len(problems)
+
+
+def bearer_token(headers: Mapping[bytes, bytes]) -> str | None:
+    """The token of `Authorization: Bearer TOKEN`, which may be empty; None without such a header."""
+    scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else None
+
+
+def session_cookie(headers: Mapping[bytes, bytes]) -> str:
+    """The value of our cookie among those of a request; empty without one."""
+    for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""
+
+
+def _read(path: Path) -> tuple[list[Entry], list[str]]:
+    """The valid tokens of a file, and what is wrong with each of the others."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return [], []
+    except (OSError, ValueError, RecursionError) as error:
+        return [], [f"it cannot be read as JSON ({type(error).__name__}: {error})"]
+    if not isinstance(value, dict) or not isinstance(value.get("tokens"), list):
+        return [], ['it must be an object with a list "tokens"']
+    entries: list[Entry] = []
+    problems: list[str] = []
+    for place, row in enumerate(value["tokens"]):
+        try:
+            entry = _entry(row)
+            if any(entry.name == other.name or entry.sha256 == other.sha256 for other in entries):
+                raise InputError(f"{entry.name!r} is there twice")
+            entries.append(entry)
+        except InputError as error:
+            problems.append(f"token {place}: {error}")
+    return entries, problems
+
+
+def _entry(row: Any) -> Entry:
+    """A row of access.json, checked; InputError where a value is wrong."""
+    if not isinstance(row, dict):
+        raise InputError(f"it must be an object, and is {row!r:.40}")
+    name, role, sha256, added_at = (row.get(key) for key in ("name", "role", "sha256", "added_at"))
+    if not isinstance(name, str):
+        raise InputError(f"name must be text, and is {name!r:.40}")
+    if role not in ROLES:
+        raise InputError(f"role must be one of {', '.join(ROLES)}, and is {role!r:.40}")
+    if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise InputError("sha256 must be 64 hexadecimal digits")
+    if isinstance(added_at, bool) or not isinstance(added_at, int | float) or not 0 <= added_at < LAST_TIME:
+        raise InputError(f"added_at must be POSIX seconds, and is {added_at!r:.40}")
+    return Entry(_check_name(name), role, sha256, float(added_at))
+
+
+def _damaged(path: Path, problem: str) -> DamagedError:
+    return DamagedError(f"{path} is damaged: {problem}. No token is accepted until it is repaired: lookalike repair")
 
 
 def _check_name(name: str) -> str:
@@ -168,14 +276,23 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _sign(entry: Entry, until: int) -> str:
-    return hmac.new(bytes.fromhex(entry.sha256), f"{entry.name}.{until}".encode(), "sha256").hexdigest()
+def _sign(entry: Entry, signed: str) -> str:
+    return hmac.new(bytes.fromhex(entry.sha256), signed.encode(), "sha256").hexdigest()
 
 
-def _cookie(header: bytes) -> str:
-    """The value of our cookie in a header of several."""
-    for part in header.decode("latin-1").split(";"):
-        name, _, value = part.strip().partition("=")
-        if name == COOKIE:
-            return value
-    return ""
+def _marker(cookie: str) -> str:
+    """The name of the file that exists once a cookie is logged out."""
+    _, identity, until, _ = cookie.split(".")
+    return f"{until}-{identity}"
+
+
+def _expired(marker: str, now: float) -> bool:
+    until = marker.lstrip(".").partition("-")[0]  # a killed process may leave ".UNTIL-ID….part"
+    return until.isdecimal() and int(until) < now
+
+
+def _decode_name(text: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        return ""

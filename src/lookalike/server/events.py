@@ -14,6 +14,7 @@ from typing import Any
 from lookalike.server.jobs import Jobs
 from lookalike.server.ledger import Job
 from lookalike.server.problems import BUSY_S, Problem
+from lookalike.server.visible_paths import Visible
 
 LOOK_S = 0.1
 """Between two looks at what has changed."""
@@ -40,9 +41,9 @@ class Events:
             raise Problem(503, "Too many are listening. Close another window, or try again.", wait_s=BUSY_S)
 
     async def stream(
-        self, closing: threading.Event, since: int | None, only: int | None, may: Callable[[], bool]
+        self, closing: threading.Event, since: int | None, only: int | None, may: Callable[[], bool], visible: Visible
     ) -> AsyncIterator[str]:
-        """What becomes of the jobs, or of one; ends when the service does, or that one job, or who listens may not."""
+        """Changes of all jobs, or of one; ends with the service, with that one job, or when `may` says no."""
         if self.open >= STREAMS:
             yield f"retry: {1_000 * BUSY_S}\n\n"  # others were quicker since `check`
             return
@@ -62,7 +63,7 @@ class Events:
                         continue
                     if new and only is None and job.is_over:
                         continue  # what was over before somebody came is no news
-                    yield f"id: {job.change}\ndata: {json.dumps(event(job))}\n\n"
+                    yield f"id: {job.change}\ndata: {json.dumps(event(job, visible))}\n\n"
                     told = time.monotonic()
                     if only is not None and job.is_over:
                         return
@@ -77,8 +78,8 @@ class Events:
             self.open -= 1
 
 
-def event(job: Job) -> dict[str, Any]:
-    """What a stream says of a job."""
+def event(job: Job, visible: Visible) -> dict[str, Any]:
+    """A change of a job in a stream, as a person may see it."""
     return {
         "job": str(job.id),
         "kind": job.kind,
@@ -87,16 +88,21 @@ def event(job: Job) -> dict[str, Any]:
         "done": job.done,
         "total": job.total,
         "eta_s": job.eta_s,
-        "message": job.message,
+        "message": visible.text(job.message),
     }
 
 
-def describe(job: Job) -> dict[str, Any]:
-    """A job as JSON has it."""
+def describe(job: Job, visible: Visible) -> dict[str, Any]:
+    """A job as JSON that a person may see."""
+    given = {name: value for name, value in job.arguments.items() if value is not None}
+    folder = {"folder": visible.path(given.pop("folder"))} if "folder" in given else {}
+    result = dict(job.result or {})
+    files = {name: result.pop(name) for name in ("skipped", "files") if name in result}
+    shown = {name: {visible.path(path): visible.text(said) for path, said in files[name].items()} for name in files}
     return {
         "id": str(job.id),
         "kind": job.kind,
-        "arguments": {name: value for name, value in job.arguments.items() if value is not None},
+        "arguments": {**folder, **visible.texts(given)},
         "state": job.state,
         "author": job.author,
         "created": job.created,
@@ -106,7 +112,7 @@ def describe(job: Job) -> dict[str, Any]:
         "done": job.done,
         "total": job.total,
         "eta_s": job.eta_s,
-        "message": job.message,
-        "error": job.error,
-        "result": job.result,
+        "message": visible.text(job.message),
+        "error": visible.texts(job.error),
+        "result": None if job.result is None else {**visible.texts(result), **shown},
     }

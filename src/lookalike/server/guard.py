@@ -13,10 +13,10 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lookalike.errors import DamagedError
-from lookalike.server.access import FILE, Person
+from lookalike.errors import StoreError
+from lookalike.server.access import COOKIE, FILE, Access, bearer_token, session_cookie
 from lookalike.server.problems import BUSY_S, Left, Problem, answer
-from lookalike.server.rates import Limiter
+from lookalike.server.rates import network
 from lookalike.server.served import Served
 from lookalike.server.settings import Settings
 from lookalike.text import printable
@@ -25,7 +25,8 @@ log = logging.getLogger("lookalike.server")
 requests = logging.getLogger("lookalike.server.requests")
 
 API = "/api/"
-PUBLIC = ("/healthz", "/api/v1/login", "/api/v1/logout")
+LOGIN = "/api/v1/login"
+PUBLIC = ("/healthz", LOGIN, "/api/v1/logout")
 SAFE = ("GET", "HEAD", "OPTIONS")
 UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
 WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export")
@@ -55,6 +56,8 @@ HEADERS = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
 NO_STORE = (b"cache-control", b"no-store")
+NO_COOKIE = {"Set-Cookie": f'{COOKIE}=""; HttpOnly; Max-Age=0; Path=/; SameSite=strict'}
+"""Has a browser delete a cookie that is not accepted, so that it does not send it again and again."""
 
 
 class Guard:
@@ -63,8 +66,7 @@ class Guard:
     def __init__(self, app: ASGIApp, here: Served):
         self.app = app
         self.here = here
-        self.settings, self.access, self.metrics = here.settings, here.access, here.metrics
-        self.rates = Limiter(here.settings.rates)
+        self.settings, self.access, self.metrics, self.rates = here.settings, here.access, here.metrics, here.rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -85,12 +87,11 @@ class Guard:
             if not self.here.closing.is_set():
                 raise
             if not out.status:  # it took longer than the service waits when it is to end
-                await answer(Problem(503, "The service ends. Try again when it is back.", wait_s=BUSY_S))(
-                    scope, receive, out
-                )
+                ends = Problem(503, "The service ends. Try again when it is back.", wait_s=BUSY_S)
+                await answer(ends, None)(scope, receive, out)
         except Exception as error:
             if not out.status:
-                await answer(error)(scope, receive, out)
+                await answer(error, scope.get("state", {}).get("person"))(scope, receive, out)
             elif out.status != 500:  # those were told when they were answered
                 log.exception("An answer broke off.")
         finally:
@@ -105,46 +106,53 @@ class Guard:
             raise Problem(414, f"An address may have {MAX_ADDRESS:,} characters. Send what is long in the body.")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD:
             raise Problem(431, f"The headers of a request may have {MAX_HEAD:,} bytes. Send fewer.")
-        if (hosts := sum(name == b"host" for name, _ in scope["headers"])) > 1:
-            raise Problem(400, f"A request has one Host header. Got {hosts}: send one.")
+        for single in (b"host", b"authorization"):
+            if (count := sum(name == single for name, _ in scope["headers"])) > 1:
+                raise Problem(400, f"A request has one {single.decode().title()} header. Got {count}: send one.")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self.settings.knows(_host_name(host)):
             raise Problem(421, "This service is not known by that name. To allow it, start it with --allow-host NAME.")
-        path, client = scope["path"], (scope.get("client") or ("unknown", 0))[0]
-        bearer = b"authorization" in headers
-        _check_origin(scope["method"], path, host, headers, bearer)
-        person = self._identify(headers)
-        scope.setdefault("state", {})["person"] = person
-        if person is None and (bearer or path == "/api/v1/login"):
-            self.rates.check("login", client)  # each try costs, right or wrong
-        if person is None and path.startswith((API, "/metrics")) and path not in PUBLIC:
-            raise Problem(401, "This needs a token. Sign in, or send it as: Authorization: Bearer TOKEN.")
+        path, client = scope["path"], network(_address(scope))
+        _check_origin(scope["method"], path, host, headers)
+        try:
+            person = self.access.identify(headers)
+            scope.setdefault("state", {})["person"] = person
+            if person is None and path.startswith((API, "/metrics")) and path not in PUBLIC:
+                self._refuse(client, headers)
+            _check_header(scope["method"], headers, self.access)
+        except StoreError as error:  # the log says what is wrong with the tokens; strangers are not told
+            if self.rates.take("log", FILE) == 0:
+                log.error("%s", error)
+            message = "The service cannot read its tokens. Its log says why."
+            raise Problem(500, message, kind="damaged") from None
+        if path == LOGIN:
+            return  # charged where the token is wrong: wrong ones do not keep valid ones out
         words = path.rsplit("/", 2)  # of "*" there is one
         kind = "work" if words[-1] in WORK or "why" in words[-2:-1] else "look"
         self.rates.check(kind, person.name if person is not None else client)
 
-    def _identify(self, headers: dict[bytes, bytes]) -> Person | None:
-        """Who makes a request. That the tokens cannot be read is for the log, and no stranger's business."""
-        try:
-            return self.access.identify(headers)
-        except DamagedError as error:
-            if self.rates.take("log", FILE) == 0:
-                log.error("%s", error)
-            message = "The service cannot tell who may use it. Whoever runs it finds in its log why."
-            raise Problem(500, message, kind="damaged") from None
+    def _refuse(self, client: str, headers: dict[bytes, bytes]) -> None:
+        """Raise 401; 429 after too many wrong credentials from an address, or too many that name one person."""
+        forged = self.access.forged_name(headers)
+        if bearer_token(headers) is not None or forged is not None:
+            self.rates.check("login", client)
+        if forged is not None:
+            self.rates.check("forged", forged)
+        message = "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN."
+        raise Problem(401, message, headers=NO_COOKIE if session_cookie(headers) else None)
 
     def _write_lines(self, scope: Scope, status: int, seconds: float) -> None:
         """One line a request, where somebody wants them; queries are left out, for they may hold what is private.
 
         What is refused is told in any case, but nobody can fill the log with it.
         """
-        client = (scope.get("client") or ("unknown", 0))[0]
+        client = _address(scope)
         if requests.isEnabledFor(logging.INFO):
             person: Any = scope.get("state", {}).get("person")
             name = person.name if person is not None else "-"
             shown = printable(scope["path"])[:SHOWN]
             requests.info("%s %s %s %d %.1f ms", name, printable(scope["method"])[:10], shown, status, 1e3 * seconds)
-        if status in REFUSED and self.rates.take("log", client) == 0:
+        if status in REFUSED and self.rates.take("log", network(client)) == 0:
             log.warning("Refused a request from %s with status %d.", client, status)
 
 
@@ -226,8 +234,13 @@ def _host_name(host: str) -> str:
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
-def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes], bearer: bool) -> None:
-    """Only our own page and programs of people's own: never a page of another site in the same browser."""
+def _address(scope: Scope) -> str:
+    """The address that a request comes from."""
+    return str((scope.get("client") or ("unknown", 0))[0])
+
+
+def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]) -> None:
+    """Refuse requests that a page of another site makes."""
     site = headers.get(b"sec-fetch-site", b"none")
     navigating = headers.get(b"sec-fetch-mode") == b"navigate" and method == "GET"
     if site not in (b"same-origin", b"none") and not navigating and path.startswith((API, "/metrics")):
@@ -236,5 +249,12 @@ def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]
     ours = origin is None or origin.decode("latin-1").lower() in (f"http://{host}", f"https://{host}")
     if not ours and (method not in SAFE or path.startswith(API)):
         raise Problem(403, "Requests from pages of other sites are refused.")
-    if method not in SAFE and not bearer and headers.get(b"x-lookalike") != b"1":
-        raise Problem(403, "A request that changes something needs the header X-Lookalike: 1, or a bearer token.")
+
+
+def _check_header(method: str, headers: dict[bytes, bytes], access: Access) -> None:
+    """Refuse changes without the header that no form can send, unless a valid token shows that no browser asks."""
+    if method in SAFE or headers.get(b"x-lookalike") == b"1":
+        return
+    token = bearer_token(headers)
+    if token is None or access.check(token) is None:
+        raise Problem(403, "A request that changes something needs the header X-Lookalike: 1, or a valid bearer token.")

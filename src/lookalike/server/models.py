@@ -10,6 +10,7 @@ from fastapi import Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from lookalike.collection import Filter, Order
+from lookalike.server.access import Person
 
 MOST = 1_000
 """Ids in one request, and results in one answer."""
@@ -58,10 +59,10 @@ class FilterIn(Given):
     min_bytes: Whole | None = None
     max_bytes: Whole | None = None
 
-    def made(self) -> Filter | None:
-        """As the collection takes it; None where everything passes."""
+    def made(self, person: Person) -> Filter | None:
+        """The filter for `Collection`; None where everything passes. A pattern matches what the person may see."""
         given = {name: value for name in FilterIn.model_fields if (value := getattr(self, name)) is not None}
-        return Filter(**given) if given else None
+        return Filter(**given, relative=not person.may("manage")) if given else None
 
 
 class ItemsQuery(FilterIn):

@@ -31,6 +31,8 @@ from lookalike.errors import (
     SourceError,
     StoreError,
 )
+from lookalike.server.access import Person
+from lookalike.server.visible_paths import HIDDEN, visible_text
 from lookalike.text import printable
 
 log = logging.getLogger("lookalike.server")
@@ -74,6 +76,14 @@ MESSAGES = {
     405: "This address does not take that method. The API is described at /api/v1/openapi.json.",
 }
 
+SHORT = {
+    "busy": "Another process is using the collection.",
+    "damaged": "A file of the collection is damaged or missing.",
+    "full": "The disk is full.",
+    "read-only": "The collection can only be read.",
+}
+"""Messages for people who may not see the full one, as it names files."""
+
 GONE = 499
 """The status of a request whose client has gone: seen by the log alone."""
 
@@ -96,9 +106,10 @@ class Problem(HTTPException):
         kind: str | None = None,
         field: str | None = None,
         wait_s: float = 0,
+        headers: Mapping[str, str] | None = None,
     ):
-        headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s else None
-        super().__init__(status, message, headers)
+        wait = {"Retry-After": str(math.ceil(wait_s))} if wait_s else {}
+        super().__init__(status, message, {**(headers or {}), **wait} or None)
         self.kind = kind or STATUSES.get(status, "broken")
         self.field = field
 
@@ -119,10 +130,11 @@ def error_body(kind: str, message: str, field: str | None = None) -> dict[str, A
     return {"error": {"kind": kind, "message": printable(message), "field": field}}
 
 
-def answer(error: Exception) -> Response:
-    """The response to any error."""
+def answer(error: Exception, person: Person | None) -> Response:
+    """The response to any error, with what the person may see of it; None is a stranger."""
     if isinstance(error, Problem):
-        return reply(error_body(error.kind, error.detail, error.field), error.status_code, error.headers)
+        message = visible_text(error.detail, person)
+        return reply(error_body(error.kind, message, error.field), error.status_code, error.headers)
     if isinstance(error, Left | ClientDisconnect):
         return Response(status_code=GONE)
     if isinstance(error, RequestValidationError):
@@ -136,17 +148,18 @@ def answer(error: Exception) -> Response:
             if status >= 500:
                 log.error("%s: %s", type(error).__name__, printable(str(error)))
             headers = {"Retry-After": str(BUSY_S)} if kind == "busy" else None
-            return reply(error_body(kind, str(error)), status, headers)
+            message = visible_text(str(error), person, f"{SHORT.get(kind, 'This cannot be done.')} {HIDDEN}")
+            return reply(error_body(kind, message), status, headers)
     log.exception("A request failed.", exc_info=error)
     message = "Something went wrong in the service; its log says what. The collection is safe. Try again."
     return reply(error_body("broken", message), 500)
 
 
 def install(app: FastAPI) -> None:
-    """Have the application answer every error so."""
+    """Have the application answer every error in this shape."""
 
-    async def handle(_: Request, error: Exception) -> Response:
-        return answer(error)
+    async def handle(request: Request, error: Exception) -> Response:
+        return answer(error, request.scope.get("state", {}).get("person"))
 
     handler: Callable[[Request, Exception], Awaitable[Response]] = handle
     for kind in (RequestValidationError, HTTPException, LookalikeError, Exception):

@@ -1,9 +1,10 @@
-"""How often one client may ask: a bucket each that fills with time.
+"""Rate limits: a token bucket for each client and kind of request, which refills with time.
 
-In: a kind of request and who makes it. Out: nothing, or a Problem that says when to come back. At most `CLIENTS` are
-remembered, the last seen ones: the first of a long line of strangers is a stranger again.
+In: a kind of request and the client that makes it. Out: nothing, or a Problem that says when to try again. Each kind
+remembers the `CLIENTS` that it saw last: strangers who come from many addresses evict each other, and no one else.
 """
 
+import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -14,31 +15,55 @@ from lookalike.server.settings import Rates
 
 CLIENTS = 10_000
 LINES = (0.2, 20)
-"""What the log says of refused requests of one client: lines a second, and at once."""
+"""Lines that the log has about the refused requests of one client: so many a second, and so many at once."""
 
 
 class Limiter:
-    """The buckets of all clients. Used by the event loop alone, so without a lock."""
+    """The buckets of all clients. Used by the event loop only, so without a lock."""
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic):
-        self._rates = {"work": rates.work, "look": rates.look, "login": rates.login, "log": LINES}
+        self._rates = {
+            "work": rates.work,
+            "look": rates.look,
+            "login": rates.login,  # wrong credentials from an address
+            "forged": rates.login,  # wrong credentials that name a person
+            "log": LINES,
+        }
         self._clock = clock
-        self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._left: dict[str, OrderedDict[str, tuple[float, float]]] = {kind: OrderedDict() for kind in self._rates}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._left.values()))
 
     def check(self, kind: str, client: str) -> None:
         """Take one from the client's bucket; 429 where it is empty."""
         wait = self.take(kind, client)
         if wait:
-            raise Problem(429, f"Too many requests. Come back in {math.ceil(wait)} s.", wait_s=wait)
+            raise Problem(429, f"Too many requests. Try again in {math.ceil(wait)} s.", wait_s=wait)
 
     def take(self, kind: str, client: str) -> float:
-        """Take one from the client's bucket; the seconds until there is one, 0 where there was."""
-        rate, most = self._rates[kind]
+        """Take one from the client's bucket and return 0; where it is empty, the seconds until it is not."""
+        (rate, most), buckets = self._rates[kind], self._left[kind]
         now = self._clock()
-        left, at = self._left.pop((kind, client), (float(most), now))
+        left, at = buckets.pop(client, (float(most), now))
         left = min(float(most), left + rate * (now - at))
         allowed = left >= 1
-        self._left[kind, client] = (left - 1 if allowed else left), now
-        if len(self._left) > CLIENTS:
-            self._left.popitem(last=False)
+        buckets[client] = (left - 1 if allowed else left), now
+        if len(buckets) > CLIENTS:
+            buckets.popitem(last=False)
         return 0.0 if allowed else (1 - left) / rate
+
+
+def network(address: str) -> str:
+    """The address that a limit applies to: of IPv6 the network, since one client commonly has all addresses of it.
+
+    >>> network("192.0.2.7"), network("2001:db8:1:2:aaaa::1")
+    ('192.0.2.7', '2001:db8:1:2::')
+    """
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(known, ipaddress.IPv4Address):
+        return address
+    return str(known.ipv4_mapped or ipaddress.IPv6Address(int(known) >> 64 << 64))

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -24,9 +24,11 @@ from lookalike.server.large import PIXELS, Large
 from lookalike.server.metrics import Metrics
 from lookalike.server.models import ExampleIn
 from lookalike.server.problems import Problem, missing
+from lookalike.server.rates import Limiter
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import Kept, shrink
 from lookalike.server.uploads import Upload, Uploads
+from lookalike.server.visible_paths import Visible
 from lookalike.server.work import Stop, Work
 from lookalike.store.backup import check_target
 from lookalike.types import Box
@@ -42,6 +44,7 @@ class Served:
         self.access = access
         self.closing = threading.Event()  # set when the service is asked to end: streams end then
         self.metrics = Metrics()
+        self.rates = Limiter(settings.rates)
         self._large = Large()
         self.work = Work(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
@@ -127,21 +130,25 @@ class Served:
         """What the collection takes as examples. No client's word is ever taken for a path."""
         return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
 
-    def describe(self, items: Iterable[Item]) -> list[dict[str, Any]]:
-        """Items as JSON has them, in this order."""
-        listed = list(items)
+    def visible(self, who: Person) -> Visible:
+        """What a person may see of paths."""
+        return Visible(self.collection, who)
+
+    def describe(self, items: Iterable[Item], who: Person) -> list[dict[str, Any]]:
+        """Items as JSON that a person may see, in this order."""
+        listed, shown = list(items), self.visible(who).path
         ids = [item.id for item in listed]
         labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
-        return [_item(item, labels.get(item.id, []), predicted.get(item.id)) for item in listed]
+        return [_item(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
 
-    def described(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """Those of the ids that are items, as JSON has them."""
+    def described(self, ids: Sequence[int], who: Person) -> dict[int, dict[str, Any]]:
+        """Those of the ids that are items, as JSON that a person may see."""
         items = self.collection.get(ids)
-        return dict(zip(items, self.describe(items.values()), strict=True))
+        return dict(zip(items, self.describe(items.values(), who), strict=True))
 
-    def found(self, results: Sequence[Result]) -> list[dict[str, Any]]:
-        """Results as JSON has them, with what the search has read of their items."""
-        described = self.describe(result.item for result in results if result.item is not None)
+    def found(self, results: Sequence[Result], who: Person) -> list[dict[str, Any]]:
+        """Results as JSON that a person may see, with the items that the search has read."""
+        described = self.describe((result.item for result in results if result.item is not None), who)
         return [
             {
                 "item": item,
@@ -192,10 +199,10 @@ def served(request: Request) -> Served:
 
 
 def person(request: Request) -> Person:
-    """Who makes a request."""
+    """The person who makes a request."""
     found: Person | None = request.scope["state"].get("person")
     if found is None:
-        raise Problem(401, "This needs a token. Sign in, or send it as: Authorization: Bearer TOKEN.")
+        raise Problem(401, "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN.")
     return found
 
 
@@ -212,8 +219,8 @@ def needs(role: Role) -> Any:
     return check
 
 
-def _item(item: Item, labels: list[str], predicted: Prediction | None) -> dict[str, Any]:
-    paths = [valid(path) for path in item.paths]
+def _item(item: Item, labels: list[str], predicted: Prediction | None, shown: Callable[[str], str]) -> dict[str, Any]:
+    paths = [valid(shown(path)) for path in item.paths]
     first = paths[0] if paths else None
     return {
         "id": format_id(item.id),

@@ -39,11 +39,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Requests that one client may make: so many a second over time, and so many at once."""
+    """Requests that one client may make: so many a second on average, and so many at once."""
 
     work: tuple[float, int] = (100.0, 400)  # searches, rounds, uploads: what computes
     look: tuple[float, int] = (3_000.0, 6_000)  # everything else
-    login: tuple[float, int] = (0.2, 10)  # tokens that are tried in vain
+    login: tuple[float, int] = (0.2, 10)  # wrong tokens and cookies, of an address and for a person
 
     @classmethod
     def trusting(cls) -> "Rates":

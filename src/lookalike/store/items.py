@@ -59,6 +59,7 @@ class Filter:
     Parameters
     ----------
     path : glob of the whole path, or (unless it begins with /) of any last part of it; `*` also matches a slash.
+    relative : whether `path` sees only the part of a path that is relative to its source; it cannot begin with / then.
     label : a label the item must have.
     since, until : POSIX seconds; when the picture was taken, or where unknown the earliest change of its files.
     min_side, max_side : pixels of the shorter side.
@@ -74,8 +75,14 @@ class Filter:
     max_side: int | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
+    relative: bool = False
 
     def __post_init__(self) -> None:
+        if self.relative and self.path is not None and self.path.startswith("/"):
+            raise InputError(
+                "path must not begin with a slash, since paths are relative to their source. Begin it with the name of"
+                " a folder, such as Pictures/*."
+            )
         for name in ("path", "label"):
             value = getattr(self, name)
             if value is not None and not 0 < len(value) <= MAX_GLOB:
@@ -148,11 +155,16 @@ class Items:
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
         """The first path, in their order, of each item that has one."""
         found: dict[int, str] = {}
-        with self._db.reading() as db:
-            for part in batches(ids, BATCH):
-                for item, path in db.execute(_PATHS, [part]):
-                    found.setdefault(item, path)
+        for item, path in self.paths_of(ids):
+            found.setdefault(item, path)
         return found
+
+    def paths_of(self, ids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """The paths of these items, each with its item; those of one item sorted."""
+        for part in batches(ids, BATCH):
+            with self._db.reading() as db:
+                rows = db.execute(_PATHS, [part]).fetchall()
+            yield from rows
 
     def copies(self) -> dict[int, int]:
         """The items at more than one path, with how many they are; most paths first."""
@@ -191,7 +203,7 @@ class Items:
             yield from self._between(prefix, _after(prefix))
 
     def select(self, filter: Filter) -> Ids:
-        """The items that pass, ascending. `label` is the judgements' to decide and not looked at here."""
+        """The items that pass, ascending. The caller applies `label`, which is a judgement, and `relative`."""
         conditions: list[str] = []
         values: list[Any] = []
         for name, condition in _CONDITIONS.items():

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from lookalike.collection import Classes, format_id
 from lookalike.errors import UnknownNameError
+from lookalike.server.access import Person
 from lookalike.server.answers import ChangedOut, ClassOut, ClassView, VerdictOut
 from lookalike.server.models import MOST, ClassifyIn, MembersIn, MergeIn, Name, NameIn, RenameIn
 from lookalike.server.problems import missing, reply
@@ -48,8 +49,8 @@ async def one_class(
     limit: int = Query(200, ge=1, le=MOST),
 ) -> Response:
     """A class: who put what into it, and what is predicted to be of it; a page of each."""
-    here = served(request)
-    return reply(await here.work.run(request, lambda _: _view(here, name, offset, limit)))
+    here, who = served(request), person(request)
+    return reply(await here.work.run(request, lambda _: _view(here, name, offset, limit, who)))
 
 
 @router.post("/classes/add", response_model=ChangedOut, dependencies=JUDGE)
@@ -132,13 +133,13 @@ async def _change(request: Request, verb: Callable[[Classes], int], name: str) -
     return reply(await here.work.run(request, change))
 
 
-def _view(here: Served, name: str, offset: int, limit: int) -> dict[str, Any]:
+def _view(here: Served, name: str, offset: int, limit: int, who: Person) -> dict[str, Any]:
     try:
         view = here.collection.classes.show(name)
     except UnknownNameError as error:
         raise missing(str(error)) from None
     members, predicted = view.members[offset : offset + limit], view.predicted[offset : offset + limit]
-    described = here.described([one.item for one in members] + [one.item for one in predicted])
+    described = here.described([one.item for one in members] + [one.item for one in predicted], who)
     return {
         "name": valid(view.name),
         "total": len(view.members),

@@ -26,7 +26,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
         if not current:
             job = here.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, who.name)
         page = groups[asked.offset : asked.offset + asked.limit]
-        described = here.described([item for group in page for item in group.items])
+        described = here.described([item for group in page for item in group.items], who)
         shown = [
             {
                 "id": left.id,
@@ -44,7 +44,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
             "offset": asked.offset,
             "groups": shown,
             "current": current,
-            "job": None if job is None else describe(job),
+            "job": None if job is None else describe(job, here.visible(who)),
         }
 
     return reply(await here.work.run(request, look))

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from lookalike.server.job_models import ExportQuery, GroupsExportQuery
-from lookalike.server.served import Served, needs, served
+from lookalike.server.served import Served, needs, person, served
 
 FILES = {
     "json": ("items.json", "application/json"),
@@ -39,15 +39,17 @@ groups_router = APIRouter(prefix="/api/v1/duplicates/export", tags=["export"], d
 @router.get("", response_class=StreamingResponse, responses=SAVED)
 async def export(request: Request, asked: Annotated[ExportQuery, Query()]) -> Response:
     """The items that pass a filter, with their labels."""
-    collection = served(request).collection
-    return await _send(request, lambda: collection.lines(asked.format, filter=asked.made()), *FILES[asked.format])
+    collection, who = served(request).collection, person(request)
+    lines = partial(collection.lines, asked.format, filter=asked.made(who), relative=not who.may("manage"))
+    return await _send(request, lines, *FILES[asked.format])
 
 
 @groups_router.get("", response_class=StreamingResponse, responses=SAVED)
 async def export_groups(request: Request, asked: Annotated[GroupsExportQuery, Query()]) -> Response:
     """The groups of duplicates that are known, with their items."""
     collection, (_, kind) = served(request).collection, FILES[asked.format]
-    lines = partial(collection.group_lines, asked.tier, asked.format, space=asked.space)
+    relative = not person(request).may("manage")
+    lines = partial(collection.group_lines, asked.tier, asked.format, space=asked.space, relative=relative)
     return await _send(request, lines, f"duplicates.{asked.format}", kind)
 
 

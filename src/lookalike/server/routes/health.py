@@ -9,11 +9,12 @@ from fastapi import APIRouter, Depends, Request, Response
 
 import lookalike
 from lookalike.recipes import ABOUT
-from lookalike.server.access import COOKIE, COOKIE_S, Person
+from lookalike.server.access import COOKIE, COOKIE_S, Person, session_cookie
 from lookalike.server.answers import CollectionOut, Me
 from lookalike.server.metrics import TYPE
 from lookalike.server.models import LoginIn
 from lookalike.server.problems import Problem, reply
+from lookalike.server.rates import network
 from lookalike.server.served import Served, needs, person, served
 
 open_router = APIRouter(tags=["service"])
@@ -29,10 +30,11 @@ async def health() -> dict[str, str]:
 
 @open_router.post("/api/v1/login", response_model=Me)
 async def login(request: Request, given: LoginIn) -> Response:
-    """Sign in with a token: the browser gets a cookie."""
+    """Log in with a token: the browser gets a cookie."""
     access = served(request).access
     who = access.check(given.token)
     if who is None:
+        served(request).rates.check("login", network(request.client.host if request.client else "unknown"))
         raise Problem(401, "This token is not known. Make one with: lookalike token add NAME --role view")
     response = reply({"name": who.name, "role": who.role})
     response.set_cookie(
@@ -47,8 +49,10 @@ async def login(request: Request, given: LoginIn) -> Response:
 
 
 @open_router.post("/api/v1/logout", status_code=204, response_class=Response)
-async def logout() -> Response:
-    """Sign out: the browser forgets its cookie."""
+async def logout(request: Request) -> Response:
+    """Log out: the browser deletes its cookie, and the service refuses it from now on."""
+    here, cookie = served(request), session_cookie(dict(request.scope["headers"]))
+    await here.work.run(request, lambda _: here.access.log_out(cookie))
     response = Response(status_code=204)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
@@ -68,11 +72,11 @@ async def collection(request: Request) -> Response:
 
 
 def _collection(here: Served, who: Person) -> dict[str, Any]:
-    told = here.collection.glance()
+    told, visible = here.collection.glance(), here.visible(who)
     spaces = [
         {
             "name": space["name"],
-            "about": ABOUT.get(space["name"], " | ".join(space["chain"])),
+            "about": ABOUT.get(space["name"], visible.text(" | ".join(space["chain"]))),
             "items": space["rows"],
             "dim": space["dim"],
             "default": place == 0,

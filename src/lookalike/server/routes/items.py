@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from lookalike.server.answers import Item, ItemsPage
 from lookalike.server.models import BoxQuery, ItemPath, ItemsQuery, SideQuery
 from lookalike.server.problems import Problem, reply
-from lookalike.server.served import needs, served
+from lookalike.server.served import needs, person, served
 from lookalike.server.thumbnails import FOREVER, SIDE, rounded, tag
 from lookalike.server.work import Stop
 from lookalike.types import Box
@@ -37,11 +37,11 @@ router = APIRouter(prefix="/api/v1/items", tags=["items"], dependencies=[Depends
 @router.get("", response_model=ItemsPage)
 async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) -> Response:
     """A page of the items that pass a filter: by path, by id, the newest or the last added first."""
-    here = served(request)
+    here, who = served(request), person(request)
 
     def look(_: object) -> dict[str, Any]:
-        page = here.collection.page(asked.made(), order=asked.order, offset=asked.offset, limit=asked.limit)
-        return {"total": page.total, "offset": page.offset, "items": here.describe(page.items)}
+        page = here.collection.page(asked.made(who), order=asked.order, offset=asked.offset, limit=asked.limit)
+        return {"total": page.total, "offset": page.offset, "items": here.describe(page.items, who)}
 
     return reply(await here.work.run(request, look))
 
@@ -49,8 +49,8 @@ async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) ->
 @router.get("/{id}", response_model=Item)
 async def one_item(request: Request, id: ItemPath) -> Response:
     """One item."""
-    here = served(request)
-    return reply(await here.work.run(request, lambda _: here.describe([here.item(id)])[0]))
+    here, who = served(request), person(request)
+    return reply(await here.work.run(request, lambda _: here.describe([here.item(id)], who)[0]))
 
 
 @router.get("/{id}/thumbnail", response_class=Response, responses=PICTURE)

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from lookalike.collection import format_id
 from lookalike.engine.client_specs import check_client_fit
-from lookalike.errors import DamagedError
+from lookalike.errors import StoreError
 from lookalike.images.folders import leads_inside
 from lookalike.server.access import Role
 from lookalike.server.events import HEADERS, describe
@@ -36,8 +36,8 @@ LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)]
 @router.get("/jobs", response_model=JobsOut)
 async def list_jobs(request: Request) -> Response:
     """Every job that is known, the newest first."""
-    here = served(request)
-    return reply(await here.work.run(request, lambda _: {"jobs": [describe(job) for job in here.jobs.all()]}))
+    here, visible = served(request), served(request).visible(person(request))
+    return reply(await here.work.run(request, lambda _: {"jobs": [describe(job, visible) for job in here.jobs.all()]}))
 
 
 @router.post("/jobs", response_model=JobOut, status_code=202, dependencies=[Depends(needs("judge"))])
@@ -57,7 +57,7 @@ async def ask(request: Request, asked: JobIn) -> Response:
             check_client_fit(asked.spec)
         if isinstance(asked, AddIn):
             arguments["folder"] = str(_check_folder(here, asked.folder))
-        return describe(here.jobs.submit(asked.kind, arguments, who.name))
+        return describe(here.jobs.submit(asked.kind, arguments, who.name), here.visible(who))
 
     return reply(await here.work.run(request, submit), 202)
 
@@ -65,7 +65,8 @@ async def ask(request: Request, asked: JobIn) -> Response:
 @router.get("/jobs/{id}", response_model=JobOut)
 async def one_job(request: Request, id: JobPath) -> Response:
     """One job."""
-    return reply(describe(_job(served(request), id)))
+    here, who = served(request), person(request)
+    return reply(await here.work.run(request, lambda _: describe(_job(here, id), here.visible(who))))
 
 
 @router.delete("/jobs/{id}", response_model=JobOut, dependencies=[Depends(needs("judge"))])
@@ -75,7 +76,7 @@ async def cancel(request: Request, id: JobPath) -> Response:
     job = _job(here, id)
     if job.author != who.name and not who.may("manage"):
         raise Problem(403, f"This job is {job.author}'s. Ask whoever manages the collection.")
-    return reply(await here.work.run(request, lambda _: describe(here.jobs.cancel(job.id) or job)))
+    return reply(await here.work.run(request, lambda _: describe(here.jobs.cancel(job.id) or job, here.visible(who))))
 
 
 @router.get("/jobs/{id}/events", response_class=StreamingResponse, responses=STREAM)
@@ -116,7 +117,7 @@ async def add_files(request: Request) -> Response:
                 except BaseException:
                     take_back(kept)
                     raise
-                return {"job": describe(job), "files": list(map(_file, kept, known))}
+                return {"job": describe(job, here.visible(who)), "files": list(map(_file, kept, known))}
 
             return reply(await here.work.run(request, take), 202)
 
@@ -139,12 +140,14 @@ def _stream(request: Request, last: str | None, only: int | None) -> Response:
     def may() -> bool:
         try:
             return here.access.identify(headers) is not None  # a token that was removed ends its streams, too
-        except DamagedError:  # those who ask for anything are told
+        except StoreError:  # the next request gets the error
             return False
 
     since = int(last) if last is not None and last.isascii() and last.isdigit() else None
     return StreamingResponse(
-        here.events.stream(here.closing, since, only, may), media_type="text/event-stream", headers=HEADERS
+        here.events.stream(here.closing, since, only, may, here.visible(person(request))),
+        media_type="text/event-stream",
+        headers=HEADERS,
     )
 
 

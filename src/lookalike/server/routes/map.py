@@ -37,6 +37,7 @@ async def places(request: Request, space: Annotated[Name | None, Query()] = None
                 "labels": [[valid(label) for label in labels[item]] for item in ids],
             }
         total = 0 if drawn is None else drawn.total
-        return found | {"total": total, "current": current, "job": None if job is None else describe(job)}
+        shown = None if job is None else describe(job, here.visible(who))
+        return found | {"total": total, "current": current, "job": shown}
 
     return reply(await here.work.run(request, look))

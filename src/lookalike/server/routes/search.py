@@ -13,7 +13,7 @@ from lookalike.server.answers import SearchOut, UploadOut
 from lookalike.server.models import SearchIn, SideQuery, form
 from lookalike.server.problems import Problem, reply
 from lookalike.server.routes.items import PICTURE, SHOWN
-from lookalike.server.served import needs, served
+from lookalike.server.served import needs, person, served
 from lookalike.server.thumbnails import SIDE, encode, fit
 from lookalike.server.work import Stop
 
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(need
 @router.post("/search", response_model=SearchOut)
 async def search(request: Request, asked: SearchIn) -> Response:
     """The pictures most like the examples and least like those they should be without."""
-    here = served(request)
+    here, who = served(request), person(request)
 
     def look(stop: Stop) -> dict[str, Any]:
         wanted, unwanted = here.examples(asked.examples, "examples"), here.examples(asked.without, "without")
@@ -33,13 +33,13 @@ async def search(request: Request, asked: SearchIn) -> Response:
             without=unwanted,
             k=asked.k,
             space=asked.space,
-            filter=asked.filter.made(),
+            filter=asked.filter.made(who),
             where=asked.where,
             progress=stop.progress,
         )
         seconds = time.perf_counter() - began
         space = asked.space or here.first_space()
-        return {"space": space, "seconds": round(seconds, 6), "results": here.found(results)}
+        return {"space": space, "seconds": round(seconds, 6), "results": here.found(results, who)}
 
     with here.courtesy.searching():
         return reply(await here.work.run(request, look, lane="describe" if asked.is_heavy else "search"))

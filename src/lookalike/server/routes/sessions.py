@@ -99,7 +99,7 @@ async def play(request: Request, id: SessionPath, asked: RoundIn) -> Response:
 
     def learn(_: object) -> dict[str, Any]:
         session = _own(here, id, who)
-        return _round(here, session, session.round(asked.k, asked.window, filter=asked.filter.made()))
+        return _round(here, session, session.round(asked.k, asked.window, filter=asked.filter.made(who)), who)
 
     return reply(await here.work.run(request, learn, lane="learn"))
 
@@ -111,7 +111,7 @@ async def best(request: Request, id: SessionPath, k: int = Query(50, ge=1, le=MO
 
     def look(_: object) -> dict[str, Any]:
         session = _open(here, id, who)
-        return {"best": _ranked(here, session, session.best(k))}
+        return {"best": _ranked(here, session, session.best(k), who)}
 
     return reply(await here.work.run(request, look, lane="learn"))
 
@@ -166,8 +166,8 @@ async def why(request: Request, id: SessionPath, item: ItemPath) -> Response:
         found = session.why(here.item(item).id)
         return {
             "margin": None if found.margin is None else round(found.margin, 6),
-            "nearest_relevant": _near(here, found.relevant),
-            "nearest_irrelevant": _near(here, found.irrelevant),
+            "nearest_relevant": _near(here, found.relevant, who),
+            "nearest_irrelevant": _near(here, found.irrelevant, who),
             "box": None if found.box is None else list(found.box),
         }
 
@@ -213,30 +213,30 @@ def _session(session: Session) -> dict[str, Any]:
     return {**_summary(session.summary), **said}
 
 
-def _round(here: Served, session: Session, played: Round) -> dict[str, Any]:
-    estimate = played.estimate
+def _round(here: Served, session: Session, played: Round, who: Person) -> dict[str, Any]:
+    estimate, visible = played.estimate, here.visible(who)
     return {
         "number": played.number,
-        "best": _ranked(here, session, played.best),
-        "questions": here.describe(played.questions),
+        "best": _ranked(here, session, played.best, who),
+        "questions": here.describe(played.questions, who),
         "found": played.found,
         "estimate": None
         if estimate is None
         else {"value": estimate.likely, "low": estimate.low, "high": estimate.high},
         "stop": played.stop,
         "seconds": {name: round(seconds, 6) for name, seconds in played.seconds.items()},
-        "notes": [valid(note) for note in played.notes],
+        "notes": [valid(visible.text(note)) for note in played.notes],
     }
 
 
-def _ranked(here: Served, session: Session, results: list[Result]) -> list[dict[str, Any]]:
+def _ranked(here: Served, session: Session, results: list[Result], who: Person) -> list[dict[str, Any]]:
     marks = {format_id(item): kind for item, kind in session.marks.items()}
     return [
         {"item": found["item"], "score": found["score"], "mark": marks.get(found["item"]["id"])}
-        for found in here.found(results)
+        for found in here.found(results, who)
     ]
 
 
-def _near(here: Served, near: list[Any]) -> list[dict[str, Any]]:
-    described = here.described([one.id for one in near if one.id is not None])
+def _near(here: Served, near: list[Any], who: Person) -> list[dict[str, Any]]:
+    described = here.described([one.id for one in near if one.id is not None], who)
     return [{"item": described.get(one.id), "distance": round(one.distance, 6)} for one in near]
