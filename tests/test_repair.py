@@ -3,6 +3,8 @@
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +15,15 @@ from PIL import Image
 
 from damage import change_rows
 from lookalike import Collection
+from lookalike.cli import run
 from lookalike.errors import DamagedError, NoCollectionError, StoreError
-from lookalike.store.schema import CATALOGUE, connect
+from lookalike.server.access import Access
+from lookalike.store.directory import Store
+from lookalike.store.items import Item
+from lookalike.store.schema import CATALOGUE
+from lookalike.store.schema import connect as connect_database
+from serving import connect
+from waiting import PATIENCE_S, until
 
 PIPELINE = "small = color() | pca(dim=8)"
 
@@ -81,7 +90,8 @@ def delete(file: Path) -> None:
 def swap(file: Path) -> None:
     """Another file of the same kind, or of another where there is none, takes its place."""
     others = [other for other in sorted(file.parent.glob(f"*{''.join(file.suffixes)}")) if other != file]
-    shutil.copy(others[0] if others else file.parents[1] / "judgements.sqlite", file)
+    collection = next(folder for folder in file.parents if (folder / "lock").exists())
+    shutil.copy(others[0] if others else collection / "judgements.sqlite", file)
 
 
 HARMS: list[Callable[[Path], None]] = [truncate, flip, delete, swap]
@@ -310,10 +320,128 @@ def test_two_files_with_one_id_are_told_apart(damaged: Path, pictures: Path, tmp
 
 
 def test_items_of_older_collections_get_the_digest_of_their_file(damaged: Path) -> None:
-    with closing(connect(damaged / "catalogue.sqlite", CATALOGUE)) as db:
+    with closing(connect_database(damaged / "catalogue.sqlite", CATALOGUE)) as db:
         before = db.execute("SELECT id, content FROM items").fetchall()
         db.execute("UPDATE items SET content = NULL")
     with Collection(damaged) as collection:
         assert {item.content for item in collection.items()} == {None}
         assert collection.verify(pictures=True) == []
         assert [(item.id, item.content) for item in collection.items()].sort() == before.sort()
+
+
+def test_damaged_indexes_are_found_and_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lookalike.engine.space_settle.LEAVES", 1_000)
+    monkeypatch.setattr("lookalike.index.choice.FLAT_MAX", 500)
+    rows = np.random.default_rng(0).random((1_200, 4), np.float32)
+    store = Store(tmp_path / "c", create=True)
+    with store.writer():
+        with store.transaction():
+            store.vectors.create_space("color()", ["color()"])
+            store.vectors.create_space("plain", ["color()"], "color()")
+        pending = store.vectors.write("color()", np.arange(1_200), rows)
+        with store.transaction():
+            store.items.add([Item(item, [], 1, 1, 1, "png", 0.0, None) for item in range(1_200)])
+            store.vectors.commit(pending)
+    store.close()
+    with Collection(tmp_path / "c") as collection:
+        collection.compact()
+    files = sorted((tmp_path / "c" / "indexes").iterdir())
+    assert {file.suffix for file in files} == {".faiss", ".leaves"}
+    for place, harm in enumerate((truncate, flip, delete)):
+        file = sorted((tmp_path / "c" / "indexes").iterdir())[place % 2]
+        harm(file)
+        with Collection(tmp_path / "c") as collection:
+            (fault,) = collection.verify()
+            assert file.name in fault
+            assert fault.endswith("Run: lookalike repair")
+            assert len(collection.search(7, k=5)) == 5  # by a scan, where it cannot be opened
+        assert Collection.repair(tmp_path / "c").left == []
+        assert len(list((tmp_path / "c" / "indexes").iterdir())) == 2
+
+
+TOKENS = [
+    {"name": name, "role": "view", "sha256": digit * 64, "added_at": 1.0}
+    for name, digit in (("anna", "a"), ("ben", "b"))
+]
+
+
+@pytest.fixture
+def served(damaged: Path) -> Path:
+    """A collection that was served: it has tokens, a job and a backup with both."""
+    Access(damaged).add("anna", "view")
+    (damaged / "jobs").mkdir()
+    (damaged / "jobs" / "1.json").write_text(
+        json.dumps({"id": 1, "kind": "add", "arguments": {}, "author": "a", "created": 1})
+    )
+    with Collection(damaged) as collection:
+        collection.backup(damaged.with_name("b"))
+    return damaged
+
+
+def spoil(file: Path) -> None:
+    file.write_bytes(b"?" + file.read_bytes()[1:])
+
+
+@pytest.mark.parametrize("harm", [truncate, spoil, swap])
+def test_damage_to_the_files_of_the_service_is_found_and_repaired(served: Path, harm, capsys) -> None:
+    for name in ("access.json", "jobs/1.json"):
+        harm(served / name)
+    assert run(["-c", str(served), "verify"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all("repair" in line for line in lines)
+    assert run(["-c", str(served), "repair"]) == 1  # no token can be saved, so nobody is let in
+    assert "lookalike -c" in capsys.readouterr().out.splitlines()[-1]
+    assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
+    assert "access.json was restored from the backup." in capsys.readouterr().out
+    assert [entry.name for entry in Access(served).entries()] == ["anna"]
+    assert (served / "access.json").stat().st_mode & 0o777 == 0o600
+    assert run(["-c", str(served), "verify"]) == 0
+
+
+def test_valid_tokens_survive_the_repair_of_access_json(served: Path, capsys) -> None:
+    (served / "access.json").write_text(json.dumps({"tokens": [TOKENS[0], {**TOKENS[1], "role": "king"}]}))
+    assert run(["-c", str(served), "repair"]) == 0
+    assert "1 token kept, 1 damaged one removed" in capsys.readouterr().out
+    assert [entry.name for entry in Access(served).entries()] == ["anna"]
+
+
+def test_stats_and_the_command_line_name_quarantined_files(damaged: Path, capsys) -> None:
+    flip(damaged / "vectors" / "color-2.npy")
+    with Collection(damaged) as collection:
+        collection.compact()
+    capsys.readouterr()
+    assert run(["-c", str(damaged), "stats"]) == 0
+    assert f"quarantined: vectors/color-2.npy; its pictures cannot be found. Run: lookalike -c {damaged} repair" in (
+        capsys.readouterr().out
+    )
+    assert run(["-c", str(damaged), "repair", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == []
+    assert run(["-c", str(damaged), "repair"]) == 0
+    assert capsys.readouterr().out == "Nothing needed repair.\n"
+
+
+def test_a_service_outlives_a_segment_that_is_cut_off_under_it(damaged: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lookalike", "-c", str(damaged), "serve", "--port", "0"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().split()[-1]
+        with connect(address) as client:
+            items = [item["id"] for item in client.get("/api/v1/items").json()["items"]]
+            search = {"examples": [{"id": items[0]}], "k": 12}
+            assert len(client.post("/api/v1/search", json=search).json()["results"]) == 12
+            (file,) = damaged.glob("vectors/small-*[0-9].npy")
+            with file.open("r+b") as stream:
+                stream.truncate(100)
+            until(lambda: "quarantined" in (tmp_path / "log").read_text())
+            answer = client.post("/api/v1/search", json={"examples": [{"id": items[0]}], "k": 12, "space": "small"})
+            assert answer.status_code in (200, 422)  # its only segment is gone, but the service is there
+            assert len(client.get("/api/v1/items").json()["items"]) == 12
+        assert file.name in (tmp_path / "log").read_text()
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+        process.stdout.close()
+    assert process.returncode == 0

@@ -523,12 +523,24 @@ def test_a_file_that_changes_while_it_is_open_is_noticed(store: Store, vectors: 
     add(store, 1)
     add(store, 2)
     vectors.blocks("deep")
-    assert vectors.changed_files() == []
+    assert vectors.find_changed() == {}
     (store.path / "vectors" / "deep-1.npy").write_bytes(b"short")
-    assert vectors.changed_files() == ["deep"]
-    assert vectors.quarantine_damaged("deep") == ["deep-1.npy"]
+    before = store.version()
+    assert vectors.find_changed() == {"deep": {1}}
+    assert store.version() != before
     assert contents(vectors).keys() == {2}
-    assert vectors.changed_files() == []
+    assert vectors.quarantine_changed() == ["deep-1.npy"]
+    assert contents(vectors).keys() == {2}
+    assert vectors.find_changed() == {}
+
+
+def test_a_file_that_is_only_touched_is_used_again(store: Store, vectors: Segments) -> None:
+    add(store, 1)
+    vectors.blocks("deep")
+    (store.path / "vectors" / "deep-1.npy").touch()
+    assert vectors.find_changed() == {"deep": {1}}
+    assert vectors.quarantine_changed() == []
+    assert contents(vectors).keys() == {1}
 
 
 def flip(file: Path, at: int) -> None:
@@ -565,13 +577,9 @@ def test_wrong_entries_in_the_catalogue_are_found_and_told(store: Store, vectors
     add(store, 3)
     with store.transaction() as db:
         db.execute("UPDATE segments SET dead = 1 WHERE id = 1")
-        db.execute("UPDATE spaces SET model = 'gone.npz'")
-        db.execute("INSERT INTO structures (space, kind, file) VALUES ('deep', 'hyperplanes', 'gone.faiss')")
         store.items.remove([3])
     faults = " ".join(verify(vectors))
     assert "has 0 dead rows where 1 were counted" in faults
-    assert "models/gone.npz is missing" in faults
-    assert "indexes/gone.faiss is missing" in faults
     assert "1 live rows of space 'deep' belong to no item" in faults
 
 

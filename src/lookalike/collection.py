@@ -560,6 +560,16 @@ class Collection:
 
     repair = staticmethod(repair)
 
+    def check_open_files(self) -> list[str]:
+        """Quarantine segments whose files were changed or cut off after this process opened them; returns the files.
+
+        For processes that run for long, at a cheap interval: reading a file that became shorter would end them.
+        """
+        if not self._store.vectors.find_changed():
+            return []
+        with self._store.writer():
+            return self._store.vectors.quarantine_changed()
+
     def compact(self, progress: Progress | None = None) -> dict[str, int]:
         """Drop what is removed, join small files, give the room back."""
         with self._store.writer(self.wait_s):

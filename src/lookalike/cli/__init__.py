@@ -15,7 +15,6 @@ from typer.core import TyperCommand
 
 import lookalike
 from lookalike.cli import (
-    backup,
     bench,
     changes,
     classes,
@@ -25,6 +24,7 @@ from lookalike.cli import (
     feedback,
     hints,
     looks,
+    maintenance,
     maps,
     plan,
     search,
@@ -136,9 +136,11 @@ app.add_typer(classes.app)
 app.add_typer(duplicates.app)
 app.command("map")(maps.map_)
 app.add_typer(sessions.app)
-for _verb in (looks.items, looks.stats, search.explain, looks.verify, changes.compact, looks.export):
+for _verb in (looks.items, looks.stats, search.explain, looks.export):
     app.command()(_verb)
-for _verb in (backup.backup, backup.restore, changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
+for _verb in (maintenance.verify, maintenance.repair, maintenance.backup, maintenance.restore, maintenance.compact):
+    app.command()(_verb)
+for _verb in (changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
     app.command()(_verb)
 app.add_typer(bench.app)
 app.add_typer(serve.app)

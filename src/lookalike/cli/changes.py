@@ -15,7 +15,6 @@ from lookalike.cli.options import OWN, Json, Wait, Where, Workers, filtered, ope
 from lookalike.cli.terminal import bars, print_json, print_line, print_note, say
 from lookalike.errors import InputError
 from lookalike.text import many
-from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
     from lookalike import Filter
@@ -227,20 +226,6 @@ class Fit(TyperCommand):
             if word == "--labels" and (following is None or following.startswith("-")):
                 words.append(OWN)
         return super().parse_args(ctx, words)
-
-
-def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
-    """Give back the room of what was removed, and join small files.
-
-    \b
-    Examples:
-      lookalike compact
-    """
-    with opened(where, wait=wait) as collection, bars() as progress:
-        done = collection.compact(progress)
-    before, after = human_bytes(done["bytes_before"]), human_bytes(done["bytes_after"])
-    say(json, f"{before} → {after}; segments: {done['segments_before']} → {done['segments_after']}.", **done)
-    return 0
 
 
 def label(

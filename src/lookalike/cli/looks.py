@@ -14,7 +14,7 @@ from lookalike.cli import hints
 from lookalike.cli.class_tables import print_table
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, filtered, opened
-from lookalike.cli.terminal import bars, print_json, print_line, print_note, show_path
+from lookalike.cli.terminal import print_json, print_line, print_note, show_path
 from lookalike.errors import InputError, MissingError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
 from lookalike.text import many
@@ -127,22 +127,6 @@ def _steps(where: Where, space: str, json: bool) -> int:
     ]
     print_table(["step", "numbers", "bytes", "mAP", "recall"], cells)
     return 0
-
-
-def verify(where: Where, json: Json = False) -> int:
-    """Read everything back and compare. The exit code is 1 when something is wrong.
-
-    \b
-    Examples:
-      lookalike verify
-    """
-    with opened(where) as collection, bars() as progress:
-        faults = collection.verify(progress)
-    if json:
-        print_json({"clean": not faults, "faults": faults})
-    for fault in () if json else faults or ["Everything is as it should be."]:
-        print_line(hints.complete(fault))
-    return 1 if faults else 0
 
 
 @filtered

@@ -73,16 +73,8 @@ class Ledger:
             raise
 
     def read(self, kinds: Container[str]) -> list[Job]:
-        """Every job of these kinds that is on the disk, in the order they were asked for; the rest is passed over."""
-        jobs = []
-        for file in self.folder.glob("*.json"):
-            try:
-                job = Job(**json.loads(file.read_bytes()))
-            except (OSError, ValueError, TypeError):
-                continue
-            ours = isinstance(job.id, int) and isinstance(job.arguments, dict) and job.kind in kinds
-            if ours and file.name == f"{job.id}.json":
-                jobs.append(job)
+        """Return every job of these kinds that is on the disk, by its number; damaged files are left out."""
+        jobs = [job for file in self.folder.glob("*.json") if (job := _read(file)) is not None and job.kind in kinds]
         return sorted(jobs, key=lambda job: job.id)
 
     def write(self, job: Job) -> None:
@@ -104,6 +96,20 @@ class Ledger:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def damaged_jobs(collection: Path) -> list[Path]:
+    """Return the files of jobs that cannot be read."""
+    return [file for file in sorted((collection / FOLDER).glob("*.json")) if _read(file) is None]
+
+
+def _read(file: Path) -> Job | None:
+    try:
+        job = Job(**json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    ours = isinstance(job.id, int) and isinstance(job.arguments, dict) and isinstance(job.kind, str)
+    return job if ours and file.name == f"{job.id}.json" else None
 
 
 def _take(lock: int) -> bool:

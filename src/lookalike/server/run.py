@@ -18,15 +18,18 @@ from types import FrameType
 import uvicorn
 
 from lookalike.collection import Collection
-from lookalike.errors import InputError
+from lookalike.errors import InputError, LockedError, LookalikeError
 from lookalike.server.access import Access
 from lookalike.server.app import create_app
 from lookalike.server.guard import Guard
 from lookalike.server.patience import patient
 from lookalike.server.settings import Rates, Settings
 
+log = logging.getLogger("lookalike.server")
+
 GRACE_S = 10
 KEEP_ALIVE_S = 15
+CHECK_FILES_S = 1.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SWITCH_S = 0.0005
 """After so long a thread that computes lets another one have Python's lock: a tenth of what is usual. A search takes
@@ -71,7 +74,8 @@ def serve(collection: Collection, settings: Settings, *, ready: Callable[[str], 
     address = url(settings.host, listener.getsockname()[1])
     ready(address)
     sys.setswitchinterval(SWITCH_S)
-    threading.Thread(target=_warm, args=(app,), name="warm", daemon=True).start()
+    for task in (_warm, _check_files):
+        threading.Thread(target=task, args=(app,), name=task.__name__, daemon=True).start()
     try:
         server.run(sockets=[listener])
     finally:
@@ -86,6 +90,17 @@ def _warm(app: Guard) -> None:
     app.here.warm()
     gc.collect()
     gc.freeze()
+
+
+def _check_files(app: Guard) -> None:
+    """Quarantine vectors whose files change under the service, before a search reads what is no longer there."""
+    while not app.here.closing.wait(CHECK_FILES_S):
+        try:
+            app.here.collection.check_open_files()
+        except LockedError:  # the changed files are out of use here, and checked when the other writer is done
+            continue
+        except LookalikeError as error:
+            log.warning("%s", error)
 
 
 def make_server(app: Guard, settings: Settings) -> Server:

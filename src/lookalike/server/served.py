@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 
 from lookalike.collection import Collection, Crop, Item, Prediction, Result, format_id, parse_id
-from lookalike.errors import ImageError, LookalikeError
+from lookalike.errors import DamagedError, FormatError, ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role
 from lookalike.server.courtesy import Courtesy
 from lookalike.server.events import Events
@@ -138,7 +138,10 @@ class Served:
         """Items as JSON that a person may see, in this order."""
         listed, shown = list(items), self.visible(who).path
         ids = [item.id for item in listed]
-        labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
+        labels: dict[int, list[str]] = {}
+        predicted: dict[int, Prediction] = {}
+        with contextlib.suppress(DamagedError, FormatError):  # people can still search
+            labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
         return [_item(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
 
     def described(self, ids: Sequence[int], who: Person) -> dict[int, dict[str, Any]]:

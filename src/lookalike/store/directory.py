@@ -119,9 +119,12 @@ class Store:
         return self.items.remove(gone)
 
     def version(self) -> int:
-        """Another number after every commit to the catalogue, by whichever process; within `moment`, the one given."""
+        """Return another number after every commit to the catalogue, and when an open file was found changed.
+
+        Within `moment`, it is the one given there.
+        """
         held: int | None = getattr(self._moment, "version", None)
-        return self.vectors.version() if held is None else held
+        return self.vectors.version() + (self.vectors.drops << 48) if held is None else held
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -83,6 +83,8 @@ class Segments:
         self._last = 0
         self._known: dict[str, tuple[int, list[Block]]] = {}
         self._unreadable: dict[int, str] = {}  # segments that could not be opened, and why
+        self._changed: dict[str, set[int]] = {}  # segments whose files have changed since they were opened, by space
+        self.drops = 0  # how often such segments were dropped from what is open
         self.structures = Structures(path / "indexes", database, self.doomed)
 
     def spaces(self) -> dict[str, Space]:
@@ -274,24 +276,36 @@ class Segments:
             dropped += len(rows)
         return dropped
 
-    def changed_files(self) -> list[str]:
-        """Return the spaces of which a file has changed since this process opened it: segments never do.
+    def find_changed(self) -> dict[str, set[int]]:
+        """Find the segments whose files have changed since this process opened them, by space: they never should.
 
-        A file that was made shorter ends a process that reads its memory map. This costs a stat for each open file.
+        Reading the memory map of a file that was made shorter ends the process, so they are dropped from what is open
+        here, until `quarantine_changed` has checked them. This costs a stat for each open file.
         """
-        changed = []
         for space, (_, known) in list(self._known.items()):
             with self._db.reading() as db:
                 names = {row.id: row.file for row in list_segments(db, space)}
-            for block in known:
-                try:
-                    same = block.segment not in names or stamp(self._file(""), names[block.segment]) == block.stamps
-                except OSError:
-                    same = False
-                if not same:
-                    changed.append(space)
-                    self._known[space] = (-1, [other for other in known if other is not block])
-        return changed
+            changed = {block.segment for block in known if block.segment in names and self._has_changed(block, names)}
+            if changed:
+                self._changed.setdefault(space, set()).update(changed)
+                self.drops += 1
+                self._known[space] = (-1, [block for block in known if block.segment not in changed])
+        return self._changed
+
+    def quarantine_changed(self) -> list[str]:
+        """Quarantine those of the changed segments that are damaged; returns their files. Has its own transactions."""
+        files = []
+        for space, changed in self._changed.items():
+            blocks = [block for block in self.blocks(space) if block.segment in changed]
+            files += self._quarantine_damaged(space, blocks, None)
+        self._changed = {}
+        return files
+
+    def _has_changed(self, block: Block, names: Mapping[int, str]) -> bool:
+        try:
+            return stamp(self._file(""), names[block.segment]) != block.stamps
+        except OSError:
+            return True
 
     def rows(self, space: str) -> int:
         """How many live rows a space has."""

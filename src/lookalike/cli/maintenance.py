@@ -1,0 +1,146 @@
+"""The commands that keep a collection whole: verify, repair, backup, restore, compact."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import lookalike
+from lookalike.cli import hints
+from lookalike.cli.lazy import Lazy
+from lookalike.cli.options import Json, Wait, Where, Workers, opened
+from lookalike.cli.terminal import bars, print_json, print_line, say
+from lookalike.text import many
+from lookalike.units import human_bytes
+
+if TYPE_CHECKING:
+    from lookalike.server import upkeep
+else:
+    upkeep = Lazy("lookalike.server.upkeep")
+
+
+def verify(
+    where: Where,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Also read the original pictures; report missing and changed ones.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Read every file of the collection and compare it with its digest. The exit code is 1 if a file is damaged.
+
+    Each line names the command that repairs what it reports.
+
+    \b
+    Examples:
+      lookalike verify
+      lookalike verify --pictures
+    """
+    with opened(where) as collection, bars() as progress:
+        faults = collection.verify(progress, pictures=pictures) + upkeep.verify(collection.path)
+    if json:
+        print_json({"clean": not faults, "faults": faults})
+    for fault in () if json else faults or ["Everything is as it should be."]:
+        print_line(hints.complete(fault))
+    return 1 if faults else 0
+
+
+def repair(
+    where: Where,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="BACKUP", help="Directory that `lookalike backup` made.")
+    ] = None,
+    without_backup: Annotated[
+        bool,
+        typer.Option(
+            "--without-backup", help="Replace a database that cannot be read by an empty one; keep the damaged file."
+        ),
+    ] = False,
+    workers: Workers = None,
+    wait: Wait = 0.0,
+    json: Json = False,
+) -> int:
+    """Repair what `lookalike verify` reports. The exit code is 1 if damage is left.
+
+    Damaged vectors are described again from the pictures, damaged models are fitted again, indexes are built again.
+    With --from, whatever the backup has is taken from it; labels and sessions can only come from there. Damaged
+    databases and rows are kept in files beside the repaired ones.
+
+    \b
+    Examples:
+      lookalike repair
+      lookalike repair --from /mnt/disk/photos-backup
+    """
+    with bars() as progress:
+        report = lookalike.Collection.repair(
+            where, backup=source, without_backup=without_backup, wait_s=wait, progress=progress, workers=workers
+        )
+    done, left = upkeep.repair(where, source)
+    report.done += done
+    report.left += left
+    if json:
+        print_json(asdict(report))
+    else:
+        for line in report.done or ["Nothing needed repair."] * (not report.left):
+            print_line(line)
+        for line in report.left:
+            print_line(hints.complete(f"left: {line}"))
+    return 1 if report.left else 0
+
+
+def backup(
+    target: Annotated[str, typer.Argument(metavar="DIR", help="Directory of the backup; new, or from the last time.")],
+    where: Where,
+    json: Json = False,
+) -> int:
+    """Make or update a backup of the collection; other processes may write meanwhile.
+
+    Files that have not changed since the last backup are not copied again. Every file of the backup is read back and
+    compared with its digest. Stopped at any moment, the previous backup is still complete. The pictures themselves are
+    not part of it, except those that were uploaded to the service.
+
+    \b
+    Examples:
+      lookalike backup /mnt/disk/photos-backup
+      lookalike -c work.lookalike backup /mnt/disk/work-backup --json
+    """
+    with opened(where) as collection, bars() as progress:
+        report = collection.backup(target, progress)
+    told = f"{many(report.copied, 'file')} copied ({human_bytes(report.bytes)}), {report.skipped:,} unchanged"
+    say(json, f"{told}, all verified in {report.seconds:.1f} s.", **asdict(report))
+    return 0
+
+
+def restore(
+    source: Annotated[str, typer.Argument(metavar="DIR", help="Directory of the backup.")],
+    target: Annotated[str, typer.Argument(metavar="NEW_COLLECTION", help="Path of the new collection.")],
+    json: Json = False,
+) -> int:
+    """Make a new collection from a backup.
+
+    Every file is compared with its digest. The new collection appears when it is complete. An existing collection is
+    never overwritten.
+
+    \b
+    Examples:
+      lookalike restore /mnt/disk/photos-backup photos.lookalike
+      lookalike -c photos.lookalike verify
+    """
+    with bars() as progress:
+        report = lookalike.Collection.restore(source, target, progress)
+    told = f"{many(report.copied, 'file')} restored and verified ({human_bytes(report.bytes)})"
+    say(json, f"{told} in {report.seconds:.1f} s.", **asdict(report))
+    return 0
+
+
+def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
+    """Give disk space of removed pictures back, and merge small files.
+
+    \b
+    Examples:
+      lookalike compact
+    """
+    with opened(where, wait=wait) as collection, bars() as progress:
+        done = collection.compact(progress)
+    before, after = human_bytes(done["bytes_before"]), human_bytes(done["bytes_after"])
+    say(json, f"{before} → {after}; segments: {done['segments_before']} → {done['segments_after']}.", **done)
+    return 0
