@@ -1,8 +1,13 @@
 """Damage to the files of a collection, as disks and people do it."""
 
 import sqlite3
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+from lookalike.errors import StoreError
+from lookalike.store.database import Database
 
 
 def change_rows(file: Path, *statements: str) -> None:
@@ -15,3 +20,45 @@ def change_rows(file: Path, *statements: str) -> None:
             db.execute(statement)
         for _, sql in triggers:
             db.execute(sql)
+
+
+def flip_bits(file: Path, migrations: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]:
+    """Flip one bit at a time in a closed database; returns the places by what came of it.
+
+    A place is a bit's number in the file. "found": opening or verifying the file reports damage. "harmless": no value
+    of a table with row digests has changed. "missed": one has, and nothing was reported.
+    """
+    data, before = file.read_bytes(), _values(file)
+    results: dict[str, list[int]] = {"found": [], "harmless": [], "missed": []}
+    for place in places:
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        file.write_bytes(flipped)
+        results[_outcome(file, migrations, before)].append(place)
+        for ending in ("-wal", "-shm"):
+            file.with_name(file.name + ending).unlink(missing_ok=True)
+    file.write_bytes(data)
+    return results
+
+
+def _outcome(file: Path, migrations: Sequence[str], before: list[Any]) -> str:
+    try:
+        with closing(Database(file, migrations)) as database:
+            if database.verify():
+                return "found"
+    except (StoreError, sqlite3.Error):
+        return "found"
+    return "harmless" if _values(file) == before else "missed"
+
+
+def _values(file: Path) -> list[Any]:
+    """Every row of the tables with row digests, with types and bytes as they are."""
+    with closing(sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)) as db:
+        db.text_factory = lambda data: ("text", data)
+        tables = [name.decode() for ((_, name),) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {table: [row[1][1] for row in db.execute(f"PRAGMA table_info({table})")] for table in tables}
+        return [
+            (table, sorted(map(repr, db.execute(f"SELECT * FROM {table}"))))
+            for table in sorted(tables)
+            if b"digest" in columns[table]
+        ]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from damage import flip_bits
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
 from lookalike.store import schema
 from lookalike.store.database import Database, read_ids
@@ -48,7 +49,7 @@ def test_connecting_never_creates_a_file(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused_with_both_numbers(file: Path) -> None:
-    connect(file, ["SELECT 1", "SELECT 1", "SELECT 1"]).close()
+    connect(file, [*TABLE, "SELECT 1", "SELECT 1"]).close()
     with pytest.raises(FormatError, match=r"newer Lookalike \(format 3, this one reads up to 1\)\. Update Lookalike"):
         connect(file, TABLE)
 
@@ -397,3 +398,29 @@ def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over
     result = _read_without_rights(copy / "words.sqlite")
     assert "StoreError" in result.stderr
     assert "Open it once where it can" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS)])
+def test_no_flipped_bit_changes_a_value_without_being_found(tmp_path: Path, name: str, migrations: list[str]) -> None:
+    """A sample; benchmarks/bit_flips.py flips more."""
+    file = tmp_path / f"{name}.sqlite"
+    shutil.copy(Path(__file__).parent / "golden" / "v7" / file.name, file)
+    data = file.read_bytes()
+    rows = [at for word in (b"jpeg", b"/photos/", b"anna", b"irrelevant") for at in find_all(data, word)]
+    places = [*range(0, 8 * len(data), 30_011), *(8 * (at + 1) + at % 8 for at in rows)]
+    results = flip_bits(file, migrations, places)
+    assert results["missed"] == []
+    assert len(results["found"]) > 10
+
+
+def find_all(data: bytes, word: bytes) -> Iterator[int]:
+    at = data.find(word)
+    while at >= 0:
+        yield at
+        at = data.find(word, at + 1)
+
+
+def test_a_newer_file_with_other_tables_is_another_database(file: Path) -> None:
+    connect(file, ["CREATE TABLE theirs (x INTEGER)", "SELECT 1"]).close()
+    with pytest.raises(FormatError, match="is another database. Run: lookalike repair --from BACKUP"):
+        connect(file, TABLE)

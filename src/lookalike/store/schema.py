@@ -21,6 +21,7 @@ ROW_DIGEST_BYTES = 8
 DAMAGED_VIEW = "damaged_"
 """Prefix of the views that list the rows of a table whose values do not match their digest."""
 DAMAGED_ROW = "damaged row in "
+FROM_BACKUP = "Run: lookalike repair --from BACKUP"
 
 
 def _add_row_digests(table: str, key: str, columns: str) -> str:
@@ -241,6 +242,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise  # somebody's output, not our disk
+    except UnicodeDecodeError as error:  # SQLite's message quotes damaged text
+        raise DamagedError(f"{path} is damaged: it holds bytes that are no text. {FROM_BACKUP}") from error
     except OSError as error:
         if error.errno in _FULL:
             raise _full(path, error) from error
@@ -254,7 +257,7 @@ def translated(path: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
             raise LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.") from error
         if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is gone
-            raise DamagedError(f"{path} is damaged: {error}. Run: lookalike repair --from BACKUP") from error
+            raise DamagedError(f"{path} is damaged: {error}. {FROM_BACKUP}") from error
         if str(error).startswith(DAMAGED_ROW):
             raise DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair") from error
         if code == sqlite3.SQLITE_NOTADB:
@@ -383,7 +386,7 @@ def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> i
         raise FormatError(f"{path} was not written by Lookalike.")
     if version > len(migrations):
         if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
-            raise FormatError(f"{path} is another database. Run: lookalike repair --from BACKUP")
+            raise FormatError(f"{path} is another database. {FROM_BACKUP}")
         raise FormatError(
             f"{path} was written by a newer Lookalike (format {version}, this one reads up to {len(migrations)}). "
             "Update Lookalike."
