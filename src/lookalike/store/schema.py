@@ -28,18 +28,18 @@ def _add_row_digests(table: str, key: str, columns: str) -> str:
     """Return a script that adds a digest to each row of a table, as used by the migrations below; never change it.
 
     Triggers write the digest of a new or changed row and reject changes to a row that does not match its digest, so
-    that no statement copies damage under a valid digest. `key` and `columns` are separated by blanks; text columns are
-    marked with a colon, because SQLite can pass text of any bytes only as a blob.
+    that no statement copies damage under a valid digest. `key` and `columns` are separated by blanks.
     """
 
     def digest(row: str) -> str:
-        parts = [
-            f"typeof({row}{name}), CAST({row}{name} AS BLOB)" if kind else f"{row}{name}"
-            for name, kind, _ in (column.partition(":") for column in columns.split())
-        ]
+        # Text goes as a blob: Python cannot take text of any bytes. Its type then counts besides its value.
+        parts = (
+            f"typeof({name}), CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
+            for name in (row + column for column in columns.split())
+        )
         return f"row_digest({', '.join(parts)})"
 
-    names = ", ".join(column.rstrip(":") for column in columns.split())
+    names = ", ".join(columns.split())
     same = " AND ".join(f"{name} = NEW.{name}" for name in key.split())
     write = f"UPDATE {table} SET digest = {digest('NEW.')} WHERE {same}"
     check = f"WHEN OLD.digest IS NOT {digest('OLD.')} BEGIN SELECT RAISE(ABORT, '{DAMAGED_ROW}{table}'); END"
@@ -108,8 +108,8 @@ CATALOGUE = [
     "ALTER TABLE segments ADD COLUMN damage TEXT;"  # why a segment is quarantined
     "ALTER TABLE structures ADD COLUMN digest BLOB;"  # of its file, where it was made by this format or a later one
     "ALTER TABLE items ADD COLUMN content BLOB;"  # the whole digest of a picture's bytes, where it is known
-    + _add_row_digests("items", "id", "id bytes width height format: added_at taken_at content")
-    + _add_row_digests("paths", "path", "path: size mtime_ns item reason:"),
+    + _add_row_digests("items", "id", "id bytes width height format added_at taken_at content")
+    + _add_row_digests("paths", "path", "path size mtime_ns item reason"),
 ]
 JUDGEMENTS = [
     """
@@ -185,15 +185,15 @@ JUDGEMENTS = [
         PRIMARY KEY (first, second), CHECK (first <= second)
     ) WITHOUT ROWID
     """,
-    _add_row_digests("labels", "item label", "item label: author: source: at")
-    + _add_row_digests("sessions", "id", "id: name: author: space: created_at finished_at")
-    + _add_row_digests("outsiders", "session number", "session: number wanted item origin: feature: vector")
-    + _add_row_digests("events", "id", "id session: step kind: item round position author: at undoes")
-    + _add_row_digests("classes", "name", "name: author: at")
-    + _add_row_digests("parents", "child parent", "child: parent:")
-    + _add_row_digests("settings", "name", "name: value:")
-    + _add_row_digests("rejections", "item label", "item label: author: at")
-    + _add_row_digests("apart", "first second", "first second author: at"),
+    _add_row_digests("labels", "item label", "item label author source at")
+    + _add_row_digests("sessions", "id", "id name author space created_at finished_at")
+    + _add_row_digests("outsiders", "session number", "session number wanted item origin feature vector")
+    + _add_row_digests("events", "id", "id session step kind item round position author at undoes")
+    + _add_row_digests("classes", "name", "name author at")
+    + _add_row_digests("parents", "child parent", "child parent")
+    + _add_row_digests("settings", "name", "name value")
+    + _add_row_digests("rejections", "item label", "item label author at")
+    + _add_row_digests("apart", "first second", "first second author at"),
 ]
 
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
@@ -289,9 +289,10 @@ def row_digest(*values: int | float | str | bytes | None) -> bytes:
                 digest.update(b"i" + struct.pack("<q", value))
             case float():
                 digest.update(b"f" + struct.pack("<d", value))
-            case str() | bytes():
-                data = value if isinstance(value, bytes) else value.encode()
-                digest.update(b"b" + struct.pack("<q", len(data)) + data)
+            case str():
+                digest.update(b"s" + value.encode() + b"\0")
+            case bytes():
+                digest.update(b"b" + struct.pack("<q", len(value)) + value)
     return digest.digest()
 
 
@@ -321,7 +322,7 @@ def make_schema(migrations: Sequence[str]) -> dict[str, str]:
 def read_schema(db: sqlite3.Connection) -> dict[str, str]:
     """Return the statement that makes each table, index, view and trigger, in one spelling."""
     rows = db.execute("SELECT type, name, sql FROM sqlite_master")
-    return {f"{kind} {name}": re.sub(r'[\s"]+', " ", sql or "").strip() for kind, name, sql in rows}
+    return {f"{kind} {name}": re.sub(r'[\s"]+', " ", str(sql or "")).strip() for kind, name, sql in rows}
 
 
 def digested_tables(db: sqlite3.Connection) -> list[str]:
