@@ -58,7 +58,7 @@ def test_the_pairs_are_those_of_all_that_was_said(tmp_path_factory, groups):
 
 
 def test_verify_misses_a_table_that_is_gone(said):
-    with said._db.transaction() as db:
+    with said.database.transaction() as db:
         db.execute("DROP TABLE apart")
     assert any("table apart is missing" in fault for fault in said.verify())
 
@@ -79,7 +79,7 @@ def test_golden_judgements_v4(tmp_path):
     said = store.judgements
     assert said.verify() == []
     assert said.apart.pairs() == {(3, 141), (3, LAST), (141, LAST), (7, 7)}
-    with said._db.reading() as db:
+    with said.database.reading() as db:
         assert {author for (author,) in db.execute("SELECT author FROM apart")} == {"größe \udcff", "ben"}
     assert said.labels([3]) == {3: ["cat"]}
     assert said.apart.add([141, 7], author="ben") == 1  # and it can be written on

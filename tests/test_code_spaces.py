@@ -248,8 +248,8 @@ def test_a_damaged_model_is_told_and_a_fit_heals_it(filled):
     model = filled.path / "models" / filled._spaces.all()["itq"].model
     model.write_bytes(model.read_bytes()[:-9])
     with Collection(filled.path) as again:
-        assert any("Run: lookalike fit itq" in fault for fault in again.verify())
-        with pytest.raises(DamagedError, match="Run: lookalike fit itq"):
+        assert any("Run: lookalike repair" in fault for fault in again.verify())
+        with pytest.raises(DamagedError, match="Run: lookalike repair"):
             again.search(7, space="itq")
         again.fit("itq")
         assert again.verify() == []

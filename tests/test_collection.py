@@ -147,7 +147,7 @@ def test_verify_sees_a_damaged_model_and_says_what_helps(collection, folder):
     (model,) = (collection.path / "models").iterdir()
     model.write_bytes(b"nonsense")
     (fault,) = collection.verify()
-    assert "Run: lookalike fit small" in fault
+    assert "Run: lookalike repair" in fault
     collection.fit("small")
     assert collection.verify() == []
     for file in (collection.path / "vectors").glob("small*"):
@@ -395,10 +395,10 @@ def test_labels_survive_the_loss_of_the_catalogue(collection, folder):
     for file in collection.path.iterdir():
         if file.name.startswith("catalogue"):
             file.unlink()
-    with pytest.raises(DamagedError, match="labels are kept"):
+    with pytest.raises(DamagedError, match="lookalike repair --from BACKUP"):
         Collection(collection.path, create=True)
-    shutil.rmtree(collection.path / "vectors")
-    with Collection(collection.path, create=True) as again:
+    assert Collection.repair(collection.path, without_backup=True).left == []
+    with Collection(collection.path) as again:
         again.add(folder, recipes=COLOR, workers=1)
         assert again.label_counts() == counts
         assert len(list(again.items(Filter(label=list(KINDS)[0])))) == 4

@@ -324,7 +324,7 @@ def test_a_read_only_collection_classifies_and_takes_no_word(sorted_, pictures, 
     path, fish = sorted_.path, files(pictures, "fish")[3]
     monkeypatch.setattr("lookalike.store.database.os.access", lambda *_: False)
     with Collection(path) as reader:
-        assert isinstance(reader._store.judgements._db, Database)
+        assert isinstance(reader._store.judgements.database, Database)
         assert reader.classify(fish)[0].guess.nearest == "fish"
         assert len(reader.classes.all()) == 3
         assert reader.classes.evaluate().pictures == 9

@@ -20,9 +20,11 @@ from lookalike.images.folders import OUTSIDE
 from lookalike.server import events, incoming, threads, worker
 from lookalike.server import jobs as module
 from lookalike.server import ledger as ledgers
+from lookalike.server.access import Person
 from lookalike.server.incoming import harmless, keep
 from lookalike.server.jobs import LANES, Jobs
 from lookalike.server.ledger import Job, Ledger
+from lookalike.server.visible_paths import Visible
 from lookalike.server.worker import KINDS
 from lookalike.types import format_id, silent
 from serving import copy_shelf
@@ -432,7 +434,12 @@ def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch
         return True
 
     async def listen():
-        return [line async for line in events.Events(jobs).stream(closing, None, None, may)]
+        return [
+            line
+            async for line in events.Events(jobs).stream(
+                closing, None, None, may, Visible(None, Person("anna", "manage"))
+            )
+        ]
 
     told = asyncio.run(listen())
     assert len(told) == 2  # when to come back, and the job

@@ -160,13 +160,14 @@ def test_a_space_is_removed_with_its_vocabulary_unless_another_needs_it(collecti
         collection.remove_space("words")
 
 
-def test_a_lost_vocabulary_is_made_anew_by_what_the_error_says(collection, pictures):
+def test_a_lost_vocabulary_is_fitted_again_by_the_command_in_the_error(collection, pictures):
     collection.add(pictures / "fish", recipes=[RECIPE])
     next((collection.path / "models").iterdir()).unlink()
+    with Collection(collection.path) as again, pytest.raises(StoreError, match="Run: lookalike repair"):
+        again.search(np.zeros((20, 20, 3), np.uint8))
+    assert Collection.repair(collection.path).left == []
     with Collection(collection.path) as again:
-        with pytest.raises(StoreError, match="Run: lookalike fit --features"):
-            again.search(np.zeros((20, 20, 3), np.uint8))
-        again.fit(features=True)
+        assert again.search(np.zeros((20, 20, 3), np.uint8))
         assert again.verify() == []
 
 

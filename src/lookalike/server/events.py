@@ -97,7 +97,7 @@ def describe(job: Job, visible: Visible) -> dict[str, Any]:
     given = {name: value for name, value in job.arguments.items() if value is not None}
     folder = {"folder": visible.path(given.pop("folder"))} if "folder" in given else {}
     result = dict(job.result or {})
-    files = {name: result.pop(name) for name in ("skipped", "files") if name in result}
+    files = {name: result.pop(name) for name in ("skipped", "files") if isinstance(result.get(name), dict)}
     shown = {name: {visible.path(path): visible.text(said) for path, said in files[name].items()} for name in files}
     return {
         "id": str(job.id),
