@@ -23,6 +23,7 @@ from lookalike.store.schema import (
     Connection,
     connect,
     digested_tables,
+    error_code,
     find_faults,
     roll_back,
     translated,
@@ -48,6 +49,7 @@ class Database:
         self._mutex = threading.RLock()  # of `_all`, of the connections' `users` and of closing
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
+        self.in_doubt = False  # a commit failed, but may be there after a crash
         self._identity = self._file()
         with self._held():
             pass
@@ -94,7 +96,7 @@ class Database:
             try:
                 db.execute("BEGIN IMMEDIATE")
                 yield db
-                db.execute("COMMIT")
+                self._commit(db)
             finally:
                 roll_back(db)
 
@@ -153,6 +155,19 @@ class Database:
             for connection in list(self._all):
                 if not connection.users:
                     connection.close()
+
+    def _commit(self, db: Connection) -> None:
+        """Commit. A commit that fails in the log's fsync is rolled back, but its frames stay in the log.
+
+        Should the system crash now, SQLite would find them there and take the transaction as committed. The next commit
+        overwrites them.
+        """
+        try:
+            db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            self.in_doubt |= error_code(error) == sqlite3.SQLITE_IOERR
+            raise
+        self.in_doubt = False
 
     @contextmanager
     def _held(self) -> Iterator[Connection]:

@@ -24,7 +24,7 @@ import numpy as np
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, ReadOnlyError, StoreError
 from lookalike.store.database import Database
 from lookalike.store.derived import FOLDER, Derived
-from lookalike.store.files import sync_folder
+from lookalike.store.files import make_folder, sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, translated
@@ -67,7 +67,11 @@ class Store:
         self._catalogue = Database(catalogue, CATALOGUE)
         self.items = Items(self._catalogue)
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
-        self.judgements = Judgements(judgements)
+        try:
+            self.judgements = Judgements(judgements)
+        except BaseException:
+            self._catalogue.close()
+            raise
         self.derived = Derived(self.path)
         home = self.items.home()
         if home not in (None, self._home) and not os.path.exists(home):  # moved; of a copy, the first writer sees to it
@@ -193,7 +197,7 @@ class Store:
     def _create(self, catalogue: Path, judgements: Path) -> None:
         """An empty collection. It is there when its catalogue is, and that gets its name when all is complete."""
         with translated(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self._take(CREATE_WAIT_S)
             try:
                 for file, migrations in ((judgements, JUDGEMENTS), (catalogue, CATALOGUE)):
@@ -267,18 +271,33 @@ class Store:
                 self.items.move(self._home)
 
     def _sweep(self) -> None:
-        """Remove the files that are not part of the collection, make the folders that it needs."""
+        """Remove the files that are not part of the collection, make the folders that it needs.
+
+        A transaction comes first: until then, a commit that failed may be there after a crash, and name these files.
+        """
         self._catalogue.check_in_place()
         self._check_files(self._catalogue.path, self.path / "judgements.sqlite")
-        named = self.vectors.named()
         with translated(self.path):
             for folder in FOLDERS:
-                (self.path / folder).mkdir(exist_ok=True)
-                for file in (self.path / folder).iterdir():
-                    if file not in named and file.is_file():
-                        file.unlink()
-            for file in self.snapshot.parent.glob("*.part"):
+                make_folder(self.path / folder)
+            strays = self._strays()
+        if not strays:
+            return
+        try:
+            with self.transaction():
+                pass
+        except FullError:
+            if self._catalogue.in_doubt:
+                return
+        with translated(self.path):
+            for file in strays:
                 file.unlink(missing_ok=True)
+
+    def _strays(self) -> list[Path]:
+        """List the files that are not part of the collection."""
+        named = self.vectors.named()
+        files = [file for folder in FOLDERS for file in (self.path / folder).iterdir() if file.is_file()]
+        return [*(file for file in files if file not in named), *self.snapshot.parent.glob("*.part")]
 
 
 def _holds(file: Path) -> bool:

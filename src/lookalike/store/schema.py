@@ -199,7 +199,7 @@ BUSY_TIMEOUT_S = 10.0
 TEXT = "CAST(? AS TEXT)"
 """How SQL takes what `text` gives."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
+_NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
 class Connection(sqlite3.Connection):
@@ -220,7 +220,7 @@ def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) ->
         try:
             return _open(path, "mode=ro", migrations)
         except sqlite3.OperationalError as error:
-            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            if error_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size:
@@ -247,7 +247,7 @@ def translated(path: Path) -> Iterator[None]:
             raise ReadOnlyError(f"{path} can only be read: its disk is mounted so.") from error
         raise StoreError(f"{path}: {error}.") from error
     except sqlite3.DatabaseError as error:
-        code = _code(error)
+        code = error_code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_WRITE and _cannot_grow(path.parent)):
             raise _full(path, error) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
@@ -264,6 +264,11 @@ def translated(path: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
             raise StoreError(f"{path}: {error}.") from error
         raise
+
+
+def error_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary code of an error, such as `sqlite3.SQLITE_IOERR`."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def roll_back(db: sqlite3.Connection) -> None:
@@ -334,7 +339,7 @@ def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
     try:
         return _open(path, "mode=rw", migrations)
     except sqlite3.OperationalError as error:
-        if _code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
+        if error_code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
             raise
     path.with_name(path.name + "-shm").touch()
     return _open(path, "mode=ro&readonly_shm=1", migrations)
@@ -414,10 +419,6 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def _code(error: sqlite3.Error) -> int:
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _full(path: Path, reason: Exception) -> FullError:
