@@ -553,7 +553,7 @@ def check_files(path: Path) -> None:
     with store.writer():
         named = {str(file.relative_to(path)) for file in store.vectors.named()}
     store.close()
-    known = {"catalogue.sqlite", "judgements.sqlite", "lock", *named}
+    known = {"catalogue.sqlite", "judgements.sqlite", "lock", "reserve", *named}
     strays = {name for name, data in read_files(path).items() if data is not None} - known
     strays = {name for name in strays if not (name.startswith("derived/") and name.endswith(".json"))}
     assert not strays, f"left behind: {sorted(strays)}"

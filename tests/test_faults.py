@@ -101,6 +101,14 @@ def test_a_full_disk_keeps_no_files_of_a_commit_that_was_not_written(store):
     assert list((store.path / "vectors").iterdir()) == []
 
 
+def test_a_database_gets_its_name_when_its_log_is_empty(tmp_path):
+    with failing("PRAGMA wal_checkpoint(TRUNCATE)", sqlite3.SQLITE_IOERR), pytest.raises(StoreError):
+        Store(tmp_path / "new", create=True)
+    store = Store(tmp_path / "new", create=True)
+    assert store.verify() == store.judgements.verify() == []
+    store.close()
+
+
 def test_a_segment_whose_second_file_cannot_be_opened_leaves_no_file_open(store, tmp_path):
     def fail(call):
         if call.verb == "open" and call.path.endswith("1.npy.part"):

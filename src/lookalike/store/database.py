@@ -11,15 +11,16 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lookalike.errors import DamagedError, InputError, StoreError
+from lookalike.errors import DamagedError, FullError, InputError, StoreError
 from lookalike.store.schema import (
     DAMAGED_VIEW,
+    EMPTY_LOG,
     Connection,
     connect,
     digested_tables,
@@ -112,10 +113,10 @@ class Database:
             return db.in_transaction
 
     def vacuum(self) -> None:
-        """Give the space of deleted rows back to the disk."""
-        with translated(self.path), self._held() as db:
-            db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Give the space of deleted rows back to the disk; a full one has no room for the copy that this needs."""
+        for statement in ("VACUUM", EMPTY_LOG):
+            with suppress(FullError), translated(self.path), self._held() as db:
+                db.execute(statement)
 
     def verify(self) -> list[str]:
         """Return a sentence for each fault of the file: its structure, its tables and the digests of its rows."""
@@ -147,6 +148,14 @@ class Database:
         """That the file at the path is still the one that was opened."""
         if self._file() != self._identity:
             raise StoreError(f"The collection at {self.path.parent} was replaced since it was opened. Open it again.")
+
+    def reopen(self) -> None:
+        """Open the file again in this thread: a connection that was made on a full disk can only read."""
+        db: Connection | None = getattr(self._local, "db", None)
+        with self._mutex:
+            if db is not None and not db.users:
+                db.close()
+                self._local.db = None
 
     def close(self) -> None:
         """Close the connections of every thread, those in use when their block ends. Does not wait."""

@@ -3,6 +3,7 @@
     catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
     judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
     derived/            worked out, and can be again: groups of duplicates, maps, a copy of the class model
+    reserve             space that is set free where the disk is full and something is removed
     access.json, jobs/, uploads/    of the service: who may use it, what it was asked to do, pictures that were sent
 
 In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
@@ -14,10 +15,11 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,12 +29,20 @@ from lookalike.store.derived import FOLDER, Derived
 from lookalike.store.files import make_folder, sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, translated
+from lookalike.store.schema import CATALOGUE, EMPTY_LOG, JUDGEMENTS, connect, translated
 from lookalike.store.segments import Segments
+
+T = TypeVar("T")
 
 FOLDERS = ("vectors", "models", "indexes")
 LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
 """What may lie next to a database that is gone or was never finished. SQLite would play a log into a new one."""
+
+RESERVE_BYTES = 2**20
+"""Size of the reserve: SQLite's log needs that much to remove thousands of pictures."""
+
+RESERVE_SHARE = 1 / 16
+"""The share of the free space that the reserve may take."""
 
 CREATE_WAIT_S = 10.0
 POLL_S = 0.02
@@ -56,6 +66,7 @@ class Store:
         self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
         self._owner: int | None = None
         self._lock_file = -1
+        self._reserve = self.path / "reserve"
         catalogue, judgements = self.path / "catalogue.sqlite", self.path / "judgements.sqlite"
         begun = judgements.with_name(f"{judgements.name}.part").exists()
         if not catalogue.exists():
@@ -86,6 +97,7 @@ class Store:
             if self._depth == 1:
                 self._sweep()
                 self._settle()
+                self._make_reserve()
             yield
         except BaseException:
             if self._depth == 1:
@@ -109,6 +121,20 @@ class Store:
                     file.unlink()
         finally:
             self.vectors.doomed.clear()
+
+    def free_space(self, work: Callable[[], T]) -> T:
+        """Run work that frees space; where the disk is full, again with the space of the reserve. Only in `writer`."""
+        self._check_writer()
+        try:
+            return work()
+        except FullError:
+            if not self._reserve.exists():
+                raise
+        with translated(self._reserve):
+            self._reserve.unlink()
+        self._catalogue.reopen()  # what is opened on a full disk can only read
+        self.judgements.reopen()
+        return work()
 
     def remove(self, ids: Iterable[int]) -> int:
         """Forget items, their paths and their rows, inside a transaction; returns how many were there."""
@@ -203,12 +229,16 @@ class Store:
                 for file, migrations in ((judgements, JUDGEMENTS), (catalogue, CATALOGUE)):
                     if file.exists():
                         continue  # another process was faster, or what people said has outlived a catalogue
-                    for ending in LEFT_OVER:
-                        file.with_name(file.name + ending).unlink(missing_ok=True)
+                    left_over = [file.with_name(file.name + ending) for ending in LEFT_OVER]
+                    for found in left_over:
+                        found.unlink(missing_ok=True)
                     part = file.with_name(f"{file.name}.part")
                     part.touch()
-                    connect(part, migrations).close()
+                    with closing(connect(part, migrations)) as db:
+                        db.execute(EMPTY_LOG)  # closing does so too, but reports no error, and the log is not renamed
                     part.rename(file)
+                    for found in left_over:
+                        found.unlink(missing_ok=True)
                     sync_folder(self.path)
                 sync_folder(self.path.parent)
             finally:
@@ -292,6 +322,14 @@ class Store:
         with translated(self.path):
             for file in strays:
                 file.unlink(missing_ok=True)
+
+    def _make_reserve(self) -> None:
+        """Set space aside, where there is enough of it."""
+        with suppress(OSError):  # it is for a full disk only
+            found = os.statvfs(self.path)
+            if not self._reserve.exists() and found.f_bavail * found.f_frsize * RESERVE_SHARE >= RESERVE_BYTES:
+                with self._reserve.open("wb") as stream:
+                    os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
 
     def _strays(self) -> list[Path]:
         """List the files that are not part of the collection."""

@@ -141,6 +141,10 @@ class Judgements:
         """Return a sentence for each fault of the file."""
         return self._db.verify()
 
+    def reopen(self) -> None:
+        """Open the file again in this thread."""
+        self._db.reopen()
+
     def close(self) -> None:
         """Close the connections of every thread."""
         self._db.close()

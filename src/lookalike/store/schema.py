@@ -198,6 +198,9 @@ APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
 BUSY_TIMEOUT_S = 10.0
 TEXT = "CAST(? AS TEXT)"
 """How SQL takes what `text` gives."""
+EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Copies everything from SQLite's log into the file itself, syncs it, and empties the log."""
+_ON_FULL_DISK = "mode=ro&readonly_shm=1"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
@@ -342,7 +345,7 @@ def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
         if error_code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
             raise
     path.with_name(path.name + "-shm").touch()
-    return _open(path, "mode=ro&readonly_shm=1", migrations)
+    return _open(path, _ON_FULL_DISK, migrations)
 
 
 def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
@@ -361,6 +364,8 @@ def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
         db.execute("PRAGMA cache_size = -16000")
         version = _version(db, path, migrations)
         if version < len(migrations):
+            if mode == _ON_FULL_DISK:
+                raise FullError(f"No space left to migrate {path} from format {version}. Free some, and open it again.")
             if mode != "mode=rw":
                 raise FormatError(f"{path} has the old format {version}. Open it once where it can be written.")
             _migrate(db, path, migrations)
