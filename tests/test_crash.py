@@ -115,24 +115,73 @@ def fill(path):
             pass
 
 
-def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures, tmp_path):
+@pytest.fixture
+def mounted(tmp_path):
+    """Mount a disk of some megabytes."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("a small disk cannot be mounted here")
-    try:
-        with Collection(disk / "collection", create=True) as collection:
-            assert collection.add(pictures / "even", recipes=["color"], workers=1).added == N // 2
-            filler = disk / "filler"
-            fill(filler)
-            with pytest.raises(FullError, match="full"):
-                collection.add(pictures / "odd", recipes=["color"], workers=1)
-            assert collection.verify() == []
-            assert len(collection) == N // 2
-            assert len(collection.search(pictures / "even" / "00.png", k=3)) == 3
-            filler.unlink()
-            assert collection.add(pictures / "odd", recipes=["color"], workers=1).added == N // 2
-            assert collection.verify() == []
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+    def mount(size):
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True)
+        if done.returncode:
+            pytest.skip("a small disk cannot be mounted here")
+        return disk
+
+    yield mount
+    subprocess.run(["umount", "--lazy", str(disk)], check=False, capture_output=True)
+
+
+def free_bytes(disk):
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
+
+
+def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures, mounted):
+    disk = mounted("2m")
+    with Collection(disk / "collection", create=True) as collection:
+        assert collection.add(pictures / "even", recipes=["color"], workers=1).added == N // 2
+        filler = disk / "filler"
+        fill(filler)
+        with pytest.raises(FullError, match="full"):
+            collection.add(pictures / "odd", recipes=["color"], workers=1)
+        assert collection.verify() == []
+        assert len(collection) == N // 2
+        assert len(collection.search(pictures / "even" / "00.png", k=3)) == 3
+        filler.unlink()
+        assert collection.add(pictures / "odd", recipes=["color"], workers=1).added == N // 2
+        assert collection.verify() == []
+
+
+@pytest.mark.parametrize("verb", ["remove", "compact", "remove_space"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_frees_space_works_on_a_full_disk(pictures, mounted, verb, when):
+    """A reserve is set aside for it, and is there again once there is space; `when`: it is opened before or after."""
+    disk = mounted("20m")
+    collection = Collection(disk / "collection", create=True)
+    collection.add(pictures, recipes=["color", "other = color()"], workers=1)
+    collection.remove(pictures / "odd")
+    filler = disk / "filler"
+    if when == "before":
+        fill(filler)
+    else:
+        collection.close()
+        fill(filler)
+        collection = Collection(disk / "collection")
+    assert free_bytes(disk) == 0
+    if verb == "remove":
+        assert collection.remove(pictures / "even" / "00.png", pictures / "even" / "02.png") == 2
+        assert len(collection) == N // 2 - 2
+    elif verb == "compact":
+        assert collection.compact()["bytes_after"] < 2**20
+        assert len(collection.vectors()[0]) == len(collection) == N // 2
+    else:
+        collection.remove_space("other")
+        assert collection.spaces() == ["color"]
+    assert collection.verify() == []
+    collection.close()
+    assert free_bytes(disk) > 0
+    filler.unlink()
+    with Collection(disk / "collection") as collection:
+        assert collection.add(pictures, workers=1).added
+        assert collection.verify() == []
+    assert (disk / "collection" / "reserve").stat().st_size == 2**20

@@ -159,7 +159,7 @@ class Collection:
         The pictures stay, and so does what people said about them.
         """
         with self._store.writer(self.wait_s):
-            self._spaces.remove(name)
+            self._store.free_space(partial(self._spaces.remove, name))
 
     def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
         """Take items out: by id or path (a folder means all below it), or by filter. Their files stay where they are.
@@ -172,11 +172,14 @@ class Collection:
             ids, paths = resolve(self._store.items, which)
             if filter is not None:
                 ids.update(select(self._store, filter).tolist())
-            with self._store.transaction():
-                for word in which:
-                    self._store.items.remove_source(absolute(str(word)))
-                ids.update(self._store.items.unlink(paths))
-                return self._store.remove(ids)
+
+            def forget() -> int:
+                with self._store.transaction():
+                    for word in which:
+                        self._store.items.remove_source(absolute(str(word)))
+                    return self._store.remove(ids | set(self._store.items.unlink(paths)))
+
+            return self._store.free_space(forget)
 
     def fit(
         self,
@@ -573,7 +576,7 @@ class Collection:
     def compact(self, progress: Progress | None = None) -> dict[str, int]:
         """Drop what is removed, join small files, give the room back."""
         with self._store.writer(self.wait_s):
-            return compact(self._store, self._spaces, progress or silent)
+            return self._store.free_space(partial(compact, self._store, self._spaces, progress or silent))
 
     def backup(self, target: str | Path, progress: Progress | None = None) -> BackupReport:
         """Make or update a backup of the collection in the directory `target`, safely while others write.

@@ -11,18 +11,20 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lookalike.errors import DamagedError, InputError, StoreError
+from lookalike.errors import DamagedError, FullError, InputError, StoreError
 from lookalike.store.schema import (
     DAMAGED_VIEW,
+    EMPTY_LOG,
     Connection,
     connect,
     digested_tables,
+    error_code,
     find_faults,
     roll_back,
     translated,
@@ -48,6 +50,7 @@ class Database:
         self._mutex = threading.RLock()  # of `_all`, of the connections' `users` and of closing
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
+        self.in_doubt = False  # a commit failed, but may be there after a crash
         self._identity = self._file()
         with self._held():
             pass
@@ -94,7 +97,7 @@ class Database:
             try:
                 db.execute("BEGIN IMMEDIATE")
                 yield db
-                db.execute("COMMIT")
+                self._commit(db)
             finally:
                 roll_back(db)
 
@@ -110,10 +113,10 @@ class Database:
             return db.in_transaction
 
     def vacuum(self) -> None:
-        """Give the space of deleted rows back to the disk."""
-        with translated(self.path), self._held() as db:
-            db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Give the space of deleted rows back to the disk; a full one has no room for the copy that this needs."""
+        for statement in ("VACUUM", EMPTY_LOG):
+            with suppress(FullError), translated(self.path), self._held() as db:
+                db.execute(statement)
 
     def verify(self) -> list[str]:
         """Return a sentence for each fault of the file: its structure, its tables and the digests of its rows."""
@@ -147,6 +150,14 @@ class Database:
         if self._file() != self._identity:
             raise StoreError(f"The collection at {self.path.parent} was replaced since it was opened. Open it again.")
 
+    def reopen(self) -> None:
+        """Open the file again in this thread: a connection that was made on a full disk can only read."""
+        db: Connection | None = getattr(self._local, "db", None)
+        with self._mutex:
+            if db is not None and not db.users:
+                db.close()
+                self._local.db = None
+
     def close(self) -> None:
         """Close the connections of every thread, those in use when their block ends. Does not wait."""
         with self._mutex:
@@ -154,6 +165,19 @@ class Database:
             for connection in list(self._all):
                 if not connection.users:
                     connection.close()
+
+    def _commit(self, db: Connection) -> None:
+        """Commit. A commit that fails in the log's fsync is rolled back, but its frames stay in the log.
+
+        Should the system crash now, SQLite would find them there and take the transaction as committed. The next commit
+        overwrites them.
+        """
+        try:
+            db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            self.in_doubt |= error_code(error) == sqlite3.SQLITE_IOERR
+            raise
+        self.in_doubt = False
 
     @contextmanager
     def _held(self) -> Iterator[Connection]:

@@ -3,6 +3,7 @@
     catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
     judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
     derived/            worked out, and can be again: groups of duplicates, maps, a copy of the class model
+    reserve             space that is set free where the disk is full and something is removed
     access.json, jobs/, uploads/    of the service: who may use it, what it was asked to do, pictures that were sent
 
 In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
@@ -13,22 +14,25 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
+from typing import TypeVar
 
 import numpy as np
 
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store.database import Database
 from lookalike.store.derived import FOLDER, Derived
-from lookalike.store.files import sync_folder
+from lookalike.store.files import make_folder, sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
 from lookalike.store.lock import take_lock
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, translated
+from lookalike.store.schema import CATALOGUE, EMPTY_LOG, JUDGEMENTS, connect, translated
 from lookalike.store.segments import Segments
+
+T = TypeVar("T")
 
 FOLDERS = ("vectors", "models", "indexes")
 MANIFEST = "backup.json"
@@ -36,6 +40,12 @@ MANIFEST = "backup.json"
 
 LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
 """What may lie next to a database that is gone or was never finished. SQLite would play a log into a new one."""
+
+RESERVE_BYTES = 2**20
+"""Size of the reserve: SQLite's log needs that much to remove thousands of pictures."""
+
+RESERVE_SHARE = 1 / 16
+"""The share of the free space that the reserve may take."""
 
 CREATE_WAIT_S = 10.0
 
@@ -58,6 +68,7 @@ class Store:
         self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
         self._owner: int | None = None
         self._lock_file = -1
+        self._reserve = self.path / "reserve"
         catalogue = self.path / "catalogue.sqlite"
         if not catalogue.exists():
             self._check_absent(create)
@@ -88,6 +99,7 @@ class Store:
             if self._depth == 1:
                 self._sweep()
                 self._settle()
+                self._make_reserve()
             yield
         except BaseException:
             if self._depth == 1:
@@ -111,6 +123,20 @@ class Store:
                     file.unlink()
         finally:
             self.vectors.doomed.clear()
+
+    def free_space(self, work: Callable[[], T]) -> T:
+        """Run work that frees space; where the disk is full, again with the space of the reserve. Only in `writer`."""
+        self._check_writer()
+        try:
+            return work()
+        except FullError:
+            if not self._reserve.exists():
+                raise
+        with translated(self._reserve):
+            self._reserve.unlink()
+        for database in self.databases().values():
+            database.reopen()  # what is opened on a full disk can only read
+        return work()
 
     def remove(self, ids: Iterable[int]) -> int:
         """Forget items, their paths and their rows, inside a transaction; returns how many were there."""
@@ -199,18 +225,22 @@ class Store:
     def _create(self, catalogue: Path, judgements: Path) -> None:
         """An empty collection. It is there when its catalogue is, and that gets its name when all is complete."""
         with translated(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self._take(CREATE_WAIT_S)
             try:
                 for file, migrations in ((judgements, JUDGEMENTS), (catalogue, CATALOGUE)):
                     if file.exists():
                         continue  # another process was faster, or what people said has outlived a catalogue
-                    for ending in LEFT_OVER:
-                        file.with_name(file.name + ending).unlink(missing_ok=True)
+                    left_over = [file.with_name(file.name + ending) for ending in LEFT_OVER]
+                    for found in left_over:
+                        found.unlink(missing_ok=True)
                     part = file.with_name(f"{file.name}.part")
                     part.touch()
-                    connect(part, migrations).close()
+                    with closing(connect(part, migrations)) as db:
+                        db.execute(EMPTY_LOG)  # closing does so too, but reports no error, and the log is not renamed
                     part.rename(file)
+                    for found in left_over:
+                        found.unlink(missing_ok=True)
                     sync_folder(self.path)
                 sync_folder(self.path.parent)
             finally:
@@ -251,18 +281,41 @@ class Store:
                 self.items.move(self._home)
 
     def _sweep(self) -> None:
-        """Remove the files that are not part of the collection, make the folders that it needs."""
+        """Remove the files that are not part of the collection, make the folders that it needs.
+
+        A transaction comes first: until then, a commit that failed may be there after a crash, and name these files.
+        """
         self._catalogue.check_in_place()
         _check_not_empty(self._catalogue.path)
-        named = self.vectors.named()
         with translated(self.path):
             for folder in FOLDERS:
-                (self.path / folder).mkdir(exist_ok=True)
-                for file in (self.path / folder).iterdir():
-                    if file not in named and file.is_file():
-                        file.unlink()
-            for file in self.snapshot.parent.glob("*.part"):
+                make_folder(self.path / folder)
+            strays = self._strays()
+        if not strays:
+            return
+        try:
+            with self.transaction():
+                pass
+        except FullError:
+            if self._catalogue.in_doubt:
+                return
+        with translated(self.path):
+            for file in strays:
                 file.unlink(missing_ok=True)
+
+    def _make_reserve(self) -> None:
+        """Set space aside, where there is enough of it."""
+        with suppress(OSError):  # it is for a full disk only
+            found = os.statvfs(self.path)
+            if not self._reserve.exists() and found.f_bavail * found.f_frsize * RESERVE_SHARE >= RESERVE_BYTES:
+                with self._reserve.open("wb") as stream:
+                    os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
+
+    def _strays(self) -> list[Path]:
+        """List the files that are not part of the collection."""
+        named = self.vectors.named()
+        files = [file for folder in FOLDERS for file in (self.path / folder).iterdir() if file.is_file()]
+        return [*(file for file in files if file not in named), *self.snapshot.parent.glob("*.part")]
 
 
 def _open_judgements(file: Path) -> Judgements | StoreError:

@@ -35,7 +35,13 @@ class RowWriter:
     def __init__(self, target: Path, rows: int, dim: int, dtype: np.dtype[Any]):
         self.target = target
         self.dtype = dtype
-        self._parts = [_Npy(ids_file(target), (rows,), np.dtype(np.int64)), _Npy(target, (rows, dim), dtype)]
+        self._parts: list[_Npy] = []
+        try:
+            self._parts.append(_Npy(ids_file(target), (rows,), np.dtype(np.int64)))
+            self._parts.append(_Npy(target, (rows, dim), dtype))
+        except BaseException:
+            self.discard()
+            raise
 
     def add(self, ids: Ids, X: NDArray[Any]) -> None:
         """The next rows, ids ascending: (m,) and (m, d)."""
@@ -109,6 +115,14 @@ def settle(temp: Path, target: Path) -> None:
         os.fsync(stream.fileno())
     temp.rename(target)
     sync_folder(target.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder where there is none, and those above it; their names outlast a power cut."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)  # another process may be faster
+        sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

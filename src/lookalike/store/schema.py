@@ -200,8 +200,11 @@ APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
 BUSY_TIMEOUT_S = 10.0
 TEXT = "CAST(? AS TEXT)"
 """How SQL takes what `text` gives."""
+EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Copies everything from SQLite's log into the file itself, syncs it, and empties the log."""
+_ON_FULL_DISK = "mode=ro&readonly_shm=1"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
+_NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
 class Connection(sqlite3.Connection):
@@ -222,7 +225,7 @@ def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) ->
         try:
             return _open(path, "mode=ro", migrations)
         except sqlite3.OperationalError as error:
-            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            if error_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size:
@@ -251,7 +254,7 @@ def translated(path: Path) -> Iterator[None]:
             raise ReadOnlyError(f"{path} can only be read: its disk is mounted so.") from error
         raise StoreError(f"{path}: {error}.") from error
     except sqlite3.DatabaseError as error:
-        code = _code(error)
+        code = error_code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_WRITE and _cannot_grow(path.parent)):
             raise _full(path, error) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
@@ -270,6 +273,11 @@ def translated(path: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
             raise StoreError(f"{path}: {error}.") from error
         raise
+
+
+def error_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary code of an error, such as `sqlite3.SQLITE_IOERR`."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def roll_back(db: sqlite3.Connection) -> None:
@@ -341,10 +349,10 @@ def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
     try:
         return _open(path, "mode=rw", migrations)
     except sqlite3.OperationalError as error:
-        if _code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
+        if error_code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
             raise
     path.with_name(path.name + "-shm").touch()
-    return _open(path, "mode=ro&readonly_shm=1", migrations)
+    return _open(path, _ON_FULL_DISK, migrations)
 
 
 def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
@@ -363,6 +371,8 @@ def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
         db.execute("PRAGMA cache_size = -16000")
         version = _version(db, path, migrations)
         if version < len(migrations):
+            if mode == _ON_FULL_DISK:
+                raise FullError(f"No space left to migrate {path} from format {version}. Free some, and open it again.")
             if mode != "mode=rw":
                 raise FormatError(f"{path} has the old format {version}. Open it once where it can be written.")
             _migrate(db, path, migrations)
@@ -423,10 +433,6 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def _code(error: sqlite3.Error) -> int:
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _full(path: Path, reason: Exception) -> FullError:

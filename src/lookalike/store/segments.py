@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.errors import InputError, LockedError, UnknownNameError
+from lookalike.errors import FullError, InputError, LockedError, UnknownNameError
 from lookalike.store import files
 from lookalike.store.blocks import Block, dead_rows, list_segments, open_blocks, stamp
 from lookalike.store.database import Database, read_ids, read_version
@@ -340,18 +340,24 @@ class Segments:
     def merge(self, space: str, *, everything: bool = False, progress: Progress | None = None) -> int:
         """Few large segments from many small ones, without the dead rows; returns how many were merged.
 
-        By and by: eight of a like size become one. `everything`: as few as there can be.
+        By and by: eight of a like size become one. `everything`: as few as there can be. On a full disk, segments with
+        dead rows are rewritten one by one, and the others stay as they are.
         """
-        merged = 0
+        merged = self._forget_dead(space)
         while blocks := choose(self.blocks(space), everything):
             if self._quarantine_damaged(space, blocks, None):
                 continue  # with those that are left
-            pendings = self._merge(space, blocks, progress)
-            with self._transaction():
-                self._forget([block.segment for block in blocks])
-                for pending in pendings:
-                    self._name(pending)
-            merged += len(blocks)
+            try:
+                self._merge(space, blocks, progress)
+                merged += len(blocks)
+            except FullError:
+                dead = sorted((block for block in blocks if block.n_dead), key=lambda block: block.n_live)
+                if not dead:
+                    break  # there is nothing to free, and no room to join them
+                if len(blocks) == 1:
+                    raise
+                self._merge(space, dead[:1], progress)  # needs the least room, and gives some back
+                merged += 1
         return merged
 
     def verify(self, space: str, progress: Progress) -> list[str]:
@@ -425,11 +431,36 @@ class Segments:
             ids, _ = files.map_rows(target, shape, dtype.name)
         return Pending(space, self._last, target.name, ids, shape[1], dtype.name, digest)
 
-    def _merge(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> list[Pending]:
+    def _merge(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> None:
+        """Put segments with the live rows of these in their place."""
         dim, dtype = blocks[0].X.shape[1], np.result_type(*(block.X.dtype for block in blocks))
         total = sum(block.n_live for block in blocks)
         merged = Merged(blocks, lambda done: progress(f"merging {space}", done, total) if progress else None)
-        return [self._write(space, (rows, dim), dtype, merged.take(rows)) for rows in split(total)]
+        pendings = list[Pending]()
+        try:
+            for rows in split(total):
+                pendings.append(self._write(space, (rows, dim), dtype, merged.take(rows)))
+            with self._transaction():
+                self._forget([block.segment for block in blocks])
+                for pending in pendings:
+                    self._name(pending)
+        except FullError:
+            self._discard(pendings)
+            raise
+
+    def _discard(self, pendings: Sequence[Pending]) -> None:
+        """Remove written segments that will not be named."""
+        if not self._db.in_doubt:
+            for pending in pendings:
+                for file in (self._file(pending.file), files.ids_file(self._file(pending.file))):
+                    file.unlink(missing_ok=True)
+
+    def _forget_dead(self, space: str) -> int:
+        """Remove the segments without a live row, which needs the least room of all; returns how many they were."""
+        if dead := [block.segment for block in self.blocks(space) if not block.n_live]:
+            with self._transaction():
+                self._forget(dead)
+        return len(dead)
 
     def _name(self, pending: Pending) -> None:
         dim = self._space(pending.space).dim

@@ -1,0 +1,118 @@
+"""A sample of the points of `faults.py`, all of which `benchmarks/fault_injection.py` runs; the defects they found."""
+
+import sqlite3
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from faults import VERBS, Calls, Points, draw_pictures, prepare, scratch_folder
+from lookalike.errors import FullError, StoreError
+from lookalike.store import files, schema
+from lookalike.store.directory import Store
+
+STRIDES = {
+    "create": 103,
+    "add": 23,
+    "remove": 11,
+    "fit": 41,
+    "mark": 10,
+    "class": 13,
+    "label": 2,
+    "compact": 23,
+    "map": 5,
+    "remove space": 11,
+}
+"""Every k-th call of each verb is a point of the sample."""
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Make pictures, and a collection with something of everything; returns how to get the points of a verb."""
+    with scratch_folder() as folder:
+        pictures = draw_pictures(folder / "pictures")
+        collection = prepare(folder / "work", pictures)
+        yield lambda verb: Points(verb, folder / "work", collection, pictures)
+
+
+def test_every_verb_has_a_sample():
+    assert STRIDES.keys() == VERBS.keys()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_fault_at_any_call_loses_nothing_that_was_acknowledged(made, verb):
+    points = made(verb)
+    outcome = points.run(STRIDES[verb])
+    assert outcome.problems == []
+    assert min(outcome.points.values()) > 0
+    assert {"BEGIN", "COMMIT"} <= {call.verb for call in points.calls} or verb == "map"
+
+
+def test_power_cuts_show_what_is_not_synced(made):
+    with patch.object(files, "sync_folder", lambda folder: None):
+        assert any("power cut" in problem for problem in made("add").run(stride=1_000).problems)
+
+
+def write_rows(store: Store) -> None:
+    """Write a segment and commit it."""
+    pending = store.vectors.write("deep", np.array([1]), np.ones((1, 2), np.float32))
+    with store.transaction():
+        store.vectors.commit(pending)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "c", create=True)
+    with store.writer(), store.transaction():
+        store.vectors.create_space("deep", ["color()"])
+    yield store
+    store.close()
+
+
+def failing(statement: str, code: int):
+    """Have a statement fail with a code of SQLite."""
+    real = schema.Connection.execute
+
+    def execute(self, sql, *values):
+        if sql == statement:
+            error = sqlite3.OperationalError("injected")
+            error.sqlite_errorcode = code
+            raise error
+        return real(self, sql, *values)
+
+    return patch.object(schema.Connection, "execute", execute)
+
+
+def test_files_stay_while_a_commit_that_failed_may_name_them(store):
+    """SQLite finds a commit whose fsync failed in its log after a crash, until the next one overwrites it."""
+    folder = store.path / "vectors"
+    with failing("COMMIT", sqlite3.SQLITE_IOERR), pytest.raises(StoreError), store.writer():
+        write_rows(store)
+    assert len(list(folder.iterdir())) == 2
+    with store.writer():
+        pass
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_disk_keeps_no_files_of_a_commit_that_was_not_written(store):
+    with failing("COMMIT", sqlite3.SQLITE_FULL), pytest.raises(FullError), store.writer():
+        write_rows(store)
+    assert list((store.path / "vectors").iterdir()) == []
+
+
+def test_a_database_gets_its_name_when_its_log_is_empty(tmp_path):
+    with failing("PRAGMA wal_checkpoint(TRUNCATE)", sqlite3.SQLITE_IOERR), pytest.raises(StoreError):
+        Store(tmp_path / "new", create=True)
+    store = Store(tmp_path / "new", create=True)
+    assert store.verify() == store.judgements.verify() == []
+    store.close()
+
+
+def test_a_segment_whose_second_file_cannot_be_opened_leaves_no_file_open(store, tmp_path):
+    def fail(call):
+        if call.verb == "open" and call.path.endswith("1.npy.part"):
+            raise OSError(5, "injected", call.path)
+
+    with Calls(tmp_path, fail), pytest.raises(StoreError, match="injected"), store.writer():
+        write_rows(store)
+    assert list((store.path / "vectors").iterdir()) == []
