@@ -22,6 +22,8 @@ STRIDES = {
     "compact": 23,
     "map": 5,
     "remove space": 11,
+    "backup": 43,
+    "repair": 61,
 }
 """Every k-th call of each verb is a point of the sample."""
 

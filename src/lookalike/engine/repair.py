@@ -15,7 +15,15 @@ from lookalike.engine.space_fit import fit_space
 from lookalike.engine.space_settle import settle
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.upkeep import damaged_structures, verify
-from lookalike.errors import InputError, LookalikeError, NoCollectionError, StoreError
+from lookalike.errors import (
+    DamagedError,
+    FormatError,
+    InputError,
+    MissingError,
+    NoCollectionError,
+    SourceError,
+    StoreError,
+)
 from lookalike.store.backup import DATABASES, Backup
 from lookalike.store.directory import Store
 from lookalike.store.files import ids_file
@@ -78,7 +86,7 @@ class _Repair:
         for step in (self._segments, self._models, self._pictures, self._indexes):
             try:
                 step()
-            except LookalikeError as error:  # what is left, verify says
+            except (DamagedError, FormatError, InputError, MissingError, SourceError) as error:
                 self.report.left.append(str(error))
         for name in self.spaces.all():
             self.store.vectors.release_quarantined(name)
