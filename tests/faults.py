@@ -31,7 +31,7 @@ from lookalike.errors import FullError, StoreError
 from lookalike.images.process import read_one
 from lookalike.images.read import LIMITS
 from lookalike.images.workers import Read, Skip
-from lookalike.store import schema
+from lookalike.store import directory, schema
 from lookalike.store.directory import Store
 
 SQL_WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "COMMIT", "VACUUM", "BEGIN IMMEDIATE")
@@ -337,7 +337,7 @@ def draw_pictures(folder: Path) -> Path:
 def prepare(folder: Path, pictures: Path) -> Files:
     """Make a collection with something of everything in `folder`/c; returns the files of `folder`."""
     old = pictures / "old"
-    with reading_here(), Collection(folder / "c", create=True) as collection:
+    with in_small(), Collection(folder / "c", create=True) as collection:
         for i in range(3):
             collection.add(old / f"{i}.png", recipes=["color", "small = color() | pca(dim=2) | l2()"])
         collection.fit("small")
@@ -358,8 +358,8 @@ def scratch_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def reading_here() -> Iterator[None]:
-    """Have pictures read in this process: processes take long to start, and write nothing."""
+def in_small() -> Iterator[None]:
+    """Have pictures read in this process, as processes take long to start and write nothing; and a small reserve."""
 
     class ReadHere:
         def __init__(self, then: Any, *, side: int, workers: int | None):
@@ -376,7 +376,7 @@ def reading_here() -> Iterator[None]:
                 found = read_one(entry, self._then, self._side, LIMITS)
                 yield Skip(entry, *found) if len(found) == 2 else Read(entry, *found)
 
-    with patch.object(ingest, "ReadPool", ReadHere):
+    with patch.object(ingest, "ReadPool", ReadHere), patch.object(directory, "RESERVE_BYTES", 4_096):
         yield
 
 
@@ -478,7 +478,7 @@ class Points:
             self.calls.append(call)
             crash(call)
 
-        with reading_here(), self._watch(self._folder, note, disk):
+        with in_small(), self._watch(self._folder, note, disk):
             collection = Collection(self._folder / "c", create=not self._files)
             self.states.append(read_state(collection))
             for step in self._verb.steps:
@@ -502,7 +502,7 @@ class Points:
 
         acknowledged, error, collection = 0, None, None
         try:
-            with reading_here(), self._watch(self._folder, fail):
+            with in_small(), self._watch(self._folder, fail):
                 collection = Collection(self._folder / "c", create=not self._files)
                 for step in self._verb.steps:
                     step(collection, self._pictures)
@@ -526,7 +526,7 @@ class Points:
 
     def _reopen(self, acknowledged: int) -> None:
         """Open the collection in a new process, as it were; check it, and run the rest of the verb."""
-        with reading_here(), Collection(self._folder / "c", create=not self._files) as collection:
+        with in_small(), Collection(self._folder / "c", create=not self._files) as collection:
             found = self._check(collection, acknowledged)
             rest = self._verb.steps[acknowledged:]
             if rest and found == self.states[acknowledged + 1] != self.states[acknowledged]:
