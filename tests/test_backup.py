@@ -26,7 +26,7 @@ RECIPE = "small = color() | pca(dim=4)"
 
 @pytest.fixture(scope="module")
 def made(shared):
-    """A collection of some drawn pictures, with labels. Look, do not touch."""
+    """A collection of some drawn pictures, with labels. Read only."""
     return shared("color", "beach", "face")
 
 
@@ -189,7 +189,7 @@ def test_restore_refuses_a_damaged_backup_and_names_the_file(photos, target, tmp
     with pytest.raises(DamagedError, match=name):
         found.file(name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "photos"]
-    assert photos.backup(target).copied == 1  # which mends it
+    assert photos.backup(target).copied == 1  # which repairs it
     Collection.restore(target, tmp_path / "new")
     assert state(tmp_path / "new") == state(photos.path)
 
@@ -332,7 +332,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_previous_backup(photos, pic
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_pictures_that_were_sent_come_along_while_the_original_exists(photos, pictures, target, tmp_path):
+def test_uploaded_pictures_are_restored_while_the_original_exists(photos, pictures, target, tmp_path):
     uploads = photos.path / "uploads"
     (uploads / ".removed").mkdir(parents=True)
     shutil.copy(pictures / "house" / "house-000.jpg", uploads / "1-house.jpg")
@@ -358,7 +358,7 @@ def test_pictures_that_were_sent_come_along_while_the_original_exists(photos, pi
     assert (tmp_path / "new" / "uploads" / ".removed" / "2-house.jpg").exists()
 
 
-def test_tokens_come_along_and_only_their_owner_can_read_them(photos, target, tmp_path):
+def test_tokens_are_restored_and_only_their_owner_can_read_them(photos, target, tmp_path):
     add_token(photos.path, "anna", "judge")
     photos.backup(target)
     Collection.restore(target, tmp_path / "new")
@@ -367,7 +367,7 @@ def test_tokens_come_along_and_only_their_owner_can_read_them(photos, target, tm
         assert file.read_bytes() == (photos.path / "access.json").read_bytes()
 
 
-def test_targets_that_are_something_else_are_refused(photos, target, tmp_path):
+def test_a_target_that_cannot_be_a_backup_is_refused(photos, target, tmp_path):
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "ada.txt").write_text("Dear Ada,")
     Collection(tmp_path / "other", create=True).close()

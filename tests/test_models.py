@@ -57,7 +57,7 @@ def test_another_model_than_the_expected_one_is_refused(file: Path) -> None:
     assert len(load(file, expected)) == 2
     save(file, PCA(dim=4).fit(X), L2())
     assert len(load(file)) == 2
-    with pytest.raises(DamagedError, match="does not hold what was written"):
+    with pytest.raises(DamagedError, match="does not match its digest"):
         load(file, expected)
 
 

@@ -242,7 +242,9 @@ def test_damaged_rows_are_found_and_replaced_or_set_aside(damaged: Path, table: 
     assert report.left == []
     after = dump(damaged / "judgements.sqlite")
     if backup:
-        assert after.items() >= {table: before[table]}.items() or table == "labels"  # its damaged key is another row
+        assert (
+            after.items() >= {table: before[table]}.items() or table == "labels"
+        )  # a damaged key identifies a different row
         assert after["sessions"] == before["sessions"]
     elif table == "labels":
         assert len(after["labels"]) == len(before["labels"]) - 1
@@ -296,11 +298,11 @@ def test_pictures_that_changed_or_are_missing_are_reported(damaged: Path, pictur
         faults = collection.verify(pictures=True)
     assert [fault.split(" Run")[0] for fault in sorted(faults)] == [
         f"{changed} has changed since it was added.",
-        f"{missing} cannot be read: it is missing. If it is gone for good, run: lookalike refresh",
+        f"{missing} cannot be read: it is missing. If it was deleted, run: lookalike refresh",
     ]
 
 
-def test_two_files_with_one_id_are_told_apart(damaged: Path, pictures: Path, tmp_path: Path) -> None:
+def test_a_different_file_with_the_id_of_a_known_one_is_skipped(damaged: Path, pictures: Path, tmp_path: Path) -> None:
     """As if another picture with the same 63 bits were there."""
     file = sorted(pictures.rglob("*.png"))[0]
     with Collection(damaged) as collection:
@@ -390,7 +392,7 @@ def test_damage_to_the_files_of_the_service_is_found_and_repaired(served: Path, 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert all("repair" in line for line in lines)
-    assert run(["-c", str(served), "repair"]) == 1  # no token can be saved, so nobody is let in
+    assert run(["-c", str(served), "repair"]) == 1  # no token is valid, so the service accepts none
     assert "lookalike -c" in capsys.readouterr().out.splitlines()[-1]
     assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
     assert "access.json was restored from the backup." in capsys.readouterr().out
@@ -402,7 +404,7 @@ def test_damage_to_the_files_of_the_service_is_found_and_repaired(served: Path, 
 def test_valid_tokens_survive_the_repair_of_access_json(served: Path, capsys) -> None:
     (served / "access.json").write_text(json.dumps({"tokens": [TOKENS[0], {**TOKENS[1], "role": "king"}]}))
     assert run(["-c", str(served), "repair"]) == 0
-    assert "1 token kept, 1 damaged one removed" in capsys.readouterr().out
+    assert "1 token kept, 1 invalid one removed" in capsys.readouterr().out
     assert [entry.name for entry in Access(served).entries()] == ["anna"]
 
 
@@ -412,8 +414,9 @@ def test_stats_and_the_command_line_name_quarantined_files(damaged: Path, capsys
         collection.compact()
     capsys.readouterr()
     assert run(["-c", str(damaged), "stats"]) == 0
-    assert f"quarantined: vectors/color-2.npy; its pictures cannot be found. Run: lookalike -c {damaged} repair" in (
-        capsys.readouterr().out
+    assert (
+        f"quarantined: vectors/color-2.npy; its pictures are missing from searches. Run: lookalike -c {damaged} repair"
+        in (capsys.readouterr().out)
     )
     assert run(["-c", str(damaged), "repair", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["left"] == []
@@ -437,7 +440,7 @@ def test_a_service_outlives_a_segment_that_is_cut_off_under_it(damaged: Path, tm
                 stream.truncate(100)
             until(lambda: "quarantined" in (tmp_path / "log").read_text())
             answer = client.post("/api/v1/search", json={"examples": [{"id": items[0]}], "k": 12, "space": "small"})
-            assert answer.status_code in (200, 422)  # its only segment is gone, but the service is there
+            assert answer.status_code in (200, 422)  # its only segment is quarantined, but the service runs
             assert len(client.get("/api/v1/items").json()["items"]) == 12
         assert file.name in (tmp_path / "log").read_text()
     finally:

@@ -422,5 +422,5 @@ def find_all(data: bytes, word: bytes) -> Iterator[int]:
 
 def test_a_newer_file_with_other_tables_is_another_database(file: Path) -> None:
     connect(file, ["CREATE TABLE theirs (x INTEGER)", "SELECT 1"]).close()
-    with pytest.raises(FormatError, match=r"is another database\. Run: lookalike repair --from BACKUP"):
+    with pytest.raises(FormatError, match=r"has the tables of another database\. Run: lookalike repair --from BACKUP"):
         connect(file, TABLE)

@@ -462,13 +462,11 @@ def test_a_merge_never_copies_damage_but_quarantines_the_segment(
     before = contents(vectors)
     flip(store.path / "vectors" / "deep-2.npy", -1)
     vectors.merge("deep", everything=everything)
-    assert vectors.quarantined("deep") == {"deep-2.npy": "does not hold what was written"}
+    assert vectors.quarantined("deep") == {"deep-2.npy": "does not match its digest"}
     assert contents(vectors) == {item: row for item, row in before.items() if item not in (3, 4, 5)}
     assert vectors.missing("deep").tolist() == [3, 4, 5]
     assert vectors.rows("deep") == 27
-    assert verify(vectors) == [
-        "vectors/deep-2.npy is quarantined: does not hold what was written. Run: lookalike repair"
-    ]
+    assert verify(vectors) == ["vectors/deep-2.npy is quarantined: does not match its digest. Run: lookalike repair"]
     assert "deep-2.npy" in folder(store)  # kept until its pictures have rows again
     add(store, 3, 4, 5)
     vectors.release_quarantined("deep")
@@ -550,9 +548,9 @@ def flip(file: Path, at: int) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a bit of a row": (lambda file: flip(file, -1), "does not hold what was written"),
-    "a bit of an id": (lambda file: flip(file.with_suffix(".ids.npy"), -7), "does not hold what was written"),
-    "ids out of order": (lambda file: np.save(file.with_suffix(".ids.npy"), np.array([3, 2, 1])), "do not ascend"),
+    "a bit of a row": (lambda file: flip(file, -1), "does not match its digest"),
+    "a bit of an id": (lambda file: flip(file.with_suffix(".ids.npy"), -7), "does not match its digest"),
+    "ids out of order": (lambda file: np.save(file.with_suffix(".ids.npy"), np.array([3, 2, 1])), "are not ascending"),
     "no numbers": (lambda file: np.save(file, np.full((3, DIM), np.nan, np.float32)), "not finite"),
     "another shape": (lambda file: np.save(file, np.ones((2, DIM), np.float32)), "not float32 of"),
     "another type": (lambda file: np.save(file, np.ones((3, DIM))), "not float64"),

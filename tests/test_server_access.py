@@ -150,7 +150,7 @@ GOOD = {"name": "anna", "role": "view", "sha256": "0" * 64, "added_at": 1.5}
         *(json.dumps({"tokens": [GOOD, wrong]}) for wrong in (7, None, "abc", [], {})),
     ],
 )
-def test_a_damaged_file_lets_nobody_in_and_its_valid_tokens_can_be_salvaged(tmp_path, text):
+def test_no_token_of_a_damaged_file_is_accepted_but_its_valid_tokens_can_be_salvaged(tmp_path, text):
     path = tmp_path / "access.json"
     path.write_text(text)
     with pytest.raises(DamagedError, match=r"lookalike repair$"):
@@ -163,7 +163,7 @@ def test_a_damaged_file_lets_nobody_in_and_its_valid_tokens_can_be_salvaged(tmp_
     assert salvage(path) == (entries, 0)
 
 
-def test_a_file_that_is_not_one_lets_nobody_in(tmp_path):
+def test_a_folder_named_access_json_is_damage(tmp_path):
     (tmp_path / "access.json").mkdir()
     with pytest.raises(DamagedError, match=r"lookalike repair$"):
         Access(tmp_path, "owner").identify({})

@@ -562,7 +562,7 @@ def test_a_damaged_log_is_found_and_told(own, harm):
         with closing(sqlite3.connect(own.path / "judgements.sqlite")) as db:
             db.execute(harm)
     if "PRAGMA" in harm:
-        with pytest.raises(DamagedError, match="not what its format says"), Collection(own.path) as again:
+        with pytest.raises(DamagedError, match="does not match its format version"), Collection(own.path) as again:
             again.sessions()
         return
     with Collection(own.path) as again:

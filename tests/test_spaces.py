@@ -77,7 +77,7 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
     assert collection._store.vectors.structures.get("color()", "hyperplanes").file == file  # not old enough
     (collection.path / "indexes" / file).write_bytes(b"nonsense")
     with Collection(collection.path) as again:
-        assert "does not hold what was written" in again.verify()[0]
+        assert "does not match its digest" in again.verify()[0]
         assert again.session(7).round(k=5, window=3).best[0].id == 7
         again.compact()
         assert again.verify() == []

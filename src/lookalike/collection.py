@@ -494,9 +494,9 @@ class Collection:
         return self._store.items.sources()
 
     def relative_paths(self) -> Callable[[str], str]:
-        """A function that makes a path relative to its source: /home/me/Pictures/a.jpg becomes Pictures/a.jpg.
+        """Return a function that makes a path relative to its source: /home/me/Pictures/a.jpg becomes Pictures/a.jpg.
 
-        A path that no source holds, such as one that a list of files names, becomes its last name.
+        Of a path outside of all sources, such as one from a list of files, only the last name is left.
         """
         return relative_to(self.sources())
 
@@ -554,7 +554,7 @@ class Collection:
         return at_one_moment(self._store, lambda: speeds(self._spaces))
 
     def verify(self, progress: Progress | None = None, *, pictures: bool = False) -> list[str]:
-        """Read every file of the collection and compare it with its digest; a sentence for each fault.
+        """Read every file of the collection and compare it with its digest; returns a sentence for each fault.
 
         `pictures`: also read the original pictures, and report those that are missing or have changed.
         """
@@ -564,9 +564,9 @@ class Collection:
     repair = staticmethod(repair)
 
     def check_open_files(self) -> list[str]:
-        """Quarantine segments whose files were changed or cut off after this process opened them; returns the files.
+        """Quarantine segments whose files were changed or truncated after this process opened them; returns the files.
 
-        For processes that run for long, at a cheap interval: reading a file that became shorter would end them.
+        Long-running processes should call this often; it is cheap. Reading a truncated file ends the process.
         """
         if not self._store.vectors.find_changed():
             return []
@@ -579,7 +579,7 @@ class Collection:
             return self._store.free_space(partial(compact, self._store, self._spaces, progress or silent))
 
     def backup(self, target: str | Path, progress: Progress | None = None) -> BackupReport:
-        """Make or update a backup of the collection in the directory `target`, safely while others write.
+        """Make or update a backup of the collection in the directory `target`; other processes may write meanwhile.
 
         Files that the backup already has are not copied again; every file is read back and compared with its digest.
         """
@@ -611,7 +611,7 @@ class Collection:
         on_item: Callable[[Item], None] | None = None,
         relative: bool = False,
     ) -> Iterator[str]:
-        """The text that `export` writes, piece by piece; with `relative`, paths are as `relative_paths` gives them.
+        """The text that `export` writes, piece by piece; with `relative`, with paths as `relative_paths` returns them.
 
         `on_item` is called with each item.
         """

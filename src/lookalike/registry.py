@@ -212,8 +212,8 @@ def restore(kind: str, spec: str, state: dict[str, np.ndarray]) -> Any:
 def _parse_expression(text: str) -> ast.expr:
     """The syntax tree of an expression whose names are ASCII.
 
-    Python normalises names (NFKC), so that `ｐath` would become `path`: the tree does not show how a name was written.
-    The source does: a question mark is a syntax error everywhere but in a string literal.
+    Python normalises names (NFKC): `ｐath` becomes `path`, and the tree does not show how a name was written. So the
+    text is parsed again with question marks for all other characters: outside of strings, these are syntax errors.
     """
     with _PARSER:
         node = ast.parse(text, mode="eval").body
@@ -236,7 +236,7 @@ def _spec(node: ast.expr) -> Spec:
             raise ValueError("each option is named, once")
         try:
             params[keyword.arg] = ast.literal_eval(keyword.value)
-        except (ValueError, TypeError):  # a TypeError for sets and keys of lists
+        except (ValueError, TypeError):  # TypeError: a set or a key that cannot be hashed
             raise ValueError(f"the value of {keyword.arg} is not a literal") from None
     return Spec(node.func.id, params)
 

@@ -84,7 +84,9 @@ def stats(
     said = f"{many(found['labels'], 'label')}, {many(found['classes'], 'class', 'classes')}"
     print_line(f"{said}, {many(found['predictions'], 'prediction')}")
     for file in found["quarantined"]:
-        print_line(hints.complete(f"quarantined: {file}; its pictures cannot be found. Run: lookalike repair"))
+        print_line(
+            hints.complete(f"quarantined: {file}; its pictures are missing from searches. Run: lookalike repair")
+        )
     for space in found["spaces"]:
         fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
         if space["fitted_which"]:

@@ -1,4 +1,4 @@
-"""The commands that keep a collection whole: verify, repair, backup, restore, compact."""
+"""The commands for maintenance: verify, repair, backup, restore, compact."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -26,9 +26,9 @@ def verify(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Read every file of the collection and compare it with its digest. The exit code is 1 if a file is damaged.
+    """Read every file of the collection and compare it with its digest. The exit code is 1 if there is a fault.
 
-    Each line names the command that repairs what it reports.
+    Each line describes one fault and names the command that repairs it.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def verify(
         faults = collection.verify(progress, pictures=pictures) + upkeep.verify(collection.path)
     if json:
         print_json({"clean": not faults, "faults": faults})
-    for fault in () if json else faults or ["Everything is as it should be."]:
+    for fault in () if json else faults or ["No faults found."]:
         print_line(hints.complete(fault))
     return 1 if faults else 0
 
@@ -52,18 +52,18 @@ def repair(
     without_backup: Annotated[
         bool,
         typer.Option(
-            "--without-backup", help="Replace a database that cannot be read by an empty one; keep the damaged file."
+            "--without-backup", help="Replace a database that cannot be read with an empty one; keep the damaged file."
         ),
     ] = False,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Repair what `lookalike verify` reports. The exit code is 1 if damage is left.
+    """Repair the faults that `lookalike verify` reports. The exit code is 1 if faults remain.
 
-    Damaged vectors are described again from the pictures, damaged models are fitted again, indexes are built again.
-    With --from, whatever the backup has is taken from it; labels and sessions can only come from there. Damaged
-    databases and rows are kept in files beside the repaired ones.
+    Pictures whose vectors are damaged are described again; damaged models are refitted, damaged indexes rebuilt. With
+    --from, files and rows are restored from the backup if it has them; lost labels and sessions can only come from
+    there. Damaged databases and rows are kept in files beside the repaired ones.
 
     \b
     Examples:
@@ -83,20 +83,20 @@ def repair(
         for line in report.done or ["Nothing needed repair."] * (not report.left):
             print_line(line)
         for line in report.left:
-            print_line(hints.complete(f"left: {line}"))
+            print_line(hints.complete(f"not repaired: {line}"))
     return 1 if report.left else 0
 
 
 def backup(
-    target: Annotated[str, typer.Argument(metavar="DIR", help="Directory of the backup; new, or from the last time.")],
+    target: Annotated[str, typer.Argument(metavar="DIR", help="Directory of the backup; created if missing.")],
     where: Where,
     json: Json = False,
 ) -> int:
     """Make or update a backup of the collection; other processes may write meanwhile.
 
     Files that have not changed since the last backup are not copied again. Every file of the backup is read back and
-    compared with its digest. Stopped at any moment, the previous backup is still complete. The pictures themselves are
-    not part of it, except those that were uploaded to the service.
+    compared with its digest. If the command is interrupted, the previous backup is still complete. The original
+    pictures are not part of the backup, except those that were uploaded to the service.
 
     \b
     Examples:
@@ -117,8 +117,8 @@ def restore(
 ) -> int:
     """Make a new collection from a backup.
 
-    Every file is compared with its digest. The new collection appears when it is complete. An existing collection is
-    never overwritten.
+    Every file is compared with its digest. The new collection gets its name when it is complete. An existing
+    collection is never overwritten.
 
     \b
     Examples:
@@ -133,7 +133,7 @@ def restore(
 
 
 def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
-    """Give disk space of removed pictures back, and merge small files.
+    """Free the disk space of removed pictures, and merge small files.
 
     \b
     Examples:

@@ -39,7 +39,9 @@ def serve(
     ] = None,
     backup_dir: Annotated[
         str | None,
-        typer.Option("--backup-dir", metavar="DIR", help="Directory that clients may have backups made in."),
+        typer.Option(
+            "--backup-dir", metavar="DIR", help="Directory in which clients may make backups; by default none."
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A further name of this machine.")

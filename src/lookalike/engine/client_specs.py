@@ -1,8 +1,8 @@
-"""Which specs clients of the service may use: an allow-list over parsed specs, nested ones included.
+"""The specs that clients of the service may use: an allow-list for parsed specs, including nested ones.
 
 In: the text that a client sends for a fit. Out: nothing, or an error before any component is created. Only text can
-name a file. A component is open to clients if its constructor takes numbers, booleans, None, and text restricted by
-`OneOf`, `Matches` or `SpecOf`. A component with any other option is closed to clients, so a new component is closed
+name a file. A component is open to clients if its constructor takes only numbers, booleans, None, and text restricted
+by `OneOf`, `Matches` or `SpecOf`. A component with any other option is closed to clients, so a new component is closed
 until its text options are annotated.
 """
 
@@ -19,13 +19,13 @@ from lookalike.registry import COMPONENTS, Spec, component, names, parse
 from lookalike.types import Matches, OneOf, SpecOf
 
 Rule: TypeAlias = OneOf | Matches | SpecOf
-"""What text an option takes."""
+"""The text that an option accepts."""
 
 
 def check_client_fit(text: str) -> None:
-    """Raise RefusedSpecError if clients may not fit this, another InputError if it is not a valid spec.
+    """Raise RefusedSpecError if clients may not fit this, or another InputError if it is not a valid spec.
 
-    The check opens no file: its answer does not depend on which files exist.
+    The check opens no file, so the result does not depend on which files exist.
 
     >>> check_client_fit("small = sift() | vlad(k=8) | pca(dim=64)")
     >>> check_client_fit("pca(dim='/etc/passwd')")
@@ -33,17 +33,17 @@ def check_client_fit(text: str) -> None:
     lookalike.errors.RefusedSpecError: The service does not accept dim='/etc/passwd' in pca. Allowed: numbers, True, \
 False, None.
     """
-    name, specs = parse_fit(text)  # without specs, the name of a space: looked up, never parsed
+    name, specs = parse_fit(text)  # without specs, it is the name of a space, which is never parsed
     if name is None and specs[0].name == CODES:
         _check_codes(specs[0])
         return
     kinds = _kinds(specs) if name is not None and specs else list(map(kind_of_step, specs))
-    for kind, spec in zip(kinds, specs, strict=False):  # a local alone lacks its feature, which `parse_recipe` reports
+    for kind, spec in zip(kinds, specs, strict=False):  # `parse_recipe` reports a local without a feature
         check_client_spec(kind, spec)
 
 
 def check_client_spec(kind: str, spec: Spec) -> None:
-    """Raise RefusedSpecError if clients may not use this component, or one of these values."""
+    """Raise RefusedSpecError if clients may not use this component or one of its values."""
     if not any(spec.name in table for table in COMPONENTS.values()):
         raise UnknownNameError(kind, spec.name, COMPONENTS[kind])
     if spec.name not in COMPONENTS[kind]:
@@ -77,7 +77,7 @@ def is_open(kind: str, name: str) -> bool:
 
 
 def _kinds(specs: Sequence[Spec]) -> list[str]:
-    """The kind that each spec of a pipeline must have, by its place."""
+    """The kind that each spec of a pipeline must have, by its position."""
     first = ["local", "feature"] if specs[0].name in COMPONENTS["local"] else ["feature"]
     return [*first, *map(kind_of_step, specs[len(first) :])]
 
@@ -108,7 +108,7 @@ def _is_plain(annotation: Any) -> bool:
 
 
 def _rules(annotation: Any) -> Iterator[Rule]:
-    """The rules of an annotation and of those inside it."""
+    """The rules of an annotation, including nested ones."""
     if get_origin(annotation) is Annotated:
         yield from (rule for rule in annotation.__metadata__ if isinstance(rule, Rule))
     else:

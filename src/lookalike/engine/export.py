@@ -49,7 +49,7 @@ def item_lines(
     *,
     relative: bool = False,
 ) -> Iterator[str]:
-    """The items of a collection as text, piece by piece, with relative paths if asked; `on_item` gets each item."""
+    """The items of a collection as text, piece by piece; `on_item` is called with each item."""
     check_format(format)
     parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
     for child, parent in store.judgements.classes.parents():

@@ -32,7 +32,7 @@ LIST_AHEAD = 100_000
 """Files listed before the reader has come to them: a bound on memory; below it the total is known early."""
 
 CARRY_BYTES = 256 * 2**20
-"""The same in bytes for members of compressed archives, which carry their bytes; beyond it, one member at a time."""
+"""The same in bytes, for members of compressed archives, which carry their bytes; above it, one member at a time."""
 
 LOOKUP = 1_000
 """Files looked up in the catalogue at a time."""
@@ -208,7 +208,7 @@ class Ingest:
             self.store.vectors.merge(space)
 
     def _refuse_collisions(self) -> None:
-        """Skip files that differ from a known file, or from one read before them, but have the same id."""
+        """Skip files that have the id of another file, known or read earlier, but different bytes."""
         contents = {item: known.content for item, known in self.store.items.get([r.id for r, _ in self.rows]).items()}
         kept = []
         for read, parts in self.rows:
@@ -216,7 +216,7 @@ class Ingest:
             if expected is None or expected == read.content:
                 kept.append((read, parts))
                 continue
-            reason = f"has the id {format_id(read.id)} of another picture, by chance; re-encode it to add it"
+            reason = f"another picture happens to have the same id, {format_id(read.id)}; re-encode this one to add it"
             self.report.skipped[read.entry.path] = reason
             self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
         self.rows = kept
@@ -245,7 +245,7 @@ class Ingest:
         return pendings
 
     def _without_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these items have no row in a space. A new item has none."""
+        """Which of these items have no row in a space. New items have none."""
         if self.lacking.isdisjoint(ids.tolist()):
             return np.ones(len(ids), bool)
         return np.isin(ids, self.store.vectors.live_ids(name), invert=True)
@@ -322,7 +322,7 @@ class _Listing:
 
 
 def _next_batch(entries: Iterator[Entry]) -> list[Entry]:
-    """Entries to look up together: at most LOOKUP, and fewer if they carry CARRY_BYTES."""
+    """The next entries to look up together: at most LOOKUP, fewer if they carry CARRY_BYTES."""
     batch: list[Entry] = []
     carried = 0
     for entry in entries:

@@ -128,7 +128,7 @@ class Intake:
         return run.again
 
     def _chains(self, names: Sequence[str], report: Report) -> dict[str, Chain]:
-        """The chains of these spaces, without models that are damaged: other spaces still take new pictures."""
+        """The chains of these spaces, without spaces whose feature is damaged. A damaged model counts as not fitted."""
         chains, damage = {}, {}
         for name in names:
             try:
@@ -141,7 +141,7 @@ class Intake:
         return chains
 
     def describe_missing(self, progress: Progress, workers: int | None) -> int:
-        """Describe the pictures again that have no vector in the feature of a space; returns how many have one now."""
+        """Describe pictures again that have no vector in the feature of a space; returns how many now have one."""
         vectors, names = self._store.vectors, self._spaces.recipes()
         bases = {self._spaces.all()[name].chain[0] for name in names}
         before = {base: vectors.missing(base) for base in bases}
@@ -160,7 +160,7 @@ class Intake:
         try:
             watched = self._classes.watch()
         except (DamagedError, FormatError) as error:
-            report.notes.append(f"New pictures are not classified: {error}")
+            report.notes.append(f"New pictures were not classified: {error}")
             watched = False
         yield
         if not watched:

@@ -77,7 +77,7 @@ def select(store: Store, filter: Filter) -> Ids:
 
 
 def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
-    """Those of the ids with a path that matches relative to its source: all of them match as a last part."""
+    """Those of the ids that `Items.select` found with a path that also matches relative to its source."""
     relative, matches = relative_to(store.items.sources()), matcher(pattern)
     return np.unique(
         np.array([item for item, path in store.items.paths_of(ids.tolist()) if matches(relative(path))], np.int64)

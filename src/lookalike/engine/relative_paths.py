@@ -1,7 +1,7 @@
-"""Paths relative to the source they were added from, for clients that may not see absolute paths.
+"""Paths relative to their source, for clients that may not see absolute paths.
 
-In: the sources of a collection, and paths or patterns. Out: the name of the source and what is below it: a file of the
-source /home/me/Pictures is Pictures/2024/a.jpg.
+In: the sources of a collection, and paths or patterns. Out: paths that begin with the name of the source: with the
+source /home/me/Pictures, the file /home/me/Pictures/2024/a.jpg becomes Pictures/2024/a.jpg.
 """
 
 import fnmatch
@@ -13,11 +13,13 @@ from lookalike.engine.presence import root_of
 from lookalike.images.sources import SEPARATOR, split_member
 
 FOLDERS = 10_000
-"""Folders whose source is remembered: files of one folder usually follow each other."""
+"""Folders whose source is cached: files of one folder usually follow each other."""
 
 
 def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
-    """A function that makes paths relative: to the outermost source that holds them, else only their last name is left.
+    """Return a function that makes paths relative to the outermost source that contains them.
+
+    Of a path outside of all sources, only the last name is left.
 
     >>> relative = relative_to(["/home/me/Pictures", "/home/me/Pictures/2024", "/data/old.zip"])
     >>> relative("/home/me/Pictures/2024/a.jpg"), relative("/data/old.zip::1999/b.jpg"), relative("/home/me/c.jpg")
@@ -27,7 +29,7 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
 
     @lru_cache(FOLDERS)
     def start(folder: str) -> int:
-        """Where the relative path of a file in this folder begins."""
+        """The position at which the relative path of a file in this folder begins."""
         begin = len(folder) + 1
         while True:
             if folder in roots:
@@ -46,7 +48,7 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a relative path matches a glob, as a whole or in a last part, by the rules of `Filter.path`."""
+    """Return a function that matches a relative path, or an end of it, with a glob, by the rules of `Filter.path`."""
     globs = {pattern.replace("[^", "[!"), pattern.replace("[", "[[]")}
     begins = ("",) if pattern.startswith("*") else ("", "*/", f"*{SEPARATOR}")
     alternatives = (fnmatch.translate(begin + glob) for begin in begins for glob in globs)

@@ -1,7 +1,7 @@
-"""`lookalike repair`: brings a collection with damaged or missing files back to a state that `verify` accepts.
+"""`lookalike repair`: returns a collection with damaged or missing files to a state that `verify` accepts.
 
-Databases come first, because everything else is listed there; then vectors and models, from a backup where it has them
-and else from the pictures; then what is made from these: spaces, indexes, derived files.
+The databases are repaired first, because they list everything else. Vectors and models come next, from a backup or
+otherwise from the pictures; then indexes and derived files, which are computed from them.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from lookalike.types import Progress, silent
 
 @dataclass
 class RepairReport:
-    """What a repair did, and the faults that are left, in sentences."""
+    """The repairs that were done, and the faults that remain, in sentences."""
 
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -52,9 +52,9 @@ def repair(
 ) -> RepairReport:
     """Repair the collection in a directory as far as possible.
 
-    `backup` is a directory that `Collection.backup` made: damaged databases, rows, vectors and models are taken from it
-    where it has them. `without_backup` replaces a database that cannot be read by an empty one; the damaged file is
-    kept beside it. `wait_s`: how long to wait for another writer to finish.
+    `backup` is a directory that `Collection.backup` made: damaged databases, rows, vectors and models are restored from
+    it if it has them. `without_backup` replaces a database that cannot be read with an empty one; the damaged file is
+    renamed and kept. `wait_s`: how long to wait for another writer to finish.
     """
     path = Path(path).expanduser().absolute()
     if not path.is_dir() or not any((path / name).exists() for name in [*DATABASES, "vectors"]):
@@ -90,22 +90,22 @@ class _Repair:
                 self.report.left.append(str(error))
         for name in self.spaces.all():
             self.store.vectors.release_quarantined(name)
-        if len(self.report.done) > done:  # it may have been made from what was damaged
+        if len(self.report.done) > done:  # derived files may have been computed from damaged data
             self.store.derived.clear()
         for file in self.store.derived.damaged():
             file.unlink()
-            self.report.done.append(f"derived/{file.name} was removed; it is made again when it is needed.")
+            self.report.done.append(f"derived/{file.name} was removed; it is computed again when it is needed.")
         faults = verify(self.store, self.spaces, self.progress)
         self.report.left += [fault for fault in faults if fault not in self.report.left]
 
     def _rows(self) -> None:
-        """Rows of both databases that do not match their digest."""
+        """Restore or remove database rows that do not match their digest."""
         for name, database in self.store.databases().items():
             copy = None if self.backup is None else self.backup.file(name)
             self.report.done += repair_rows(database, copy)
 
     def _segments(self) -> None:
-        """Segments that are damaged are restored or quarantined; live rows agree with the items."""
+        """Restore or quarantine damaged segments; drop live rows that do not agree with the items."""
         vectors = self.store.vectors
         for name in self.spaces.all():
             vectors.quarantine_damaged(name, progress=self.progress)
@@ -114,55 +114,55 @@ class _Repair:
                     with self.store.transaction():
                         vectors.readmit(name, file)
             with self.store.transaction():
-                changed = vectors.reconcile(name)
-            if changed:
-                self.report.done.append(f"Space '{name}': {many(changed, 'row')} of no item, or of one twice, dropped.")
+                dropped = vectors.reconcile(name)
+            if dropped:
+                self.report.done.append(f"Space '{name}': {many(dropped, 'surplus row')} dropped.")
 
     def _models(self) -> None:
-        """Models that cannot be loaded are restored, or fitted again: first those of features, then those of spaces."""
+        """Restore or refit models that cannot be loaded: first those of features, then those of spaces."""
         for base in [space for space in self.spaces.all().values() if space.base is None]:
             users = [name for name in self.spaces.recipes() if self.spaces.all()[name].chain[0] == base.name]
             if self._loads(base.name):
                 continue
             fitted = self.intake.fit_features_anew(users, self.progress, self.workers)
             self.report.done += [
-                f"Space '{name}': its feature was fitted again on {n:,}." for name, n in fitted.items()
+                f"Space '{name}': its feature was refitted on {many(n, 'picture')}." for name, n in fitted.items()
             ]
         for name in self.spaces.recipes():
             if self._loads(name):
                 continue
             try:
                 rows = fit_space(self.spaces, name, self.progress)
-                self.report.done.append(f"Space '{name}' was fitted again on {many(rows, 'picture')}.")
+                self.report.done.append(f"Space '{name}' was refitted on {many(rows, 'picture')}.")
             except InputError as error:
                 with self.store.transaction():
                     self.store.vectors.replace(name, [], model=None, fitted_on=None)
                 self.report.done.append(f"Space '{name}' is no longer fitted: {error}")
 
     def _pictures(self) -> None:
-        """Pictures without a vector in a space are described again, where their files can be read."""
-        again = self.intake.describe_missing(self.progress, self.workers)
-        if again:
-            self.report.done.append(f"{many(again, 'picture')} described again.")
+        """Describe pictures again that have no vector in a space, if their files can be read."""
+        described = self.intake.describe_missing(self.progress, self.workers)
+        if described:
+            self.report.done.append(f"{many(described, 'picture')} described again.")
 
     def _indexes(self) -> None:
-        """Index structures that are damaged are built again."""
+        """Remove damaged index structures, and build those again that are needed."""
         for name in self.spaces.all():
             for kind, problem in damaged_structures(self.spaces, name).items():
                 with self.store.transaction():
                     self.store.vectors.structures.name(name, kind, None)
-                self.report.done.append(f"{problem.rstrip('.')}: removed, and built again where it is needed.")
+                self.report.done.append(f"{problem.rstrip('.')}: removed; it is built again if it is needed.")
         settle(self.spaces, self.spaces.recipes(), self.progress)
 
     def _loads(self, name: str) -> bool:
-        """Whether the model of a space can be loaded, from the backup if need be."""
+        """Whether the model of a space can be loaded, if necessary after it was restored from the backup."""
         space = self.spaces.all()[name]
         if space.model is None or _works(lambda: self.spaces.load(space)):
             return True
         return self._restore(f"models/{space.model}") and _works(lambda: self.spaces.load(space))
 
     def _restore(self, name: str) -> bool:
-        """Copy a file from the backup, if it has it; `name` is relative to the collection."""
+        """Copy a file from the backup; False if the backup does not have it. `name` is relative to the collection."""
         copy = None if self.backup is None else self.backup.file(name)
         if copy is None:
             return False

@@ -30,10 +30,10 @@ if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.coded import Coded
 
 CODES = "codes"
-"""Stands for a coder in a fit: the collection chooses one of `CODERS`."""
+"""Placeholder for a coder in a fit: the collection chooses one of `CODERS`."""
 
 CODERS = ("itq", "tsvm")
-"""The coders that `codes` stands for: without labels, and with enough of them."""
+"""The coders that `codes` stands for: without enough labels, and with enough."""
 
 LABEL_MIN = 10
 """Pictures a label must have to count when a coder is chosen; two such labels, and it learns from labels."""
@@ -155,7 +155,7 @@ def _tell_apart(spaces: Spaces, name: str) -> bool:
 
 
 def _coder(spaces: Spaces, base: str, labels: bool) -> str:
-    """The coder that `codes` stands for: with enough labels one that learns from them and from other pictures."""
+    """The coder that `codes` stands for: with enough labels, one that learns from them and from other pictures."""
     counts = Counter(label for (label,) in labels_of(spaces, base).values())
     return CODERS[labels or sum(n >= LABEL_MIN for n in counts.values()) > 1]
 

@@ -52,7 +52,7 @@ def settle(spaces: Spaces, names: Sequence[str], progress: Progress) -> None:
 
 
 def _damaged(spaces: Spaces, name: str) -> bool:
-    """Whether a space waits for a repair because its model cannot be loaded."""
+    """Whether the model of a space cannot be loaded: such a space waits for `repair`."""
     try:
         chain = spaces.chain(name)
         _ = chain.feature, chain.steps if chain.fitted else ()

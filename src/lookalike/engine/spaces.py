@@ -188,9 +188,9 @@ class Spaces:
             raise type(error)(f"{error} Run: lookalike repair") from None
 
     def without_damage(self, name: str) -> Chain:
-        """Return the chain of a space for new pictures: as if it were not fitted where its model cannot be loaded.
+        """Return the chain of a space for new pictures; if its model cannot be loaded, as if it were not fitted.
 
-        StoreError where its feature cannot be loaded.
+        Raises StoreError if its feature cannot be loaded.
         """
         chain = self.chain(name)
         _ = chain.feature

@@ -40,7 +40,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
 
 
 def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
-    """The name and the specs of `name = spec | spec | …`, as they are written.
+    """The name and the specs of `name = spec | spec | …`, as written.
 
     >>> parse_pipeline("small = color | l2")
     ('small', [Spec(name='color', params={}), Spec(name='l2', params={})])
@@ -54,7 +54,7 @@ def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
 
 
 def parse_fit(text: str) -> tuple[str | None, list[Spec]]:
-    """What a fit asks for: a new pipeline, one step without a name, or, without specs, a space by its name.
+    """Parse the argument of a fit into a name and specs: a pipeline has both, a step no name, a known space no specs.
 
     >>> parse_fit("slem(lam=0.1)")
     (None, [Spec(name='slem', params={'lam': 0.1})])

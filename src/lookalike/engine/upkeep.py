@@ -41,12 +41,12 @@ def verify(store: Store, spaces: Spaces, progress: Progress) -> list[str]:
 
 
 def verify_pictures(store: Store, progress: Progress) -> list[str]:
-    """Read the original files again; a sentence for each one that is missing or has changed.
+    """Read the original pictures; returns a sentence for each one that is missing or has changed.
 
-    Items that an older Lookalike added get the whole digest of their file, if the collection can be written.
+    Items that an older Lookalike added get the whole digest of their file, if the collection is writable.
     """
     check = _PictureCheck(store, progress)
-    archives: dict[str, dict[str, Item]] = {}  # by archive and path: each is gone through once
+    archives: dict[str, dict[str, Item]] = {}  # by archive and path: each archive is read once
     ids = store.items.ids()
     for part in chunks(len(ids), 1, BATCH):
         for item in store.items.get(ids[part].tolist()).values():
@@ -70,7 +70,7 @@ def verify_pictures(store: Store, progress: Progress) -> list[str]:
 
 
 class _PictureCheck:
-    """Compares files with their items."""
+    """Comparison of files with their items."""
 
     def __init__(self, store: Store, progress: Progress):
         self.faults: list[str] = []
@@ -89,7 +89,7 @@ class _PictureCheck:
                 raise ImageError("it is missing")
             content = digest_content(entry.read())
         except ImageError as error:
-            self.faults.append(f"{path} cannot be read: {error}. If it is gone for good, run: lookalike refresh")
+            self.faults.append(f"{path} cannot be read: {error}. If it was deleted, run: lookalike refresh")
             return
         if content_id(content) != item.id or item.content not in (None, content):
             self.faults.append(f"{path} has changed since it was added. Run: lookalike refresh")
@@ -99,7 +99,7 @@ class _PictureCheck:
                 self.write_contents()
 
     def write_contents(self) -> None:
-        """Record the digests of items that had none."""
+        """Store the digests of items that had none."""
         if self._contents:
             with suppress(LockedError, ReadOnlyError), self._store.writer(), self._store.transaction():
                 self._store.items.set_contents(self._contents)
@@ -116,7 +116,7 @@ def damaged_structures(spaces: Spaces, name: str) -> dict[Kind, str]:
         file = spaces.store.path / "indexes" / structure.file
         try:
             if structure.digest is not None and digest_file(file) != structure.digest:
-                found[kind] = f"{file} does not hold what was written."
+                found[kind] = f"{file} does not match its digest."
             else:
                 spaces.indexes.open(structure.file, Flat())
         except FileNotFoundError:
@@ -133,7 +133,7 @@ def compact(store: Store, spaces: Spaces, progress: Progress) -> dict[str, int]:
         store.vectors.merge(name, everything=True, progress=progress)
     settle(spaces, spaces.recipes(), progress)
     store.vacuum()
-    with suppress(DamagedError, FormatError):  # verify says so
+    with suppress(DamagedError, FormatError):  # `verify` reports the damage
         store.judgements.compact()
     after = store.bytes(), store.vectors.n_segments()
     return {

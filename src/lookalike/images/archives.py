@@ -128,7 +128,7 @@ class _Header(tarfile.TarInfo):
 
 
 class _Bounded:
-    """A file of which at most `left` bytes can be read; `problem` is the error for a read of more."""
+    """A file of which at most `left` bytes can be read; `problem` is the error message for a larger read."""
 
     def __init__(self, file: IO[bytes], left: int, problem: str):
         self.file = file
@@ -223,7 +223,7 @@ def _list_tar(path: str, wanted: Callable[[str], bool], limits: Limits) -> Itera
 
 
 def _read_headers(file: IO[bytes], max_offset: int) -> Iterator[tarfile.TarInfo]:
-    """The header of each member of a tar. The file is then at the first of the member's bytes."""
+    """The header of each member of a tar; the file is then positioned at the member's first byte."""
     while True:
         header = _Bounded(file, HEADER_BYTES, f"a header of more than {HEADER_BYTES} bytes")
         # A TarFile keeps every header that it has read, so each header gets a TarFile of its own.

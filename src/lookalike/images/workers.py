@@ -35,10 +35,10 @@ AHEAD = 3
 """Batches in flight for each process: a bound on memory, and enough to do while the caller is busy."""
 
 CARRY_BYTES = 256 * 2**20
-"""Bytes that the entries in flight may carry, as those of compressed archives do; beyond it, one batch at a time."""
+"""Bytes that the entries in flight may carry, as those of compressed archives do; above it, one batch at a time."""
 
 MAX_STARTS = 3
-"""Times in a row that a process is started, if it is killed before it is ready."""
+"""How often in a row a process is started that is killed before it is ready."""
 
 START_S = 60.0
 END_S = 5.0
@@ -90,7 +90,7 @@ class Skip:
 
 
 _Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | int]"
-"""Results; at the end of a batch the bytes that it carried; an exception to raise in the caller's thread."""
+"""Results; after each batch, the bytes that it carried; or an exception to raise in the caller's thread."""
 
 _Work: TypeAlias = "queue.SimpleQueue[tuple[list[Entry], _Done] | None]"
 

@@ -2,8 +2,9 @@
 
 In: COLLECTION/access.json, and the headers of a request. Out: a `Person`, or None. The file holds the SHA-256 of each
 token: 32 random bytes need no slow hash. A browser gets a cookie that is signed with that hash, so removing the token
-ends the cookie, and the cookie does not hold the token. Logging out writes an empty file, COLLECTION/logouts/UNTIL-ID,
-until the cookie would have expired: several processes can do so without overwriting each other's entries.
+invalidates the cookie, and the cookie does not contain the token. Logging out creates an empty file,
+COLLECTION/logouts/UNTIL-ID, which is kept until the cookie would have expired: one file for each logout, so processes
+do not overwrite each other's entries.
 """
 
 import base64
@@ -28,11 +29,11 @@ log = logging.getLogger("lookalike.server")
 
 Role: TypeAlias = Literal["view", "judge", "manage"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Each may do what those before it may."""
+"""Each role includes those before it."""
 
 FILE = "access.json"
 LOGOUTS = "logouts"
-"""The folder of the cookies that were logged out and have not expired."""
+"""Folder with a file for each cookie that was logged out and has not expired."""
 COOKIE = "lookalike"
 COOKIE_S = 30 * 24 * 3_600
 PREFIX = "lk_"
@@ -61,7 +62,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A token as access.json has it."""
+    """A token as access.json stores it."""
 
     name: str
     role: Role
@@ -75,7 +76,7 @@ class Access:
     Parameters
     ----------
     folder : the collection's directory.
-    owner : the name of every client while there are no tokens; None where a token is needed.
+    owner : the name of every client while there are no tokens; None if a token is required.
     """
 
     def __init__(self, folder: Path, owner: str | None = None):
@@ -87,7 +88,7 @@ class Access:
         self._logged_out: set[str] = set()  # markers of the cookies that this process logged out
 
     def entries(self) -> list[Entry]:
-        """The tokens of the file as it is now; DamagedError where it cannot be read."""
+        """The tokens that the file holds now. Raises DamagedError if it cannot be read."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -125,9 +126,9 @@ class Access:
             part.write_text(json.dumps({"version": 1, "tokens": [asdict(entry) for entry in entries]}, indent=1))
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Person | None:
-        """The person who makes a request; None where the credential is missing or wrong.
+        """The person who makes a request; None if the credential is missing or wrong.
 
-        A bearer token decides alone. Other schemes of Authorization, which a proxy may use, are ignored.
+        With a bearer token, the cookie is ignored. So are other schemes of Authorization, which a proxy may use.
         """
         entries = self.entries()
         if not entries:
@@ -144,24 +145,24 @@ class Access:
         return found
 
     def forged_name(self, headers: Mapping[bytes, bytes]) -> str | None:
-        """The person that a wrongly signed cookie names; None for all other requests.
+        """The person named by a cookie with a wrong signature; None for all other requests.
 
-        A cookie that has expired or was logged out has a valid signature: it is not an attempt to guess one.
+        A cookie that has expired or was logged out has a valid signature, so it is not an attempt to guess one.
         """
         match = _COOKIE.fullmatch(session_cookie(headers)) if bearer_token(headers) is None else None
         return _decode_name(match["name"]) if match is not None and self._signer(match) is None else None
 
     def make_cookie(self, person: Person) -> str:
-        """A new cookie for a browser, valid for a month: its owner's name, a random id, its end and a signature."""
+        """A new cookie for a browser, valid for 30 days: name, random id, expiry time and signature."""
         entry = next(entry for entry in self.entries() if entry.name == person.name)
         name = base64.urlsafe_b64encode(entry.name.encode()).decode().rstrip("=")
         signed = f"{name}.{secrets.token_hex(16)}.{int(time.time()) + COOKIE_S}"
         return f"{signed}.{_sign(entry, signed)}"
 
     def log_out(self, cookie: str) -> None:
-        """Refuse this cookie from now on, here and in every process that serves the collection, also after a restart.
+        """Revoke a cookie for every process that serves the collection, also after a restart.
 
-        Where the disk is full or read-only, this process alone refuses it, and the log says so.
+        If the disk is full or read-only, only this process rejects it, and logs a warning.
         """
         if self._check_cookie(cookie) is None:
             return
@@ -177,7 +178,9 @@ class Access:
             with whole(self._logouts / marker) as part:
                 part.touch(0o600)
         except StoreError as error:
-            log.warning("A logout is not on the disk: a restarted service will accept its cookie again. %s", error)
+            log.warning(
+                "A logout could not be saved: after a restart, the service will accept its cookie again. %s", error
+            )
 
     def _check_cookie(self, cookie: str) -> Person | None:
         match = _COOKIE.fullmatch(cookie)
@@ -197,25 +200,25 @@ class Access:
 
     def _load(self) -> list[Entry]:
         entries, problems = _read(self.path)
-        if problems:  # a file that is only partly valid lets no one in
+        if problems:  # a partly valid file lets no one in
             raise _damaged(self.path, problems[0])
         return entries
 
 
 def salvage(path: Path) -> tuple[list[Entry], int]:
-    """The valid tokens of a damaged access.json, and the number of invalid ones; 1 if it holds no list of tokens."""
+    """The valid tokens of a damaged access.json, and the number of invalid ones; 1 if there is no list of tokens."""
     entries, problems = _read(path)
     return entries, len(problems)
 
 
 def bearer_token(headers: Mapping[bytes, bytes]) -> str | None:
-    """The token of `Authorization: Bearer TOKEN`, which may be empty; None without such a header."""
+    """The token of `Authorization: Bearer TOKEN`, possibly empty; None without such a header."""
     scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
     return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else None
 
 
 def session_cookie(headers: Mapping[bytes, bytes]) -> str:
-    """The value of our cookie among those of a request; empty without one."""
+    """The value of our cookie in a request; empty if there is none."""
     for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:
@@ -239,7 +242,7 @@ def _read(path: Path) -> tuple[list[Entry], list[str]]:
         try:
             entry = _entry(row)
             if any(entry.name == other.name or entry.sha256 == other.sha256 for other in entries):
-                raise InputError(f"{entry.name!r} is there twice")
+                raise InputError(f"{entry.name!r} has a token already, or another name has the same token")
             entries.append(entry)
         except InputError as error:
             problems.append(f"token {place}: {error}")
@@ -247,18 +250,18 @@ def _read(path: Path) -> tuple[list[Entry], list[str]]:
 
 
 def _entry(row: Any) -> Entry:
-    """A row of access.json, checked; InputError where a value is wrong."""
+    """Check a row of access.json. Raises InputError if a value is wrong."""
     if not isinstance(row, dict):
-        raise InputError(f"it must be an object, and is {row!r:.40}")
+        raise InputError(f"it must be an object; got {row!r:.40}")
     name, role, sha256, added_at = (row.get(key) for key in ("name", "role", "sha256", "added_at"))
     if not isinstance(name, str):
-        raise InputError(f"name must be text, and is {name!r:.40}")
+        raise InputError(f"name must be text; got {name!r:.40}")
     if role not in ROLES:
-        raise InputError(f"role must be one of {', '.join(ROLES)}, and is {role!r:.40}")
+        raise InputError(f"role must be one of {', '.join(ROLES)}; got {role!r:.40}")
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         raise InputError("sha256 must be 64 hexadecimal digits")
     if isinstance(added_at, bool) or not isinstance(added_at, int | float) or not 0 <= added_at < LAST_TIME:
-        raise InputError(f"added_at must be POSIX seconds, and is {added_at!r:.40}")
+        raise InputError(f"added_at must be POSIX seconds; got {added_at!r:.40}")
     return Entry(_check_name(name), role, sha256, float(added_at))
 
 
@@ -281,7 +284,7 @@ def _sign(entry: Entry, signed: str) -> str:
 
 
 def _marker(cookie: str) -> str:
-    """The name of the file that exists once a cookie is logged out."""
+    """The name of the file that marks a cookie as logged out."""
     _, identity, until, _ = cookie.split(".")
     return f"{until}-{identity}"
 

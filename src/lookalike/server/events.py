@@ -43,7 +43,7 @@ class Events:
     async def stream(
         self, closing: threading.Event, since: int | None, only: int | None, may: Callable[[], bool], visible: Visible
     ) -> AsyncIterator[str]:
-        """Changes of all jobs, or of one; ends with the service, with that one job, or when `may` says no."""
+        """Changes of all jobs, or of one; ends with the service, with that job, or when `may` returns False."""
         if self.open >= STREAMS:
             yield f"retry: {1_000 * BUSY_S}\n\n"  # others were quicker since `check`
             return
@@ -79,7 +79,7 @@ class Events:
 
 
 def event(job: Job, visible: Visible) -> dict[str, Any]:
-    """A change of a job in a stream, as a person may see it."""
+    """The event for a change of a job, as a person may see it."""
     return {
         "job": str(job.id),
         "kind": job.kind,

@@ -57,7 +57,7 @@ HEADERS = [
 ]
 NO_STORE = (b"cache-control", b"no-store")
 NO_COOKIE = {"Set-Cookie": f'{COOKIE}=""; HttpOnly; Max-Age=0; Path=/; SameSite=strict'}
-"""Has a browser delete a cookie that is not accepted, so that it does not send it again and again."""
+"""Makes a browser delete a rejected cookie, so that it does not send it again."""
 
 
 class Guard:
@@ -87,7 +87,7 @@ class Guard:
             if not self.here.closing.is_set():
                 raise
             if not out.status:  # it took longer than the service waits when it is to end
-                ends = Problem(503, "The service ends. Try again when it is back.", wait_s=BUSY_S)
+                ends = Problem(503, "The service is shutting down. Try again when it is back.", wait_s=BUSY_S)
                 await answer(ends, None)(scope, receive, out)
         except Exception as error:
             if not out.status:
@@ -120,19 +120,19 @@ class Guard:
             if person is None and path.startswith((API, "/metrics")) and path not in PUBLIC:
                 self._refuse(client, headers)
             _check_header(scope["method"], headers, self.access)
-        except StoreError as error:  # the log says what is wrong with the tokens; strangers are not told
+        except StoreError as error:  # the log has the reason; clients do not see it
             if self.rates.take("log", FILE) == 0:
                 log.error("%s", error)
             message = "The service cannot read its tokens. Its log says why."
             raise Problem(500, message, kind="damaged") from None
         if path == LOGIN:
-            return  # charged where the token is wrong: wrong ones do not keep valid ones out
+            return  # the route counts wrong tokens only, so they do not lock out valid ones
         words = path.rsplit("/", 2)  # of "*" there is one
         kind = "work" if words[-1] in WORK or "why" in words[-2:-1] else "look"
         self.rates.check(kind, person.name if person is not None else client)
 
     def _refuse(self, client: str, headers: dict[bytes, bytes]) -> None:
-        """Raise 401; 429 after too many wrong credentials from an address, or too many that name one person."""
+        """Raise 401, or 429 after too many wrong credentials from one address or for one person."""
         forged = self.access.forged_name(headers)
         if bearer_token(headers) is not None or forged is not None:
             self.rates.check("login", client)
@@ -240,7 +240,7 @@ def _address(scope: Scope) -> str:
 
 
 def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]) -> None:
-    """Refuse requests that a page of another site makes."""
+    """Reject requests from pages of other sites."""
     site = headers.get(b"sec-fetch-site", b"none")
     navigating = headers.get(b"sec-fetch-mode") == b"navigate" and method == "GET"
     if site not in (b"same-origin", b"none") and not navigating and path.startswith((API, "/metrics")):
@@ -252,7 +252,7 @@ def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]
 
 
 def _check_header(method: str, headers: dict[bytes, bytes], access: Access) -> None:
-    """Refuse changes without the header that no form can send, unless a valid token shows that no browser asks."""
+    """Reject changes without the header that no form can send, unless a valid token shows that it is not a browser."""
     if method in SAFE or headers.get(b"x-lookalike") == b"1":
         return
     token = bearer_token(headers)

@@ -62,7 +62,7 @@ class Jobs:
     collection : the collection's directory.
     roots : folders below which pictures may be added.
     sources : folders that were added before. Both are real folders, into which links may lead, and no farther.
-    backup_dir : the directory for backups; None: a job of the kind backup fails.
+    backup_dir : directory for backups; None: backup jobs fail.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class Jobs:
         return bool(running)
 
     def _arguments(self, job: Job) -> dict[str, Any]:
-        """What the verb is given; folders that the service may read or write are looked up when a job begins."""
+        """The arguments of the verb. Folders that the service may read or write are looked up when a job starts."""
         if job.kind == "backup" and self._backup_dir is not None:
             return job.arguments | {"target": str(self._backup_dir)}
         if job.kind == "add" and not job.arguments.get("uploads"):

@@ -73,7 +73,7 @@ class Ledger:
             raise
 
     def read(self, kinds: Container[str]) -> list[Job]:
-        """Return every job of these kinds that is on the disk, by its number; damaged files are left out."""
+        """Return every stored job of these kinds, sorted by number; damaged files are skipped."""
         jobs = [job for file in self.folder.glob("*.json") if (job := _read(file)) is not None and job.kind in kinds]
         return sorted(jobs, key=lambda job: job.id)
 
@@ -99,7 +99,7 @@ class Ledger:
 
 
 def damaged_jobs(collection: Path) -> list[Path]:
-    """Return the files of jobs that cannot be read."""
+    """Return the job files that cannot be read."""
     return [file for file in sorted((collection / FOLDER).glob("*.json")) if _read(file) is None]
 
 

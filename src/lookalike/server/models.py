@@ -60,7 +60,7 @@ class FilterIn(Given):
     max_bytes: Whole | None = None
 
     def made(self, person: Person) -> Filter | None:
-        """The filter for `Collection`; None where everything passes. A pattern matches what the person may see."""
+        """The filter for `Collection`; None if everything passes. `path` matches paths as the person may see them."""
         given = {name: value for name in FilterIn.model_fields if (value := getattr(self, name)) is not None}
         return Filter(**given, relative=not person.may("manage")) if given else None
 

@@ -82,7 +82,7 @@ SHORT = {
     "full": "The disk is full.",
     "read-only": "The collection can only be read.",
 }
-"""Messages for people who may not see the full one, as it names files."""
+"""Messages for people who may not see the full message, which names files."""
 
 GONE = 499
 """The status of a request whose client has gone: seen by the log alone."""
@@ -131,7 +131,7 @@ def error_body(kind: str, message: str, field: str | None = None) -> dict[str, A
 
 
 def answer(error: Exception, person: Person | None) -> Response:
-    """The response to any error, with what the person may see of it; None is a stranger."""
+    """The response to any error, as the person may see it; None is a client without a valid token."""
     if isinstance(error, Problem):
         message = visible_text(error.detail, person)
         return reply(error_body(error.kind, message, error.field), error.status_code, error.headers)

@@ -1,7 +1,7 @@
 """Rate limits: a token bucket for each client and kind of request, which refills with time.
 
 In: a kind of request and the client that makes it. Out: nothing, or a Problem that says when to try again. Each kind
-remembers the `CLIENTS` that it saw last: strangers who come from many addresses evict each other, and no one else.
+keeps buckets for the last `CLIENTS` clients: wrong credentials from many addresses evict only each other.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ from lookalike.server.settings import Rates
 
 CLIENTS = 10_000
 LINES = (0.2, 20)
-"""Lines that the log has about the refused requests of one client: so many a second, and so many at once."""
+"""Log lines about rejected requests of one client: per second on average, and at once."""
 
 
 class Limiter:
@@ -42,7 +42,7 @@ class Limiter:
             raise Problem(429, f"Too many requests. Try again in {math.ceil(wait)} s.", wait_s=wait)
 
     def take(self, kind: str, client: str) -> float:
-        """Take one from the client's bucket and return 0; where it is empty, the seconds until it is not."""
+        """Take one from the client's bucket and return 0; if it is empty, return the seconds until it is not."""
         (rate, most), buckets = self._rates[kind], self._left[kind]
         now = self._clock()
         left, at = buckets.pop(client, (float(most), now))
@@ -55,7 +55,7 @@ class Limiter:
 
 
 def network(address: str) -> str:
-    """The address that a limit applies to: of IPv6 the network, since one client commonly has all addresses of it.
+    """The address that a limit applies to; for IPv6 the /64 network, since one client usually has all of its addresses.
 
     >>> network("192.0.2.7"), network("2001:db8:1:2:aaaa::1")
     ('192.0.2.7', '2001:db8:1:2::')

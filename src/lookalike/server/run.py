@@ -93,11 +93,11 @@ def _warm(app: Guard) -> None:
 
 
 def _check_files(app: Guard) -> None:
-    """Quarantine vectors whose files change under the service, before a search reads what is no longer there."""
+    """Quarantine vectors whose files were changed: a search that reads a truncated file would end the process."""
     while not app.here.closing.wait(CHECK_FILES_S):
         try:
             app.here.collection.check_open_files()
-        except LockedError:  # the changed files are out of use here, and checked when the other writer is done
+        except LockedError:  # changed files are closed here, and checked when the other writer is done
             continue
         except LookalikeError as error:
             log.warning("%s", error)

@@ -131,7 +131,7 @@ class Served:
         return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
 
     def visible(self, who: Person) -> Visible:
-        """What a person may see of paths."""
+        """The paths and messages that a person may see."""
         return Visible(self.collection, who)
 
     def describe(self, items: Iterable[Item], who: Person) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ class Served:
         ids = [item.id for item in listed]
         labels: dict[int, list[str]] = {}
         predicted: dict[int, Prediction] = {}
-        with contextlib.suppress(DamagedError, FormatError):  # people can still search
+        with contextlib.suppress(DamagedError, FormatError):  # search works without labels
             labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
         return [_item(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
 

@@ -43,7 +43,7 @@ class Rates:
 
     work: tuple[float, int] = (100.0, 400)  # searches, rounds, uploads: what computes
     look: tuple[float, int] = (3_000.0, 6_000)  # everything else
-    login: tuple[float, int] = (0.2, 10)  # wrong tokens and cookies, of an address and for a person
+    login: tuple[float, int] = (0.2, 10)  # wrong tokens and cookies, from an address or for a person
 
     @classmethod
     def trusting(cls) -> "Rates":
@@ -61,7 +61,7 @@ class Settings:
     names : further names that clients may call this machine by, such as a proxy's.
     roots : folders below which pictures may be added by clients; resolved here, once: a link that is swapped later
         moves none of them.
-    backup_dir : the one directory that a job may make a backup in; None: there are no such jobs.
+    backup_dir : the only directory in which jobs may make a backup; None: backup jobs are rejected.
     budget, rates : how much of anything there is.
     """
 

@@ -24,7 +24,7 @@ def verify(collection: Path) -> list[str]:
 
 
 def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str], list[str]]:
-    """Repair these files; returns what was done and what is left, in sentences."""
+    """Repair these files; returns what was done and the faults that remain, in sentences."""
     folder = Path(collection).expanduser().absolute()
     done = []
     for file in damaged_jobs(folder):
@@ -36,7 +36,7 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
         return done, []
     copy = None if backup is None else Backup(Path(backup).expanduser()).file(FILE)
     if copy is None and not entries:
-        # Without the file, every client on this machine would be the owner: only a person may decide that.
+        # Without the file, every client on this machine has the role manage: the user must decide to remove it.
         return done, [
             f"{access.path} holds no valid token, and the service lets no one in. Restore it: lookalike repair --from"
             f" BACKUP. Or remove it and create new tokens: rm {access.path}"
@@ -47,7 +47,7 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
         part.write_bytes(access.path.read_bytes())
     if copy is None:
         access.save(entries)
-        done.append(f"{FILE}: {many(len(entries), 'token')} kept, {many(invalid, 'damaged one')} removed.")
+        done.append(f"{FILE}: {many(len(entries), 'token')} kept, {many(invalid, 'invalid one')} removed.")
     else:
         with whole(access.path) as part:
             part.touch(0o600)

@@ -1,7 +1,7 @@
-"""What a person may see of the paths on this machine: all with the role manage, else only what is below a source.
+"""The paths that a person may see: absolute ones with the role manage, otherwise only paths relative to their source.
 
-In: a person, and paths or texts that may hold some. Out: the same for `manage`; for others, paths relative to their
-source, and no text with an absolute path in it. Every path and every error message that the service sends passes here.
+In: a person, and paths or texts that may contain paths. Out: the same for `manage`; for others, relative paths, and no
+text that contains an absolute path. Every path and every error message that the service sends passes through here.
 """
 
 import re
@@ -15,11 +15,11 @@ from lookalike.server.access import Person
 HIDDEN = "The details name files on this machine, which only people with the role manage may see."
 
 _ABSOLUTE = re.compile(r"(?<![\w./])/(?=[^\s/])|(?<![\w./:])//")
-"""Where an absolute path begins in a text: a slash that follows no name and is followed by one, or two of them."""
+"""The start of an absolute path in a text: a slash that follows no name and precedes one, or two slashes."""
 
 
 class Visible:
-    """What one person may see of a collection's paths. It reads the sources once: make one for each request."""
+    """Paths and messages as one person may see them. It reads the sources only once: make one for each request."""
 
     def __init__(self, collection: Collection, person: Person):
         self._collection = collection
@@ -27,7 +27,7 @@ class Visible:
 
     @cached_property
     def path(self) -> Callable[[str], str]:
-        """A function that gives a path as the person may see it."""
+        """A function that returns a path as the person may see it."""
         return str if self._person.may("manage") else self._collection.relative_paths()
 
     def text(self, text: str) -> str:
@@ -35,7 +35,7 @@ class Visible:
         return visible_text(text, self._person)
 
     def texts(self, value: Any) -> Any:
-        """A JSON value with every text in it as the person may see it."""
+        """A JSON value whose texts are as the person may see them."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -44,9 +44,9 @@ class Visible:
 
 
 def visible_text(text: str, person: Person | None, instead: str = HIDDEN) -> str:
-    """A text; `instead` where it holds an absolute path and the person, or a stranger, may not see it.
+    """Return a text, or `instead` if it contains an absolute path that the person may not see; None: a stranger.
 
-    The whole text is replaced, as nothing tells where a path in it ends: names may contain spaces and quotes.
+    The whole text is replaced, because names may contain spaces and quotes: the end of a path cannot be found.
     """
     if person is not None and person.may("manage"):
         return text

@@ -89,7 +89,7 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
 def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     spec = arguments.get("spec")
     if spec:
-        check_client_fit(spec)  # again: an older version, or another program, may have written the job's file
+        check_client_fit(spec)  # again: an older version or another program may have written the file of the job
     fitted = collection.fit(*([spec] if spec else []), progress=progress)
     told = ", ".join(f"{name} on {many(rows, 'picture')}" for name, rows in fitted.items())
     return {"fitted": fitted}, f"Fitted {told}." if fitted else "Nothing to fit."
@@ -115,7 +115,7 @@ def _classify(collection: Collection, arguments: dict[str, Any], progress: Progr
 
 
 def _backup(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
-    if "target" not in arguments:  # asked for before the service was restarted without the option
+    if "target" not in arguments:  # the service was restarted without the option after the job was submitted
         raise InputError("The service has no directory for backups. Start it with --backup-dir DIR.")
     report = collection.backup(arguments["target"], progress)
     told = f"{many(report.copied, 'file')} copied, {report.skipped:,} unchanged, all verified."

@@ -1,15 +1,15 @@
-"""Backups of a collection: made while others write, verified, restored.
+"""Backups of a collection: made while other processes write, verified, restored.
 
-In: a collection's directory. Out: a directory that holds every file of the collection once, under its own digest, and a
-manifest that says which file is which:
+In: a collection's directory. Out: a directory that holds the contents of the collection's files, named by their
+digests, and a manifest that says which file has which content:
 
     backup.json      the manifest: format, time, source, and for each file of the collection its size and digest
     files/<digest>   the contents; `<digest>` is the BLAKE2b digest of the file, in hexadecimal
-    lock             held by the process that makes the backup, shared by those that restore it
+    lock             held by the process that makes the backup, shared by processes that restore it
 
 A file in `files/` never changes, so a new backup cannot damage the one before. Renaming the new manifest into place is
-the only step that replaces the previous backup: a process that is killed before leaves the old one, after it the new
-one. Files that the new manifest does not name are removed last.
+the only step that replaces the previous backup: a process that is killed before this step leaves the old backup, and
+after it the new one. Files that the new manifest does not name are removed last.
 """
 
 import fcntl
@@ -42,23 +42,23 @@ FORMAT = 1
 DIGEST_BYTES = 32
 CHUNK_BYTES = 2**20
 TRIES = 20
-"""How often the catalogue is copied again because other processes merged files away."""
+"""How often the catalogue is copied at most, if other processes merge files meanwhile."""
 
 DATABASES = {"catalogue.sqlite": CATALOGUE, "judgements.sqlite": JUDGEMENTS}
 ACCESS = "access.json"
 UPLOADS = "uploads"
 CONTENTS = "files"
 COPIES = "databases.part"
-"""Folder for the databases while they are copied and checked."""
+"""Folder for copies of the databases until they are checked and stored."""
 
-KEPT = "A backup that was made before stays as it was."
+KEPT = "The previous backup, if there is one, is unchanged."
 
 _DIGEST = re.compile(f"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup or a restore did."""
+    """Result of a backup or a restore."""
 
     copied: int  # files
     skipped: int  # files that the backup already had
@@ -72,11 +72,11 @@ class Entry:
 
     bytes: int
     digest: str
-    key: str  # identifies the content without reading the file: the catalogue's digest, or size and time; "" for none
+    key: str  # identifies the content without reading it: the digest in the catalogue, or size and time; "" for neither
 
 
 class Backup:
-    """What a backup holds. Only the manifest is read here; `file` checks each file. See also `open_backup`.
+    """The manifest of a backup. `file` verifies the content of one file. See also `open_backup`.
 
     Parameters
     ----------
@@ -96,10 +96,10 @@ class Backup:
         self.made_at, self.source, self.entries = _parse(self.path / MANIFEST, data)
 
     def file(self, name: str) -> Path | None:
-        """Where the content of a file of the collection is, verified; None where the backup has no such file.
+        """Verify the content of one file of the collection and return its path; None if the backup has no such file.
 
-        `name` is relative to the collection's directory, such as "judgements.sqlite". DamagedError where the backup's
-        own copy is damaged or missing.
+        `name` is relative to the collection's directory, such as "judgements.sqlite". Raises DamagedError if the
+        backup's own copy is damaged or missing.
         """
         entry = self.entries.get(name)
         if entry is None:
@@ -107,24 +107,24 @@ class Backup:
         stored = _stored(self.path, entry.digest)
         if not _is_sound(stored, entry):
             raise DamagedError(
-                f"The backup at {self.path} is damaged: {stored} does not hold {name} as it was backed up."
-                " Use another backup, or make this one again from the collection: lookalike backup DIR"
+                f"The backup at {self.path} is damaged: {stored}, its copy of {name}, is missing or does not match"
+                " its digest. Use another backup, or update this one from the collection: lookalike backup DIR"
             )
         return stored
 
 
 @contextmanager
 def open_backup(path: Path) -> Iterator[Backup]:
-    """The backup in a directory; other processes cannot replace it within the block."""
+    """Open the backup in a directory; other processes cannot update it within the block."""
     with _locked(Path(path), shared=True):
         yield Backup(path)
 
 
 def backup(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
-    """Make or update the backup in the directory `target`. Does not need the writer lock and does not block writers.
+    """Make or update the backup in the directory `target`. It needs no writer lock and does not block writers.
 
-    Every file of the backup is read back and compared with its digest, also those that need not be copied again.
-    DamagedError where a file of the collection is damaged or missing; the previous backup then stays as it was.
+    Every file of the backup is read back and compared with its digest, including files that are not copied again.
+    Raises DamagedError if a file of the collection is damaged or missing; the previous backup is then unchanged.
     """
     started = time.monotonic()
     source, target = Path(source).absolute(), Path(target).absolute()
@@ -147,35 +147,35 @@ def backup(source: Path, target: Path, progress: Progress = silent) -> BackupRep
 
 
 def check_target(source: Path, target: Path) -> None:
-    """Raise InputError where the collection at `source` cannot be backed up to the directory `target`."""
+    """Raise InputError if the collection at `source` cannot be backed up to the directory `target`."""
     inner, outer = target.resolve(), source.resolve()
     if inner.is_relative_to(outer) or outer.is_relative_to(inner):
         raise InputError(
-            f"A backup and its collection must lie beside each other, not one inside the other. Got {target} for"
-            f" {source}. Choose another directory."
+            f"A backup must not be inside its collection, nor contain it. Got {target} for the collection {source}."
+            " Choose another directory."
         )
     if target.exists() and not target.is_dir():
-        raise InputError(f"A backup is a directory. {target} is a file. Choose another name.")
+        raise InputError(f"A backup must be a directory. {target} is a file. Choose another name.")
     if (target / "catalogue.sqlite").exists():
         raise InputError(f"{target} is a collection, not a backup. Choose another directory.")
     with translated(target):
         names = set(os.listdir(target)) if target.exists() else set()
     ours = {CONTENTS, COPIES, "lock", *(name for name in names if name.startswith(f".{MANIFEST}."))}
     if MANIFEST not in names and not names <= ours:  # a first backup that was killed leaves no manifest
-        raise InputError(f"{target} is not empty and holds no backup. Choose an empty or a new directory.")
+        raise InputError(f"{target} is not empty and is not a backup. Choose an empty or a new directory.")
 
 
 def restore(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
     """Make a new collection at `target` from the backup in the directory `source`.
 
-    Every file is compared with the manifest. The collection appears under its name when it is complete.
+    Every file is compared with its digest. The collection gets its name when it is complete.
     """
     started = time.monotonic()
     source, target = Path(source).absolute(), Path(os.path.realpath(target))
     with open_backup(source) as found:
         real = source.resolve()
         if target.is_relative_to(real) or real.is_relative_to(target):
-            raise InputError(f"{target} must not lie inside the backup {source}, nor contain it. Choose another path.")
+            raise InputError(f"{target} must not be inside the backup {source}, nor contain it. Choose another path.")
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"{target} exists and is not empty. Choose a new path: lookalike restore {source} PATH")
         part = target.with_name(f".{target.name}.restore")
@@ -192,7 +192,7 @@ def restore(source: Path, target: Path, progress: Progress = silent) -> BackupRe
 
 
 class _Run:
-    """One run of `backup`: what the new manifest will name."""
+    """One run of `backup`; collects the entries of the new manifest."""
 
     def __init__(self, source: Path, target: Path, progress: Progress):
         self.entries: dict[str, Entry] = {}
@@ -204,7 +204,7 @@ class _Run:
         self._sound: set[str] = set()  # digests whose content was read back in this run
         try:
             self._known = Backup(target).entries
-        except (NoCollectionError, DamagedError):  # contents are found again by their digests
+        except (NoCollectionError, DamagedError):  # stored contents are still found by their digests
             self._known = {}
         self.remove_temporary()
         with writing(target):
@@ -215,7 +215,7 @@ class _Run:
             files.sync_folder(target)
 
     def keep_all(self) -> None:
-        """Have the contents of every file of the collection in the backup."""
+        """Store the contents of every file of the collection."""
         self._keep_database("judgements.sqlite")
         for _ in range(TRIES):
             if self._keep_catalogue():
@@ -223,14 +223,14 @@ class _Run:
         else:
             raise LockedError(
                 f"Other processes replaced files of {self._source} {TRIES} times while they were copied."
-                " Try again when fewer pictures are added."
+                " Try again when fewer pictures are being added."
             )
         self._keep_uploads()
         with suppress(FileNotFoundError):
             self._keep_content(ACCESS, self._source / ACCESS)
 
     def write_manifest(self) -> None:
-        """Make this run the backup."""
+        """Write the manifest; this replaces the previous backup."""
         described: dict[str, Any] = {
             "format": FORMAT,
             "lookalike": lookalike.__version__,
@@ -257,7 +257,7 @@ class _Run:
                     file.unlink()
 
     def _keep_catalogue(self) -> bool:
-        """Back up the catalogue and the files that it names; False where one of them was replaced meanwhile."""
+        """Store the catalogue and the files that it names; False if another process replaced one of them meanwhile."""
         copied = self._keep_database("catalogue.sqlite")
         with closing(_open_copy(copied)) as db:
             version = read_version(db)
@@ -268,7 +268,7 @@ class _Run:
         steps: list[Callable[[], None]] = [partial(self._keep_segment, row) for row in segments]
         steps += [partial(self._keep_model, *row) for row in fitted]
         steps += [partial(self._keep, f"indexes/{name}") for name in indexes]
-        self._known |= self.entries  # an earlier try may have copied files that are merged away by now
+        self._known |= self.entries  # an earlier try may have stored files that the catalogue no longer names
         self.entries = {name: self.entries[name] for name in DATABASES}
         try:
             for done, step in enumerate(steps):
@@ -282,7 +282,7 @@ class _Run:
         return True
 
     def _keep_database(self, name: str) -> Path:
-        """Copy a database as one commit left it, check the copy and keep it; returns where the copy is."""
+        """Copy a database at one commit, check the copy and store it; returns the path of the copy."""
         copy = self._copies / name
         copy.unlink(missing_ok=True)
         _copy_database(self._source / name, copy)
@@ -301,7 +301,7 @@ class _Run:
         except DamagedError as error:
             raise _damaged(str(error)) from None
         if not block.intact:
-            raise _damaged(f"{self._source / rows} does not hold what was written.")
+            raise _damaged(f"{self._source / rows} does not match its digest.")
         for name, key in keys.items():
             self._keep_content(name, self._source / name, key)
 
@@ -309,10 +309,13 @@ class _Run:
         name = f"models/{file}"
         self._keep(name, None if digest is None else digest.hex())
         if digest not in (None, files.digest_file(_stored(self._target, self.entries[name].digest))):
-            raise _damaged(f"{self._source / name} does not hold what was written.")
+            raise _damaged(f"{self._source / name} does not match its digest.")
 
     def _keep_uploads(self) -> None:
-        """Originals that clients sent. Listed again until nothing is new: a file may move from folder to folder."""
+        """Store the pictures that clients uploaded.
+
+        The folders are listed again until nothing is new: a file may move from one folder to another meanwhile.
+        """
         tried: set[str] = set()
         while new := set(_list_uploads(self._source)) - tried:
             for done, name in enumerate(sorted(new)):
@@ -323,10 +326,10 @@ class _Run:
             tried |= new
 
     def _keep(self, name: str, key: str | None = None) -> None:
-        """Have a file in the backup whose content never changes under its name.
+        """Store a file whose content never changes under its name.
 
-        `key` identifies the content where the catalogue has a digest of it; by default the file's size and time do.
-        FileNotFoundError where the file is missing.
+        `key` is the digest of the content in the catalogue; by default, size and modification time identify it. Raises
+        FileNotFoundError if the file is missing.
         """
         if key is None:
             stat = (self._source / name).stat()
@@ -335,7 +338,7 @@ class _Run:
             self._keep_content(name, self._source / name, key)
 
     def _keep_known(self, name: str, key: str) -> bool:
-        """Name a file that the backup has from before, without reading the collection; False where it has not."""
+        """Reuse the content of the previous backup, without reading the collection; False if there is none."""
         entry = self._known.get(name)
         if entry is None or entry.key != key or not self._has(entry):
             return False
@@ -343,7 +346,7 @@ class _Run:
         return True
 
     def _keep_content(self, name: str, source: Path, key: str = "") -> None:
-        """Read a file, and copy it where the backup does not have its content."""
+        """Read a file, and copy it if the backup does not have its content."""
         with source.open("rb") as stream:
             entry = Entry(os.fstat(stream.fileno()).st_size, _digest(stream, source), key)
             if not self._has(entry):
@@ -366,7 +369,7 @@ def _damaged(fault: str) -> DamagedError:
 
 
 def _parse(file: Path, data: bytes) -> tuple[float, str, dict[str, Entry]]:
-    """When and of what a manifest was made, and its entries."""
+    """Return the time, the source and the entries of a manifest."""
     try:
         found = json.loads(data)
         version, expected = int(found["format"]), found.pop("digest")
@@ -386,7 +389,9 @@ def _parse(file: Path, data: bytes) -> tuple[float, str, dict[str, Entry]]:
             raise ValueError(f"it does not name {missing[0]}")
         return float(found["made_at"]), str(found["source"]), entries
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedError(f"{file} is damaged: {error}. Use another backup, or make this one again.") from None
+        raise DamagedError(
+            f"{file} is damaged: {error}. Use another backup, or update this one: lookalike backup DIR"
+        ) from None
 
 
 def _manifest_digest(described: dict[str, Any]) -> str:
@@ -394,7 +399,7 @@ def _manifest_digest(described: dict[str, Any]) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a file of a collection may have this name: none may lead out of the collection's directory."""
+    """Whether a manifest may name this file: it must be inside the collection's directory."""
     parts = PurePosixPath(name).parts
     if "\0" in name or ".." in parts or str(PurePosixPath(name)) != name:
         return False
@@ -406,12 +411,12 @@ def _stored(backup: Path, digest: str) -> Path:
 
 
 def _mode(name: str) -> int:
-    """Permissions of a file, before the umask: whoever can read `access.json` can sign in."""
+    """Permissions of a file, before the umask. Anyone who can read `access.json` can log in."""
     return 0o600 if name == ACCESS else 0o666
 
 
 def _is_sound(stored: Path, entry: Entry) -> bool:
-    """Whether a file of a backup holds what its name says."""
+    """Whether a stored file has the size and digest of its entry."""
     try:
         with stored.open("rb") as stream:
             return os.fstat(stream.fileno()).st_size == entry.bytes and _digest(stream, stored) == entry.digest
@@ -439,8 +444,8 @@ def _version_of(catalogue: Path) -> int:
 def _copy_database(source: Path, copy: Path) -> None:
     """Copy a database with SQLite's online backup, and check the copy.
 
-    The copy is one file without a log. It is written without locks, which many network drives do not have: nothing
-    else uses the file.
+    The copy is one file without a WAL. It is written without locks, which many network drives do not support; no other
+    process uses the file.
     """
     with closing(Database(source, DATABASES[source.name])) as database, database.reading() as db:
         if faults := database.verify():
@@ -450,7 +455,7 @@ def _copy_database(source: Path, copy: Path) -> None:
     with closing(_open_copy(copy)) as db:
         try:
             faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
-        except sqlite3.DatabaseError as error:  # damaged too much to be checked
+        except sqlite3.DatabaseError as error:  # too damaged to be checked
             faults = [str(error)]
     if faults:
         raise _damaged(f"{source} is damaged: {faults[0]}.")
@@ -471,7 +476,7 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             _copy(stream, stored, part / name, entry.digest, _mode(name))
     progress("restoring", len(found.entries), len(found.entries))
-    # Paths inside the collection, such as those of uploads, lead to where it will be.
+    # Paths inside the collection, such as those of uploads, must name its new place.
     with closing(Database(part / "catalogue.sqlite", CATALOGUE)) as database, database.transaction():
         Items(database).move(str(target))
     with writing(target):
@@ -482,7 +487,7 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
 
 
 def _copy(stream: BinaryIO, source: Path, target: Path, digest: str, mode: int) -> None:
-    """Copy an open file to the new file `target`, with its time; read that back and compare it with its digest."""
+    """Copy an open file, with its modification time, to the new file `target`; read that back and check its digest."""
     read, stat = blake2b(digest_size=DIGEST_BYTES), os.fstat(stream.fileno())
     with open(target, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as out:
         for chunk in _chunks(stream, source):
@@ -491,13 +496,13 @@ def _copy(stream: BinaryIO, source: Path, target: Path, digest: str, mode: int) 
         out.flush()
         os.utime(out.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
         os.fsync(out.fileno())
-        with suppress(AttributeError):  # where the system allows it, read back from the disk and not from memory
+        with suppress(AttributeError):  # where the system can, read back from the disk and not from its cache
             os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if read.hexdigest() != digest:
         raise StoreError(f"{source} changed while it was copied. Try again.")
     with target.open("rb") as written:
         if _digest(written, target) != digest:
-            raise StoreError(f"{target} does not read back as it was written. Check that disk, or use another.")
+            raise StoreError(f"{target} does not read back as it was written. Check the disk, or use another one.")
 
 
 def _digest(stream: BinaryIO, path: Path) -> str:
@@ -529,7 +534,7 @@ def _empty(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of a folder; `shared`: together with others that only read."""
+    """Hold the lock of a folder; `shared`: together with other processes that only read."""
     handle = _open_lock(folder / "lock", shared)
     try:
         yield
@@ -539,7 +544,7 @@ def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 def _open_lock(file: Path, shared: bool) -> int | None:
-    """A handle that holds the lock; None where a backup that is only read has no lock file."""
+    """Return a handle that holds the lock; None if a backup to be read has no lock file."""
     with writing(file):
         try:
             handle = os.open(file, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT, 0o666)

@@ -30,7 +30,7 @@ class Block:
     dead: NDArray[np.bool_] | None  # (m,), True for rows that are no more
     segment: int
     digest: bytes  # of the ids and rows, as they were written
-    stamps: tuple[Stamp, ...] = ()  # of its files, when they were opened
+    stamps: tuple[Stamp, ...] = ()  # of its two files, when they were opened
 
     @property
     def n_dead(self) -> int:
@@ -44,7 +44,7 @@ class Block:
 
     @property
     def intact(self) -> bool:
-        """Whether its rows are those that were written; reads all of them."""
+        """Whether the ids and rows match their digest; reads all of them."""
         return files.digest(self.ids, self.X) == self.digest
 
     def live_ids(self) -> Ids:
@@ -60,7 +60,7 @@ class Block:
 
 
 class ListedSegment(NamedTuple):
-    """A segment as the catalogue lists it; `damage` is why it is quarantined."""
+    """A segment as the catalogue lists it; `damage` is the reason if it is quarantined."""
 
     id: int
     file: str
@@ -73,7 +73,7 @@ class ListedSegment(NamedTuple):
 
 
 def list_segments(db: sqlite3.Connection, space: str, *, quarantined: bool = False) -> list[ListedSegment]:
-    """Return the segments that a space consists of; or those that are quarantined."""
+    """Return the segments of a space, without those that are quarantined; or only these."""
     which = "NOT NULL" if quarantined else "NULL"
     query = (
         "SELECT id, file, rows, dead, dim, dtype, digest, damage FROM segments"
@@ -97,22 +97,22 @@ def dead_rows(db: sqlite3.Connection, row: ListedSegment, before: Block | None =
 def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None, before: Block | None = None) -> Block:
     """Return the block of a segment.
 
-    Raises FileNotFoundError where its files are missing, and DamagedError where they have another shape or type, or
-    ids that do not ascend: searching and merging rely on these.
+    Raises FileNotFoundError if a file is missing, and DamagedError if the shape or type is wrong or the ids are not
+    ascending: search and merge rely on these.
     """
     if before is not None:
         return before if dead is before.dead else replace(before, dead=dead)
     stamps = stamp(folder, row.file)
     ids, X = files.map_rows(folder / row.file, (row.rows, row.dim), row.dtype)
     if ids[0] < 0 or (ids[1:] <= ids[:-1]).any():
-        raise DamagedError(f"{files.ids_file(folder / row.file)} is damaged: its ids do not ascend.")
+        raise DamagedError(f"{files.ids_file(folder / row.file)} is damaged: its ids are not ascending.")
     return Block(ids, X, dead, row.id, row.digest, stamps)
 
 
 def open_blocks(
     folder: Path, listed: Sequence[tuple[ListedSegment, NDArray[np.bool_] | None]], before: Mapping[int, Block]
 ) -> tuple[list[Block], dict[int, str]]:
-    """Return the blocks of these segments, with their dead rows; and why others cannot be opened, by segment."""
+    """Return the blocks of these segments, and for each segment that cannot be opened the reason."""
     blocks, unreadable = [], {}
     for row, dead in listed:
         try:

@@ -135,7 +135,7 @@ class Database:
         ]
 
     def damaged_rows(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the rows that do not match their digest, column by column, for each table that has any."""
+        """Return the rows that do not match their digest, as dicts by column, for each table that has any."""
         found = {}
         with self.reading() as db:
             for table in digested_tables(db):

@@ -41,11 +41,11 @@ class Derived:
                 part.write_text(json.dumps({"version": version, "value": value, "digest": _digest([version, value])}))
 
     def damaged(self) -> list[Path]:
-        """Return the files that cannot be read back."""
+        """Return the files that are damaged."""
         return [file for file in sorted(self._folder.glob("*.json")) if _read(file) is None]
 
     def clear(self) -> None:
-        """Remove everything: it is made again when it is needed."""
+        """Remove all values; they are computed again when they are needed."""
         for file in self._folder.glob("*"):
             file.unlink(missing_ok=True)
 

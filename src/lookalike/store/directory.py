@@ -86,7 +86,7 @@ class Store:
 
     @property
     def judgements(self) -> Judgements:
-        """Labels, sessions and classes. StoreError where their file cannot be opened; everything else works then."""
+        """Labels, sessions and classes. Raises StoreError if their database cannot be opened; all else still works."""
         if isinstance(self._judgements, StoreError):
             raise type(self._judgements)(str(self._judgements))
         return self._judgements
@@ -145,9 +145,9 @@ class Store:
         return self.items.remove(gone)
 
     def version(self) -> int:
-        """Return another number after every commit to the catalogue, and when an open file was found changed.
+        """Return a number that changes with every commit to the catalogue and when an open file was found changed.
 
-        Within `moment`, it is the one given there.
+        Within `moment`, it is the number given there.
         """
         held: int | None = getattr(self._moment, "version", None)
         return self.vectors.version() + (self.vectors.drops << 48) if held is None else held
@@ -194,7 +194,7 @@ class Store:
         return found
 
     def verify(self) -> list[str]:
-        """Return a sentence for each fault of the databases."""
+        """Return a sentence for each fault in the databases."""
         faults = [fault for database in self.databases().values() for fault in database.verify()]
         return [*faults, str(self._judgements)] if isinstance(self._judgements, StoreError) else faults
 
@@ -327,6 +327,6 @@ def _open_judgements(file: Path) -> Judgements | StoreError:
 
 
 def _check_not_empty(database: Path) -> None:
-    """Raise DamagedError where a database is missing or empty: SQLite would take it for a new one."""
+    """Raise DamagedError if a database is missing or empty: SQLite would create a new one."""
     if not database.exists() or database.stat().st_size == 0:
         raise DamagedError(f"{database} is missing or empty. Run: lookalike repair --from BACKUP")

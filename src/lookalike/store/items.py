@@ -39,7 +39,7 @@ class Item:
     format: str
     added_at: float
     taken_at: float | None
-    content: Digest | None = None  # the digest of the file's bytes; None where an older Lookalike added the picture
+    content: Digest | None = None  # digest of the file's bytes; None if an older Lookalike added the picture
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Filter:
     Parameters
     ----------
     path : glob of the whole path, or (unless it begins with /) of any last part of it; `*` also matches a slash.
-    relative : whether `path` sees only the part of a path that is relative to its source; it cannot begin with / then.
+    relative : whether `path` is matched against paths relative to their source; it cannot begin with / then.
     label : a label the item must have.
     since, until : POSIX seconds; when the picture was taken, or where unknown the earliest change of its files.
     min_side, max_side : pixels of the shorter side.
@@ -259,7 +259,7 @@ class Items:
         self._db.writing().executemany(insert, rows)
 
     def set_contents(self, contents: dict[int, Digest]) -> None:
-        """Record the digests of files whose items have none yet, by item."""
+        """Store the digests of files, by item, for items that have none."""
         update = "UPDATE items SET content = ? WHERE id = ? AND content IS NULL"
         self._db.writing().executemany(update, [(content, item) for item, content in contents.items()])
 
@@ -312,8 +312,8 @@ class Items:
             if len(rows) < BATCH:
                 return
             last = text(rows[-1][0])
-            if last <= low:  # else a damaged index could have us read the same page for ever
-                raise DamagedError("The paths of the catalogue are out of order. Run: lookalike verify")
+            if last <= low:  # with a damaged index, this loop might not end
+                raise DamagedError("The index of paths in the catalogue is damaged. Run: lookalike repair")
             low, comparison = last, ">"
 
     def _count(self, query: str) -> int:

@@ -138,7 +138,7 @@ class Judgements:
         self.database.vacuum()
 
     def verify(self) -> list[str]:
-        """Return a sentence for each fault of the file."""
+        """Return a sentence for each fault in the file."""
         return self.database.verify()
 
     def close(self) -> None:

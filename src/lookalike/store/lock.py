@@ -1,4 +1,4 @@
-"""The writer lock of a collection: one process at a time, and the kernel releases it when that process dies."""
+"""The writer lock of a collection. One process at a time holds it; the kernel releases it when the process ends."""
 
 import fcntl
 import os
@@ -14,13 +14,13 @@ POLL_S = 0.02
 
 
 def take_lock(folder: Path, wait_s: float) -> int:
-    """Return an open file that holds the writer lock of a collection until it is closed."""
+    """Take the writer lock of a collection; returns a file descriptor that holds it until it is closed."""
     deadline = time.monotonic() + wait_s
     with translated(folder / "lock"):
         try:
             file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
-            raise ReadOnlyError(f"{folder} can only be read: you may not write there.") from None
+            raise ReadOnlyError(f"{folder} can only be read: you have no permission to write there.") from None
         try:
             while not _try_lock(file):
                 if time.monotonic() >= deadline:
@@ -32,7 +32,7 @@ def take_lock(folder: Path, wait_s: float) -> int:
         except BaseException:
             os.close(file)
             raise
-    with suppress(OSError):  # the number is for the message only: a full disk must not prevent removing pictures
+    with suppress(OSError):  # the pid is only for the message; on a full disk, pictures can still be removed
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
     return file

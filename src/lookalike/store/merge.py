@@ -72,8 +72,8 @@ def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterato
     window = max(1, max_bytes // (2 * row_bytes * len(blocks)))  # rows of each block; twice: gathered, then ordered
     starts = [0] * len(blocks)
     while unread := [i for i, block in enumerate(blocks) if starts[i] < len(block.ids)]:
-        # Whatever id is at or below every window's last one is inside the windows. The window with the least last id is
-        # taken whole, so that the loop ends whatever the files hold.
+        # An id up to the smallest last id of all windows is inside the windows. The window with that last id is always
+        # taken whole, so the loop ends even if the ids are damaged.
         windows = {i: blocks[i].ids[starts[i] : starts[i] + window] for i in unread}
         least = min(unread, key=lambda i: int(windows[i][-1]))
         ids, rows = [], []

@@ -89,7 +89,7 @@ def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str,
     with translated(path):
         data = path.read_bytes()
     if expected is not None and blake2b(data, digest_size=DIGEST_BYTES).digest() != expected:
-        raise DamagedError(f"{path} does not hold what was written.")
+        raise DamagedError(f"{path} does not match its digest.")
     try:
         arrays = _read(path, data)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:  # what zipfile stumbles over

@@ -1,6 +1,6 @@
-"""Repair of a collection's databases: replaced from a backup, or cleared of the rows that are damaged.
+"""Repair of a collection's databases: a file is restored from a backup, or its damaged rows are restored or removed.
 
-Damaged files and rows are never thrown away: a file is kept beside the new one, rows are written to a JSON file.
+No damaged data is deleted: a damaged file is renamed, and damaged rows are written to a JSON file.
 """
 
 import json
@@ -30,15 +30,16 @@ from lookalike.text import many
 
 LOGS = ("-wal", "-shm")
 ACCEPTED = ("sessions", "events")
-"""Tables whose damaged rows stay if no backup has them: other rows refer to them, and what they say is told."""
+"""Tables whose damaged rows are kept if no backup has them, because other rows refer to them."""
 
 
 def repair_databases(
     path: Path, backup: Backup | None, *, without_backup: bool = False, wait_s: float = 0.0
 ) -> list[str]:
-    """Make both databases of a collection usable; returns what was done. Takes the writer lock.
+    """Make both databases of a collection usable; returns what was done, in sentences. Takes the writer lock.
 
-    `without_backup`: an empty database replaces one that no backup can. DamagedError where neither is given and needed.
+    `without_backup`: an empty database replaces a damaged one that the backup cannot restore. Raises DamagedError if a
+    database is damaged and neither option helps.
     """
     done = []
     with locked(path, wait_s):
@@ -68,9 +69,9 @@ def repair_databases(
 
 
 def repair_rows(database: Database, backup: Path | None) -> list[str]:
-    """Replace the rows that do not match their digest by those of a backup's file, or remove them.
+    """Restore the rows that do not match their digest from the copy in a backup, or remove them.
 
-    Returns what was done. The values of these rows are written to a JSON file beside the database first.
+    Returns what was done, in sentences. The damaged values are first written to a JSON file beside the database.
     """
     damaged = database.damaged_rows()
     if not damaged:
@@ -97,7 +98,7 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
 
 
 def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> int:
-    """Repair the damaged rows of one table, inside a transaction; returns how many a backup had."""
+    """Repair the damaged rows of one table, inside a transaction; returns how many were restored from the backup."""
     info = db.execute(f"PRAGMA table_info({table})").fetchall()
     key = ", ".join(name for _, name, *_, place in info if place)
     others = ", ".join(name for _, name, *_, place in info if not place and name != "digest")
@@ -120,7 +121,7 @@ def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> i
 
 
 def _problem(file: Path, migrations: Sequence[str]) -> str | None:
-    """Why a database cannot be used."""
+    """Return why a database cannot be used; None if it can."""
     if not file.exists() or file.stat().st_size == 0:
         return f"{file} is missing or empty."
     try:
@@ -134,7 +135,7 @@ def _problem(file: Path, migrations: Sequence[str]) -> str | None:
 
 
 def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
-    """Accept a database that was made again from its `.dump`: that has our tables, but not our numbers."""
+    """Accept a database restored from its `.dump`: it has our tables, but no format version and no application id."""
     if not file.exists() or file.stat().st_size == 0:
         return []
     try:
@@ -147,14 +148,14 @@ def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
                     db.execute(f"PRAGMA user_version = {version}")
                     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     db.execute("PRAGMA journal_mode = WAL")
-                    return [f"{file.name} has the tables of format {version} and was marked as such."]
+                    return [f"{file.name} has the tables of format {version}; its format version was set."]
     except sqlite3.DatabaseError:
         pass  # `_problem` says what is wrong
     return []
 
 
 def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
-    """Make SQLite's own indexes again, if that mends the file."""
+    """Rebuild SQLite's own indexes; returns what was done if that repaired the file."""
     if _problem(file, migrations) is None:
         return []
     try:
@@ -162,11 +163,11 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
             db.execute("REINDEX")
     except (StoreError, sqlite3.Error, OSError):
         return []
-    return [f"{file.name}: its indexes were made again."] if _problem(file, migrations) is None else []
+    return [f"{file.name}: its indexes were rebuilt."] if _problem(file, migrations) is None else []
 
 
 def _set_aside(file: Path) -> Path | None:
-    """Rename a damaged database and its logs; returns its new name, None where there was nothing to keep."""
+    """Rename a damaged database and its logs; returns its new path, None if there was no file."""
     aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     with translated(file):
         for ending in LOGS:

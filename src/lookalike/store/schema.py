@@ -19,20 +19,20 @@ from lookalike.errors import DamagedError, FormatError, FullError, LockedError, 
 
 ROW_DIGEST_BYTES = 8
 DAMAGED_VIEW = "damaged_"
-"""Prefix of the views that list the rows of a table whose values do not match their digest."""
+"""Prefix of the views that list the rows of a table that do not match their digest."""
 DAMAGED_ROW = "damaged row in "
 FROM_BACKUP = "Run: lookalike repair --from BACKUP"
 
 
 def _add_row_digests(table: str, key: str, columns: str) -> str:
-    """Return a script that adds a digest to each row of a table, as used by the migrations below; never change it.
+    """Return a script that adds a digest to each row of a table. Migrations use it, so never change it.
 
-    Triggers write the digest of a new or changed row and reject changes to a row that does not match its digest, so
-    that no statement copies damage under a valid digest. `key` and `columns` are separated by blanks.
+    Triggers write the digest of a new or changed row, and reject a change to a row that does not match its digest: no
+    statement gives damaged values a valid digest. Names in `key` and `columns` are separated by spaces.
     """
 
     def digest(row: str) -> str:
-        # Text goes as a blob: Python cannot take text of any bytes. Its type then counts besides its value.
+        # Text is passed as a blob, because damaged text may not be valid UTF-8; its type is passed separately.
         parts = (
             f"typeof({name}), CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
             for name in (row + column for column in columns.split())
@@ -106,8 +106,8 @@ CATALOGUE = [
     """,
     "ALTER TABLE state ADD COLUMN home TEXT",
     "ALTER TABLE segments ADD COLUMN damage TEXT;"  # why a segment is quarantined
-    "ALTER TABLE structures ADD COLUMN digest BLOB;"  # of its file, where it was made by this format or a later one
-    "ALTER TABLE items ADD COLUMN content BLOB;"  # the whole digest of a picture's bytes, where it is known
+    "ALTER TABLE structures ADD COLUMN digest BLOB;"  # of its file; null if an older format wrote it
+    "ALTER TABLE items ADD COLUMN content BLOB;"  # the whole digest of a picture's bytes; null if unknown
     + _add_row_digests("items", "id", "id bytes width height format added_at taken_at content")
     + _add_row_digests("paths", "path", "path size mtime_ns item reason"),
 ]
@@ -246,7 +246,7 @@ def translated(path: Path) -> Iterator[None]:
     except BrokenPipeError:
         raise  # somebody's output, not our disk
     except UnicodeDecodeError as error:  # SQLite's message quotes damaged text
-        raise DamagedError(f"{path} is damaged: it holds bytes that are no text. {FROM_BACKUP}") from error
+        raise DamagedError(f"{path} is damaged: it contains text that is not UTF-8. {FROM_BACKUP}") from error
     except OSError as error:
         if error.errno in _FULL:
             raise _full(path, error) from error
@@ -264,9 +264,7 @@ def translated(path: Path) -> Iterator[None]:
         if str(error).startswith(DAMAGED_ROW):
             raise DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair") from error
         if code == sqlite3.SQLITE_NOTADB:
-            raise FormatError(
-                f"{path} was not written by Lookalike: {error}. If it is damaged, run: lookalike repair --from BACKUP"
-            ) from error
+            raise FormatError(f"{path} was not written by Lookalike, or is damaged: {error}. {FROM_BACKUP}") from error
         if code == sqlite3.SQLITE_READONLY:
             problem = "can only be read: its disk was full or its folder not writable when it was opened"
             raise ReadOnlyError(f"{path} {problem}. Open it again when that is mended.") from error
@@ -287,7 +285,7 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 
 def row_digest(*values: int | float | str | bytes | None) -> bytes:
-    """Return the digest of a row's values. Their types count: 1, 1.0 and "1" differ."""
+    """Return the digest of a row's values. It depends on their types: 1, 1.0 and "1" differ."""
     digest = blake2b(digest_size=ROW_DIGEST_BYTES)
     for value in values:
         match value:
@@ -305,7 +303,7 @@ def row_digest(*values: int | float | str | bytes | None) -> bytes:
 
 
 def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
-    """Return what SQLite finds wrong with an open file, and which tables, indexes, views and triggers are not as made.
+    """Return the faults that SQLite finds in an open file, and differences between its schema and the migrations.
 
     Rows are not compared with their digests.
     """
@@ -314,7 +312,7 @@ def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
     faults += [f"a row of {table} refers to no row of {parent}" for table, _, parent, _ in strays]
     expected, found = make_schema(migrations), read_schema(db)
     faults += [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
-    faults += [f"{name} is not as it was made" for name, made in expected.items() if found.get(name, made) != made]
+    faults += [f"{name} does not match the schema" for name, made in expected.items() if found.get(name, made) != made]
     return faults
 
 
@@ -328,7 +326,7 @@ def make_schema(migrations: Sequence[str]) -> dict[str, str]:
 
 
 def read_schema(db: sqlite3.Connection) -> dict[str, str]:
-    """Return the statement that makes each table, index, view and trigger, in one spelling."""
+    """Return the statement that creates each table, index, view and trigger, with uniform blanks and quotes."""
     rows = db.execute("SELECT type, name, sql FROM sqlite_master")
     return {f"{kind} {name}": re.sub(r'[\s"]+', " ", str(sql or "")).strip() for kind, name, sql in rows}
 
@@ -383,7 +381,7 @@ def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    """Set what the statements of our schemas need."""
+    """Set up a connection for the statements of our schemas."""
     db.create_function("row_digest", -1, row_digest, deterministic=True)
     db.text_factory = os.fsdecode
 
@@ -397,7 +395,7 @@ def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> i
         raise FormatError(f"{path} was not written by Lookalike.")
     if version > len(migrations):
         if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
-            raise FormatError(f"{path} is another database. {FROM_BACKUP}")
+            raise FormatError(f"{path} has the tables of another database. {FROM_BACKUP}")
         raise FormatError(
             f"{path} was written by a newer Lookalike (format {version}, this one reads up to {len(migrations)}). "
             "Update Lookalike."
@@ -418,9 +416,7 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> N
     except sqlite3.OperationalError as error:
         if "already exists" not in str(error):
             raise
-        raise DamagedError(
-            f"{path} is not what its format says: {error}. Run: lookalike repair --from BACKUP"
-        ) from error
+        raise DamagedError(f"{path} does not match its format version: {error}. {FROM_BACKUP}") from error
     finally:
         roll_back(db)
 

@@ -83,8 +83,8 @@ class Segments:
         self._last = 0
         self._known: dict[str, tuple[int, list[Block]]] = {}
         self._unreadable: dict[int, str] = {}  # segments that could not be opened, and why
-        self._changed: dict[str, set[int]] = {}  # segments whose files have changed since they were opened, by space
-        self.drops = 0  # how often such segments were dropped from what is open
+        self._changed: dict[str, set[int]] = {}  # segments whose files changed while they were open, by space
+        self.drops = 0  # how often `find_changed` has closed such segments
         self.structures = Structures(path / "indexes", database, self.doomed)
 
     def spaces(self) -> dict[str, Space]:
@@ -139,7 +139,7 @@ class Segments:
         for block in self.blocks(pending.space):
             if len(block.live_rows(pending.ids)):
                 raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Bury them first.")
-        self._quarantine(self._unreadable)  # else an item would have two rows once the file is readable again
+        self._quarantine(self._unreadable)  # otherwise an item could have two rows once the file is readable again
         self._name(pending)
 
     def replace(
@@ -210,7 +210,7 @@ class Segments:
                 self._space(space)  # raises where there is none
             blocks, unreadable = open_blocks(self._file(""), listed, before)
             if unreadable and self.version() != now:
-                continue  # merged by another process since they were listed
+                continue  # another process has merged them since they were listed
             for segment, problem in unreadable.items():
                 if segment not in self._unreadable:
                     log.warning("%s Its pictures are missing from '%s'. Run: lookalike repair", problem, space)
@@ -221,22 +221,22 @@ class Segments:
         raise LockedError(f"The segments of '{space}' changed {TRIES} times while they were read. Try again later.")
 
     def quarantined(self, space: str) -> dict[str, str]:
-        """Return the files of the segments of a space that are quarantined, and why."""
+        """Return the files of the quarantined segments of a space, each with the reason."""
         with self._db.reading() as db:
             return {row.file: row.damage or "" for row in list_segments(db, space, quarantined=True)}
 
     def quarantine_damaged(self, space: str, ids: Ids | None = None, *, progress: Progress | None = None) -> list[str]:
-        """Quarantine the segments of a space that do not hold what was written; returns their files.
+        """Quarantine the segments of a space that do not match their digest; returns their files.
 
-        Whatever rewrites rows calls this first, so that damage is never copied under a valid digest. Every byte of the
-        segments is read, or of those with a live row of these ids (ascending). A quarantined segment is no longer part
-        of its space: its pictures count as `missing` there. Has a transaction of its own.
+        Code that rewrites rows must call this first, so that damaged rows never get a valid digest. It reads all bytes
+        of the segments; with `ids` (ascending), only of segments that have a live row of one of them. A quarantined
+        segment is no longer part of its space: its pictures count as `missing` there. Uses its own transaction.
         """
         blocks = [block for block in self.blocks(space) if ids is None or len(block.live_rows(ids))]
         return self._quarantine_damaged(space, blocks, progress)
 
     def release_quarantined(self, space: str) -> None:
-        """Remove the quarantined segments of a space where every item has a row again. Has a transaction of its own."""
+        """Remove the quarantined segments of a space if every item has a row again. Uses its own transaction."""
         with self._db.reading() as db:
             segments = [row.id for row in list_segments(db, space, quarantined=True)]
         if segments and not len(self.missing(space)):
@@ -244,7 +244,7 @@ class Segments:
                 self._forget(segments)
 
     def readmit(self, space: str, file: str) -> None:
-        """Make a quarantined segment part of its space again, inside a transaction, if its files are intact now."""
+        """Make a quarantined segment part of its space again if its files are intact now. Needs a transaction."""
         db = self._db.writing()
         for row in list_segments(db, space, quarantined=True):
             if row.file == file:
@@ -254,9 +254,9 @@ class Segments:
                     self._unreadable.pop(row.id, None)
 
     def reconcile(self, space: str) -> int:
-        """Make the live rows of a space agree with the items, inside a transaction; returns how many rows it dropped.
+        """Drop live rows of no item, and all but the newest row of each item; returns how many were dropped.
 
-        A live row of no item goes, and of an item's several rows all but the newest.
+        Also corrects the catalogue's counts of dead rows and the dimension of the space. Needs a transaction.
         """
         db = self._db.writing()
         db.execute("DELETE FROM dead WHERE row >= (SELECT rows FROM segments WHERE id = segment)")
@@ -265,7 +265,7 @@ class Segments:
         dims = {row.dim for row in list_segments(db, space)}
         if len(dims) == 1:
             db.execute("UPDATE spaces SET dim = ? WHERE name = ?", [*dims, space])
-        self._known.pop(space, None)  # their dead rows may be others
+        self._known.pop(space, None)  # their dead rows may have changed
         keep, dropped = read_ids(db, "SELECT id FROM items"), 0
         for block in reversed(self.blocks(space)):
             surplus = np.setdiff1d(block.live_ids(), keep, assume_unique=True)
@@ -277,10 +277,10 @@ class Segments:
         return dropped
 
     def find_changed(self) -> dict[str, set[int]]:
-        """Find the segments whose files have changed since this process opened them, by space: they never should.
+        """Return the segments whose files have changed since this process opened them, by space; they never should.
 
-        Reading the memory map of a file that was made shorter ends the process, so they are dropped from what is open
-        here, until `quarantine_changed` has checked them. This costs a stat for each open file.
+        Reading the memory map of a truncated file ends the process, so these segments are closed here until
+        `quarantine_changed` has checked them. This costs one stat call for each open file.
         """
         for space, (_, known) in list(self._known.items()):
             with self._db.reading() as db:
@@ -293,7 +293,7 @@ class Segments:
         return self._changed
 
     def quarantine_changed(self) -> list[str]:
-        """Quarantine those of the changed segments that are damaged; returns their files. Has its own transactions."""
+        """Quarantine the changed segments that are damaged; returns their files. Uses its own transactions."""
         files = []
         for space, changed in self._changed.items():
             blocks = [block for block in self.blocks(space) if block.segment in changed]
@@ -482,7 +482,7 @@ class Segments:
             if progress:
                 progress(f"verifying {space}", done, len(blocks))
             if not block.intact:
-                damage[block.segment] = "does not hold what was written"
+                damage[block.segment] = "does not match its digest"
         with self._db.reading() as db:
             listed = [row for row in list_segments(db, space) if row.id in damage]
         if not listed:

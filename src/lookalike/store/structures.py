@@ -20,7 +20,7 @@ class Structure(NamedTuple):
 
     file: str  # in the folder `indexes`
     recall: float | None  # as measured when it was built, where it was
-    digest: bytes | None = None  # of the file; None where an older Lookalike made it
+    digest: bytes | None = None  # of the file; None if an older Lookalike built it
 
 
 class Recall(NamedTuple):

@@ -18,7 +18,7 @@ TRIES = 20
 
 
 def verify_space(path: Path, database: Database, space: str, progress: Progress) -> list[str]:
-    """Return what is wrong with the rows of a space."""
+    """Return a sentence for each fault in the rows of a space."""
     for _ in range(TRIES):
         with database.reading() as db:
             version = read_version(db)
@@ -44,7 +44,7 @@ def verify_space(path: Path, database: Database, space: str, progress: Progress)
 def _contents(row: ListedSegment, block: Block, dim: int) -> list[str]:
     faults = []
     if not block.intact:
-        faults.append("does not hold what was written")
+        faults.append("does not match its digest")
     if row.dim != dim:
         faults.append(f"has {row.dim} dimensions where its space has {dim}")
     if not all(np.isfinite(block.X[part]).all() for part in chunks(row.rows, block.X[0].nbytes)):

@@ -50,7 +50,7 @@ async def login(request: Request, given: LoginIn) -> Response:
 
 @open_router.post("/api/v1/logout", status_code=204, response_class=Response)
 async def logout(request: Request) -> Response:
-    """Log out: the browser deletes its cookie, and the service refuses it from now on."""
+    """Log out: the browser deletes its cookie, and the service rejects it from now on."""
     here, cookie = served(request), session_cookie(dict(request.scope["headers"]))
     await here.work.run(request, lambda _: here.access.log_out(cookie))
     response = Response(status_code=204)

@@ -49,7 +49,7 @@ async def ask(request: Request, asked: JobIn) -> Response:
         raise Problem(403, f"A job of the kind {asked.kind} needs the role {role}; {who.name} has {who.role}.")
 
     if isinstance(asked, BackupIn) and here.settings.backup_dir is None:
-        raise Problem(403, "This service makes no backups. Start it with --backup-dir DIR.")
+        raise Problem(403, "This service has no directory for backups. Start it with --backup-dir DIR.")
 
     def submit(_: object) -> dict[str, Any]:
         arguments = asked.model_dump(exclude={"kind"})
