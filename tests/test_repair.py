@@ -130,6 +130,40 @@ def test_damage_is_found_contained_and_repaired(damaged: Path, whole: Path, kind
     assert not list(damaged.glob("**/*.part"))
 
 
+@pytest.mark.parametrize("kind", list(KINDS)[:4])
+@pytest.mark.parametrize("harm", [Path.mkdir, lambda file: file.symlink_to(file.name)], ids=["directory", "loop"])
+def test_something_else_in_the_place_of_a_segment_is_damage(damaged: Path, kind: str, harm) -> None:
+    (file,) = damaged.glob(KINDS[kind])
+    file.unlink()
+    harm(file)
+    with Collection(damaged) as collection:
+        assert collection.labels(ids(collection))  # everything else works
+        (fault,) = collection.verify()
+        assert fault.startswith(f"{file} is damaged: it is not a file")
+        assert fault.endswith("Run: lookalike repair")
+    assert Collection.repair(damaged).left == []
+    with Collection(damaged) as collection:
+        assert len(collection.vectors("small")[0]) == 12
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_codes_of_damaged_vectors_are_left_out_until_they_are_repaired(
+    damaged: Path, pictures: Path, tmp_path: Path, harm
+) -> None:
+    with Collection(damaged) as collection:
+        collection.fit("codes(bits=8)")
+    harm(damaged / "vectors" / "color-2.ids.npy")
+    shutil.copytree(pictures / "fish", tmp_path / "more")
+    for file in (tmp_path / "more").iterdir():
+        file.write_bytes(file.read_bytes() + b" ")
+    with Collection(damaged) as collection:
+        assert len(collection.search(pictures / "fish" / "fish-0.png", space="codes", k=20)) == 9
+        assert collection.add(tmp_path / "more").added == 3
+    assert Collection.repair(damaged).left == []
+    with Collection(damaged) as collection:
+        assert len(collection.search(pictures / "fish" / "fish-0.png", space="codes", k=20)) == 15
+
+
 @pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_database_is_restored_from_a_backup(damaged: Path, name: str, harm) -> None:
