@@ -119,9 +119,13 @@ def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> i
     return restored
 
 
+def _is_missing(file: Path) -> bool:
+    return not file.exists() or file.stat().st_size == 0
+
+
 def _problem(file: Path, migrations: Sequence[str]) -> str | None:
     """Why a database cannot be used."""
-    if not file.exists() or file.stat().st_size == 0:
+    if _is_missing(file):
         return f"{file} is missing or empty."
     try:
         with closing(connect(file, migrations)) as db, translated(file):
@@ -135,7 +139,7 @@ def _problem(file: Path, migrations: Sequence[str]) -> str | None:
 
 def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
     """Accept a database that was made again from its `.dump`: that has our tables, but not our numbers."""
-    if not file.exists() or file.stat().st_size == 0:
+    if _is_missing(file):
         return []
     try:
         with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -155,7 +159,7 @@ def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
 
 def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
     """Make SQLite's own indexes again, if that mends the file."""
-    if _problem(file, migrations) is None:
+    if _is_missing(file) or _problem(file, migrations) is None:  # to connect to an empty file would make it valid
         return []
     try:
         with closing(connect(file, migrations)) as db:
