@@ -87,6 +87,22 @@ def delete(file: Path) -> None:
     file.unlink()
 
 
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def make_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def replace_database(file: Path) -> None:
+    """A database of another program takes its place."""
+    file.unlink()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE bookmarks (url)")
+
+
 def swap(file: Path) -> None:
     """Another file of the same kind, or of another where there is none, takes its place."""
     others = [other for other in sorted(file.parent.glob(f"*{''.join(file.suffixes)}")) if other != file]
@@ -165,7 +181,7 @@ def test_codes_of_damaged_vectors_are_left_out_until_they_are_repaired(
 
 
 @pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("harm", [*HARMS, empty, make_directory, replace_database])
 def test_a_damaged_database_is_restored_from_a_backup(damaged: Path, name: str, harm) -> None:
     with Collection(damaged) as collection:
         before, labels = answers(collection), collection.labels(ids(collection))
