@@ -87,6 +87,22 @@ def delete(file: Path) -> None:
     file.unlink()
 
 
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def make_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def replace_database(file: Path) -> None:
+    """A database of another program takes its place."""
+    file.unlink()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE bookmarks (url)")
+
+
 def swap(file: Path) -> None:
     """Another file of the same kind, or of another where there is none, takes its place."""
     others = [other for other in sorted(file.parent.glob(f"*{''.join(file.suffixes)}")) if other != file]
@@ -130,8 +146,42 @@ def test_damage_is_found_contained_and_repaired(damaged: Path, whole: Path, kind
     assert not list(damaged.glob("**/*.part"))
 
 
-@pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
+@pytest.mark.parametrize("kind", list(KINDS)[:4])
+@pytest.mark.parametrize("harm", [Path.mkdir, lambda file: file.symlink_to(file.name)], ids=["directory", "loop"])
+def test_something_else_in_the_place_of_a_segment_is_damage(damaged: Path, kind: str, harm) -> None:
+    (file,) = damaged.glob(KINDS[kind])
+    file.unlink()
+    harm(file)
+    with Collection(damaged) as collection:
+        assert collection.labels(ids(collection))  # everything else works
+        (fault,) = collection.verify()
+        assert fault.startswith(f"{file} is damaged: it is not a file")
+        assert fault.endswith("Run: lookalike repair")
+    assert Collection.repair(damaged).left == []
+    with Collection(damaged) as collection:
+        assert len(collection.vectors("small")[0]) == 12
+
+
 @pytest.mark.parametrize("harm", HARMS)
+def test_codes_of_damaged_vectors_are_left_out_until_they_are_repaired(
+    damaged: Path, pictures: Path, tmp_path: Path, harm
+) -> None:
+    with Collection(damaged) as collection:
+        collection.fit("codes(bits=8)")
+    harm(damaged / "vectors" / "color-2.ids.npy")
+    shutil.copytree(pictures / "fish", tmp_path / "more")
+    for file in (tmp_path / "more").iterdir():
+        file.write_bytes(file.read_bytes() + b" ")
+    with Collection(damaged) as collection:
+        assert len(collection.search(pictures / "fish" / "fish-0.png", space="codes", k=20)) == 9
+        assert collection.add(tmp_path / "more").added == 3
+    assert Collection.repair(damaged).left == []
+    with Collection(damaged) as collection:
+        assert len(collection.search(pictures / "fish" / "fish-0.png", space="codes", k=20)) == 15
+
+
+@pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
+@pytest.mark.parametrize("harm", [*HARMS, empty, make_directory, replace_database])
 def test_a_damaged_database_is_restored_from_a_backup(damaged: Path, name: str, harm) -> None:
     with Collection(damaged) as collection:
         before, labels = answers(collection), collection.labels(ids(collection))

@@ -14,6 +14,7 @@ from lookalike.engine.chain import Chain
 from lookalike.engine.looks import at_one_moment
 from lookalike.errors import DamagedError
 from lookalike.index.flat import Flat
+from lookalike.index.ids import without
 from lookalike.registry import component, create
 from lookalike.store.blocks import Block
 from lookalike.store.directory import Store
@@ -162,4 +163,5 @@ def _filled(index: Any, blocks: Iterable[Block]) -> Any:
 def _coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
     from lookalike.index.coded import Coded  # numba takes a second to load
 
+    codes.remove(without(codes.ids, truth.ids))  # those of vectors in a damaged segment
     return Coded(codes, truth, chain.transform if len(chain.specs) > 2 else None)

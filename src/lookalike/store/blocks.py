@@ -4,6 +4,7 @@ In: a connection to the catalogue and the folder of vectors. Out: `Block`: ids (
 float16 or uint8, dead (m,) bool; nothing is copied but the dead rows.
 """
 
+import errno
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,9 @@ from lookalike.types import Ids
 
 Stamp: TypeAlias = tuple[int, int, int]
 """Inode, size and modification time of a file. Segments never change, so neither does this."""
+
+NOT_A_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+"""Errors of the system where something else has the name of a file; others, such as EMFILE, are no damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,13 @@ def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None,
     """
     if before is not None:
         return before if dead is before.dead else replace(before, dead=dead)
-    stamps = stamp(folder, row.file)
-    ids, X = files.map_rows(folder / row.file, (row.rows, row.dim), row.dtype)
+    try:
+        stamps = stamp(folder, row.file)
+        ids, X = files.map_rows(folder / row.file, (row.rows, row.dim), row.dtype)
+    except OSError as error:
+        if error.errno in NOT_A_FILE:
+            raise DamagedError(f"{error.filename} is damaged: it is not a file ({error.strerror}).") from None
+        raise
     if ids[0] < 0 or (ids[1:] <= ids[:-1]).any():
         raise DamagedError(f"{files.ids_file(folder / row.file)} is damaged: its ids are not ascending.")
     return Block(ids, X, dead, row.id, row.digest, stamps)

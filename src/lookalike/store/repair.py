@@ -120,9 +120,13 @@ def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> i
     return restored
 
 
+def _is_missing(file: Path) -> bool:
+    return not file.exists() or file.stat().st_size == 0
+
+
 def _problem(file: Path, migrations: Sequence[str]) -> str | None:
     """Return why a database cannot be used; None if it can."""
-    if not file.exists() or file.stat().st_size == 0:
+    if _is_missing(file):
         return f"{file} is missing or empty."
     try:
         with closing(connect(file, migrations)) as db, translated(file):
@@ -136,7 +140,7 @@ def _problem(file: Path, migrations: Sequence[str]) -> str | None:
 
 def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
     """Accept a database restored from its `.dump`: it has our tables, but no format version and no application id."""
-    if not file.exists() or file.stat().st_size == 0:
+    if _is_missing(file):
         return []
     try:
         with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -156,7 +160,7 @@ def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
 
 def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
     """Rebuild SQLite's own indexes; returns what was done if that repaired the file."""
-    if _problem(file, migrations) is None:
+    if _is_missing(file) or _problem(file, migrations) is None:  # to connect to an empty file would make it valid
         return []
     try:
         with closing(connect(file, migrations)) as db:

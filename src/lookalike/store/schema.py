@@ -259,6 +259,8 @@ def translated(path: Path) -> Iterator[None]:
             raise _full(path, error) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
             raise LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.") from error
+        if code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
+            raise DamagedError(f"{path} is damaged: it is a directory. {FROM_BACKUP}") from error
         if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is gone
             raise DamagedError(f"{path} is damaged: {error}. {FROM_BACKUP}") from error
         if str(error).startswith(DAMAGED_ROW):
@@ -392,7 +394,9 @@ def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> i
     application = db.execute("PRAGMA application_id").fetchone()[0]
     empty = version == 0 and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if application != APPLICATION_ID and not empty:
-        raise FormatError(f"{path} was not written by Lookalike.")
+        raise FormatError(
+            f"{path} was not written by Lookalike. If it is damaged, run: lookalike repair --from BACKUP"
+        )
     if version > len(migrations):
         if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
             raise FormatError(f"{path} has the tables of another database. {FROM_BACKUP}")
