@@ -4,6 +4,7 @@ Databases come first, because everything else is listed there; then vectors and 
 and else from the pictures; then what is made from these: spaces, indexes, derived files.
 """
 
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from lookalike.engine.spaces import Spaces
 from lookalike.engine.upkeep import damaged_structures, verify
 from lookalike.errors import InputError, LookalikeError, NoCollectionError, StoreError
 from lookalike.store.backup import DATABASES, Backup
-from lookalike.store.directory import Store
+from lookalike.store.directory import MANIFEST, Store
 from lookalike.store.files import ids_file
 from lookalike.store.repair import repair_databases, repair_rows
 from lookalike.store.whole import whole
@@ -50,6 +51,11 @@ def repair(
     """
     path = Path(path).expanduser().absolute()
     if not path.is_dir() or not any((path / name).exists() for name in [*DATABASES, "vectors"]):
+        if (path / MANIFEST).exists():
+            raise NoCollectionError(
+                f"{path} is a backup, not a collection."
+                f" Restore it first: lookalike restore {shlex.quote(str(path))} NEW_COLLECTION"
+            )
         raise NoCollectionError(f"No collection at {path}. Nothing to repair.")
     source = None if backup is None else Backup(Path(backup).expanduser())
     report = RepairReport(repair_databases(path, source, without_backup=without_backup, wait_s=wait_s))
