@@ -87,6 +87,7 @@ REFUSED = [
     "x = ann(kind='{file}')",
     "pca(path='{file}')",
     "codes(path='{file}', bits='{file}')",
+    "codes(path='{file}')",
     "codes(bits={{'{file}'}})",
     "kernelslem(kernel='{file}')",
     "flat()",

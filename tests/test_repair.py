@@ -498,3 +498,32 @@ def test_a_service_outlives_a_segment_that_is_cut_off_under_it(damaged: Path, tm
         process.wait(PATIENCE_S)
         process.stdout.close()
     assert process.returncode == 0
+
+
+def test_a_backup_that_holds_a_damaged_access_json_does_not_restore_it(served: Path, capsys) -> None:
+    truncate(served / "access.json")
+    with Collection(served) as collection:
+        collection.backup(served.with_name("b"))
+    assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 1
+    assert "holds no valid token" in capsys.readouterr().out
+
+
+def test_a_backup_given_as_a_collection_and_the_reverse_are_named(damaged: Path, capsys) -> None:
+    backup = damaged.with_name("b")
+    assert run(["-c", str(backup), "repair"]) == 2
+    assert f"{backup} is a backup, not a collection." in capsys.readouterr().err
+    assert run(["restore", str(damaged), str(damaged.with_name("new"))]) == 2
+    assert f"{damaged} is a collection, not a backup." in capsys.readouterr().err
+
+
+def test_commands_in_json_name_the_collection(damaged: Path, capsys) -> None:
+    flip(damaged / "vectors" / "color-2.npy")
+    assert run(["-c", str(damaged), "verify", "--json"]) == 1
+    (fault,) = json.loads(capsys.readouterr().out)["faults"]
+    assert fault.endswith(f"Run: lookalike -c {damaged} repair")
+
+
+def test_repair_removes_what_a_killed_repair_left(damaged: Path) -> None:
+    (damaged / ".judgements.sqlite.1-2.part").write_bytes(b"half")
+    assert Collection.repair(damaged).left == []
+    assert not list(damaged.glob(".*.part"))

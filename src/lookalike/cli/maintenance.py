@@ -37,10 +37,11 @@ def verify(
     """
     with opened(where) as collection, bars() as progress:
         faults = collection.verify(progress, pictures=pictures) + upkeep.verify(collection.path)
+    faults = [hints.complete(fault) for fault in faults]
     if json:
         print_json({"clean": not faults, "faults": faults})
-    for fault in () if json else faults or ["No faults found."]:
-        print_line(hints.complete(fault))
+    for line in () if json else faults or ["No faults found."]:
+        print_line(line)
     return 1 if faults else 0
 
 
@@ -76,14 +77,14 @@ def repair(
         )
     done, left = upkeep.repair(where, source)
     report.done += done
-    report.left += left
+    report.left = [hints.complete(line) for line in [*report.left, *left]]
     if json:
         print_json(asdict(report))
     else:
         for line in report.done or ["Nothing needed repair."] * (not report.left):
             print_line(line)
         for line in report.left:
-            print_line(hints.complete(f"not repaired: {line}"))
+            print_line(f"not repaired: {line}")
     return 1 if report.left else 0
 
 

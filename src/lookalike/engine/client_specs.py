@@ -83,7 +83,10 @@ def _kinds(specs: Sequence[Spec]) -> list[str]:
 
 
 def _check_codes(spec: Spec) -> None:
-    """Check the options of `codes` as options of each coder that it may stand for; `create` rejects unknown ones."""
+    """Check the options of `codes` as options of each coder that it may stand for."""
+    options = {option for coder in CODERS for option in _options("coder", coder)}
+    if unknown := spec.params.keys() - options:
+        raise SpecError(str(UnknownNameError(f"option of {CODES}", min(unknown), sorted(options))))
     for coder in CODERS:
         known = _options("coder", coder)
         check_client_spec("coder", Spec(coder, {key: value for key, value in spec.params.items() if key in known}))

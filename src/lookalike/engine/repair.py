@@ -4,6 +4,7 @@ The databases are repaired first, because they list everything else. Vectors and
 otherwise from the pictures; then indexes and derived files, which are computed from them.
 """
 
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from lookalike.errors import (
     StoreError,
 )
 from lookalike.store.backup import DATABASES, Backup
-from lookalike.store.directory import Store
+from lookalike.store.directory import MANIFEST, Store
 from lookalike.store.files import ids_file
 from lookalike.store.repair import repair_databases, repair_rows
 from lookalike.store.whole import whole
@@ -58,6 +59,11 @@ def repair(
     """
     path = Path(path).expanduser().absolute()
     if not path.is_dir() or not any((path / name).exists() for name in [*DATABASES, "vectors"]):
+        if (path / MANIFEST).exists():
+            raise NoCollectionError(
+                f"{path} is a backup, not a collection."
+                f" Restore it first: lookalike restore {shlex.quote(str(path))} NEW_COLLECTION"
+            )
         raise NoCollectionError(f"No collection at {path}. Nothing to repair.")
     source = None if backup is None else Backup(Path(backup).expanduser())
     report = RepairReport(repair_databases(path, source, without_backup=without_backup, wait_s=wait_s))

@@ -35,6 +35,8 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
     if not invalid:
         return done, []
     copy = None if backup is None else Backup(Path(backup).expanduser()).file(FILE)
+    if copy is not None and salvage(copy)[1]:  # it was damaged before it was backed up
+        copy = None
     if copy is None and not entries:
         # Without the file, every client on this machine has the role manage: the user must decide to remove it.
         return done, [

@@ -90,6 +90,10 @@ class Backup:
             try:
                 data = (self.path / MANIFEST).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
+                if (self.path / "catalogue.sqlite").exists():
+                    raise NoCollectionError(
+                        f"{self.path} is a collection, not a backup. Give a directory that `lookalike backup` made."
+                    ) from None
                 raise NoCollectionError(
                     f"No backup at {self.path}: there is no {MANIFEST}. Make one with: lookalike backup {self.path}"
                 ) from None

@@ -45,6 +45,8 @@ def repair_databases(
     with locked(path, wait_s):
         for name, migrations in DATABASES.items():
             file = path / name
+            for part in path.glob(f".{name}.*.part"):  # left by a repair that was killed
+                part.unlink(missing_ok=True)
             done += _adopt(file, migrations) or _rebuild_indexes(file, migrations)
             problem = _problem(file, migrations)
             if problem is None:

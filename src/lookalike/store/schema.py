@@ -394,9 +394,7 @@ def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> i
     application = db.execute("PRAGMA application_id").fetchone()[0]
     empty = version == 0 and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if application != APPLICATION_ID and not empty:
-        raise FormatError(
-            f"{path} was not written by Lookalike. If it is damaged, run: lookalike repair --from BACKUP"
-        )
+        raise FormatError(f"{path} was not written by Lookalike. If it is damaged, run: lookalike repair --from BACKUP")
     if version > len(migrations):
         if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
             raise FormatError(f"{path} has the tables of another database. {FROM_BACKUP}")
