@@ -184,7 +184,7 @@ def test_restore_refuses_a_damaged_backup_and_names_the_file(photos, target, tmp
     found = Backup(target)
     name = next(known for known in found.entries if known.startswith(name))
     damage(found.file(name))
-    with pytest.raises(DamagedError, match=f"{found.entries[name].digest} does not hold {name}"):
+    with pytest.raises(DamagedError, match=f"{found.entries[name].digest}, its copy of {name}"):
         Collection.restore(target, tmp_path / "new")
     with pytest.raises(DamagedError, match=name):
         found.file(name)

@@ -105,7 +105,7 @@ def test_logging_out_counts_in_this_process_where_nothing_can_be_written(tmp_pat
     (tmp_path / "logouts").write_text("a file in the way")
     access.log_out(cookie)
     assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
-    assert "A logout is not on the disk" in caplog.text
+    assert "A logout could not be saved" in caplog.text
 
 
 GOOD = {"name": "anna", "role": "view", "sha256": "0" * 64, "added_at": 1.5}
