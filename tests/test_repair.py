@@ -348,7 +348,7 @@ def test_pictures_that_changed_or_are_missing_are_reported(damaged: Path, pictur
         faults = collection.verify(pictures=True)
     assert [fault.split(" Run")[0] for fault in sorted(faults)] == [
         f"{changed} has changed since it was added.",
-        f"{missing} cannot be read: it is missing. If it was deleted, run: lookalike refresh",
+        f"{missing} cannot be read: it is missing.",
     ]
 
 
@@ -501,7 +501,7 @@ def test_a_service_outlives_a_segment_that_is_cut_off_under_it(damaged: Path, tm
 
 
 def test_a_backup_that_holds_a_damaged_access_json_does_not_restore_it(served: Path, capsys) -> None:
-    truncate(served / "access.json")
+    (served / "access.json").write_text(json.dumps({"tokens": [{**TOKENS[0], "role": "king"}]}))
     with Collection(served) as collection:
         collection.backup(served.with_name("b"))
     assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 1
@@ -527,3 +527,47 @@ def test_repair_removes_what_a_killed_repair_left(damaged: Path) -> None:
     (damaged / ".judgements.sqlite.1-2.part").write_bytes(b"half")
     assert Collection.repair(damaged).left == []
     assert not list(damaged.glob(".*.part"))
+
+
+def test_a_damaged_upload_is_not_backed_up_and_is_restored(damaged: Path, pictures: Path) -> None:
+    """Uploads are originals: the collection and its backup have the only copies."""
+    upload = damaged / "uploads" / "0123456789abcdef-a.png"
+    upload.parent.mkdir()
+    data = sorted(pictures.rglob("*.png"))[0].read_bytes() + b" "
+    upload.write_bytes(data)
+    backup = damaged.with_name("b")
+    with Collection(damaged) as collection:
+        collection.add(upload.parent)
+        collection.backup(backup)
+        truncate(upload)
+        (fault,) = collection.verify(pictures=True)
+        assert "0123456789abcdef-a.png has changed since it was added. Run: lookalike repair --from BACKUP" in fault
+        with pytest.raises(DamagedError, match="has changed since it was backed up"):
+            collection.backup(backup)
+    for harm in (lambda: None, upload.unlink):
+        harm()
+        assert "uploads/0123456789abcdef-a.png was restored from the backup." in (
+            Collection.repair(damaged, backup=backup).done
+        )
+        assert upload.read_bytes() == data
+
+
+def test_damaged_tokens_do_not_replace_those_of_a_backup(served: Path) -> None:
+    spoil(served / "access.json")
+    with Collection(served) as collection, pytest.raises(DamagedError, match=r"access\.json is damaged"):
+        collection.backup(served.with_name("b"))
+    assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
+
+
+@pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
+def test_a_database_without_tables_is_damage_and_not_a_new_one(damaged: Path, name: str) -> None:
+    (damaged / name).unlink()
+    with closing(sqlite3.connect(damaged / name)) as db:
+        db.execute("CREATE TABLE x (y)")
+        db.execute("DROP TABLE x")
+    with pytest.raises(StoreError, match="lookalike repair --from BACKUP"), Collection(damaged) as collection:
+        collection.label_counts()
+    assert Collection.repair(damaged, backup=damaged.with_name("b")).left == []
+    with Collection(damaged) as collection:
+        assert collection.label_counts() == {"fish": 3}
+        assert len(answers(collection)) == 12

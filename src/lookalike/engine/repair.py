@@ -6,7 +6,7 @@ otherwise from the pictures; then indexes and derived files, which are computed 
 
 import shlex
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from lookalike.errors import (
     SourceError,
     StoreError,
 )
-from lookalike.store.backup import DATABASES, Backup
+from lookalike.store.backup import DATABASES, Backup, open_backup
 from lookalike.store.directory import MANIFEST, Store
 from lookalike.store.files import ids_file
 from lookalike.store.repair import repair_databases, repair_rows
@@ -65,10 +65,10 @@ def repair(
                 f" Restore it first: lookalike restore {shlex.quote(str(path))} NEW_COLLECTION"
             )
         raise NoCollectionError(f"No collection at {path}. Nothing to repair.")
-    source = None if backup is None else Backup(Path(backup).expanduser())
-    report = RepairReport(repair_databases(path, source, without_backup=without_backup, wait_s=wait_s))
-    with closing(Store(path)) as store, store.writer(wait_s):
-        _Repair(store, source, report, progress or silent, workers).run()
+    with nullcontext() if backup is None else open_backup(Path(backup).expanduser()) as source:
+        report = RepairReport(repair_databases(path, source, without_backup=without_backup, wait_s=wait_s))
+        with closing(Store(path)) as store, store.writer(wait_s):
+            _Repair(store, source, report, progress or silent, workers).run()
     return report
 
 
@@ -89,7 +89,7 @@ class _Repair:
     def run(self) -> None:
         done = len(self.report.done)
         self._rows()
-        for step in (self._segments, self._models, self._pictures, self._indexes):
+        for step in (self._uploads, self._segments, self._models, self._pictures, self._indexes):
             try:
                 step()
             except (DamagedError, FormatError, InputError, MissingError, SourceError) as error:
@@ -109,6 +109,15 @@ class _Repair:
         for name, database in self.store.databases().items():
             copy = None if self.backup is None else self.backup.file(name)
             self.report.done += repair_rows(database, copy)
+
+    def _uploads(self) -> None:
+        """Uploaded pictures that are damaged or missing are restored: the collection has the only other copy."""
+        names = [] if self.backup is None else [name for name in self.backup.entries if name.startswith("uploads/")]
+        for name in names:
+            file = self.store.path / name
+            wanted = file.exists() or str(file) in self.store.items.seen([str(file)])
+            if self.backup is not None and wanted and self.backup.differs(name, file):
+                self._restore(name)
 
     def _segments(self) -> None:
         """Restore or quarantine damaged segments; drop live rows that do not agree with the items."""

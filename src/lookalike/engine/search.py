@@ -41,7 +41,9 @@ def search(
     name = spaces.find(space)
     index: Any = spaces.index(spaces.searched(name))
     if not len(index) and len(store.items):
-        raise InputError(f"Space '{name}' has no vectors yet. Run: lookalike refresh")
+        damaged = store.vectors.quarantined(spaces.searched(name))
+        command = "lookalike repair" if damaged else "lookalike refresh"
+        raise InputError(f"Space '{name}' has no vectors. Run: {command}")
     query, chain = combine(store, spaces, name, list(wanted), list(unwanted)), spaces.chain(name)
     among = None if filter is None else select(store, filter)
     hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)

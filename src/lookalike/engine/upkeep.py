@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 from lookalike.arrays import chunks
 from lookalike.engine.presence import ignore
@@ -89,14 +90,19 @@ class _PictureCheck:
                 raise ImageError("it is missing")
             content = digest_content(entry.read())
         except ImageError as error:
-            self.faults.append(f"{path} cannot be read: {error}. If it was deleted, run: lookalike refresh")
+            self.faults.append(f"{path} cannot be read: {error}. Run: {self._command(path)}")
             return
         if content_id(content) != item.id or item.content not in (None, content):
-            self.faults.append(f"{path} has changed since it was added. Run: lookalike refresh")
+            self.faults.append(f"{path} has changed since it was added. Run: {self._command(path)}")
         elif item.content is None:
             self._contents[item.id] = content
             if len(self._contents) >= BATCH:
                 self.write_contents()
+
+    def _command(self, path: str) -> str:
+        """Return the command to run for a file that is damaged: of an upload, the collection had the original."""
+        inside = Path(path).is_relative_to(self._store.path)
+        return "lookalike repair --from BACKUP" if inside else "lookalike refresh, if that is intended"
 
     def write_contents(self) -> None:
         """Store the digests of items that had none."""

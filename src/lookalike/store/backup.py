@@ -116,6 +116,10 @@ class Backup:
             )
         return stored
 
+    def differs(self, name: str, file: Path) -> bool:
+        """Whether a file is missing or does not hold what the backup has of it."""
+        return not _is_sound(file, self.entries[name])
+
 
 @contextmanager
 def open_backup(path: Path) -> Iterator[Backup]:
@@ -232,6 +236,10 @@ class _Run:
         self._keep_uploads()
         with suppress(FileNotFoundError):
             self._keep_content(ACCESS, self._source / ACCESS)
+            try:
+                json.loads((self._source / ACCESS).read_bytes())
+            except ValueError as error:
+                raise _damaged(f"{self._source / ACCESS} is damaged: {error}.") from None
 
     def write_manifest(self) -> None:
         """Write the manifest; this replaces the previous backup."""
@@ -268,10 +276,10 @@ class _Run:
             spaces = [name for (name,) in db.execute("SELECT name FROM spaces ORDER BY rowid")]
             segments = [row for space in spaces for row in list_segments(db, space)]
             fitted = db.execute("SELECT model, model_digest FROM spaces WHERE model IS NOT NULL").fetchall()
-            indexes = [name for (name,) in db.execute("SELECT file FROM structures")]
+            indexes = db.execute("SELECT file, digest FROM structures").fetchall()
         steps: list[Callable[[], None]] = [partial(self._keep_segment, row) for row in segments]
-        steps += [partial(self._keep_model, *row) for row in fitted]
-        steps += [partial(self._keep, f"indexes/{name}") for name in indexes]
+        steps += [partial(self._keep_digested, f"models/{file}", digest) for file, digest in fitted]
+        steps += [partial(self._keep_digested, f"indexes/{file}", digest) for file, digest in indexes]
         self._known |= self.entries  # an earlier try may have stored files that the catalogue no longer names
         self.entries = {name: self.entries[name] for name in DATABASES}
         try:
@@ -309,8 +317,8 @@ class _Run:
         for name, key in keys.items():
             self._keep_content(name, self._source / name, key)
 
-    def _keep_model(self, file: str, digest: bytes | None) -> None:
-        name = f"models/{file}"
+    def _keep_digested(self, name: str, digest: bytes | None) -> None:
+        """Have a file in the backup that matches the digest in the catalogue, if it has one there."""
         self._keep(name, None if digest is None else digest.hex())
         if digest not in (None, files.digest_file(_stored(self._target, self.entries[name].digest))):
             raise _damaged(f"{self._source / name} does not match its digest.")
@@ -338,8 +346,12 @@ class _Run:
         if key is None:
             stat = (self._source / name).stat()
             key = f"{stat.st_size}-{stat.st_mtime_ns}"
-        if not self._keep_known(name, key):
-            self._keep_content(name, self._source / name, key)
+        if self._keep_known(name, key):
+            return
+        self._keep_content(name, self._source / name, key)
+        known = self._known.get(name)
+        if known is not None and known.digest != self.entries[name].digest:
+            raise _damaged(f"{self._source / name} has changed since it was backed up, and such files never change.")
 
     def _keep_known(self, name: str, key: str) -> bool:
         """Reuse the content of the previous backup, without reading the collection; False if there is none."""

@@ -356,6 +356,7 @@ def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
 
 
 def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
+    new = path.exists() and path.stat().st_size == 0  # a file without tables may be a damaged one
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
@@ -369,13 +370,13 @@ def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cache_size = -16000")
-        version = _version(db, path, migrations)
+        version = _version(db, path, migrations, new=new)
         if version < len(migrations):
             if mode == _ON_FULL_DISK:
                 raise FullError(f"No space left to migrate {path} from format {version}. Free some, and open it again.")
             if mode != "mode=rw":
                 raise FormatError(f"{path} has the old format {version}. Open it once where it can be written.")
-            _migrate(db, path, migrations)
+            _migrate(db, path, migrations, new=new)
     except BaseException:
         db.close()
         raise
@@ -388,12 +389,11 @@ def _prepare(db: sqlite3.Connection) -> None:
     db.text_factory = os.fsdecode
 
 
-def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> int:
+def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, new: bool) -> int:
     """The format of an open file; refuses what is not ours or too new."""
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     application = db.execute("PRAGMA application_id").fetchone()[0]
-    empty = version == 0 and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if application != APPLICATION_ID and not empty:
+    if application != APPLICATION_ID and not new:
         raise FormatError(f"{path} was not written by Lookalike. If it is damaged, run: lookalike repair --from BACKUP")
     if version > len(migrations):
         if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
@@ -405,11 +405,11 @@ def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> i
     return version
 
 
-def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
+def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, new: bool) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("BEGIN IMMEDIATE")
     try:
-        for number in range(_version(db, path, migrations), len(migrations)):
+        for number in range(_version(db, path, migrations, new=new), len(migrations)):
             for statement in _statements(migrations[number]):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {number + 1}")
