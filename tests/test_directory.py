@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lookalike import Collection
 from lookalike.engine.looks import at_one_moment
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store import models
@@ -742,6 +743,13 @@ def test_golden_v7(tmp_path: Path) -> None:
     assert store.judgements.classes.rename(name, "large") == 2
     assert store.judgements.verify() == []
     store.close()
+
+
+@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4", "v5", "v6"])
+def test_verify_finds_nothing_in_collections_of_older_formats(version: str, tmp_path: Path) -> None:
+    shutil.copytree(HERE / "golden" / version, tmp_path / "c")
+    with Collection(tmp_path / "c") as collection:
+        assert collection.verify() == []
 
 
 @pytest.mark.parametrize(("file", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS)])

@@ -28,6 +28,9 @@ from lookalike.store.structures import KINDS, Kind
 from lookalike.text import many
 from lookalike.types import Progress, format_id
 
+INDEXED_MIN = 1_000
+"""Rows that an index needs. The index of a space that has fewer by now is not used, and removed by the next fit."""
+
 BATCH = 10_000
 """Items looked up, and digests written, at a time."""
 
@@ -117,7 +120,7 @@ def damaged_structures(spaces: Spaces, name: str) -> dict[Kind, str]:
     found: dict[Kind, str] = {}
     for kind in KINDS:
         structure = spaces.store.vectors.structures.get(name, kind)
-        if structure is None:
+        if structure is None or spaces.store.vectors.rows(name) < INDEXED_MIN:
             continue
         file = spaces.store.path / "indexes" / structure.file
         try:
