@@ -29,7 +29,7 @@ from lookalike.text import many
 from lookalike.types import Progress, format_id
 
 INDEXED_MIN = 1_000
-"""Rows that an index needs. The index of a space that has fewer by now is not used, and removed by the next fit."""
+"""Rows from which on an index is built. A space with fewer does not need the one it may still have."""
 
 BATCH = 10_000
 """Items looked up, and digests written, at a time."""
