@@ -12,18 +12,18 @@ from lookalike.store import files, schema
 from lookalike.store.directory import Store
 
 STRIDES = {
-    "create": 103,
-    "add": 23,
+    "create": 151,
+    "add": 41,
     "remove": 11,
-    "fit": 41,
+    "fit": 71,
     "mark": 10,
     "class": 13,
     "label": 2,
-    "compact": 23,
+    "compact": 37,
     "map": 5,
     "remove space": 11,
-    "backup": 43,
-    "repair": 61,
+    "backup": 83,
+    "repair": 131,
 }
 """Every k-th call of each verb is a point of the sample."""
 

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from damage import change_rows
+from faults import in_small
 from lookalike import Collection
 from lookalike.cli import run
 from lookalike.errors import DamagedError, NoCollectionError, StoreError
@@ -26,6 +27,13 @@ from serving import connect
 from waiting import PATIENCE_S, until
 
 PIPELINE = "small = color() | pca(dim=8)"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _in_small() -> Iterator[None]:
+    """Pictures are read in this process, which is quicker."""
+    with in_small():
+        yield
 
 
 @pytest.fixture(scope="module")
