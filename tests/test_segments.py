@@ -517,6 +517,25 @@ def test_new_rows_never_stand_beside_those_of_a_segment_that_cannot_be_read(tmp_
     store.close()
 
 
+def test_a_segment_whose_file_is_back_is_not_quarantined(tmp_path: Path) -> None:
+    store = Store(tmp_path / "c", create=True)
+    with store.writer():
+        with store.transaction():
+            store.vectors.create_space("deep", ["color()"])
+        add(store, 1)
+    store.close()
+    store = Store(tmp_path / "c")
+    file = store.path / "vectors" / "deep-1.npy"
+    away = file.rename(tmp_path / "away")
+    assert store.vectors.live_ids("deep").tolist() == []
+    away.rename(file)
+    with store.writer():
+        add(store, 2)
+    assert store.vectors.quarantined("deep") == {}
+    assert contents(store.vectors).keys() == {1, 2}
+    store.close()
+
+
 def test_a_file_that_changes_while_it_is_open_is_noticed(store: Store, vectors: Segments) -> None:
     add(store, 1)
     add(store, 2)

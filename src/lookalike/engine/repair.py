@@ -5,6 +5,7 @@ otherwise from the pictures; then indexes and derived files, which are computed 
 """
 
 import shlex
+import shutil
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
@@ -182,7 +183,7 @@ class _Repair:
         if copy is None:
             return False
         with whole(self.store.path / name) as part:
-            part.write_bytes(copy.read_bytes())
+            shutil.copyfile(copy, part)
         self.report.done.append(f"{name} was restored from the backup.")
         return True
 

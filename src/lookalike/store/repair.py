@@ -5,6 +5,7 @@ No damaged data is deleted: a damaged file is renamed, and damaged rows are writ
 
 import json
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -61,7 +62,7 @@ def repair_databases(
             aside = _set_aside(file)
             with whole(file) as part:
                 if copy is not None:
-                    part.write_bytes(copy.read_bytes())
+                    shutil.copyfile(copy, part)
                 else:
                     part.touch()
                     connect(part, migrations).close()

@@ -214,6 +214,8 @@ class Segments:
             for segment, problem in unreadable.items():
                 if segment not in self._unreadable:
                     log.warning("%s Its pictures are missing from '%s'. Run: lookalike repair", problem, space)
+            for block in blocks:
+                self._unreadable.pop(block.segment, None)  # its file may be back
             self._unreadable.update(unreadable)
             if not inside:
                 self._known[space] = (now, blocks)
