@@ -1,6 +1,7 @@
 """A sample of the points of `faults.py`, all of which `benchmarks/fault_injection.py` runs; the defects they found."""
 
 import sqlite3
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -118,3 +119,19 @@ def test_a_segment_whose_second_file_cannot_be_opened_leaves_no_file_open(store,
     with Calls(tmp_path, fail), pytest.raises(StoreError, match="injected"), store.writer():
         write_rows(store)
     assert list((store.path / "vectors").iterdir()) == []
+
+
+def test_an_error_of_the_disk_at_opening_is_raised_and_closes_the_catalogue(store, tmp_path):
+    """It may pass: only damage is reported when labels are first needed."""
+    store.close()
+
+    real = schema.connect
+
+    def connect(path, *given, **options):
+        if path.name == "judgements.sqlite":
+            raise StoreError("injected")
+        return real(path, *given, **options)
+
+    with patch("lookalike.store.database.connect", connect), pytest.raises(StoreError, match="injected"):
+        Store(store.path)
+    assert not Path(f"{store.path}/catalogue.sqlite-wal").exists()

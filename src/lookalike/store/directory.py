@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
+from lookalike.errors import DamagedError, FormatError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store.database import Database
 from lookalike.store.derived import FOLDER, Derived
 from lookalike.store.files import make_folder, sync_folder
@@ -78,7 +78,11 @@ class Store:
         self.items = Items(self._catalogue)
         self.vectors = Segments(self.path, self._catalogue, self.transaction)
         self.derived = Derived(self.path)
-        self._judgements = _open_judgements(self.path / "judgements.sqlite")
+        try:
+            self._judgements = _open_judgements(self.path / "judgements.sqlite")
+        except BaseException:
+            self._catalogue.close()
+            raise
         home = self.items.home()
         if home not in (None, self._home) and not os.path.exists(home):  # moved; of a copy, the first writer sees to it
             with suppress(StoreError), self.writer():  # it can only be read here, or another writes, who does the same
@@ -319,10 +323,11 @@ class Store:
 
 
 def _open_judgements(file: Path) -> Judgements | StoreError:
+    """Return the judgements, or the error if their file is damaged. Other errors may pass, and are raised."""
     try:
         _check_not_empty(file)
         return Judgements(file)
-    except StoreError as error:
+    except (DamagedError, FormatError) as error:
         return error
 
 

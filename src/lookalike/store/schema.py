@@ -346,17 +346,17 @@ def text(value: str) -> bytes:
 
 def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
     """On a full disk, to read: where `-shm` cannot grow, SQLite reads without it as long as it is there."""
+    new = path.exists() and path.stat().st_size == 0  # a file without tables may be a damaged one
     try:
-        return _open(path, "mode=rw", migrations)
+        return _open(path, "mode=rw", migrations, new=new)
     except sqlite3.OperationalError as error:
         if error_code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
             raise
     path.with_name(path.name + "-shm").touch()
-    return _open(path, _ON_FULL_DISK, migrations)
+    return _open(path, _ON_FULL_DISK, migrations, new=new)
 
 
-def _open(path: Path, mode: str, migrations: Sequence[str]) -> Connection:
-    new = path.exists() and path.stat().st_size == 0  # a file without tables may be a damaged one
+def _open(path: Path, mode: str, migrations: Sequence[str], *, new: bool = False) -> Connection:
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
