@@ -186,9 +186,9 @@ class Ingest:
         self.committed_at = time.monotonic()
         if not (self.rows or self.links or self.skips):
             return
-        self._refuse_collisions()
+        have = self.store.items.get(list({read.id for read, _ in self.rows}))
+        self._refuse_collisions(have)
         rows = {read.id: (read, parts) for read, parts in self.rows}  # the same picture twice is one item
-        have = self.store.items.get(list(rows))
         wanted = {item: row for item, row in rows.items() if item not in have or item in self.lacking}
         pendings = self._write(wanted)
         before = self.store.items.seen([read.entry.path for read, _ in self.rows])
@@ -207,9 +207,9 @@ class Ingest:
         for space in {*self.features, *self.chains}:
             self.store.vectors.merge(space)
 
-    def _refuse_collisions(self) -> None:
+    def _refuse_collisions(self, have: dict[int, Item]) -> None:
         """Skip files that have the id of another file, known or read earlier, but different bytes."""
-        contents = {item: known.content for item, known in self.store.items.get([r.id for r, _ in self.rows]).items()}
+        contents = {item: known.content for item, known in have.items()}
         kept = []
         for read, parts in self.rows:
             expected = contents.setdefault(read.id, read.content)

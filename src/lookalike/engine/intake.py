@@ -144,8 +144,7 @@ class Intake:
         """Describe pictures again that have no vector in the feature of a space; returns how many now have one."""
         vectors, names = self._store.vectors, self._spaces.recipes()
         bases = {self._spaces.all()[name].chain[0] for name in names}
-        before = {base: vectors.missing(base) for base in bases}
-        missing = {int(item) for ids in before.values() for item in ids}
+        missing = {int(item) for base in bases for item in vectors.missing(base)}
         paths = [path for item in self._store.items.get(sorted(missing)).values() for path in item.paths]
         sources = sorted({split_member(path)[0] for path in paths if exists(path)})
         if not sources:

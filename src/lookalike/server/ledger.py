@@ -4,7 +4,6 @@ In: jobs as they change. Out: the same after a restart. A file is written beside
 there as soon as its request is answered, and whole whatever happens. One service at a time keeps the ledger.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Container
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from lookalike.errors import LockedError
+from lookalike.store.lock import try_lock
 from lookalike.store.whole import sweep, whole, writing
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -65,7 +65,7 @@ class Ledger:
             with writing(self.folder):
                 self.folder.mkdir(exist_ok=True)
                 self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-                if not _take(self._lock):
+                if not try_lock(self._lock):
                     raise LockedError(f"Another service looks after the jobs of {collection}. Ask that one.")
                 sweep(self.folder)
         except BaseException:
@@ -110,12 +110,3 @@ def _read(file: Path) -> Job | None:
         return None
     ours = isinstance(job.id, int) and isinstance(job.arguments, dict) and isinstance(job.kind, str)
     return job if ours and file.name == f"{job.id}.json" else None
-
-
-def _take(lock: int) -> bool:
-    """Whether nobody else has the lock."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

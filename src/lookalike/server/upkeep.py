@@ -1,12 +1,12 @@
 """Verification and repair of the files that only the service uses: access.json and jobs/."""
 
-import time
 from pathlib import Path
 
 from lookalike.errors import DamagedError
 from lookalike.server.access import FILE, Access, salvage
 from lookalike.server.ledger import damaged_jobs
 from lookalike.store.backup import Backup
+from lookalike.store.repair import aside_name
 from lookalike.store.whole import whole
 from lookalike.text import many
 
@@ -43,8 +43,7 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
             f"{access.path} holds no valid token, and the service lets no one in. Restore it: lookalike repair --from"
             f" BACKUP. Or remove it and create new tokens: rm {access.path}"
         ]
-    aside = access.path.with_name(f"{FILE}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-    with whole(aside) as part:
+    with whole(aside_name(access.path)) as part:
         part.touch(0o600)
         part.write_bytes(access.path.read_bytes())
     if copy is None:

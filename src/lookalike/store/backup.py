@@ -12,7 +12,6 @@ the only step that replaces the previous backup: a process that is killed before
 after it the new one. Files that the new manifest does not name are removed last.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -34,6 +33,7 @@ from lookalike.store.blocks import ListedSegment, list_segments, open_block
 from lookalike.store.database import Database, read_version
 from lookalike.store.directory import FOLDERS, MANIFEST
 from lookalike.store.items import Items
+from lookalike.store.lock import try_lock
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS, translated
 from lookalike.store.whole import sweep, whole, writing
 from lookalike.types import Progress, silent
@@ -568,9 +568,7 @@ def _open_lock(file: Path, shared: bool) -> int | None:
             if shared:
                 return None
             raise
-        try:
-            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(handle, shared=shared):
             os.close(handle)
-            raise LockedError(f"Another process is using {file.parent}. Try again when it is done.") from None
+            raise LockedError(f"Another process is using {file.parent}. Try again when it is done.")
     return handle

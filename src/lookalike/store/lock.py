@@ -22,7 +22,7 @@ def take_lock(folder: Path, wait_s: float) -> int:
         except PermissionError:
             raise ReadOnlyError(f"{folder} can only be read: you have no permission to write there.") from None
         try:
-            while not _try_lock(file):
+            while not try_lock(file):
                 if time.monotonic() >= deadline:
                     holder = os.pread(file, 20, 0).decode(errors="replace") or "unknown"
                     raise LockedError(
@@ -48,9 +48,10 @@ def locked(folder: Path, wait_s: float) -> Iterator[None]:
         os.close(file)
 
 
-def _try_lock(file: int) -> bool:
+def try_lock(file: int, *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; False if another process has locked it. `shared`: with other readers."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -173,9 +173,14 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
     return [f"{file.name}: its indexes were rebuilt."] if _problem(file, migrations) is None else []
 
 
+def aside_name(file: Path) -> Path:
+    """Return the path under which a damaged file is kept beside the repaired one."""
+    return file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+
+
 def _set_aside(file: Path) -> Path | None:
     """Rename a damaged database and its logs; returns its new path, None if there was no file."""
-    aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    aside = aside_name(file)
     with translated(file):
         for ending in LOGS:
             log = file.with_name(file.name + ending)
