@@ -1,0 +1,9 @@
+from .collection import Collection as Collection
+from .engine.examples import Crop as Crop
+from .images.read import read as read
+from .registry import create as create
+from .store.items import Filter as Filter
+from .store.models import load as load
+from .store.models import save as save
+
+__version__: str
