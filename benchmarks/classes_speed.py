@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from lookalike.classes.open_set import OpenSet
-from lookalike.engine.class_model import ClassModel
-from lookalike.engine.spaces import Spaces
+from lookalike.collection.class_model import ClassModel
+from lookalike.collection.space import Spaces
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
 from lookalike.types import Vectors

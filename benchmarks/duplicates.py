@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from lookalike.arrays import unit_rows
-from lookalike.engine.duplicates import NEAR
+from lookalike.collection.duplicates import NEAR
 from lookalike.images.same import SAME, difference, shrink
 from lookalike.registry import create
 from lookalike.types import Pixels, crop

@@ -20,8 +20,8 @@ from pathlib import Path
 import floors
 
 from lookalike import Collection
-from lookalike.engine.chain import Prepare
-from lookalike.engine.ingest import BATCH
+from lookalike.collection.adding import BATCH
+from lookalike.collection.describing import Prepare
 from lookalike.images.sources import walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.recipes import RECIPES

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from lookalike import Collection
-from lookalike.engine.chain import Prepare
-from lookalike.engine.ingest import BATCH
+from lookalike.collection.adding import BATCH
+from lookalike.collection.describing import Prepare
 from lookalike.images.sources import walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.registry import create

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 from sklearn.neighbors import NearestNeighbors
 
-from lookalike.engine.map import lay_out
+from lookalike.collection.overview import lay_out
 from lookalike.registry import create
 
 

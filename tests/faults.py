@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.engine import ingest
+from lookalike.collection import adding as ingest
 from lookalike.errors import FullError, StoreError
 from lookalike.images.process import read_one
 from lookalike.images.read import LIMITS

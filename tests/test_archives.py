@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hostile import encode, picture
-from lookalike.engine import ingest
+from lookalike.collection import adding as ingest
 from lookalike.errors import ImageError
 from lookalike.images import workers
 from lookalike.images.read import Limits

@@ -81,7 +81,7 @@ def test_a_restored_collection_gives_the_same_answers(photos, pictures, target, 
     assert restored.copied == report.copied + report.skipped == len(Backup(target).entries)
     assert state(tmp_path / "new") == state(photos.path)
     with Collection(tmp_path / "new") as collection:
-        assert "small" in collection.spaces()
+        assert "small" in [space.name for space in collection.spaces]
         assert collection.add(pictures / "house", workers=1).added == 4
         assert collection.verify() == []
 

@@ -2,7 +2,7 @@ import pytest
 
 from lookalike.bench import plot, scaling, scaling_rows, tables
 from lookalike.bench.scaling import BENCH, slope
-from lookalike.engine.costs import CURVES, STORED
+from lookalike.collection.costs import CURVES, STORED
 
 SMALL = (1_000, 1_200, 1_500)
 

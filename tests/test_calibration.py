@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from lookalike import Collection, cli
+from lookalike.collection import calibration
+from lookalike.collection.calibration import VARIANTS, variants
 from lookalike.encode.calibrate import calibrate, calibrate_labels
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import PCA
-from lookalike.engine import calibration
-from lookalike.engine.variants import VARIANTS, variants
 from lookalike.errors import InputError
 from lookalike.images.read import read
 from lookalike.kernels import typical_gamma

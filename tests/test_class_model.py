@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.engine.class_model import ClassModel
-from lookalike.engine.classes import Classes
-from lookalike.engine.spaces import Spaces
+from lookalike.collection.class_model import ClassModel
+from lookalike.collection.classes import Classes
+from lookalike.collection.space import Spaces
 from lookalike.errors import InputError
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
@@ -234,7 +234,7 @@ def test_other_settings_and_another_hierarchy_count_at_once(store):
 
 def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_changed(store, monkeypatch):
     from lookalike.classes.open_set import OpenSet
-    from lookalike.engine import class_model
+    from lookalike.collection import class_model
 
     monkeypatch.setattr(class_model, "MOVED", 0.25)
     label(store, *((item, "abc"[item % 3]) for item in range(8)))
@@ -250,12 +250,12 @@ def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_change
 
 
 def test_as_soon_as_a_class_has_two_pictures_none_of_these_can_be_told(store, monkeypatch):
-    from lookalike.engine import class_model
+    from lookalike.collection import class_model
 
     monkeypatch.setattr(class_model, "MOVED", 1.0)
     label(store, *((item, f"class {item}") for item in range(9)))
     model = ClassModel(store, Spaces(store))
     model.classify(QUERIES)
-    assert not model.state().can_refuse
+    assert not model.state().can_reject
     label(store, (9, "class 0"))
-    assert model.state().can_refuse
+    assert model.state().can_reject

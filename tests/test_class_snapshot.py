@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.test_class_model import QUERIES, X, agree, label, nearest_means, put, start, steps, take
 
-from lookalike.engine import class_model, class_snapshot
-from lookalike.engine.class_model import ClassModel
-from lookalike.engine.class_roll import Roll
-from lookalike.engine.classes import Classes
-from lookalike.engine.spaces import Spaces
+from lookalike.collection import class_model
+from lookalike.collection import class_model as class_snapshot
+from lookalike.collection.class_model import ClassModel
+from lookalike.collection.class_model import LabelTable as Roll
+from lookalike.collection.classes import Classes
+from lookalike.collection.space import Spaces
 from lookalike.errors import InputError
 from lookalike.store import models
 from lookalike.store.directory import Store

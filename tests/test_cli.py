@@ -21,7 +21,7 @@ from PIL import Image
 import lookalike
 from lookalike import cli
 from lookalike.cli import hints, options, terminal
-from lookalike.engine import intake
+from lookalike.collection import adding as intake
 from lookalike.errors import LookalikeError
 from waiting import PATIENCE_S, until
 

@@ -14,7 +14,7 @@ from onnx.parser import parse_model
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.engine.client_specs import check_client_fit, check_client_spec, is_open
+from lookalike.collection.specs import check_client_fit, check_client_spec, is_open
 from lookalike.errors import InputError, RefusedSpecError, SpecError, UnknownNameError
 from lookalike.features.color import Color
 from lookalike.recipes import RECIPES
@@ -333,7 +333,7 @@ def test_the_process_of_a_job_refuses_what_the_service_would_have_refused(shelf,
         for spec in ("x = onnx(path='{file}', size=4)", "x = join(parts=['onnx(pa\\x74h=\"{file}\", size=4)'])"):
             with pytest.raises(RefusedSpecError):
                 KINDS["fit"](collection, {"spec": hostile(spec, str(file))}, lambda *_: None)
-        assert collection.spaces() == ["color"]
+        assert [space.name for space in collection.spaces] == ["color"]
         assert KINDS["fit"](collection, {"spec": "x = color() | pca(dim=8)"}, lambda *_: None)[0] == {
             "fitted": {"x": 60}
         }

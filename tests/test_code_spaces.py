@@ -5,8 +5,9 @@ import pytest
 
 from lookalike import Collection, cli
 from lookalike.codes.bits import hamming
-from lookalike.engine import space_fit, space_settle
-from lookalike.engine.specs import parse_recipe
+from lookalike.collection import fitting as space_fit
+from lookalike.collection import fitting as space_settle
+from lookalike.collection.specs import parse_recipe
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import coded
 from lookalike.index.coded import Coded

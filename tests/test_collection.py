@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, Filter
-from lookalike.engine import space_sample, space_settle
+from lookalike.collection import fitting as space_sample
+from lookalike.collection import fitting as space_settle
 from lookalike.errors import (
     DamagedError,
     ImageError,
@@ -59,7 +60,7 @@ def test_a_picture_finds_itself_first_and_its_kind_next(collection, folder):
 
 def test_adding_again_reads_nothing_and_adds_nothing(collection, folder, monkeypatch):
     collection.add(folder, recipes=COLOR, workers=1)
-    monkeypatch.setattr("lookalike.engine.ingest.ReadPool", None)  # a reader would be an error
+    monkeypatch.setattr("lookalike.collection.adding.ReadPool", None)  # a reader would be an error
     report = collection.add(folder)
     assert (report.added, report.known, report.copied, report.changed) == (0, 4 * len(KINDS), 0, 0)
 

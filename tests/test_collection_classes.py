@@ -95,13 +95,13 @@ def test_without_classes_pictures_or_a_second_picture_it_says_so(filled, collect
     filled.classes.add("fish", files(pictures, "fish")[0])
     (verdict,) = filled.classify(files(pictures, "night")[0])
     assert (verdict.guess.label, verdict.guess.probability, verdict.guess.runner_up) == ("fish", 1.0, None)
-    assert not filled.classes.can_refuse()
+    assert not filled.classes.can_reject()
     with pytest.raises(InputError, match="No class has two pictures"):
         filled.classes.predict()
     with pytest.raises(InputError, match="No class has two pictures to judge"):
         filled.classes.evaluate()
     filled.classes.add("fish", files(pictures, "fish"))
-    assert filled.classes.can_refuse()  # one class is enough to refuse others
+    assert filled.classes.can_reject()  # one class is enough to refuse others
     assert filled.classes.evaluate().strangers_none is None
 
 
@@ -396,7 +396,7 @@ def test_pictures_of_several_classes_and_classes_of_one_picture_are_judged_as_th
 
 
 def test_adding_to_many_classes_is_quick(filled, monkeypatch):
-    from lookalike.engine import class_model
+    from lookalike.collection import class_model
 
     names = [(int(item), f"class {i}") for i, item in enumerate(filled.vectors()[0])]
     filled._store.judgements.add_labels(names, author="anna", source="hand")

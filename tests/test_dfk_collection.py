@@ -7,8 +7,11 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, arrays, cli
-from lookalike.engine import chain, compression, space_sample, spaces
-from lookalike.engine.specs import parse_recipe
+from lookalike.collection import chain
+from lookalike.collection import evaluation as compression
+from lookalike.collection import fitting as space_sample
+from lookalike.collection import space as spaces
+from lookalike.collection.specs import parse_recipe
 from lookalike.errors import InputError
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.dfk_pictures import DfkPictures

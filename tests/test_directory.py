@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.engine.looks import at_one_moment
+from lookalike.collection.resolve import at_one_moment
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store import models
 from lookalike.store.directory import Store

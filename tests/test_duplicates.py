@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, Filter
-from lookalike.engine import duplicates
+from lookalike.collection import duplicates
 from lookalike.errors import InputError, UnknownNameError
 
 TAKEN = ("beach", "house", "face")

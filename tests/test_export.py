@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lookalike.engine import export
+from lookalike.collection import export
 from lookalike.store.items import Item
 from lookalike.store.judgements import SaidLabel
 

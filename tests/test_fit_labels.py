@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lookalike import cli
-from lookalike.engine import space_settle
-from lookalike.engine.chain import Labelled, fit
+from lookalike.collection import fitting as space_settle
+from lookalike.collection.chain import Labelled, fit
 from lookalike.errors import InputError
 from lookalike.registry import create
 

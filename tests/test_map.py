@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.engine import map as mapping
-from lookalike.engine.map import POINTS, lay_out
+from lookalike.collection import overview as mapping
+from lookalike.collection.overview import POINTS, lay_out
 from lookalike.errors import InputError, UnknownNameError
 
 

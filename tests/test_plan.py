@@ -6,11 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import cli
-from lookalike.collection import Collection
-from lookalike.engine import costs, machine, space_settle
-from lookalike.engine.machine import Machine
-from lookalike.engine.plan import plan
-from lookalike.engine.subject import Subject, of_collection, of_recipe, timed
+from lookalike.collection import Collection, costs
+from lookalike.collection import costs as machine
+from lookalike.collection import fitting as space_settle
+from lookalike.collection.costs import Machine
+from lookalike.collection.planning import Workload as Subject
+from lookalike.collection.planning import collection_workload as of_collection
+from lookalike.collection.planning import plan
+from lookalike.collection.planning import recipe_workload as of_recipe
+from lookalike.collection.planning import with_speed as timed
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.index import leaves

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from lookalike import Collection, Filter
-from lookalike.engine.relative_paths import matcher, relative_to
+from lookalike.collection.sources import matcher, relative_to
 from lookalike.errors import InputError
 from lookalike.images.demo import draw_folder
 

@@ -390,7 +390,7 @@ def test_items_of_older_collections_get_the_digest_of_their_file(damaged: Path) 
 
 
 def test_damaged_indexes_are_found_and_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lookalike.engine.space_settle.LEAVES", 1_000)
+    monkeypatch.setattr("lookalike.collection.indexes.LEAVES_MIN", 1_000)
     monkeypatch.setattr("lookalike.index.choice.FLAT_MAX", 500)
     rows = np.random.default_rng(0).random((1_200, 4), np.float32)
     store = Store(tmp_path / "c", create=True)

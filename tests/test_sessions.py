@@ -48,7 +48,7 @@ def test_a_rehearsal_leaves_nothing_behind(own, monkeypatch):
     )
     before = {path: path.stat().st_mtime_ns for path in own.path.rglob("*") if path.is_file()}
     monkeypatch.setattr(Flat, "_candidates", None)
-    own.rehearse()
+    own.warm_up()
     assert Flat._candidates is not None  # a service searches by compiled code
     assert len(played[0].best) == len(played[0].questions) == 1
     assert own.sessions() == []
@@ -56,11 +56,11 @@ def test_a_rehearsal_leaves_nothing_behind(own, monkeypatch):
 
 
 @pytest.mark.parametrize("pictures", [0, 1])
-def test_there_is_nothing_to_rehearse_with_fewer_than_two_pictures(tmp_path, pictures):
+def test_there_is_nothing_to_warm_up_with_fewer_than_two_pictures(tmp_path, pictures):
     draw_folder(tmp_path / "pictures", pictures) if pictures else (tmp_path / "pictures").mkdir()
     with Collection(tmp_path / "few", create=True) as few:
         few.add(tmp_path / "pictures", recipes=["color"])
-        few.rehearse()
+        few.warm_up()
         assert few.sessions() == []
 
 

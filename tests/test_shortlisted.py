@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import cli
+from lookalike.collection import fitting as space_settle
 from lookalike.encode.kernel_slem import KernelSlem
-from lookalike.engine import space_settle
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import ann, recall, shortlisted
 from lookalike.index.flat import Flat

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.engine import space_settle
-from lookalike.engine.specs import parse_recipe
+from lookalike.collection import fitting as space_settle
+from lookalike.collection.specs import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.leaves import Leaves
 from lookalike.registry import create

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.engine import stars as module
-from lookalike.engine.stars import near, stars, typical
+from lookalike.collection import duplicates as module
+from lookalike.collection.duplicates import find_near as near
+from lookalike.collection.duplicates import find_stars as stars
+from lookalike.collection.duplicates import typical_distance as typical
 from reference import stars as reference
 
 

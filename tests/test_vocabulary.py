@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.engine import vocabulary
-from lookalike.engine.vocabulary import draw, fit_feature
+from lookalike.collection import fitting as vocabulary
+from lookalike.collection.fitting import draw_sample as draw
+from lookalike.collection.fitting import fit_feature
 from lookalike.errors import InputError, SourceError, StoreError
 from lookalike.images.sources import Entry, walk
 from lookalike.registry import create
@@ -172,7 +173,7 @@ def test_a_lost_vocabulary_is_fitted_again_by_the_command_in_the_error(collectio
 
 
 def test_a_path_inside_an_inner_spec_becomes_absolute(tmp_path, monkeypatch):
-    from lookalike.engine.specs import parse_recipe
+    from lookalike.collection.specs import parse_recipe
 
     monkeypatch.chdir(tmp_path)
     _, (spec,) = parse_recipe("mine = vlad(local='sift()')")

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Crop, Filter
-from lookalike.engine.where import boxes
+from lookalike.collection.searching import boxes
 from lookalike.errors import InputError
 
 QUARTERS = {"fish": (0.0, 0.0, 0.5, 0.5), "flower": (0.5, 0.0, 1.0, 0.5), "house": (0.0, 0.5, 0.5, 1.0)}

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from lookalike.collection import Collection
-from lookalike.engine import ingest, space_settle
+from lookalike.collection import adding as ingest
+from lookalike.collection import fitting as space_settle
 
 RECIPES = ["color", "small = color() | pca(dim=8) | l2()"]
 

@@ -1,5 +1,5 @@
 from .collection import Collection as Collection
-from .engine.examples import Crop as Crop
+from .collection import Crop as Crop
 from .images.read import read as read
 from .registry import create as create
 from .store.items import Filter as Filter

@@ -20,7 +20,7 @@ from typing import Any
 
 import lookalike
 from lookalike.bench.tables import Cell
-from lookalike.engine.machine import installed_bytes
+from lookalike.collection.costs import installed_bytes
 from lookalike.errors import InputError
 
 VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-contrib-python-headless")

@@ -23,8 +23,7 @@ from scipy import stats
 
 from lookalike.bench import scaling_rows as rows
 from lookalike.bench.tables import Bench, Score
-from lookalike.engine.costs import CURVES, pca_seconds
-from lookalike.engine.machine import Machine, measure
+from lookalike.collection.costs import CURVES, Machine, measure, pca_seconds
 from lookalike.index.ann import EXACT_ROWS
 from lookalike.types import Progress
 

@@ -17,8 +17,8 @@ import cv2
 import numpy as np
 
 from lookalike.collection import Collection
-from lookalike.engine.chain import Labelled
-from lookalike.engine.chain import fit as fit_chain
+from lookalike.collection.chain import Labelled
+from lookalike.collection.chain import fit as fit_chain
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.round import Marks, play
 from lookalike.index.ann import Ann
@@ -211,7 +211,7 @@ def store(_: str, n: int, dim: int, seed: int) -> Work:
     with tempfile.TemporaryDirectory(prefix="lookalike-scaling-") as folder:
         start = worked()
         with Collection(folder, create=True) as made, made._store.writer():
-            made._spaces.ensure(["color"])
+            made._spaces.create(["color"])
             for first in range(0, n, 2_048):
                 ids = np.arange(first, min(n, first + 2_048))
                 pending = made._store.vectors.write("color()", ids, X[ids])

@@ -12,7 +12,7 @@ from functools import cache
 import cv2
 import numpy as np
 
-from lookalike.engine.calm import CALM
+from lookalike.collection.describing import SINGLE_BLAS_THREAD as CALM
 from lookalike.images.demo import KINDS, draw
 from lookalike.images.read import read
 from lookalike.images.workers import count_cores

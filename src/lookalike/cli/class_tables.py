@@ -14,7 +14,7 @@ from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Collection, types
-    from lookalike.collection import ClassView, Evaluation, Predicted, Verdict
+    from lookalike.collection import ClassView, Evaluation, Prediction, PredictionCounts
 else:
     types = Lazy("lookalike.types")
 
@@ -47,33 +47,32 @@ def print_view(collection: "Collection", view: "ClassView", k: int | None, json:
         print_line(f"  {f'predicted {p.probability:.2f}':32}  {show_path(paths[p.item])}")
 
 
-def print_verdicts(verdicts: list["Verdict"], skipped: dict[str, str], json: bool) -> None:
+def print_predictions(predictions: list["Prediction"], skipped: dict[str, str], json: bool) -> None:
     """What pictures are taken for, and those that could not be read."""
     if json:
         rows = [
-            {"id": None if v.id is None else types.format_id(v.id), "path": v.path, "class": v.guess.label}
-            | {"probability": v.guess.probability, "nearest": v.guess.nearest, "runner_up": v.guess.runner_up}
-            | {"runner_up_probability": v.guess.runner_up_probability, "labels": v.labels}
-            for v in verdicts
+            {"id": None if v.id is None else types.format_id(v.id), "path": v.path, "class": v.label}
+            | {"probability": v.probability, "nearest": v.nearest, "runner_up": v.runner_up}
+            | {"runner_up_probability": v.runner_up_probability, "labels": v.labels}
+            for v in predictions
         ]
         print_json({"pictures": rows, "skipped": skipped})
         return
     lines = []
-    for v in verdicts:
-        guess = v.guess
-        rest = f"then {guess.runner_up} {guess.runner_up_probability:.2f}" if guess.runner_up is not None else ""
-        if guess.label is None:
-            rest = "" if guess.nearest is None else f"nearest {guess.nearest}"
-        chance = "" if guess.label is None else f"{guess.probability:.2f}"
+    for v in predictions:
+        rest = f"then {v.runner_up} {v.runner_up_probability:.2f}" if v.runner_up is not None else ""
+        if v.label is None:
+            rest = "" if v.nearest is None else f"nearest {v.nearest}"
+        chance = "" if v.label is None else f"{v.probability:.2f}"
         said = f"  (people say: {', '.join(v.labels)})" if v.labels else ""
-        lines.append([guess.label or NONE, chance, rest, f"{show_path(v.path)}{said}"])
+        lines.append([v.label or NONE, chance, rest, f"{show_path(v.path)}{said}"])
     if lines:
         print_table(["class", "sure", "", "picture"], lines)
     for name, reason in skipped.items():
         print_line(f"skipped: {name}: {reason}")
 
 
-def print_predicted(found: "Predicted", json: bool) -> None:
+def print_predicted(found: "PredictionCounts", json: bool) -> None:
     """What came of a classification that was kept."""
     if json:
         print_json({"predicted": found.classes, "none": found.none})

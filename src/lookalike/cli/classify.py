@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from lookalike.cli.class_tables import print_evaluation, print_predicted, print_table, print_verdicts
+from lookalike.cli.class_tables import print_evaluation, print_predicted, print_predictions, print_table
 from lookalike.cli.classes import Author, Images, Name, app
 from lookalike.cli.options import Json, Where, opened
 from lookalike.cli.terminal import bars, print_json, print_line, print_note, say
@@ -193,7 +193,7 @@ def classify(
             print_predicted(collection.classes.predict(progress), json)
             return 0
         verdicts = collection.classify(images or (), on_skip=skipped.__setitem__, progress=progress)
-        if not collection.classes.can_refuse():
+        if not collection.classes.can_reject():
             print_note("No class has two pictures yet: what is none of these cannot be told, nor how sure to be.")
-    print_verdicts(verdicts, skipped, json)
+    print_predictions(verdicts, skipped, json)
     return 1 if skipped else 0

@@ -19,12 +19,12 @@ from lookalike.units import human_bytes, human_seconds, parse_bytes, parse_count
 
 if TYPE_CHECKING:
     from lookalike.bench import speed
-    from lookalike.engine import costs, machine
-    from lookalike.engine import plan as plans
-    from lookalike.engine import subject as subjects
+    from lookalike.collection import costs
+    from lookalike.collection import costs as machine
+    from lookalike.collection import planning as plans
 else:
-    plans, subjects = Lazy("lookalike.engine.plan"), Lazy("lookalike.engine.subject")
-    costs, machine = Lazy("lookalike.engine.costs"), Lazy("lookalike.engine.machine")
+    plans = Lazy("lookalike.collection.planning")
+    costs, machine = Lazy("lookalike.collection.costs"), Lazy("lookalike.collection.costs")
     speed = Lazy("lookalike.bench.speed")
 
 RECIPE = "deep"
@@ -71,9 +71,9 @@ def plan(
     if dim is not None and dim < 1:
         raise InputError(f"--dim must be 1 or more. Got {dim}.")
     speeds = machine.measure() if measure else costs.STORED
-    subject = _subject(where, count, dim, recipe, space)
-    subject = subjects.timed(subject, speeds, _rate(subject) if measure else None)
-    made = plans.plan(subject, memory, limit, speeds)
+    workload = _workload(where, count, dim, recipe, space)
+    workload = plans.with_speed(workload, speeds, _rate(workload) if measure else None)
+    made = plans.plan(workload, memory, limit, speeds)
     if json:
         print_json(asdict(made) | {"machine": asdict(speeds) | {"measured": measure}})
     else:
@@ -81,9 +81,9 @@ def plan(
     return 0 if made.chosen else 1
 
 
-def _subject(
+def _workload(
     where: str, count: int | None, dim: int | None, recipe: str | None, space: str | None
-) -> "subjects.Subject":
+) -> "plans.Workload":
     """What is asked about: so many vectors, or pictures by a recipe, or what the collection has or may grow to."""
     given = dim is not None or recipe is not None
     if given and space is not None:
@@ -96,15 +96,15 @@ def _subject(
             f" {where} there is none, or it is empty."
         )
     if dim is not None:
-        return subjects.Subject(number, dim, dim)
+        return plans.Workload(number, dim, dim)
     if stats is not None and not given:
-        return replace(subjects.of_collection(stats, space), items=number)
+        return replace(plans.collection_workload(stats, space), items=number)
     if space is not None:
         raise InputError(
             f"--space names vectors that a collection has, and at {where} there is none, or it is empty. Leave --space"
             " out, or name a collection: lookalike -c DIR plan --space NAME"
         )
-    return subjects.of_recipe(number, recipe or RECIPE)
+    return plans.recipe_workload(number, recipe or RECIPE)
 
 
 def _stats(where: str) -> dict[str, Any] | None:
@@ -117,27 +117,28 @@ def _stats(where: str) -> dict[str, Any] | None:
     return stats if stats["items"] and stats["spaces"] else None
 
 
-def _rate(subject: "subjects.Subject") -> float | None:
+def _rate(workload: "plans.Workload") -> float | None:
     """Pictures a second of the feature, as measured here; None where it cannot be."""
     try:
-        return speed.measure(subject.chain).pictures_per_s if subject.chain else None
+        return speed.measure(workload.chain).pictures_per_s if workload.chain else None
     except MissingError as error:
         print_note(str(error))
         return None
 
 
 def _print(made: "plans.Plan", where: str, speeds: "machine.Machine", measured: bool) -> None:
-    subject = made.subject
+    workload = made.workload
     what = (
-        f"space {subject.name} of {where}"
-        if subject.exists
-        else f"recipe {subject.name}"
-        if subject.chain
+        f"space {workload.name} of {where}"
+        if workload.exists
+        else f"recipe {workload.name}"
+        if workload.chain
         else "vectors"
     )
     limit = "" if made.latency_s is None else f", a search within {human_seconds(made.latency_s)}"
     print_line(
-        f"{many(subject.items, 'picture')} × {subject.dim} numbers ({what}) in {human_bytes(made.ram)} of memory{limit}"
+        f"{many(workload.items, 'picture')} × {workload.dim} numbers ({what})"
+        f" in {human_bytes(made.ram)} of memory{limit}"
     )
     origin = "measured now" if measured else "a stored one: --measure for this one"
     print_line(

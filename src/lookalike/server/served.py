@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from lookalike.collection import Collection, Crop, Item, Prediction, Result, format_id, parse_id
+from lookalike.collection import Collection, Crop, Item, Result, StoredPrediction, format_id, parse_id
 from lookalike.errors import DamagedError, FormatError, ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role
 from lookalike.server.courtesy import Courtesy
@@ -139,7 +139,7 @@ class Served:
         listed, shown = list(items), self.visible(who).path
         ids = [item.id for item in listed]
         labels: dict[int, list[str]] = {}
-        predicted: dict[int, Prediction] = {}
+        predicted: dict[int, StoredPrediction] = {}
         with contextlib.suppress(DamagedError, FormatError):  # search works without labels
             labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
         return [_item(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
@@ -163,11 +163,11 @@ class Served:
 
     def first_space(self) -> str:
         """The space that is searched where nobody names one."""
-        return self.collection.spaces()[0]
+        return self.collection.space().name
 
     def warm(self) -> None:
         """Load what the first search, the first round and the first upload would have to wait for."""
-        for load in (self.collection.rehearse, self._search_once, self.uploads.warm):
+        for load in (self.collection.warm_up, self._search_once, self.uploads.warm):
             with contextlib.suppress(LookalikeError):  # whoever asks for it is told what is wrong
                 if not self.closing.is_set():
                     load()
@@ -175,9 +175,9 @@ class Served:
     def _search_once(self) -> None:
         """Find a picture in every space."""
         first = self.collection.page(limit=1).items
-        for space in self.collection.spaces() if first else ():
+        for space in self.collection.spaces if first else ():
             if not self.closing.is_set():
-                self.collection.search(first[0].id, k=1, space=space)
+                self.collection.search(first[0].id, k=1, space=space.name)
 
     def _example(self, example: ExampleIn, field: str) -> Any:
         if (example.id is None) == (example.upload is None):
@@ -222,7 +222,9 @@ def needs(role: Role) -> Any:
     return check
 
 
-def _item(item: Item, labels: list[str], predicted: Prediction | None, shown: Callable[[str], str]) -> dict[str, Any]:
+def _item(
+    item: Item, labels: list[str], predicted: StoredPrediction | None, shown: Callable[[str], str]
+) -> dict[str, Any]:
     paths = [valid(shown(path)) for path in item.paths]
     first = paths[0] if paths else None
     return {

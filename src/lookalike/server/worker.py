@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from lookalike.collection import Collection, Report, parse_id
-from lookalike.engine.client_specs import check_client_fit
+from lookalike.collection.specs import check_client_fit
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
 from lookalike.server.incoming import FOLDER, put_away

@@ -49,6 +49,9 @@ RESERVE_SHARE = 1 / 16
 
 CREATE_WAIT_S = 10.0
 
+READ_TRIES = 5
+"""How often a consistent read starts again when a writer has changed the catalogue."""
+
 
 class Store:
     """The files of one collection. Safe to read from many threads and processes; one of them writes at a time.
@@ -175,6 +178,24 @@ class Store:
             yield
         finally:
             self._moment.version = before
+
+    def read_consistently(self, read: Callable[[], T]) -> T:
+        """Return `read()`, all of it from one version of the store: a refit halfway would mix two sets of vectors.
+
+        `read` is called again if a writer changed the catalogue meanwhile; after READ_TRIES, the last result counts.
+        """
+        for _ in range(READ_TRIES):
+            version = self.vectors.version()  # the current one, also inside another `read_consistently`
+            try:
+                with self.moment(version):
+                    found = read()
+            except StoreError:
+                if self.vectors.version() == version:
+                    raise
+                continue
+            if self.vectors.version() == version:
+                return found
+        return read()
 
     @property
     def snapshot(self) -> Path:

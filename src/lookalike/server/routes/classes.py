@@ -104,17 +104,17 @@ async def classify(request: Request, asked: ClassifyIn) -> Response:
     here = served(request)
 
     def look(_: object) -> list[dict[str, Any]]:
-        verdicts = here.collection.classify(here.examples(asked.examples, "examples"))
+        predictions = here.collection.classify(here.examples(asked.examples, "examples"))
         return [
             {
-                "id": None if verdict.id is None else format_id(verdict.id),
-                "labels": [valid(label) for label in verdict.labels],
-                "label": _named(verdict.guess.label),
-                "probability": round(verdict.guess.probability, 4),
-                "runner_up": _named(verdict.guess.runner_up),
-                "runner_up_probability": round(verdict.guess.runner_up_probability, 4),
+                "id": None if prediction.id is None else format_id(prediction.id),
+                "labels": [valid(label) for label in prediction.labels],
+                "label": _named(prediction.label),
+                "probability": round(prediction.probability, 4),
+                "runner_up": _named(prediction.runner_up),
+                "runner_up_probability": round(prediction.runner_up_probability, 4),
             }
-            for verdict in verdicts
+            for prediction in predictions
         ]
 
     return reply(await here.work.run(request, look))

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
 from lookalike.collection import format_id
-from lookalike.engine.client_specs import check_client_fit
+from lookalike.collection.specs import check_client_fit
 from lookalike.errors import StoreError
 from lookalike.images.folders import leads_inside
 from lookalike.server.access import Role

@@ -1,0 +1,541 @@
+"""Adding pictures: list files, recognise known ones, read and describe the others, commit.
+
+`Adding` has the verbs: `add`, `refresh`, and describing pictures again. `_Ingest` does one run over some sources:
+pictures are read by other processes while this one describes them, what is in flight is bounded, and each commit is
+final. Everything needs the writer lock.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain as concatenate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.collection.chain import Chain
+from lookalike.collection.classes import Classes
+from lookalike.collection.describing import DESCRIBE_BATCH, Prepare, read_pool
+from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
+from lookalike.collection.sources import (
+    exists,
+    find_problem,
+    folder_has_files,
+    has_files,
+    ignore,
+    is_missing,
+    is_under,
+    root_of,
+)
+from lookalike.collection.space import Space, Spaces
+from lookalike.collection.specs import feature_takes_labels
+from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
+from lookalike.images.folders import Within
+from lookalike.images.read import LIMITS, content_id, digest_content
+from lookalike.images.sources import Entry, split_member, walk
+from lookalike.images.workers import Read, Skip
+from lookalike.recipes import DEFAULT, FALLBACK
+from lookalike.store.directory import Store
+from lookalike.store.items import Item, Seen
+from lookalike.text import many
+from lookalike.types import Ids, Progress, format_id
+
+LIST_AHEAD = 100_000
+"""Files that are listed before they are read: a limit on memory; below it the total is known early."""
+
+CARRY_BYTES = 256 * 2**20
+"""The same in bytes, for members of compressed archives, which carry their bytes; above it, one member at a time."""
+
+LOOKUP = 1_000
+"""Files looked up in the catalogue at a time."""
+
+NAMED = 100
+"""Files that a report lists one by one."""
+
+COMMIT_ROWS = 2_048
+COMMIT_BYTES = 128 * 2**20
+COMMIT_S = 5.0
+"""A commit follows after so many pictures, bytes of their vectors or seconds, whichever comes first."""
+
+
+@dataclass
+class Report:
+    """What an add or a refresh did with files."""
+
+    added: int = 0  # new pictures
+    known: int = 0  # unchanged, not read again
+    copied: int = 0  # known pictures at a further path
+    moved: int = 0  # known pictures at a new path, the old file missing
+    changed: int = 0  # another picture at a known path
+    gone: int = 0  # files that no longer exist
+    skipped: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)  # the first NAMED: path → "added", "copied" or "changed"
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    predicted: dict[str, int] = field(default_factory=dict)  # new pictures with a predicted class, by class
+    none: int = 0  # new pictures of none of the classes
+
+
+class Adding:
+    """Adds pictures to one collection.
+
+    `within` are folders that links inside a source may point into, besides the sources themselves; None: anywhere.
+    """
+
+    def __init__(self, spaces: Spaces, classes: Classes, within: Sequence[str] | None):
+        self._store = spaces.store
+        self._spaces = spaces
+        self._classes = classes
+        self._within = within
+
+    def add(
+        self, paths: Sequence[str], recipes: str | Sequence[str] | None, progress: Progress, workers: int | None
+    ) -> Report:
+        """Record these sources, and add what they hold."""
+        report = Report()
+        spaces = self._create_spaces(recipes, report)
+        with self._store.transaction():
+            for path in paths:
+                self._store.items.add_source(path)
+        with self._classified(report, progress):
+            self._ingest(paths, spaces, report, progress, workers)
+        return report
+
+    def refresh(self, roots: Sequence[str], progress: Progress, workers: int | None) -> Report:
+        """Look for new, changed, moved and missing files in these sources, or in all if none is given."""
+        report, known = Report(), self._store.items.sources()
+        sources = list(roots) or known
+        absent = {source: why for source in {*sources, *known} if (why := find_problem(self._store, source))}
+        report.notes += [absent[source] for source in sources if source in absent]
+        if roots and report.notes:
+            raise SourceError(report.notes[0])
+        present = [source for source in sources if source not in absent]
+        listed = [source for source in present if has_files(source)]
+        again: set[int] = set()
+        if listed:
+            with self._classified(report, progress):
+                again = self._ingest(listed, self._create_spaces(None, report), report, progress, workers)
+        _forget_missing(self._store, present, list(absent), again, report)
+        return report
+
+    def check_added(self, roots: Sequence[str]) -> None:
+        """Raise SourceError for a path that was never added, and is not inside one that was."""
+        known = self._store.items.sources()
+        for root in roots:
+            if root not in known and next(self._store.items.paths_under(root), None) is None:
+                raise SourceError(f"{root} was never added. Run: lookalike add {root}")
+
+    def refit_features(self, progress: Progress, workers: int | None, spaces: Sequence[Space]) -> dict[str, int]:
+        """Fit the features of these spaces again, and describe every picture again.
+
+        Returns all spaces that use these features, with the number of pictures that each feature was fitted on. If a
+        source is not there, its pictures would lose their vectors: SourceError.
+        """
+        sources = self._store.items.sources()
+        for source in sources:
+            if not has_files(source) or find_problem(self._store, source):
+                raise SourceError(f"{source} does not exist: its pictures would lose their vectors. Is it mounted?")
+        entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
+        fitted, failed = fit_features(spaces, entries, progress, workers, refit=True)
+        if failed:
+            raise InputError(next(iter(failed.values())))
+        self._ingest(sources, list(self._spaces), Report(), progress, workers)
+        return {space.name: fitted[space.specs[0]] for space in self._spaces if space.specs[0] in fitted}
+
+    def describe_missing(self, progress: Progress, workers: int | None) -> int:
+        """Describe pictures again that have no vector in the feature of a space; returns how many now have one."""
+        features = {space.feature for space in self._spaces}
+        missing = self._missing(features)
+        paths = [path for item in self._store.items.get(sorted(missing)).values() for path in item.paths]
+        sources = sorted({split_member(path)[0] for path in paths if exists(path)})
+        if not sources:
+            return 0
+        self._ingest(sources, list(self._spaces), Report(), progress, workers)
+        return len(missing - self._missing(features))
+
+    def _missing(self, features: Iterable[Space]) -> set[int]:
+        return {int(item) for feature in features for item in self._store.vectors.missing(feature.name)}
+
+    def _create_spaces(self, recipes: str | Sequence[str] | None, report: Report) -> list[Space]:
+        """The spaces that new pictures are added to: those of these recipes, and all that the collection has."""
+        own = list(self._spaces)
+        if recipes is not None or own:
+            asked = self._spaces.create([recipes] if isinstance(recipes, str) else recipes or [])
+        else:
+            try:
+                asked = self._spaces.create(DEFAULT)
+            except MissingError as error:
+                report.notes.append(f"{error} Until then, the colour feature is used.")
+                asked = self._spaces.create(FALLBACK)
+        return list(dict.fromkeys([*asked, *own]))
+
+    def _ingest(
+        self, sources: Sequence[str], spaces: list[Space], report: Report, progress: Progress, workers: int | None
+    ) -> set[int]:
+        """Read the sources into these spaces; returns the known items that were found at a new path."""
+        fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
+        report.notes += [
+            f"{feature} was fitted on {many(n, 'picture')} only. When there are more, run: lookalike fit --features"
+            for feature, n in fitted.items()
+            if n < FIT_MIN
+        ]
+        for feature, reason in failed.items():
+            wait = "is fitted on request" if feature_takes_labels(feature) else "is not fitted yet"
+            report.notes.append(f"{feature} {wait}: {reason}")
+        able = [space for space in spaces if space.specs[0] not in failed]
+        if not able:
+            raise InputError(next(iter(failed.values())))
+        chains = self._intact_chains(able, report)
+        run = _Ingest(self._store, chains, self._spaces.read_side(), report)
+        run.run(sources, progress, workers, self._allowed())
+        update_spaces([space for space in spaces if space not in able or space.name in chains], progress)
+        return run.again
+
+    def _intact_chains(self, spaces: Sequence[Space], report: Report) -> dict[str, Chain]:
+        """The chains of these spaces, without spaces whose feature is damaged. A damaged model counts as not fitted."""
+        chains, damage = {}, {}
+        for space in spaces:
+            try:
+                chains[space.name] = space.intact_chain()
+            except StoreError as error:
+                damage[space.name] = error
+        if not chains:
+            raise next(iter(damage.values()))
+        report.notes += [f"Space '{name}' got no new pictures: {error}" for name, error in damage.items()]
+        return chains
+
+    @contextmanager
+    def _classified(self, report: Report, progress: Progress) -> Iterator[None]:
+        """Predict the class of what this block adds, if there are classes; an error of that is only a note."""
+        try:
+            watched = self._classes.watch()
+        except (DamagedError, FormatError) as error:
+            report.notes.append(f"New pictures were not classified: {error}")
+            watched = False
+        yield
+        if not watched:
+            return
+        try:
+            report.predicted, report.none = self._classes.predict_new(progress)
+        except (InputError, DamagedError, FormatError) as error:
+            report.notes.append(f"New pictures were not classified: {error}")
+
+    def _entries(self, sources: Sequence[str]) -> Iterator[Entry]:
+        """The entries of these sources, then those of all other sources that exist; listed only when iterated."""
+        known = [source for source in self._store.items.sources() if has_files(source)]
+        yield from walk([*sources, *known], on_skip=ignore, within=self._allowed())
+
+    def _allowed(self) -> Within:
+        """The folders that may be read. A source counts as written: if it is a link, its target is not allowed."""
+        if self._within is None:
+            return None
+        return [*self._within, *map(root_of, self._store.items.sources())]
+
+
+def _forget_missing(
+    store: Store, sources: Sequence[str], absent: Sequence[str], again: set[int], report: Report
+) -> None:
+    """Remove the paths of these sources whose file no longer exists, and items without any path.
+
+    Unclear cases are kept: files of an absent source inside this one, members of an archive that is being written,
+    files of a list whose folder is missing or empty.
+    """
+    listed = store.items.seen(list(report.skipped))
+    known = {path: seen for path, seen in listed.items() if folder_has_files(path)}
+    for source in sources:
+        known.update(store.items.paths_under(root_of(source)))
+    away = [root_of(source) for source in absent]
+    missing = []
+    for path, seen in known.items():
+        archive, member = split_member(path)
+        kept = (member and archive in report.skipped) or any(is_under(path, root) for root in away)
+        if not kept and is_missing(path, seen.mtime_ns):
+            missing.append(path)
+    with store.transaction():
+        store.remove(store.items.unlink(missing))
+    for path in missing:
+        report.skipped.pop(path, None)
+        if known[path].item in again:  # it was moved
+            again.discard(known[path].item or 0)
+            report.copied -= 1
+            report.moved += 1
+        else:
+            report.gone += 1
+
+
+class _Ingest:
+    """One run over some sources.
+
+    Parameters
+    ----------
+    store : of the collection.
+    chains : the chain of each space that new pictures are added to, by name.
+    side : the shorter side at which pictures are read.
+    """
+
+    def __init__(self, store: Store, chains: dict[str, Chain], side: int, report: Report):
+        self.store = store
+        self.chains = chains
+        self.side = side
+        self.report = report
+        self.features = {chain.specs[0]: chain.feature for chain in chains.values()}
+        self.prepare = Prepare(list(self.features.values()))
+        self.waiting: list[Read] = []
+        self.rows: list[tuple[Read, list[NDArray[Any]]]] = []
+        self.rows_bytes = 0
+        self.links: list[tuple[str, int, int, int]] = []
+        self.skips: list[tuple[str, int, int, str]] = []
+        self.lacking = {int(item) for base in self.features for item in store.vectors.missing(base)}
+        self.again: set[int] = set()  # known items that were found at a new path
+        self.done = 0
+        self.committed_at = time.monotonic()
+
+    def run(
+        self, sources: Sequence[str | Path], progress: Progress, workers: int | None, within: Within = None
+    ) -> None:
+        """Add everything that the sources hold; links are followed only into `within`, if given."""
+        listing = _Listing(sources, self._skip_unlisted, within)
+        try:
+            fresh = self._unknown(listing, progress)
+            first = next(fresh, None)
+            if first is not None:
+                with read_pool(self.prepare, side=self.side, workers=workers) as pool:
+                    for result in pool.map(concatenate([first], fresh)):
+                        self._take(result)
+                        progress("reading", self.done, listing.total)
+        except KeyboardInterrupt:
+            self.waiting.clear()  # described pictures are committed, the rest is read again
+            self._commit()
+            raise
+        finally:
+            listing.close()
+        self._describe()
+        self._commit()
+        progress("reading", self.done, self.done)
+
+    def _unknown(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
+        """The entries that must be read; the others are counted here."""
+        entries = iter(entries)
+        while batch := _next_batch(entries):
+            seen = self.store.items.seen([entry.path for entry in batch])
+            sizes = self.store.items.known_sizes({entry.size for entry in batch})
+            for entry in batch:
+                before = seen.get(entry.path)
+                unchanged = before is not None and self._unchanged(entry, before)
+                if unchanged or (entry.size in sizes and self._recognised(entry, before)):
+                    self.done += 1
+                else:
+                    yield entry
+            progress("reading", self.done, None)
+
+    def _unchanged(self, entry: Entry, before: Seen) -> bool:
+        if (before.size, before.mtime_ns) != (entry.size, entry.mtime_ns):
+            return False
+        if before.item is None:
+            self.report.skipped[entry.path] = before.reason or ""
+            return True
+        self.report.known += before.item not in self.lacking
+        return before.item not in self.lacking
+
+    def _recognised(self, entry: Entry, before: Seen | None) -> bool:
+        """Whether a file has the bytes of a known item: a moved or copied file costs a digest, not a decode."""
+        try:
+            content = digest_content(entry.read(LIMITS))
+        except ImageError:
+            return False  # the reading process reports the reason
+        item = content_id(content)
+        known = self.store.items.get([item]).get(item)
+        if known is None or item in self.lacking or known.content not in (None, content):
+            return False
+        self._link(entry, item, before)
+        return True
+
+    def _take(self, result: Read | Skip) -> None:
+        if isinstance(result, Skip):
+            entry = result.entry
+            self.report.skipped[entry.path] = result.reason
+            self.done += 1
+            # A skip without a size never counts as unchanged: a temporary failure is tried again.
+            size, mtime_ns = (entry.size, entry.mtime_ns) if result.lasting else (-1, -1)
+            if result.lasting or self._item_at(entry.path) is None:
+                self.skips.append((entry.path, size, mtime_ns, result.reason))
+        else:
+            self.waiting.append(result)
+            if len(self.waiting) >= DESCRIBE_BATCH:
+                self._describe()
+        late = time.monotonic() - self.committed_at > COMMIT_S
+        if late or len(self.rows) >= COMMIT_ROWS or self.rows_bytes >= COMMIT_BYTES:
+            self._commit()
+
+    def _describe(self) -> None:
+        """Describe the waiting pictures."""
+        if not self.waiting:
+            return
+        reads, self.waiting = self.waiting, []
+        parts = self.prepare.finish([read.parts for read in reads])
+        self.rows.extend((read, [X[i] for X in parts]) for i, read in enumerate(reads))
+        self.rows_bytes += sum(X.nbytes for X in parts)
+        self.done += len(reads)
+
+    def _commit(self) -> None:
+        """Add everything described so far to the collection, in one transaction."""
+        self.committed_at = time.monotonic()
+        if not (self.rows or self.links or self.skips):
+            return
+        have = self.store.items.get(list({read.id for read, _ in self.rows}))
+        self._refuse_collisions(have)
+        rows = {read.id: (read, parts) for read, parts in self.rows}  # the same picture twice is one item
+        wanted = {item: row for item, row in rows.items() if item not in have or item in self.lacking}
+        pendings = self._write(wanted)
+        before = self.store.items.seen([read.entry.path for read, _ in self.rows])
+        counted = set(have)
+        for read, _ in self.rows:
+            self._link(read.entry, read.id, before.get(read.entry.path), new=read.id not in counted)
+            counted.add(read.id)
+        with self.store.transaction():
+            self.store.items.add([_item(read) for item, (read, _) in rows.items() if item not in have])
+            pathless = [*self.store.items.link(self.links), *self.store.items.skip(self.skips)]
+            for pending in pendings:
+                self.store.vectors.commit(pending)
+            self.store.remove(pathless)  # a changed file is a new item: no file has the old content
+        self.lacking.difference_update(wanted)
+        self.rows, self.rows_bytes, self.links, self.skips = [], 0, [], []
+        for space in {*self.features, *self.chains}:
+            self.store.vectors.merge(space)
+
+    def _refuse_collisions(self, have: dict[int, Item]) -> None:
+        """Skip files that have the id of another file, known or read earlier, but different bytes."""
+        contents = {item: known.content for item, known in have.items()}
+        kept = []
+        for read, parts in self.rows:
+            expected = contents.setdefault(read.id, read.content)
+            if expected is None or expected == read.content:
+                kept.append((read, parts))
+                continue
+            reason = f"another picture happens to have the same id, {format_id(read.id)}; re-encode this one to add it"
+            self.report.skipped[read.entry.path] = reason
+            self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
+        self.rows = kept
+
+    def _write(self, rows: dict[int, tuple[Read, list[NDArray[Any]]]]) -> list[Any]:
+        """Segments for every space, on the disk but not yet part of the collection."""
+        if not rows:
+            return []
+        ids = np.array(list(rows), np.int64)
+        pendings = []
+        for i, spec in enumerate(self.features):
+            X = np.stack([parts[i] for _, parts in rows.values()])  # (n, d)
+            fresh = np.isin(ids, self.store.vectors.live_ids(spec), invert=True)
+            if not fresh.any():
+                continue
+            mine = {name: chain for name, chain in self.chains.items() if chain.specs[0] == spec}
+            searched = any(len(chain.specs) == 1 for chain in mine.values())
+            # A feature that no space searches is stored in half precision: it is only fitted on and transformed.
+            stored: NDArray[Any] = X[fresh] if searched else X[fresh].astype(np.float16)
+            pendings.append(self.store.vectors.write(spec, ids[fresh], stored))
+            for name, chain in mine.items():
+                if len(chain.specs) > 1 and chain.fitted:
+                    new = self._without_row(name, ids[fresh])
+                    if new.any():
+                        pendings.append(self.store.vectors.write(name, ids[fresh][new], chain.encode(stored[new])))
+        return pendings
+
+    def _without_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
+        """Which of these items have no row in a space. New items have none."""
+        if self.lacking.isdisjoint(ids.tolist()):
+            return np.ones(len(ids), bool)
+        return np.isin(ids, self.store.vectors.live_ids(name), invert=True)
+
+    def _link(self, entry: Entry, item: int, before: Seen | None, *, new: bool = False) -> None:
+        self.links.append((entry.path, entry.size, entry.mtime_ns, item))
+        if before is not None and before.item not in (None, item):
+            outcome = "changed"
+        elif new:
+            outcome = "added"
+        elif before is None or before.item is None:
+            outcome = "copied"
+            self.again.add(item)
+        else:
+            outcome = "known"
+        setattr(self.report, outcome, getattr(self.report, outcome) + 1)
+        if outcome != "known" and len(self.report.files) < NAMED:
+            self.report.files[entry.path] = outcome
+
+    def _item_at(self, path: str) -> int | None:
+        before = self.store.items.seen([path]).get(path)
+        return None if before is None else before.item
+
+    def _skip_unlisted(self, path: str, reason: str) -> None:
+        self.report.skipped[path] = reason
+
+
+class _Listing:
+    """Entries of the sources, listed ahead of the reader by a thread; `total` once the listing is complete."""
+
+    def __init__(self, sources: Sequence[str | Path], on_skip: Any, within: Within):
+        self.total: int | None = None
+        self._queue: queue.Queue[Entry | BaseException | None] = queue.Queue(LIST_AHEAD)
+        self._stop = threading.Event()
+        self._carried = 0  # bytes of the queue's entries: added by the thread, subtracted by the reader
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._list, args=(sources, on_skip, within), daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[Entry]:
+        while (entry := self._queue.get()) is not None:
+            if isinstance(entry, BaseException):
+                raise entry
+            self._carry(-len(entry.data or b""))
+            yield entry
+
+    def close(self) -> None:
+        self._stop.set()
+        while self._thread.is_alive():
+            try:
+                self._queue.get(timeout=0.05)
+            except queue.Empty:
+                continue
+
+    def _list(self, sources: Sequence[str | Path], on_skip: Any, within: Within) -> None:
+        count = 0
+        try:
+            for entry in walk(sources, on_skip=on_skip, within=within):
+                while entry.data is not None and self._carried >= CARRY_BYTES and not self._stop.is_set():
+                    time.sleep(0.01)
+                self._carry(len(entry.data or b""))
+                self._queue.put(entry)
+                count += 1
+                if self._stop.is_set():
+                    return
+            self.total = count
+            self._queue.put(None)
+        except BaseException as error:  # noqa: BLE001 — raised again in the reader's thread
+            self._queue.put(error)
+
+    def _carry(self, n_bytes: int) -> None:
+        with self._lock:
+            self._carried += n_bytes
+
+
+def _next_batch(entries: Iterator[Entry]) -> list[Entry]:
+    """The next entries to look up together: at most LOOKUP, fewer if they carry CARRY_BYTES."""
+    batch: list[Entry] = []
+    carried = 0
+    for entry in entries:
+        batch.append(entry)
+        carried += len(entry.data or b"")
+        if len(batch) == LOOKUP or carried >= CARRY_BYTES:
+            break
+    return batch
+
+
+def _item(read: Read) -> Item:
+    return Item(
+        read.id, [], read.entry.size, read.width, read.height, read.format, time.time(), read.taken_at, read.content
+    )

@@ -1,0 +1,256 @@
+"""Calibration: choose λ and γ of a space's last transform by altered versions of its pictures, or by labels.
+
+Candidates from a grid are compared by `encode.calibrate`. Altered versions are crops, a flip, other light and
+recompression, always the same ones; an encoder must still find the original.
+"""
+
+import inspect
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from lookalike.arrays import chunks
+from lookalike.collection.chain import Chain, fit
+from lookalike.collection.describing import Prepare, read_pool
+from lookalike.collection.fitting import Pool, labelled_rows
+from lookalike.collection.space import Space
+from lookalike.collection.specs import step_class
+from lookalike.encode.calibrate import Calibration, Trial, calibrate, calibrate_labels
+from lookalike.errors import InputError
+from lookalike.images.sources import locate
+from lookalike.images.workers import Read
+from lookalike.kernels import typical_gamma
+from lookalike.registry import Spec, create, parse
+from lookalike.store.directory import Store
+from lookalike.types import Box, Feature, Ids, Pixels, Prepared, Progress, Transform, Vectors, crop
+
+GRID: dict[str, tuple[float, ...]] = {
+    "lam": (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6),
+    "gamma": (0.1, 0.3, 1.0, 3.0),
+}
+"""The candidates, mildest first, because the first of equals is chosen; for rows of unit length, scaled by the power of
+ten of their squared length for others. Without labels γ is the typical one: the margin, which decides then, compares
+scores of one γ only."""
+
+PICTURES = 200
+"""Most pictures that are altered."""
+
+LABELLED = 1_000
+"""Most labelled pictures that search each other; at most half of the collection."""
+
+SHARE = 4
+"""At most one picture in so many is altered."""
+
+POOL = 10_000
+"""Rows of the pool while candidates are compared: λ and γ hardly depend on more, and every candidate is fitted."""
+
+
+CROPS: tuple[Box, ...] = (
+    (0.05, 0.05, 0.95, 0.95),
+    (0.0, 0.0, 0.75, 0.75),
+    (0.25, 0.2, 1.0, 0.95),
+    (0.2, 0.2, 0.8, 0.8),
+    (0.1, 0.4, 0.6, 0.9),
+)
+"""Crops: nearly the whole picture, corners, the middle, a quarter off the middle."""
+
+SMALLEST = 0.5
+"""The shortest side of a crop, as a share: pictures are read that much larger."""
+
+BLOCK = 32
+"""Pictures read at a time, so that few more are read than are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport:
+    """The candidates for a space and the choice."""
+
+    space: str
+    chain: list[str]  # with the chosen options
+    params: dict[str, Any]
+    trials: list[Trial]
+    questions: int  # pictures that were altered, or that have labels
+    pool: int  # rows that every candidate was fitted on
+    fitted_on: int = 0  # rows that the space was then fitted on
+
+
+def choose(
+    space: Space,
+    negatives: Pool | None,
+    labels: bool,
+    progress: Progress,
+    workers: int | None,
+) -> CalibrationReport:
+    """Compare the candidates for a space's last transform; nothing is stored yet.
+
+    The pool is the one that the fit will use. The collection's own pool contains the originals, and pushes altered
+    versions away from them, as it will any new view; λ must be large enough for that. Outside negatives contain none.
+    """
+    name, chain = space.name, space.chain
+    spec, options = _check_tunable(name, chain)
+    features, ids = space.feature_rows, space.feature.row_ids()
+    n = len(ids) // SHARE
+    if n < 2:
+        raise InputError(f"Calibration needs at least {2 * SHARE} pictures in the collection. Got {len(ids)}.")
+    if labels:
+        asked, y = _labelled(space, ids, min(LABELLED, len(ids) // 2))
+    else:
+        asked, altered = describe_variants(
+            space.store, ids.tolist(), chain.feature, min(PICTURES, n), progress, workers
+        )
+    own = np.asarray(features.vectors(np.union1d(asked, ids[:POOL])), np.float32)
+    steps = fit(chain.specs[:-1], own, labelled=labelled_rows(space))
+    pool = steps.transform(own if negatives is None else negatives.X[~np.isin(negatives.ids, asked)][:POOL])
+    X = steps.transform(features.vectors(asked))  # (m, d)
+    candidates = _candidates(options, spec, pool, labels)
+    progress(f"calibrating {name}", 0, len(candidates))
+    done = 0
+
+    def make(**params: float) -> Transform:
+        nonlocal done
+        progress(f"calibrating {name}", done, len(candidates))
+        done += 1
+        made: Transform = create("transform", _with(spec, params))
+        return made
+
+    if labels:
+        found = calibrate_labels(make, candidates, X, y, pool)
+    else:
+        m, a, d = altered.shape
+        variants = steps.transform(altered.reshape(m * a, d)).reshape(m, a, -1)
+        found = calibrate(make, candidates, pool, X, variants)
+    progress(f"calibrating {name}", len(candidates), len(candidates))
+    return _report(name, chain, spec, found, len(asked), len(pool))
+
+
+def tunable(spec: str) -> list[str]:
+    """The options of a transform that calibration chooses: those in `GRID` that it has.
+
+    >>> tunable("kernelslem(rank=8)"), tunable("slem()"), tunable("l2()")
+    (['lam', 'gamma'], ['lam'], [])
+    """
+    known = inspect.signature(step_class(spec)).parameters
+    return [option for option in GRID if option in known]
+
+
+def _check_tunable(name: str, chain: Chain) -> tuple[Spec, list[str]]:
+    options = tunable(chain.specs[-1]) if len(chain.specs) > 1 else []
+    if "lam" not in options:
+        raise InputError(
+            f"Space '{name}' has nothing to calibrate: its last transform must have the option lam, as slem does."
+            f" Its chain is {' | '.join(chain.specs)}."
+        )
+    spec = parse(chain.specs[-1])
+    if spec.params.get("kernel") == "linear":  # which has no γ
+        options = ["lam"]
+    return spec, options
+
+
+def _candidates(options: list[str], spec: Spec, pool: Vectors, labels: bool) -> list[dict[str, float]]:
+    """Every combination, in units that fit the rows of the pool (n, d)."""
+    squared = float(np.mean(np.einsum("ij,ij->i", pool, pool, dtype=np.float64)))
+    unit = 10.0 ** round(math.log10(max(squared, 1e-30)))
+    kernel = getattr(create("transform", spec), "kernel", None)
+    units = {"lam": 1.0 if kernel == "gaussian" else unit, "gamma": 1 / unit}  # a Gaussian is at most 1
+    values = {option: [value * units[option] for value in GRID[option]] for option in options}
+    if "gamma" in values and not labels:
+        values["gamma"] = [typical_gamma(str(kernel), pool)]
+    rounded = [[float(f"{value:.3g}") for value in tried] for tried in values.values()]
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*rounded)]
+
+
+def _labelled(space: Space, ids: Ids, n: int) -> tuple[Ids, list[str]]:
+    """At most n of the items that have exactly one label, and their labels."""
+    found, there = space.store.judgements.single_labels(), set(ids.tolist())
+    one = [(item, label) for item, label in sorted(found.items()) if item in there][:n]
+    if len(one) < 2:
+        raise InputError(
+            f"Calibration by labels needs pictures with one label each. Got {len(one)}. Run: lookalike label SOURCE"
+        )
+    return np.array([item for item, _ in one], np.int64), [label for _, label in one]
+
+
+def _with(spec: Spec, params: dict[str, Any]) -> Spec:
+    return Spec(spec.name, {**spec.params, **params})
+
+
+def _report(name: str, chain: Chain, spec: Spec, found: Calibration, questions: int, pool: int) -> CalibrationReport:
+    specs = [*chain.specs[:-1], str(_with(spec, found.params))]
+    return CalibrationReport(name, specs, found.params, found.trials, questions, pool)
+
+
+def _flip(image: Pixels) -> Pixels:
+    return image[:, ::-1]
+
+
+def _light(image: Pixels, gain: float) -> Pixels:
+    lit: Pixels = np.clip(image * gain, 0, 255).astype(np.uint8)
+    return lit
+
+
+def _compress(image: Pixels, quality: int) -> Pixels:
+    """The picture saved as JPEG once more."""
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "JPEG", quality=quality)
+    return np.asarray(Image.open(stream).convert("RGB"))
+
+
+_ALTER: tuple[Callable[[Pixels], Pixels], ...] = (
+    *(lambda image, box=box: crop(image, box) for box in CROPS),
+    _flip,
+    lambda image: _flip(crop(image, CROPS[3])),
+    lambda image: _compress(_light(image, 1.2), 30),
+    lambda image: _compress(_light(crop(image, CROPS[2]), 0.8), 60),
+)
+
+VARIANTS = len(_ALTER)
+
+
+def variants(image: Pixels) -> list[Pixels]:
+    """The altered versions of a picture.
+
+    >>> [altered.shape[:2] for altered in variants(np.zeros((40, 60, 3), np.uint8))][:4]
+    [(36, 54), (30, 45), (30, 45), (24, 36)]
+    """
+    return [np.ascontiguousarray(alter(image)) for alter in _ALTER]
+
+
+@dataclass(frozen=True)
+class _Vary:
+    """Prepares each altered version of a picture, in a reading process."""
+
+    prepare: Prepare
+
+    def __call__(self, image: Pixels) -> list[list[Prepared]]:
+        return [self.prepare(altered) for altered in variants(image)]
+
+
+def describe_variants(
+    store: Store, ids: Sequence[int], feature: Feature, n: int, progress: Progress, workers: int | None
+) -> tuple[Ids, Vectors]:
+    """Altered versions of the first n of these items that can be read: ids (m,) and rows (m, VARIANTS, d), m ≤ n.
+
+    Files that are missing, or hold another picture by now, are skipped.
+    """
+    prepare = Prepare([feature])
+    found: dict[int, Vectors] = {}
+    with read_pool(_Vary(prepare), side=math.ceil(feature.side / SMALLEST), workers=workers) as pool:
+        for part in chunks(len(ids), 1, BLOCK):
+            paths = store.items.first_paths(ids[part])
+            there = [entry for path in paths.values() if (entry := locate(path)) is not None]
+            for outcome in pool.map(there):
+                if isinstance(outcome, Read) and outcome.id in paths:
+                    (found[outcome.id],) = prepare.finish(outcome.parts)  # (VARIANTS, d)
+                progress("altering pictures", min(len(found), n), n)
+            if len(found) >= n:
+                break
+    if len(found) < 2:
+        raise InputError(f"Calibration needs at least 2 pictures that can be read. Got {len(found)} of {len(ids)}.")
+    kept = [item for item in ids if item in found][:n]
+    return np.array(kept, np.int64), np.stack([found[item] for item in kept])

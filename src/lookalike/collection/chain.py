@@ -1,0 +1,161 @@
+"""`Chain`: a feature and the steps after it, built from spec strings: transforms, then optionally a coder.
+
+A chain turns pictures, or vectors of the feature, into (n, D) float32 vectors of a space or (n, bits / 8) uint8 codes.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import chunks, to_numpy
+from lookalike.collection.specs import is_coder, kind_of_step, takes_labels, takes_negatives
+from lookalike.index.queries import PointQuery
+from lookalike.registry import create
+from lookalike.types import Box, Coder, Feature, Ids, Pixels, Query, Transform, Vectors
+
+STEP_BYTES = 2**30
+"""Memory limit for the rows that a step is fitted on: of long rows it gets fewer, the first ones."""
+
+
+class Labelled(NamedTuple):
+    """Rows that steps that learn from labels are fitted on."""
+
+    ids: Ids  # (m,), ascending
+    X: Vectors  # (m, d), of a space's feature
+    y: NDArray[Any]  # (m,), one label each; or (m, C), ones and zeros, for steps that take several
+    free: Vectors | None = None  # (f, d), rows without a label: some coders learn from these, too
+
+
+class Chain:
+    """The steps from pictures to the vectors of one space.
+
+    Parameters
+    ----------
+    specs : a feature's spec, then those of transforms; the last may be a coder's.
+    load : loads the fitted steps when they are first needed; None while the chain is not fitted.
+    load_feature : loads the feature if it was fitted.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[str],
+        load: Callable[[], Sequence[Any]] | None = None,
+        load_feature: Callable[[], Feature] | None = None,
+    ):
+        self.specs = list(specs)
+        self._load = load if len(self.specs) > 1 else list[Any]
+        self._load_feature = load_feature
+
+    @property
+    def fitted(self) -> bool:
+        """Whether all steps are fitted."""
+        return self._load is not None
+
+    @cached_property
+    def feature(self) -> Feature:
+        """The chain's feature. Cheap: weights are loaded by its first `describe`."""
+        made: Feature = self._load_feature() if self._load_feature else create("feature", self.specs[0])
+        return made
+
+    @cached_property
+    def steps(self) -> Sequence[Any]:
+        """The fitted steps: the transforms, then the coder if there is one."""
+        assert self._load is not None, "the chain is not fitted"
+        return self._load()
+
+    @property
+    def coder(self) -> Coder | None:
+        """The fitted coder at the end of the chain; None if it has none."""
+        return self.steps[-1] if self.fitted and is_coder(self.specs[-1]) else None
+
+    @property
+    def transforms(self) -> Sequence[Transform]:
+        """The fitted transforms."""
+        return self.steps if self.coder is None else self.steps[:-1]
+
+    def transform(self, X: Vectors) -> Vectors:
+        """Transform vectors (n, d) of the feature to (n, D) float32: the space's vectors, or what its coder encodes."""
+        if len(X) < 2:
+            return self._through(X)
+        # In chunks: between the first step and the last, rows can be much longer (dfk, then pca).
+        parts = chunks(len(X), 4 * self.widest(X[:1]))
+        return np.concatenate([self._through(X[part]) for part in parts])
+
+    def widest(self, X: Vectors) -> int:
+        """The largest number of columns at any step, for rows like X (1, d)."""
+        widest = int(X.shape[1])
+        for step in self.transforms:
+            X = step.transform(X)
+            widest = max(widest, int(X.shape[1]))
+        return widest
+
+    def _through(self, X: Vectors) -> Vectors:
+        for step in self.transforms:
+            X = step.transform(X)
+        return to_numpy(X)
+
+    def encode(self, X: Vectors) -> NDArray[Any]:
+        """Turn vectors of the feature into the rows that the space stores: vectors as by `transform`, or codes."""
+        X = self.transform(X)
+        return X if self.coder is None else self.coder.encode(X)
+
+    def extract(self, images: Sequence[Pixels]) -> Vectors:
+        """Describe pictures: (n, D) float32 vectors of the space, or of the feature while the chain is not fitted."""
+        return self._finish(self.feature.extract(images))
+
+    def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
+        """Describe parts of a picture, (len(boxes), D) float32, as `extract` describes whole pictures."""
+        return self._finish(self.feature.regions(image, boxes))
+
+    @property
+    def compares(self) -> bool:
+        """Whether the last transform has a measure of its own, which replaces the Euclidean distance."""
+        return self.fitted and len(self.transforms) > 0 and hasattr(self.transforms[-1], "compare")
+
+    def query(self, rows: Vectors) -> Query:
+        """The query for what is nearest to rows (q, D) of the space."""
+        if self.coder is not None:
+            from lookalike.index.coded import CodedQuery  # numba takes a second to load
+
+            return CodedQuery(rows, self.coder.query(rows))
+        query: Query = self.transforms[-1].compare(rows) if self.compares else PointQuery(rows)  # type: ignore[attr-defined]
+        return query
+
+    def _finish(self, X: Vectors) -> Vectors:
+        return self.transform(X) if self.fitted else X
+
+
+def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labelled: Labelled | None = None) -> Chain:
+    """Fit the steps of a chain, one after the other, on vectors X (n, d) of its feature.
+
+    Steps that need a pool of negatives are fitted on `negatives` (m, d) if given, steps that learn from labels on the
+    `labelled` rows.
+    """
+    fitted: list[Any] = []
+    for spec in specs[1:]:
+        step = create(kind_of_step(spec), spec)
+        if labelled is not None and takes_labels(spec):
+            step.fit(*(_with_free(labelled) if is_coder(spec) else (labelled.X, labelled.y)))
+        else:
+            step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
+        fitted.append(step)
+        if len(fitted) < len(specs) - 1:
+            most = max(2, STEP_BYTES // (4 * step.transform(X[:1]).shape[1]))
+            X = step.transform(X[:most])
+            negatives = None if negatives is None else step.transform(negatives[:most])
+            if labelled is not None:
+                ids, rows, y, free = labelled
+                free = None if free is None else step.transform(free[:most])
+                labelled = Labelled(ids[:most], step.transform(rows[:most]), y[:most], free)
+    return Chain(specs, lambda: fitted)
+
+
+def _with_free(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
+    """Rows and labels, with "" for rows without a label."""
+    if labelled.free is None or not len(labelled.free):
+        return labelled.X, labelled.y
+    none = np.full(len(labelled.free), "")
+    return np.concatenate([labelled.X, labelled.free]), np.concatenate([labelled.y.astype(str), none])

@@ -1,0 +1,471 @@
+"""The classes of a collection in memory: an `OpenSet` that follows labels, pictures and spaces.
+
+Labels and vectors are the only truth. They are read once; from then on each label or picture that is added or removed
+costs one update, O(d). A snapshot on the disk saves the next process that first reading; a snapshot that is damaged,
+old or missing costs time only. A refit of the space, or another setting, starts from the beginning.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import chunks
+from lookalike.collection.space import Space, Spaces
+from lookalike.errors import InputError, LookalikeError
+from lookalike.registry import state_of
+from lookalike.store import models
+from lookalike.store.classes import Change
+from lookalike.store.directory import Store
+from lookalike.types import Ids, Vectors
+
+if TYPE_CHECKING:  # loads scikit-learn
+    from lookalike.classes.open_set import OpenSet
+
+NONE = -1
+"""The class that `OpenSet` predicts for none of these; real classes are numbers from 0, so any text can be a name."""
+
+RECALIBRATE = 0.01
+"""Share of labels that must have changed before the temperature and the threshold are computed again: both belong to
+all classes together, and one label hardly changes them."""
+
+ROWS_BYTES = 256 * 2**20
+"""Memory limit for the vectors that are put into classes at a time."""
+
+SNAPSHOT_FORMAT = 1
+SNAPSHOT_MIN = 1_000
+"""Changed labels after which a snapshot is written, if they are also a tenth of all labels."""
+SNAPSHOT_BYTES = 2**30
+"""Larger models are not written."""
+
+NO_CLASSES = (
+    "There is no class with a picture of the collection yet. Make one: lookalike classes add NAME IMAGE…, or lookalike"
+    " label SOURCE"
+)
+
+Codes = NDArray[np.int64]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a collection predicts classes."""
+
+    space: str | None = None  # default: the first
+    kind: str = "ncm"
+    reject: float = 0.05  # share of a class's own pictures that may be predicted as none of the classes
+    on_add: bool = True  # predict the class of new pictures
+    prior: float = 10.0  # number of pictures that the mean from the hierarchy counts as
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The class of a picture and the runner-up; probabilities assume that it is of one of the classes."""
+
+    label: str | None  # None: none of the classes
+    probability: float
+    nearest: str | None  # the nearest class, also if `label` is None
+    runner_up: str | None
+    runner_up_probability: float
+    id: int | None = None  # of the picture, if it is a file or an item
+    path: str | None = None
+    labels: list[str] = field(default_factory=list)  # that users gave the picture
+
+
+class ModelState(NamedTuple):
+    """What predictions are made by."""
+
+    space: str
+    model: str  # the kind of classes, and after how many changes of labels
+    can_reject: bool  # whether it can predict none of the classes
+
+
+class ClassModel:
+    """The classes of one collection. Thread-safe."""
+
+    def __init__(self, spaces: Spaces):
+        self._store = spaces.store
+        self._spaces = spaces
+        self._lock = threading.RLock()
+        self._used = Settings()
+        self._parents: tuple[tuple[str, str], ...] = ()
+        self._named: list[str] = []
+        self._clear()
+
+    def predict(self, X: Vectors, rejected: Sequence[Iterable[str]] | None = None) -> list[Prediction]:
+        """The class of each row (n, d) like `Space.rows`; `rejected` are classes that a row does not belong to."""
+        with self._lock:
+            model = self._ready()
+            names = {place: self._table.names[code] for place, code in enumerate(model.classes_.tolist())}
+            places = {name: place for place, name in names.items()}
+            found: list[Prediction] = []
+            for part in chunks(len(X), 32 * len(names)):
+                distances = np.asarray(model.distances(X[part]), np.float64)  # (m, C)
+                for row, classes in enumerate((rejected or [()] * len(X))[part]):
+                    distances[row, [places[name] for name in classes if name in places]] = np.inf
+                found += make_predictions(distances, names, model.temperature_, model.threshold_)
+            return found
+
+    def state(self) -> ModelState:
+        """What the next prediction is made by."""
+        with self._lock:
+            model = self._ready()
+            return ModelState(self._name, f"{self._used.kind} {self._seen}", bool(np.isfinite(model.threshold_)))
+
+    @property
+    def settings(self) -> Settings:
+        """The current settings."""
+        known = {field.name for field in fields(Settings)}
+        stored = self._store.judgements.classes.settings()
+        return Settings(**{name: value for name, value in stored.items() if name in known})
+
+    @property
+    def space(self) -> Space:
+        """The space that classes use."""
+        return self._find(self.settings)
+
+    def rows(self, ids: Ids) -> tuple[Ids, Vectors]:
+        """Those of the ids that have a row in the space, and these rows (m, d)."""
+        index = self.space.rows
+        there = ids[np.isin(ids, index.ids)]
+        return there, index.vectors(there)
+
+    def _find(self, settings: Settings) -> Space:
+        if settings.space is not None and settings.space not in self._spaces:
+            raise InputError(
+                f"Classes use the space '{settings.space}', which was removed. Choose another: lookalike classes use"
+                f" --space {self._spaces.find(None).name}"
+            )
+        return self._spaces.find(settings.space)
+
+    def _clear(self) -> None:
+        self._made_of: Any = None
+        self._seen = -1  # the last change of labels that is in the model
+        self._name = ""
+        self._index: Any = None
+        self._model: OpenSet | None = None
+        self._table = LabelTable.of(())
+        self._uncalibrated: int | None = None  # changes since it was calibrated; None: never calibrated
+        self._unsaved = 0  # changes since the snapshot
+
+    def _ready(self) -> "OpenSet":
+        """The model, up to date and calibrated."""
+        self._update()
+        n = int(np.count_nonzero(self._table.in_model))
+        if self._model is None or not n:
+            raise InputError(NO_CLASSES)
+        no_threshold = self._uncalibrated and not np.isfinite(self._model.threshold_)  # there may be enough labels now
+        if self._uncalibrated is None or self._uncalibrated > RECALIBRATE * n or no_threshold:
+            pairs = self._table.sample(self._model.sizes(), self._model.classes_, self._model.most_held())
+            self._model.recalibrate(*_examples(pairs, self._index))
+            self._uncalibrated = 0
+        self._save_snapshot(n)
+        return self._model
+
+    def _update(self) -> None:
+        """Bring the model up to date with the store."""
+        names = self._store.judgements.classes
+        # Read before the settings: changes in between are read again the next time.
+        seen, changes = names.changes(self._seen) if self._seen >= 0 else (names.last(), None)
+        if changes is None or any(item is None for item, _, _ in changes):
+            self._used = self.settings
+            self._parents = tuple(names.parents())
+            self._named = names.named()
+        space = self._find(self._used)
+        index = space.rows
+        made_of = *space.rows_version, self._used, self._parents
+        changes = changes if made_of == self._made_of else None
+        if changes is not None and index is self._index and seen == self._seen:
+            return
+        try:
+            if changes is None:
+                done = self._load_snapshot(made_of, index, space.rows_fingerprint())
+            else:
+                done = self._apply(changes, index, pictures_changed=index is not self._index)
+            if not done:
+                self._rebuild(index)
+        except BaseException:  # the model may be half updated
+            self._clear()
+            raise
+        self._made_of, self._seen, self._name, self._index = made_of, seen, space.name, index
+
+    def _rebuild(self, index: Any) -> None:
+        """Start with all labels and their vectors."""
+        self._clear()
+        self._table = LabelTable.of(self._store.judgements.classes.all()[1])
+        self._apply([], index, pictures_changed=True)
+
+    def _load_snapshot(self, made_of: Any, index: Any, fingerprint: str) -> bool:
+        """Start with the snapshot and all changes since; False if that is not possible."""
+        self._clear()
+        snapshot = load_snapshot(self._store, make_model(self._used, (), self._table.code))
+        names = self._store.judgements.classes
+        if snapshot is None or snapshot.about["made_of"] != _as_json(made_of):
+            return False
+        changes = names.changes(snapshot.about["seen"])[1]
+        if changes is None or _as_json(names.change(snapshot.about["seen"])) != snapshot.about["last"]:
+            return False  # the changes are no longer stored, or the labels are those of another file
+        self._model, self._table = snapshot.model, snapshot.table
+        self._uncalibrated = snapshot.about["moved"]
+        changed = snapshot.about["rows"] != fingerprint
+        return self._apply(changes, index, pictures_changed=changed) and len(self._table) == len(self._store.judgements)
+
+    def _save_snapshot(self, n: int) -> None:
+        """Write a snapshot if it saves the next process enough time."""
+        needed = max(SNAPSHOT_MIN, n // 10)
+        if self._unsaved < needed or self._model is None or self._used.kind == "ncmc":  # whose cells are fitted again
+            return
+        version = self._store.vectors.version()  # the current one, also inside a consistent read
+        space = self._spaces.find(self._name)
+        about = {
+            "made_of": _as_json(self._made_of),
+            "seen": self._seen,
+            "last": _as_json(self._store.judgements.classes.change(self._seen)),
+            "rows": space.rows_fingerprint(),
+            "moved": self._uncalibrated,
+        }
+        if space.rows is self._index and self._store.vectors.version() == version:
+            save_snapshot(self._store, self._model, self._table, about)
+            self._unsaved = 0
+
+    def _apply(self, changes: Iterable[Change], index: Any, *, pictures_changed: bool) -> bool:
+        """Update the model by changes of labels and pictures; False if rows to be removed are no longer there."""
+        unlabelled = self._table.apply(changes)
+        added, removed = self._table.match(index.ids, everything=pictures_changed)
+        out = Pairs(*(np.concatenate(both) for both in zip(unlabelled, removed, strict=True)))
+        before = index if self._index is None else self._index  # it still has rows that were removed since
+        if not np.isin(out.items, before.ids).all():
+            return False
+        taken = _examples(out, before) if len(out) else None
+        at_once = self._used.kind == "ncmc"  # its first rows of a class determine the cells
+        for part in chunks(len(added), 4 * (index.dim or 1), 2**62 if at_once else ROWS_BYTES):
+            if self._model is None:
+                self._model = make_model(self._used, self._parents, self._table.code)
+            self._model.partial_fit(*_examples(Pairs(added.items[part], added.codes[part]), index))
+        if self._model is None:
+            return True
+        if taken is not None:
+            self._model.remove(*taken)
+        wanted = self._table.classes().union(map(self._table.code, self._named))
+        have = set(self._model.classes_.tolist())
+        for code in sorted(wanted - have):
+            self._model.add_class(code)
+        for code in sorted(have - wanted):
+            self._model.delete(code)
+        n = max(len(added) + len(out), len(wanted ^ have))
+        self._uncalibrated = None if self._uncalibrated is None else self._uncalibrated + n
+        self._unsaved += n
+        return True
+
+
+def make_model(settings: Settings, parents: Sequence[tuple[str, str]], code: Callable[[str], int]) -> "OpenSet":
+    """A model without classes, with its hierarchy; `code` returns the number of a name."""
+    from lookalike.classes.open_set import OpenSet
+
+    model = OpenSet(settings.kind, reject=settings.reject, none_label=NONE)
+    if parents:
+        model.use_hierarchy([(str(code(child)), str(code(parent))) for child, parent in parents], settings.prior)
+    return model
+
+
+def make_predictions(
+    distances: NDArray[np.float64], names: dict[int, str], temperature: float, threshold: float
+) -> list[Prediction]:
+    """Predictions from squared distances (m, C), which are infinite for classes that are excluded. Eq. 5, ncm."""
+    nearest = np.min(distances, axis=1, keepdims=True, initial=np.finfo(np.float64).max)
+    probabilities = np.exp(-0.5 * (distances - nearest) / temperature)  # (m, C); Eq. 5
+    probabilities /= np.maximum(probabilities.sum(axis=1, keepdims=True), 1.0)
+    best = np.argmin(distances, axis=1)  # (m,)
+    others = distances.copy()
+    np.put_along_axis(others, best[:, None], np.inf, axis=1)
+    second = np.argmin(others, axis=1)
+    found = []
+    for row, (one, two) in enumerate(zip(best.tolist(), second.tolist(), strict=True)):
+        first = names[one] if np.isfinite(distances[row, one]) else None
+        runner_up = names[two] if np.isfinite(others[row, two]) else None
+        found.append(
+            Prediction(
+                label=first if distances[row, one] <= threshold else None,
+                probability=0.0 if first is None else float(probabilities[row, one]),
+                nearest=first,
+                runner_up=runner_up,
+                runner_up_probability=0.0 if runner_up is None else float(probabilities[row, two]),
+            )
+        )
+    return found
+
+
+class Pairs(NamedTuple):
+    """Pairs of item and class, one per row."""
+
+    items: Ids
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class LabelTable:
+    """All labels as sorted arrays, and which of them are in the model: those of pictures that have a row.
+
+    A million labels are two arrays, not a million sets; the table is cheap to change and to save.
+
+    Parameters
+    ----------
+    items, codes : (n,) int64 each, items and numbers of classes; sorted, each pair once.
+    in_model : (n,) bool, whether the pair is in the model.
+    names : of the classes by their number, and of other names that have one; a number is never used again.
+
+    Examples
+    --------
+    >>> table = LabelTable.of([(7, "owl"), (3, "cat"), (7, "cat")])
+    >>> table.items.tolist(), [table.names[code] for code in table.codes]
+    ([3, 7, 7], ['cat', 'owl', 'cat'])
+    >>> table.apply([(3, "cat", False), (9, "fox", True), (9, "fox", True)])  # (3, cat) was not in the model
+    Pairs(items=array([], dtype=int64), codes=array([], dtype=int64))
+    >>> table.items.tolist()
+    [7, 7, 9]
+
+    """
+
+    def __init__(self, items: Ids, codes: Codes, in_model: NDArray[np.bool_], names: Sequence[str]):
+        self.items = items
+        self.codes = codes
+        self.in_model = in_model
+        self.names = list(names)
+        self._numbers = {name: code for code, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, str]]) -> Self:
+        """A table of pairs (item, name), none of them in the model."""
+        none = np.empty(0, np.int64)
+        table = cls(none, none, np.empty(0, bool), [])
+        table._insert([(item, table.code(name)) for item, name in pairs])
+        return table
+
+    def code(self, name: str) -> int:
+        """The number of a class, or of a name of the hierarchy; it never changes."""
+        if name not in self._numbers:
+            self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return self._numbers[name]
+
+    def classes(self) -> set[int]:
+        """The classes that have a label, whether its picture has a row or not."""
+        return set(np.flatnonzero(np.bincount(self.codes)).tolist())
+
+    def sample(self, sizes: Codes, classes: Codes, most: int) -> Pairs:
+        """Pairs in the model, of classes with two pictures or more: at most `most`, those with the smallest ids.
+
+        `sizes` are those of `classes`. Ids are digests, so every process draws the same random sample. If all classes
+        have one picture, a single pair.
+        """
+        rows = np.flatnonzero(self.in_model & np.isin(self.codes, classes[sizes > 1]))
+        rows = rows if len(rows) else np.flatnonzero(self.in_model)[:1]
+        rows = rows[self.items[rows] <= self.items[rows[:most][-1]]]  # all pairs of the last item, for their order
+        # By name, because the number of a class differs between processes.
+        rows = np.array(sorted(rows.tolist(), key=lambda at: (self.items[at], self.names[self.codes[at]]))[:most])
+        return Pairs(self.items[rows], self.codes[rows])
+
+    def apply(self, changes: Iterable[tuple[int | None, str | None, bool]]) -> Pairs:
+        """Add and remove labels in order; return the removed pairs that were in the model. New ones are not in it."""
+        last = {(item, self.code(label)): added for item, label, added in changes if item is not None and label}
+        places = {pair: self._find(*pair) for pair in last}
+        removed = np.array(sorted(at for pair, at in places.items() if at >= 0 and not last[pair]), np.int64)
+        old = removed[self.in_model[removed]]
+        out = Pairs(self.items[old], self.codes[old])
+        left = np.ones(len(self), bool)
+        left[removed] = False
+        self.items, self.codes, self.in_model = self.items[left], self.codes[left], self.in_model[left]
+        self._insert([pair for pair, at in places.items() if at < 0 and last[pair]])
+        return out
+
+    def match(self, ids: Ids, *, everything: bool) -> tuple[Pairs, Pairs]:
+        """The pairs to add to the model and to remove from it, `ids`, ascending, being those of all pictures with rows.
+
+        Without `everything`, only labels that are not in the model are looked at.
+        """
+        there = self.in_model.copy()
+        rows = np.arange(len(self)) if everything else np.flatnonzero(~there)
+        place = np.minimum(np.searchsorted(ids, self.items[rows]), max(len(ids) - 1, 0))
+        there[rows] = ids[place] == self.items[rows] if len(ids) else False
+        added, removed = np.flatnonzero(there & ~self.in_model), np.flatnonzero(self.in_model & ~there)
+        self.in_model = there
+        return Pairs(self.items[added], self.codes[added]), Pairs(self.items[removed], self.codes[removed])
+
+    def _find(self, item: int, code: int) -> int:
+        """The position of a pair; −1 if it is not in the table."""
+        low, high = (int(np.searchsorted(self.items, item, side)) for side in ("left", "right"))
+        at = np.flatnonzero(self.codes[low:high] == code)
+        return low + int(at[0]) if len(at) else -1
+
+    def _insert(self, pairs: Sequence[tuple[int, int]]) -> None:
+        new = np.array(pairs, np.int64).reshape(-1, 2)
+        items, codes = np.concatenate([self.items, new[:, 0]]), np.concatenate([self.codes, new[:, 1]])
+        in_model = np.concatenate([self.in_model, np.zeros(len(new), bool)])
+        if len(new):
+            order = np.argsort(items, kind="stable")
+            items, codes, in_model = items[order], codes[order], in_model[order]
+        self.items, self.codes, self.in_model = items, codes, in_model
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A class model as it was saved."""
+
+    model: "OpenSet"
+    table: LabelTable
+    about: dict[str, Any]  # what it was made of; see `ClassModel._save_snapshot`
+
+
+def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, about: dict[str, Any]) -> None:
+    """Save a model. If that fails (a full disk, a folder without write permission), nothing is lost."""
+    header = json.dumps({"format": SNAPSHOT_FORMAT, "names": table.names, **about})
+    arrays = {f"model_{name}": value for name, value in state_of(model).items()}
+    arrays |= {"items_": table.items, "codes_": table.codes, "here_": table.in_model}
+    arrays["about_"] = np.frombuffer(header.encode(), np.uint8)  # ASCII: names may hold invalid Unicode
+    if sum(value.nbytes for value in arrays.values()) > SNAPSHOT_BYTES:
+        return
+    try:
+        store.snapshot.parent.mkdir(exist_ok=True)
+        models.save_arrays(store.snapshot, arrays)
+    except (LookalikeError, OSError) as error:
+        logger.info("no snapshot of the classes was saved: %s", error)
+
+
+def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
+    """The snapshot, with its state in `model`, which has the right parameters; None if it cannot be used."""
+    if not store.snapshot.exists():
+        return None
+    try:
+        arrays = models.load_arrays(store.snapshot)
+        about = json.loads(arrays["about_"].tobytes())
+        if about.pop("format") != SNAPSHOT_FORMAT:
+            return None
+        for name, value in arrays.items():
+            if name.startswith("model_"):
+                setattr(model, name.removeprefix("model_"), value.item() if value.ndim == 0 else value)
+        table = LabelTable(arrays["items_"], arrays["codes_"], arrays["here_"], about.pop("names"))
+    except (LookalikeError, OSError, KeyError, TypeError, ValueError) as error:
+        logger.info("the snapshot of the classes cannot be used: %s", error)
+        return None
+    return Snapshot(model, table, about)
+
+
+def _examples(pairs: Pairs, index: Any) -> tuple[Vectors, Codes]:
+    """Rows (n, d) and classes (n,) of items that are in an index."""
+    return index.vectors(pairs.items), pairs.codes
+
+
+def _as_json(value: Any) -> Any:
+    """A value as JSON returns it."""
+    return json.loads(json.dumps(value, default=astuple))

@@ -1,0 +1,326 @@
+"""`Classes`: everything users do with the classes of a collection, and the predictions for new pictures.
+
+A class is its labels: labelling a picture, by any method, puts it into the class of that name. Predictions are stored
+separately from labels.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from math import inf
+from numbers import Real
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lookalike.arrays import chunks
+from lookalike.collection.class_model import ClassModel, Prediction, Settings
+from lookalike.collection.evaluation import Evaluation, evaluate
+from lookalike.collection.labels import read_hierarchy
+from lookalike.collection.resolve import Example, files_in, items_named, listed, rows_of
+from lookalike.collection.sessions import Finished, Session, login
+from lookalike.collection.space import Spaces
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.classes import ClassNames, Membership
+from lookalike.store.labels import tidy
+from lookalike.store.predictions import Prediction as StoredPrediction
+from lookalike.store.predictions import Predictions
+from lookalike.types import Ids, Progress, silent
+
+PREDICT_BYTES = 64 * 2**20
+"""Memory limit for the vectors of pictures that are classified at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """A class at a glance."""
+
+    name: str
+    pictures: int  # with its label, in the collection
+    elsewhere: int  # with its label, not in the collection now
+    predicted: int
+    parents: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassView:
+    """A class and its pictures."""
+
+    name: str
+    members: list[Membership]  # in the order in which they were labelled
+    predicted: list[StoredPrediction]  # most probable first
+    parents: list[str]
+
+
+class PredictionCounts(NamedTuple):
+    """How many predictions were stored."""
+
+    classes: dict[str, int]  # by class
+    none: int  # pictures of none of the classes
+
+
+class Classes:
+    """The classes of a collection; `Collection.classes` is one."""
+
+    def __init__(self, spaces: Spaces):
+        self._store = spaces.store
+        self._spaces = spaces
+        self._model = ClassModel(spaces)
+
+    @property
+    def _names(self) -> ClassNames:
+        return self._store.judgements.classes
+
+    @property
+    def _predictions(self) -> Predictions:
+        return self._store.judgements.predictions
+
+    def all(self) -> list[ClassSummary]:
+        """Every class, sorted by name."""
+        items, counts, parents = set(self._store.items.ids().tolist()), self._names.counts(), self._parents()
+        here = Counter(name for item, name in self._names.all()[1] if item in items)
+        predicted = {name: sum(item in items for item in ids) for name, ids in self._predictions.items().items()}
+        return [
+            ClassSummary(name, here[name], max(0, n - here[name]), predicted.get(name, 0), parents.get(name, []))
+            for name, n in counts.items()
+        ]
+
+    def show(self, name: str) -> ClassView:
+        """One class: its labelled and its predicted pictures that are in the collection."""
+        name = self._spell(name)
+        self._names.check(name)
+        members, predicted = self._names.members(name), self._predictions.of(name)
+        here = self._store.items.get([member.item for member in members] + [one.item for one in predicted])
+        return ClassView(
+            name,
+            [member for member in members if member.item in here],
+            [prediction for prediction in predicted if prediction.item in here],
+            self._parents().get(name, []),
+        )
+
+    def add(self, name: str, pictures: Example | Iterable[Example] = (), *, author: str | None = None) -> int:
+        """Put pictures of the collection into a class, by id, path or folder; returns how many were not in it.
+
+        The class may be new. A class without pictures is predicted only if the hierarchy gives it a mean.
+        """
+        items = items_named(self._store, pictures)
+        return self._names.add(self._spell(name, new=True), items, author=author or login())
+
+    def add_session(self, session: str, name: str | None = None) -> Finished:
+        """Turn a feedback session into a class: finish it, under its own name or another."""
+        return Session(self._spaces, session).finish(name)
+
+    def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
+        """Take pictures out of a class; returns how many were in it. A class without pictures remains."""
+        name = self._spell(name)
+        self._names.check(name)
+        return self._store.judgements.remove_labels([(item, name) for item in items_named(self._store, pictures)])
+
+    def rename(self, old: str, new: str) -> int:
+        """Give a class another name; returns its pictures."""
+        before, after = self._spell(old), self._spell(new, new=True)
+        return self._names.rename(before, tidy(new) if after == before else after)
+
+    def merge(self, *names: str, into: str) -> int:
+        """Merge classes into one, with a new name or one of theirs; returns its pictures."""
+        return self._names.merge([self._spell(name) for name in names], self._spell(into, new=True))
+
+    def split(self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
+        """Move some pictures of a class into a new class; returns how many."""
+        items = items_named(self._store, pictures)
+        return self._names.split(self._spell(name), self._spell(new, new=True), items, author=author or login())
+
+    def delete(self, name: str) -> int:
+        """Delete a class with its labels and predictions; returns how many labels. The pictures stay."""
+        return self._names.delete(self._spell(name))
+
+    def confirm(
+        self,
+        name: str,
+        pictures: Example | Iterable[Example] | None = None,
+        *,
+        at_least: float | None = None,
+        author: str | None = None,
+    ) -> int:
+        """Turn predictions into labels; returns how many.
+
+        Those of these pictures, or all whose probability is `at_least` so much: 0 for all predictions.
+        """
+        if (pictures is None) == (at_least is None):
+            raise InputError("Say what to confirm: pictures, or at_least with a probability; one of the two.")
+        name = self._spell(name)
+        if at_least is not None:
+            if not _is_number(at_least) or not 0 <= at_least <= 1:
+                raise InputError(f"at_least must be a probability from 0 to 1. Got {at_least!r}.")
+            pictures = [one.item for one in self.show(name).predicted if one.probability >= at_least]
+        self._names.check(name)
+        assert pictures is not None
+        return self._predictions.confirm(name, items_named(self._store, pictures), author=author or login())
+
+    def reject(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
+        """Reject a class for pictures: it is never predicted for them again. Returns how many predictions that were."""
+        name = self._spell(name)
+        self._names.check(name)
+        return self._predictions.reject(name, items_named(self._store, pictures), author=author or login())
+
+    def classify(
+        self,
+        pictures: Example | Iterable[Example],
+        *,
+        on_skip: Callable[[str, str], None] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Prediction]:
+        """Predict the class of pictures, in the collection or not, as `search` takes them, or of all in a folder.
+
+        Nothing is stored. Classes that were rejected for a picture are not predicted for it. `on_skip` is called with
+        the name of a picture that cannot be read, and the reason; otherwise that is an error.
+        """
+        wanted = files_in(listed(pictures), on_skip)
+
+        def read() -> list[Prediction]:
+            examples, X, ids = rows_of(self._model.space, wanted, on_skip, progress or silent)
+            known = [item for item in ids if item is not None]
+            rejected, labels = self._predictions.rejected(known), self._store.judgements.labels(known)
+            found = self._model.predict(X, [() if item is None else rejected.get(item, ()) for item in ids])
+            paths = self._store.items.first_paths(known)
+            predictions = []
+            for example, item, prediction in zip(examples, ids, found, strict=True):
+                path = None if item is None else paths.get(item)
+                if path is None and isinstance(example, Path | str):
+                    path = str(example)
+                given = [] if item is None else labels[item]
+                predictions.append(replace(prediction, id=item, path=path, labels=given))
+            return predictions
+
+        return self._store.read_consistently(read)
+
+    def can_reject(self) -> bool:
+        """Whether a picture can be predicted as none of the classes: that needs a class with two pictures."""
+        return self._store.read_consistently(self._model.state).can_reject
+
+    def predict(self, progress: Progress | None = None) -> PredictionCounts:
+        """Predict the class of every unlabelled picture, and store that in place of all earlier predictions."""
+        return self._store_predictions(self._model.space.rows.ids, progress or silent, replace_all=True)
+
+    def predict_new(self, progress: Progress | None = None) -> PredictionCounts:
+        """Predict the class of pictures added since the last complete call, and store it."""
+        began = time.time()
+        since = self._names.settings().get("classified_until", began)
+        ids = self._store.items.added_since(since)
+        if not len(ids):
+            return PredictionCounts({}, 0)
+        found = self._store_predictions(ids, progress or silent, replace_all=False)
+        self._names.set(classified_until=began)
+        return found
+
+    def watch(self) -> bool:
+        """Whether new pictures are classified: there are classes, and `on_add` is set. If so, all from now on are."""
+        if not self._model.settings.on_add or not self._names.counts():
+            return False
+        if "classified_until" not in self._names.settings():
+            self._names.set(classified_until=time.time())
+        return True
+
+    @property
+    def settings(self) -> Settings:
+        """How classes are predicted: space, kind, reject, on_add, prior."""
+        return self._model.settings
+
+    def use(self, **settings: Any) -> Settings:
+        """Change some of `settings`: space, kind, reject, on_add, prior."""
+        names = [field.name for field in fields(Settings)]
+        for name in settings:
+            if name not in names:
+                raise UnknownNameError("setting of classes", name, names)
+        checked = _check_settings(replace(self._model.settings, **settings))
+        if settings.get("space") is not None:
+            self._spaces.find(checked.space)
+        self._names.set(**{name: getattr(checked, name) for name in settings})
+        return checked
+
+    def hierarchy(self) -> list[tuple[str, str]]:
+        """The hierarchy of classes as pairs (child, parent)."""
+        return self._names.parents()
+
+    def set_hierarchy(self, source: str | Path | Iterable[tuple[str, str]]) -> int:
+        """Set the hierarchy, which helps classes with few pictures or none; returns how many pairs it has.
+
+        `source` is a CSV file of child,parent, a folder of nested folders, or pairs; no pairs remove the hierarchy.
+        """
+        pairs = read_hierarchy(source)
+        spelled = self._names.spell(name for pair in pairs for name in pair)
+        pairs = read_hierarchy([(spelled[child], spelled[parent]) for child, parent in pairs])  # finds cycles
+        self._names.set_parents(pairs)
+        return len(pairs)
+
+    def evaluate(
+        self, *, space: str | None = None, kind: str | None = None, progress: Progress | None = None
+    ) -> Evaluation:
+        """Cross-validate the classes: each picture is predicted by classes without it; in any space, of any kind."""
+        settings = self._model.settings
+        settings = _check_settings(replace(settings, kind=kind or settings.kind, space=space or settings.space))
+        return evaluate(self._spaces.find(settings.space), settings, progress or silent)
+
+    def _store_predictions(self, ids: Ids, progress: Progress, *, replace_all: bool) -> PredictionCounts:
+        """Predict the class of those of these items that are unlabelled, and store it."""
+        ids = ids[~np.isin(ids, self._store.judgements.labelled())]
+        if not replace_all and not len(ids):
+            return PredictionCounts({}, 0)
+        state = self._store.read_consistently(self._model.state)
+        if not state.can_reject:
+            raise InputError(
+                "No class has two pictures yet, so nothing can be predicted as none of the classes. Add some: lookalike"
+                " classes add"
+            )
+        rows: list[tuple[int, str, float]] = []
+        seen = 0
+        d = self._spaces.find(state.space).rows.dim or 1
+        for part in chunks(len(ids), row_bytes=4 * d, max_bytes=PREDICT_BYTES):
+            progress("classifying", part.start, len(ids))
+
+            def read(mine: Ids = ids[part]) -> tuple[Ids, list[Prediction]]:
+                there, X = self._model.rows(mine)
+                rejected = self._predictions.rejected(there.tolist())
+                return there, self._model.predict(X, [rejected.get(item, ()) for item in there.tolist()])
+
+            there, found = self._store.read_consistently(read)
+            seen += len(there)
+            for item, prediction in zip(there.tolist(), found, strict=True):
+                if prediction.label is not None:
+                    rows.append((item, prediction.label, prediction.probability))
+        progress("classifying", len(ids), len(ids))
+        counts = self._predictions.add(rows, space=state.space, model=state.model, instead=replace_all)
+        return PredictionCounts(counts, seen - sum(counts.values()))
+
+    def _spell(self, name: str, *, new: bool = False) -> str:
+        """A name as it is spelled in the collection; `new`: it may become a class."""
+        return self._names.spell([name], new=new)[name]
+
+    def _parents(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for child, parent in self._names.parents():
+            found.setdefault(child, []).append(parent)
+        return found
+
+
+def _check_settings(settings: Settings) -> Settings:
+    """The settings with plain numbers; an error if they are not valid."""
+    from lookalike.classes.verbs import KINDS
+
+    if not isinstance(settings.space, str | None):
+        raise InputError(f"space must be the name of a space, or None for the first. Got {settings.space!r}.")
+    if settings.kind not in KINDS:
+        raise UnknownNameError("kind of classes", str(settings.kind), KINDS)
+    if not isinstance(settings.on_add, bool):
+        raise InputError(f"on_add must be True or False. Got {settings.on_add!r}.")
+    if not _is_number(settings.reject) or not 0 < settings.reject < 1:
+        raise InputError(f"reject must be a share above 0 and below 1. Got {settings.reject!r}.")
+    if not _is_number(settings.prior) or not 0 < settings.prior < inf:
+        raise InputError(f"prior must be a number of pictures above 0. Got {settings.prior!r}.")
+    return replace(settings, reject=float(settings.reject), prior=float(settings.prior))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

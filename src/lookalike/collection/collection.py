@@ -1,0 +1,595 @@
+"""`Collection`: the application in one class, where algorithms and storage meet.
+
+The command line and the service call this class and nothing below it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self, TextIO
+
+from lookalike.collection import calibration, export
+from lookalike.collection.adding import Adding, Report
+from lookalike.collection.calibration import CalibrationReport
+from lookalike.collection.class_model import Prediction
+from lookalike.collection.classes import Classes
+from lookalike.collection.duplicates import Group, Tier, find_groups, known_groups, with_items
+from lookalike.collection.evaluation import StepQuality, score_steps
+from lookalike.collection.fitting import (
+    create_for_fit,
+    extend_pool,
+    fit_space,
+    fit_spaces,
+    read_negatives,
+    undo_new_spaces,
+    update_spaces,
+)
+from lookalike.collection.labels import LabelReport, import_labels
+from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
+from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
+from lookalike.collection.resolve import Example, find_item, find_items, items_of, listed, read_item, select, vectors
+from lookalike.collection.searching import Push, Result, explain, find_pooled, locate_matches, search
+from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
+from lookalike.collection.sources import absolute, ignore, relative_to, root_of
+from lookalike.collection.space import Space, Spaces
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.images.read import LIMITS, Limits
+from lookalike.images.sources import walk
+from lookalike.index.flat import Flat
+from lookalike.store.backup import BackupReport, backup, restore
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item, Order
+from lookalike.store.predictions import Prediction as StoredPrediction
+from lookalike.store.sessions import Summary
+from lookalike.types import Ids, Progress, Query, Vectors, format_id, silent
+
+
+class Collection:
+    """Pictures, their vectors and their labels, in one directory.
+
+    Opening a collection only reads. A method that writes holds the writer lock while it runs. `classes` and `spaces`
+    have methods of their own.
+
+    Parameters
+    ----------
+    path : the collection's directory.
+    create : create it if it does not exist.
+    wait_s : seconds that a method that writes waits for another writer to finish.
+    within : folders that links inside a source may point into, besides the sources themselves; None: anywhere. For
+        programs that add on behalf of others.
+
+    Examples
+    --------
+    >>> collection = Collection("photos.lookalike", create=True)  # doctest: +SKIP
+    >>> collection.add("~/Pictures")  # doctest: +SKIP
+    >>> collection.search("beach.jpg", k=5)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = False,
+        wait_s: float = 0.0,
+        within: Sequence[str | Path] | None = None,
+    ):
+        self.path = Path(absolute(path))
+        self.wait_s = wait_s
+        self._store = Store(self.path, create=create)
+        self._spaces = Spaces(self._store)
+        self._pages = Pages(self._store)
+        self.classes = Classes(self._spaces)
+        folders = None if within is None else [str(folder) for folder in within]
+        self._adding = Adding(self._spaces, self.classes, folders)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._store.items)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._store.close()
+
+    def add(
+        self,
+        *sources: str | Path,
+        recipes: str | Sequence[str] | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> Report:
+        """Add folders, archives, lists or single files. Known files that have not changed cost a stat call.
+
+        `recipes` are names (see `lookalike.recipes`) or new pipelines, `"name = spec | spec"`; by default the spaces
+        that the collection has. After a crash, the same call resumes where it stopped.
+        """
+        if not sources:
+            raise InputError("Nothing to add. Give at least one folder, archive or picture.")
+        started = time.monotonic()
+        paths = [absolute(source) for source in sources]
+        walk(paths, on_skip=ignore)  # raises an error for a missing source before anything is stored
+        with self._store.writer(self.wait_s):
+            report = self._adding.add(paths, recipes, progress or silent, workers)
+        report.seconds = time.monotonic() - started
+        return report
+
+    def refresh(self, *roots: str | Path, progress: Progress | None = None, workers: int | None = None) -> Report:
+        """Look for new, changed, moved and missing files in these sources; by default in all that were added.
+
+        The pictures of a source that is missing or has become empty are kept, with a note: a disk that is not mounted
+        must not cost the collection its pictures.
+        """
+        started = time.monotonic()
+        paths = [absolute(root) for root in roots]
+        self._adding.check_added(paths)
+        with self._store.writer(self.wait_s):
+            report = self._adding.refresh(paths, progress or silent, workers)
+        report.seconds = time.monotonic() - started
+        return report
+
+    def remove_space(self, name: str) -> None:
+        """Remove a space with its vectors and its model, and the vectors of its feature if no other space needs them.
+
+        Pictures and labels stay.
+        """
+        with self._store.writer(self.wait_s):
+            self._store.free_space(partial(self._spaces.remove, name))
+
+    def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
+        """Remove items by id or path (a folder means all below it), or by filter; returns how many. Their files stay.
+
+        Their labels and marks stay too, and count again if the same picture is added again.
+        """
+        if bool(which) == (filter is not None):
+            raise InputError("Give ids and paths, or a filter, to say what to remove; one of the two.")
+        with self._store.writer(self.wait_s):
+            ids, paths = find_items(self._store.items, which)
+            if filter is not None:
+                ids.update(select(self._store, filter).tolist())
+
+            def drop() -> int:
+                with self._store.transaction():
+                    for name in which:
+                        self._store.items.remove_source(absolute(str(name)))
+                    return self._store.remove(ids | set(self._store.items.unlink(paths)))
+
+            return self._store.free_space(drop)
+
+    def fit(
+        self,
+        *spaces: str,
+        features: bool = False,
+        negatives: str | Path | None = None,
+        labels: bool | str | Path = False,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> dict[str, int]:
+        """Fit spaces to the pictures of the collection; returns how many rows each was fitted on.
+
+        A space may be new: a pipeline, `"name = spec | spec"`, or a single step, `"slem(lam=0.001)"`, `"itq(bits=64)"`,
+        which makes a space of its name on the first space's feature; `"codes(bits=64)"` is `tsvm` if at least two
+        labels have 10 pictures, or if `labels` are given, and `itq` otherwise. `negatives` is another collection or
+        pictures, for transforms that need a pool; by default the collection itself is the pool. Steps that learn from
+        labels are fitted on the pictures with exactly one (`dfk` on all that have any); `labels`, as `import_labels`
+        takes them, are imported first. A feature that learns from labels is fitted if `labels` or `features` are given,
+        or if it never was; every picture is then described again. `features`: the vocabularies of features are fitted
+        first, and every picture is described again; if that is interrupted, `refresh` resumes it.
+        """
+        if not isinstance(labels, bool):
+            self.import_labels(labels)
+        with self._store.writer(self.wait_s), undo_new_spaces(self._spaces):
+            return fit_spaces(
+                self._spaces,
+                spaces,
+                partial(self._adding.refit_features, progress or silent, workers),
+                features=features,
+                labels=bool(labels),
+                negatives=negatives,
+                progress=progress or silent,
+                workers=workers,
+            )
+
+    def score_steps(self, space: str) -> list[StepQuality]:
+        """How retrieval by labels changes with each step of a space's chain, such as PCA or codes after `dfk`.
+
+        The chain is fitted without three in ten of the labelled pictures (at most 1,000), which then search each
+        other. Nothing is stored.
+        """
+        return self._store.read_consistently(lambda: score_steps(self._spaces.find(space)))
+
+    def add_negatives(
+        self,
+        space: str,
+        source: str | Path,
+        *,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> int:
+        """Add another collection, or pictures, to the negative pool of a fitted `slem`; returns the size of the pool.
+
+        The result is the same as a fit on both, without reading the first ones again. Every picture is encoded again.
+        """
+        with self._store.writer(self.wait_s):
+            found = self._spaces.find(space)
+            more = read_negatives(found, source, progress or silent, workers)
+            n = extend_pool(found, more, progress or silent)
+            update_spaces([found], progress or silent)
+        return n
+
+    def calibrate(
+        self,
+        space: str,
+        *,
+        labels: bool | str | Path = False,
+        negatives: str | Path | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> CalibrationReport:
+        """Choose λ (and γ) of a space's last transform on the collection itself, store them, and fit the space.
+
+        `space` as for `fit`. About 200 pictures are altered (crops, a flip, light, recompression), and the best
+        parameters are those with which altered pictures find their originals; with `labels`, as for `fit`, those with
+        which pictures find others with their label. The pool is `negatives`, as for `fit`, or the collection itself.
+        """
+        report = progress or silent
+        if not isinstance(labels, bool):
+            self.import_labels(labels)
+        with self._store.writer(self.wait_s):
+            with undo_new_spaces(self._spaces):
+                found = create_for_fit(self._spaces, space, calibration.GRID)
+                pool = None if negatives is None else read_negatives(found, negatives, report, workers)
+                chosen = calibration.choose(found, pool, bool(labels), report, workers)
+                rows = fit_space(found, report, pool, chosen.chain)
+            update_spaces([found], report)
+        return replace(chosen, fitted_on=rows)
+
+    def search(
+        self,
+        examples: Example | Sequence[Example],
+        *,
+        without: Example | Sequence[Example] = (),
+        k: int = 20,
+        space: str | None = None,
+        filter: Filter | None = None,
+        effort: float | str | None = None,
+        where: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Result]:
+        """The k pictures most like the examples and least like `without`, best first.
+
+        An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. A picture of the
+        collection finds itself. `where`: each result also says in which part of the picture the match is, which takes
+        reading and describing it again.
+        """
+        positive, negative = listed(examples), listed(without)
+
+        def read() -> tuple[list[Result], Query]:
+            return search(self._spaces.find(space), positive, negative, k=k, filter=filter, effort=effort)
+
+        results, query = self._store.read_consistently(read)
+        if where:
+            results = locate_matches(self._spaces.find(space), results, query, progress or silent)
+        return results
+
+    def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
+        """The k negatives that push a picture away most, in a space that was fitted against a pool; hardest first.
+
+        The default is the first such space. A picture that is in the pool also pushes itself.
+        """
+
+        def read() -> list[Push]:
+            found = find_pooled(self._spaces) if space is None else self._spaces.find(space)
+            return explain(found, example, k)
+
+        return self._store.read_consistently(read)
+
+    def session(
+        self,
+        examples: Example | Sequence[Example] = (),
+        *,
+        without: Example | Sequence[Example] = (),
+        label: str | None = None,
+        space: str | None = None,
+        name: str | None = None,
+        author: str | None = None,
+        id: str | None = None,
+    ) -> Session:
+        """Start a feedback session from examples, as `search` takes them, or from a label; or open one by its `id`.
+
+        Every mark is stored at once: after a crash, the session is opened again by its id. `author` is who marks, by
+        default the user who is logged in.
+        """
+        positive, negative = listed(examples), listed(without)
+        if id is None:
+            return start_session(self._spaces, positive, negative, label=label, space=space, author=author, name=name)
+        if positive or negative or label or space or name:
+            raise InputError("An existing session has its examples, space and name. Give only the id.")
+        return Session(self._spaces, id, author)
+
+    def warm_up(self, space: str | None = None) -> None:
+        """Load and compile what the first search and the first round of feedback would otherwise wait for.
+
+        For services. It also speeds up the other collections of the process.
+        """
+        Flat.compile()
+        self._store.read_consistently(lambda: warm_up(self._spaces.find(space)))
+
+    def classify(
+        self,
+        pictures: Example | Sequence[Example],
+        *,
+        on_skip: Callable[[str, str], None] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Prediction]:
+        """Predict the class of pictures, in the collection or not, with its probability and the runner-up.
+
+        A folder stands for all pictures in it. Nothing is stored. Classes are made with `classes`. `on_skip` is called
+        with the name of a picture that cannot be read, and the reason; otherwise that is an error.
+        """
+        return self.classes.classify(pictures, on_skip=on_skip, progress=progress)
+
+    def sessions(self) -> list[Summary]:
+        """Every feedback session, most recently used first."""
+        return self._store.judgements.sessions.all()
+
+    def remove_session(self, id: str) -> None:
+        """Remove an unfinished session and its marks. A finished one cannot be removed: its class needs it."""
+        self._store.judgements.sessions.remove(id)
+
+    def simulate(
+        self,
+        examples: Example | Sequence[Example] = (),
+        *,
+        without: Example | Sequence[Example] = (),
+        label: str | None = None,
+        labels_from: str | Path | None = None,
+        space: str | None = None,
+        rounds: int = 10,
+        window: int = 9,
+        filter: Filter | None = None,
+    ) -> list[SimulatedRound]:
+        """A session with an emulated user who wants the pictures of one label; nothing is stored.
+
+        The default label is that of the first example; without examples, the label's first picture is the example. The
+        labels are the collection's, or those of a CSV file or folder that `import_labels` takes.
+        """
+        positive, negative = listed(examples), listed(without)
+        source = None if labels_from is None else Path(absolute(labels_from))
+        return self._store.read_consistently(
+            lambda: simulate(
+                self._spaces.find(space),
+                positive,
+                negative,
+                label=label,
+                labels_from=source,
+                rounds=rounds,
+                window=window,
+                filter=filter,
+            )
+        )
+
+    def duplicates(
+        self,
+        tier: Tier = "same",
+        *,
+        space: str | None = None,
+        filter: Filter | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> list[Group]:
+        """Groups of duplicates, largest first; nothing is deleted.
+
+        "identical": the same bytes at several paths. "same": the same photo re-encoded, resized or lightly cropped.
+        "alike": neighbours nearer than usual in a space, by default `thing`. Pairs given to `not_duplicates` are left
+        out. Without a filter the groups are cached until pictures are added or removed.
+        """
+        return find_groups(
+            self._spaces,
+            tier,
+            space=space,
+            filter=filter,
+            progress=progress or silent,
+            workers=workers,
+        )
+
+    def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[list[Group], bool] | None:
+        """The cached groups of `duplicates`, and whether they are up to date; None if it never ran."""
+        return known_groups(self._spaces, tier, space)
+
+    def group_lines(
+        self,
+        tier: Tier = "same",
+        format: Literal["json", "csv"] = "json",
+        *,
+        space: str | None = None,
+        relative: bool = False,
+    ) -> Iterator[str]:
+        """The cached groups (see `known_duplicates`) with their items as text, piece by piece; see also `lines`."""
+        if format not in ("json", "csv"):
+            raise UnknownNameError("format", format, ["json", "csv"])
+        groups, _ = self.known_duplicates(tier, space=space) or ([], False)
+        found: Iterator[tuple[Group, Sequence[export.Row]]] = with_items(self._store, groups)
+        if relative:
+            make = partial(export.relative_row, self.relative_paths())
+            found = ((group, list(map(make, rows))) for group, rows in found)
+        return export.group_lines(found, format)
+
+    def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
+        """Record that these items are not duplicates of each other; returns how many pairs are new.
+
+        A single item: its several paths are intended. The record outlives the removal of the pictures.
+        """
+        known = self._store.items.get(items)
+        if unknown := [format_id(int(item)) for item in items if int(item) not in known]:
+            raise InputError(f"No item with the id {unknown[0]} in the collection.")
+        return self._store.judgements.apart.add(items, author=author or login())
+
+    def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:
+        """Positions in a square for at most `points` pictures, similar ones close together.
+
+        The map is cached until its pictures or the space change.
+        """
+        return make_map(self._spaces.find(space), points, progress or silent)
+
+    def known_map(self, space: str | None = None, *, points: int = POINTS) -> tuple[Map, bool] | None:
+        """The cached map, and whether it is up to date; None if there is none."""
+        return known_map(self._spaces.find(space), points)
+
+    def items(self, filter: Filter | None = None) -> Iterator[Item]:
+        """All items, or those that pass the filter, in the order of their ids."""
+        return items_of(self._store, filter)
+
+    def get(self, ids: Sequence[int]) -> dict[int, Item]:
+        """The items with these ids, in this order, without those that do not exist."""
+        return self._store.items.get(ids)
+
+    def has(self, ids: Sequence[int]) -> bool:
+        """Whether all of these are items."""
+        return self._store.items.has(ids)
+
+    def find(self, name: str) -> int | None:
+        """The item with this id or known path; None if there is none."""
+        return find_item(self._store.items, name)
+
+    def page(self, filter: Filter | None = None, *, order: Order = "path", offset: int = 0, limit: int = 200) -> Page:
+        """A page of the items that pass the filter, and how many pass in all."""
+        return self._pages.page(filter, order, offset, limit)
+
+    def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
+        """The bytes of an item's file as they were added; ImageError if no file has them now."""
+        return read_item(self._store, item, limits)
+
+    @property
+    def spaces(self) -> list[Space]:
+        """The spaces of the collection; methods use the first by default."""
+        return list(self._spaces)
+
+    def space(self, name: str | None = None) -> Space:
+        """The space of this name, by default the first; InputError if there is none."""
+        return self._spaces.find(name)
+
+    def sources(self) -> list[str]:
+        """The sources that were added, in this order; `refresh` looks at them."""
+        return self._store.items.sources()
+
+    def relative_paths(self) -> Callable[[str], str]:
+        """Return a function that makes a path relative to its source: /home/me/Pictures/a.jpg becomes Pictures/a.jpg.
+
+        Of a path outside of all sources, such as one from a list of files, only the last name is left.
+        """
+        return relative_to(self.sources())
+
+    def real_sources(self) -> list[str]:
+        """The real paths of the sources, with links resolved; to be given as `within` later."""
+        return [os.path.realpath(root_of(source)) for source in self.sources()]
+
+    def predictions(self, ids: Sequence[int]) -> dict[int, StoredPrediction]:
+        """The stored predictions of those of these items that have one and no label."""
+        return self._store.judgements.predictions.get(ids)
+
+    def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
+        """Ids (n,) and vectors (n, d) of a space, or codes (n, bits / 8), in memory, in the order of their ids."""
+        return self._store.read_consistently(lambda: self._spaces.find(space).searched_rows())
+
+    def describe(self, pictures: Example | Sequence[Example], *, space: str | None = None) -> Vectors:
+        """The vectors (n, d) of pictures, in the collection or not, in a space; nothing is stored."""
+        return self._store.read_consistently(lambda: vectors(self._spaces.find(space), listed(pictures)))
+
+    def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
+        """The labels of each of these items, sorted."""
+        return self._store.judgements.labels(ids)
+
+    def label_counts(self) -> dict[str, int]:
+        """How many items have each label."""
+        return self._store.judgements.label_counts()
+
+    def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
+        """Import labels from a CSV file (`path,label` or `id,label`) or from a folder with one sub-folder per class."""
+        return import_labels(self._store, Path(absolute(source)), author)
+
+    def skipped(self) -> dict[str, str]:
+        """The files that could not be read, with the reason."""
+        return self._store.items.skipped()
+
+    def glance(self) -> dict[str, Any]:
+        """Numbers of items, labels and classes, and the spaces; fast at any size."""
+        return self._store.read_consistently(lambda: glance(self._spaces))
+
+    def stats(self) -> dict[str, Any]:
+        """All figures of the collection."""
+        return self._store.read_consistently(lambda: stats(self._spaces, self.classes.all()))
+
+    def speeds(self) -> list[dict[str, Any]]:
+        """The time of a search in each space: measured now, and as `lookalike plan` predicts it for this machine."""
+        return self._store.read_consistently(lambda: speeds(self._spaces))
+
+    def verify(self, progress: Progress | None = None, *, pictures: bool = False) -> list[str]:
+        """Read every file of the collection and compare it with its digest; returns a sentence for each fault.
+
+        `pictures`: also read the original pictures, and report those that are missing or have changed.
+        """
+        faults = verify(self._spaces, progress or silent)
+        return [*faults, *verify_pictures(self._store, progress or silent)] if pictures else faults
+
+    repair = staticmethod(repair)
+
+    def check_open_files(self) -> list[str]:
+        """Quarantine segments whose files were changed or truncated after this process opened them; returns the files.
+
+        Long-running processes should call this often; it is cheap. Reading a truncated file ends the process.
+        """
+        if not self._store.vectors.find_changed():
+            return []
+        with self._store.writer():
+            return self._store.vectors.quarantine_changed()
+
+    def compact(self, progress: Progress | None = None) -> dict[str, int]:
+        """Drop removed rows, merge small files, and free disk space."""
+        with self._store.writer(self.wait_s):
+            return self._store.free_space(partial(compact, self._spaces, progress or silent))
+
+    def backup(self, target: str | Path, progress: Progress | None = None) -> BackupReport:
+        """Make or update a backup of the collection in the directory `target`; other processes may write meanwhile.
+
+        Files that the backup already has are not copied again; every file is read back and compared with its digest.
+        """
+        return backup(self.path, Path(absolute(target)), progress or silent)
+
+    @staticmethod
+    def restore(backup: str | Path, target: str | Path, progress: Progress | None = None) -> BackupReport:
+        """Make a new collection at `target` from a backup; every file is compared with its digest."""
+        return restore(Path(absolute(backup)), Path(absolute(target)), progress or silent)
+
+    def export(
+        self,
+        target: str | Path | TextIO,
+        *,
+        format: Literal["json", "csv", "paths", "coco", "npz"] = "json",
+        filter: Filter | None = None,
+        space: str | None = None,
+    ) -> int:
+        """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; returns how many."""
+        if format == "npz":
+            return export.write_vectors(self._store, target, partial(self.vectors, space), filter)
+        return export.write_items(self._store, target, format, filter)
+
+    def lines(
+        self,
+        format: Literal["json", "csv", "paths", "coco"] = "json",
+        *,
+        filter: Filter | None = None,
+        on_item: Callable[[Item], None] | None = None,
+        relative: bool = False,
+    ) -> Iterator[str]:
+        """The text that `export` writes, piece by piece; with `relative`, with paths as `relative_paths` returns them.
+
+        `on_item` is called with each item.
+        """
+        return export.item_lines(self._store, format, filter, on_item, relative=relative)

@@ -1,0 +1,371 @@
+"""Duplicates: the same bytes at several paths, the same photo again, or look-alikes. Nothing is ever deleted.
+
+Three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, lightly cropped or lit:
+near in the space, and confirmed by aligning small copies (`images.same`). *alike*: nearer than a share of the
+collection's typical distance. Found groups are cached until pictures are added or removed.
+
+A group is a star: a centre and members that were each compared with it. Single linkage would chain a beach to a desert
+through a hundred dunes; complete linkage would separate two crops that have nothing in common but the photo.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import CHUNK_BYTES, chunks
+from lookalike.collection.resolve import select
+from lookalike.collection.space import Space, Spaces
+from lookalike.errors import UnknownNameError
+from lookalike.images.same import SAME, SIDE, Small, difference, shrink
+from lookalike.images.sources import locate
+from lookalike.images.workers import Read, ReadPool, count_cores
+from lookalike.store.apart import Pair
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
+from lookalike.store.judgements import SaidLabel
+from lookalike.types import Ids, Progress, Vectors, format_id
+
+Tier: TypeAlias = Literal["identical", "same", "alike"]
+
+PREFERRED = "thing"
+"""The default space, if there is one of this name: it separates the same thing from the same kind."""
+
+NEAR = 0.7
+"""Share of the typical squared distance within which pictures are compared as the same photo."""
+
+ALIKE = 0.35
+"""Share of the typical squared distance within which pictures are look-alikes."""
+
+FEW = 200
+"""Up to so many pictures, all pairs are compared: too few to say what is typical."""
+
+ORDER = "largest first"
+"""Order of the pictures in a group; a part of the cache key."""
+
+MISSES = 8
+"""Pictures in a row, nearest first, that are not the same photo, after which the comparison stops."""
+
+CACHED = 4_000
+"""Small copies held in memory: about 100 MB."""
+
+CENTRES = 512
+"""Centres that are compared with all others at a time."""
+
+Near: TypeAlias = tuple[Ids, Vectors]
+"""Items near another one, nearest first, and their squared distances."""
+
+Rows: TypeAlias = Callable[[Ids], Vectors]
+"""Returns the rows (m, d) of ids (m,)."""
+
+Confirm: TypeAlias = Callable[[int, Ids, Vectors], Iterator[tuple[int, float]]]
+"""Of a centre, and the items near it with their distances: the members of its group, with their distances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Duplicates, the largest first, in pixels, then in bytes: it is the one to keep."""
+
+    id: str
+    tier: Tier
+    items: list[int]
+    distances: list[float]  # of each from the picture that the group was found by, which may have been removed
+    why: str
+
+    def among(self, known: Container[int]) -> "Group | None":
+        """The group of those of its items that are known; None if too few are left."""
+        left = [pair for pair in zip(self.items, self.distances, strict=True) if pair[0] in known]
+        if len(left) < (1 if self.tier == "identical" else 2):
+            return None
+        return Group(self.id, self.tier, [item for item, _ in left], [distance for _, distance in left], self.why)
+
+    def without(self, different: set[Pair]) -> "Group | None":
+        """The group without items that are `different` from an earlier one in it; None if too few are left."""
+        if self.tier == "identical":
+            return None if (self.items[0], self.items[0]) in different else self
+        kept: list[int] = []
+        for item in self.items:
+            if not any((min(item, other), max(item, other)) in different for other in kept):
+                kept.append(item)
+        distances = dict(zip(self.items, self.distances, strict=True))
+        left = Group(self.id, self.tier, kept, [distances[item] for item in kept], self.why)
+        return left if len(kept) > 1 else None
+
+
+def find_groups(
+    spaces: Spaces,
+    tier: Tier,
+    *,
+    space: str | None,
+    filter: Filter | None,
+    progress: Progress,
+    workers: int | None,
+) -> list[Group]:
+    """The groups of a tier, largest first. Without a filter, they are read from the cache, or written to it."""
+    store = spaces.store
+    _check_tier(tier)
+    among = None if filter is None else select(store, filter)
+    if tier == "identical":
+        return _without_different(store, _find_identical(store, among))
+    if not len(store.items):
+        return []
+    chosen = _choose_space(spaces, space)
+    key = _cache_key(chosen, tier)
+    if among is None and (known := known_groups(spaces, tier, chosen.name)) is not None and known[1]:
+        return known[0]
+    groups = _find(chosen, tier, among, progress, workers)
+    if among is None:
+        value = [asdict(group) for group in groups]
+        store.derived.write("duplicates", tier, chosen.name, version=key, value=value)
+    return _without_different(store, groups)
+
+
+def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Group], bool] | None:
+    """The cached groups, and whether they are up to date; None if there are none."""
+    store = spaces.store
+    _check_tier(tier)
+    if tier == "identical" or not len(store.items):
+        return _without_different(store, _find_identical(store, None)), True
+    chosen = _choose_space(spaces, space)
+    cached = store.derived.read("duplicates", tier, chosen.name)
+    if cached is None:
+        return None
+    groups = [Group(**group) for group in cached.value]
+    return _without_different(store, groups), cached.version == _cache_key(chosen, tier)
+
+
+def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[SaidLabel]]]]]:
+    """Groups with their items and the labels of these, without items that were removed since."""
+    for group in groups:
+        items, labels = store.items.get(group.items), store.judgements.said(group.items)
+        if left := group.among(items):
+            yield left, [(item, labels.get(item.id, [])) for item in items.values()]
+
+
+def _check_tier(tier: str) -> None:
+    if tier not in get_args(Tier):
+        raise UnknownNameError("tier of duplicates", tier, get_args(Tier))
+
+
+def _choose_space(spaces: Spaces, name: str | None) -> Space:
+    return spaces.find(PREFERRED if name is None and PREFERRED in spaces.names() else name)
+
+
+def _cache_key(space: Space, tier: Tier) -> str:
+    return space.cache_key(tier, NEAR, ALIKE, MISSES, SAME, ORDER)
+
+
+def _without_different(store: Store, groups: list[Group]) -> list[Group]:
+    """The groups without pictures that users said are no duplicates."""
+    different = store.judgements.apart.pairs()
+    left = [group.without(different) for group in groups] if different else groups
+    return [group for group in left if group is not None]
+
+
+def _find_identical(store: Store, among: Ids | None) -> list[Group]:
+    """Items at more than one path, most paths first."""
+    copies, wanted = store.items.copies(), None if among is None else set(among.tolist())
+    return [
+        Group(f"identical-{format_id(item)}", "identical", [item], [0.0], f"the same file at {count} paths")
+        for item, count in copies.items()
+        if wanted is None or item in wanted
+    ]
+
+
+def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, workers: int | None) -> list[Group]:
+    """The groups of the tier *same* or *alike*, largest first."""
+    store, index = space.store, space.rows
+    ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
+    if len(ids) < 2:
+        return []
+    usual, different = typical_distance(ids, index.vectors), store.judgements.apart.pairs()
+    ids = _sort_by_size(store, ids)
+
+    def report(done: int) -> None:
+        progress("comparing pictures", done, len(ids))
+
+    if tier == "alike":
+        found = find_stars(ids, index.vectors, ALIKE * usual, _confirm_all, different, progress=report)
+        return _make_groups(found, ids, tier, f"nearer than {ALIKE:.0%} of what is usual in {space.name}")
+    radius = np.inf if len(ids) <= FEW else NEAR * usual
+    with _Photos(store, workers) as photos:
+        found = find_stars(
+            ids, index.vectors, radius, photos.confirm, different, prepare=photos.prepare, progress=report
+        )
+        return _make_groups(found, ids, tier, "the same photo: aligned, the copies differ by noise")
+
+
+def _make_groups(found: Iterable["Star"], ids: Ids, tier: Tier, why: str) -> list[Group]:
+    """Stars as groups, with their pictures in the order of `ids`."""
+    place = {item: number for number, item in enumerate(ids.tolist())}
+    groups = []
+    for star in found:
+        pairs = sorted(zip(star.members, star.distances, strict=True), key=lambda pair: place[pair[0]])
+        items, distances = [star.centre, *(item for item, _ in pairs)], [0.0, *(distance for _, distance in pairs)]
+        groups.append(Group(f"{tier}-{format_id(star.centre)}", tier, items, distances, why))
+    return sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id))
+
+
+def _sort_by_size(store: Store, ids: Ids) -> Ids:
+    """Largest first, in pixels, then in bytes: the centre of a group is the picture to keep."""
+    items = store.items.get(ids.tolist())
+    return np.array(
+        sorted(items, key=lambda item: (-items[item].width * items[item].height, -items[item].bytes, item)), np.int64
+    )
+
+
+def _confirm_all(centre: int, others: Ids, distances: Vectors) -> Iterator[tuple[int, float]]:  # noqa: ARG001 — Confirm
+    return zip(others.tolist(), distances.tolist(), strict=True)
+
+
+class _Photos:
+    """Compares pictures themselves: reads small copies, aligns one with the other."""
+
+    def __init__(self, store: Store, workers: int | None):
+        self._store = store
+        self._pool = ReadPool(shrink, side=2 * SIDE, workers=workers)
+        self._threads = ThreadPoolExecutor(min(MISSES, workers or count_cores()))
+        self._small: OrderedDict[int, Small | None] = OrderedDict()  # None: cannot be read
+
+    def __enter__(self) -> "_Photos":
+        self._pool.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._threads.shutdown()
+        self._pool.__exit__(*error)
+
+    def prepare(self, pairs: list[tuple[int, Ids]]) -> None:
+        """Read the pictures that will be compared first, many at a time."""
+        wanted = {item for centre, others in pairs if len(others) for item in (centre, *others[:MISSES].tolist())}
+        self._load(wanted)
+
+    def confirm(self, centre: int, others: Ids, distances: Vectors) -> Iterator[tuple[int, float]]:
+        """Those of the others that are the same photo; stops after MISSES in a row that are not."""
+        misses = 0
+        for start in range(0, len(others), MISSES):
+            part = others[start : start + MISSES].tolist()
+            self._load({centre, *part})
+            small = [self._small[item] for item in part]
+            differences = self._threads.map(partial(_difference, self._small[centre]), small)
+            for item, distance, differs in zip(part, distances[start:].tolist(), differences, strict=False):
+                if differs <= SAME:
+                    misses = 0
+                    yield item, distance
+                else:
+                    misses += 1
+                    if misses == MISSES:
+                        return
+
+    def _load(self, ids: set[int]) -> None:
+        missing = sorted(ids - self._small.keys())
+        for item in ids & self._small.keys():
+            self._small.move_to_end(item)
+        if not missing:
+            return
+        self._small.update(dict.fromkeys(missing))
+        paths = self._store.items.first_paths(missing)
+        there = [entry for path in paths.values() if (entry := locate(path)) is not None]
+        for outcome in self._pool.map(there):
+            if isinstance(outcome, Read) and outcome.id in paths:  # otherwise the file holds another picture by now
+                self._small[outcome.id] = outcome.parts
+        while len(self._small) > max(CACHED, len(ids)):
+            self._small.popitem(last=False)
+
+
+def _difference(one: Small | None, other: Small | None) -> float:
+    return 1.0 if one is None or other is None else difference(one, other)
+
+
+@dataclass
+class Star:
+    """A centre and its members, nearest first."""
+
+    centre: int
+    members: list[int] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
+
+
+def find_stars(
+    ids: Ids,
+    rows: Rows,
+    radius: float,
+    confirm: Confirm,
+    different: set[Pair],
+    *,
+    prepare: Callable[[list[tuple[int, Ids]]], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+    max_bytes: int = CHUNK_BYTES,
+) -> Iterator[Star]:
+    """Every star of more than one item, with centres in the order of `ids` (n,).
+
+    An item is in at most one star, that of the first centre that takes it. Pairs that are `different` are never in the
+    same one. `prepare` is called with what may be confirmed next, a batch at a time.
+    """
+    free = np.ones(len(ids), bool)
+    for start in range(0, len(ids), CENTRES):
+        batch = start + np.flatnonzero(free[start : start + CENTRES])
+        left = start + np.flatnonzero(free[start:])  # earlier centres belong to no other star
+        found = list(find_near(ids[batch], ids[left], rows, radius, max_bytes))
+        if prepare is not None:
+            prepare([(int(ids[at]), others) for at, (others, _) in zip(batch, found, strict=True)])
+        place = dict(zip(ids[left].tolist(), left.tolist(), strict=True))
+        for at, (others, distances) in zip(batch.tolist(), found, strict=True):
+            if not free[at]:
+                continue
+            star = Star(int(ids[at]))
+            there = np.array([free[place[item]] and place[item] > at for item in others.tolist()], bool)
+            for item, distance in confirm(star.centre, others[there], distances[there]):
+                if not any(_pair(item, known) in different for known in (star.centre, *star.members)):
+                    star.members.append(item)
+                    star.distances.append(distance)
+                    free[place[item]] = False
+            free[at] = False
+            if star.members:
+                yield star
+        if progress is not None:
+            progress(min(start + CENTRES, len(ids)))
+
+
+def find_near(centres: Ids, others: Ids, rows: Rows, radius: float, max_bytes: int = CHUNK_BYTES) -> Iterator[Near]:
+    """For each centre, those of `others` within a squared distance, without itself, nearest first."""
+    if not len(centres):
+        return
+    Q = rows(centres)  # (q, d)
+    squares = np.einsum("ij,ij->i", Q, Q)
+    found: list[list[Near]] = [[] for _ in centres]
+    for part in chunks(len(others), row_bytes=4 * (Q.shape[1] + 3 * len(Q)), max_bytes=max_bytes):
+        X = rows(others[part])  # (m, d)
+        D = squares[:, None] + np.einsum("ij,ij->i", X, X) - 2 * Q @ X.T  # (q, m)
+        which, where = np.nonzero((radius >= D) & (centres[:, None] != others[part]))
+        bounds = np.searchsorted(which, np.arange(len(centres) + 1))
+        for number, (first, last) in enumerate(pairwise(bounds)):
+            if last > first:
+                columns = where[first:last]
+                found[number].append((others[part][columns], np.maximum(D[number, columns], 0)))
+    for parts in found:
+        items = np.concatenate([np.empty(0, np.int64), *(items for items, _ in parts)])
+        distances = np.concatenate([np.empty(0, np.float32), *(distances for _, distances in parts)])
+        order = np.lexsort((items, distances))
+        yield items[order], distances[order]
+
+
+def typical_distance(ids: Ids, rows: Rows, pairs: int = 4_096) -> float:
+    """The median squared distance of random pairs of rows; the same pairs for the same ids."""
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(0, len(ids), (2, pairs))
+    distinct = one != other
+    if not distinct.any():
+        return 0.0
+    distances: NDArray[np.float32] = ((rows(ids[one[distinct]]) - rows(ids[other[distinct]])) ** 2).sum(axis=1)
+    return float(np.median(distances))
+
+
+def _pair(one: int, other: int) -> Pair:
+    return (one, other) if one < other else (other, one)

@@ -1,0 +1,255 @@
+"""Export: items as JSON, CSV, a list of paths or COCO annotations, and vectors as arrays.
+
+Text is produced piece by piece. COCO: Lin et al., "Microsoft COCO: common objects in context", ECCV 2014; a label is an
+annotation whose box is the whole picture.
+"""
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TextIO, TypeAlias, get_args
+
+import numpy as np
+
+from lookalike.collection.duplicates import Group
+from lookalike.collection.resolve import ITEMS_BATCH, items_of, select
+from lookalike.collection.sources import relative_to
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
+from lookalike.store.judgements import SaidLabel
+from lookalike.types import Ids, Vectors, format_id
+
+Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
+Row: TypeAlias = tuple[Item, Sequence[SaidLabel]]
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""Characters that a cell must not begin with: spreadsheets take it for a formula (OWASP, "CSV injection")."""
+COLUMNS = ["id", "path", "width", "height", "format", "bytes", "taken_at", "added_at", "labels"]
+
+
+def lines(rows: Iterable[Row], format: Format, parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Items and their labels as text, piece by piece; `parents` are all classes with the parents of each."""
+    if format == "coco":
+        return _coco(rows, parents)
+    return {"json": _json, "csv": _csv, "paths": _paths}[format](rows)
+
+
+def item_lines(
+    store: Store,
+    format: Format,
+    filter: Filter | None,
+    on_item: Callable[[Item], None] | None = None,
+    *,
+    relative: bool = False,
+) -> Iterator[str]:
+    """The items of a collection as text, piece by piece; `on_item` is called with each item."""
+    check_format(format)
+    parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
+    for child, parent in store.judgements.classes.parents():
+        parents.setdefault(child, []).append(parent)
+    rows = _rows(store, filter, on_item)
+    if relative:
+        rows = map(partial(relative_row, relative_to(store.items.sources())), rows)
+    return lines(rows, format, parents)
+
+
+def relative_row(relative: Callable[[str], str], row: Row) -> Row:
+    """The same row with relative paths."""
+    item, said = row
+    return replace(item, paths=[relative(path) for path in item.paths]), said
+
+
+def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
+    """Write the same to a path or an open file; returns how many items."""
+    check_format(format)  # before a file is opened
+    if isinstance(target, str | Path):
+        with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            return write_items(store, stream, format, filter)
+    if not hasattr(target, "write"):
+        raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
+    written: list[int] = []
+    for text in item_lines(store, format, filter, lambda item: written.append(item.id)):
+        target.write(text)
+    return len(written)
+
+
+def check_format(format: str) -> None:
+    """Raise UnknownNameError for an unknown format."""
+    if format not in get_args(Format):
+        raise UnknownNameError("format", format, [*get_args(Format), "npz"])
+
+
+def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["json", "csv"]) -> Iterator[str]:
+    """Groups of duplicates with their items, as `lines` writes them; in CSV, one line per file of a group."""
+    if format == "csv":
+        yield _csv_line(["group", "tier", "distance", *COLUMNS])
+        for group, rows in groups:
+            for row in rows:
+                for cells in _cells(*row):
+                    yield _csv_line([group.id, group.tier, _distance(group, row[0]), *cells])
+        return
+    described = (
+        {"id": group.id, "tier": group.tier, "why": group.why}
+        | {"items": [describe(item, _labels(said)) | {"distance": _distance(group, item)} for item, said in rows]}
+        for group, rows in groups
+    )
+    yield from _array("[", described)
+    yield "\n]\n"
+
+
+def write_vectors(
+    store: Store, target: str | Path | TextIO, vectors: Callable[[], tuple[Ids, Vectors]], filter: Filter | None
+) -> int:
+    """`ids` (n,) of 16 hexadecimal digits, `paths` (n,) and `vectors` (n, d) in one .npz file without pickle."""
+    if not isinstance(target, str | Path):
+        raise InputError("Vectors are written to a file: give a path that ends in .npz.")
+    ids, X = vectors()
+    if filter is not None:
+        passed = np.isin(ids, select(store, filter))
+        ids, X = ids[passed], X[passed]
+    paths = store.items.first_paths(ids.tolist())
+    names = [format_id(int(item)) for item in ids]
+    where = [_printable(paths.get(int(item), "")) for item in ids]
+    with Path(target).open("wb") as stream:
+        np.savez(stream, ids=np.array(names, "U16"), paths=np.array(where, "U"), vectors=X)
+    return len(ids)
+
+
+def describe(item: Item, labels: Sequence[str]) -> dict[str, Any]:
+    """An item as JSON."""
+    return {
+        "id": format_id(item.id),
+        "paths": [_printable(path) for path in item.paths],
+        "width": item.width,
+        "height": item.height,
+        "format": item.format,
+        "bytes": item.bytes,
+        "taken_at": item.taken_at,
+        "added_at": item.added_at,
+        "labels": [_printable(label) for label in labels],
+    }
+
+
+def cell(text: str) -> str:
+    """Text for a cell of a spreadsheet, with a quote mark before what would be a formula.
+
+    >>> cell("beach"), cell("=1+1")
+    ('beach', "'=1+1")
+    """
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def _rows(store: Store, filter: Filter | None, on_item: Callable[[Item], None] | None) -> Iterator[Row]:
+    items = items_of(store, filter)
+    while batch := list(islice(items, ITEMS_BATCH)):
+        found = store.judgements.said([item.id for item in batch])
+        for item in batch:
+            if on_item is not None:
+                on_item(item)
+            yield item, found.get(item.id, [])
+
+
+def _distance(group: Group, item: Item) -> float:
+    return round(group.distances[group.items.index(item.id)], 6)
+
+
+def _json(rows: Iterable[Row]) -> Iterator[str]:
+    yield from _array("[", (describe(item, _labels(said)) for item, said in rows))
+    yield "\n]\n"
+
+
+def _csv(rows: Iterable[Row]) -> Iterator[str]:
+    yield _csv_line(COLUMNS)
+    for row in rows:
+        for cells in _cells(*row):
+            yield _csv_line(cells)
+
+
+def _cells(item: Item, said: Sequence[SaidLabel]) -> Iterator[list[Any]]:
+    """The values of COLUMNS; a picture at two paths is two lines."""
+    told = describe(item, []) | {"labels": ";".join(cell(_printable(label)) for label in _labels(said))}
+    for path in told.pop("paths") or [""]:
+        yield [(told | {"path": cell(path)})[name] for name in COLUMNS]
+
+
+def _csv_line(values: Sequence[Any]) -> str:
+    """One line. The writer ends it with a carriage return too, so that values with one are quoted; it is removed."""
+    written = io.StringIO(newline="")
+    csv.writer(written).writerow(values)
+    return written.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _paths(rows: Iterable[Row]) -> Iterator[str]:
+    for item, _ in rows:
+        yield "".join(path + "\n" for path in item.paths)
+
+
+def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Numbers count from 1, as COCO's readers expect; author, source and time of each label are included."""
+    numbers = {name: number for number, name in enumerate(sorted(parents), 1)}
+    annotations: list[tuple[int, int, int, SaidLabel]] = []  # small: only the pictures are streamed
+
+    def images() -> Iterator[dict[str, Any]]:
+        for number, (item, said) in enumerate(rows, 1):
+            annotations.extend((number, item.width, item.height, one) for one in said if one.label in numbers)
+            yield {
+                "id": number,
+                "file_name": _printable(item.paths[0]) if item.paths else "",
+                "width": item.width,
+                "height": item.height,
+                "date_captured": _date(item.taken_at),
+                "item": format_id(item.id),
+            }
+
+    info = {"description": "Labels of a Lookalike collection, on whole pictures", "date_created": _date(time.time())}
+    yield f'{{"info": {json.dumps(info)},\n"licenses": [],\n"images": '
+    yield from _array("[", images())
+    categories = [
+        {"id": number, "name": _printable(name), "supercategory": _printable(next(iter(parents[name]), ""))}
+        for name, number in numbers.items()
+    ]
+    yield from _array('\n],\n"categories": [', categories)
+    described = (
+        {
+            "id": count,
+            "image_id": number,
+            "category_id": numbers[said.label],
+            "bbox": [0, 0, width, height],
+            "area": width * height,
+            "iscrowd": 0,
+            "segmentation": [],
+            "author": _printable(said.author),
+            "source": _printable(said.source),
+            "said_at": _date(said.at),
+        }
+        for count, (number, width, height, said) in enumerate(annotations, 1)
+    )
+    yield from _array('\n],\n"annotations": [', described)
+    yield "\n]}\n"
+
+
+def _array(opening: str, values: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """A JSON array without its end, one value per line."""
+    yield opening
+    for count, value in enumerate(values):
+        yield ("," if count else "") + "\n" + json.dumps(value, ensure_ascii=False)
+
+
+def _labels(said: Sequence[SaidLabel]) -> list[str]:
+    return [one.label for one in said]
+
+
+def _date(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _printable(path: str) -> str:
+    """A path whose undecodable bytes are written as escapes, so that the file is valid UTF-8."""
+    return path.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,561 @@
+"""Fitting: what a fit learns from, fitting the steps of a space or its feature, and keeping all spaces up to date.
+
+A space is fitted on a sample of its feature's vectors, the labelled ones if it learns from labels, and perhaps a pool
+of negatives; then every item is put through the new chain. Readers see the old space until the new one is complete.
+Everything that writes needs the writer lock.
+"""
+
+import os
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from hashlib import blake2b
+from itertools import chain as concatenate
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import chunks
+from lookalike.collection.chain import Chain, Labelled, fit
+from lookalike.collection.describing import DESCRIBE_BATCH, SINGLE_BLAS_THREAD, Prepare, read_pool
+from lookalike.collection.sources import absolute, ignore
+from lookalike.collection.space import Space, Spaces
+from lookalike.collection.specs import (
+    CODERS,
+    CODES,
+    feature_needs_fit,
+    feature_takes_labels,
+    is_coder,
+    parse_fit,
+    step_class,
+    takes_labels,
+    takes_negatives,
+    takes_several,
+)
+from lookalike.errors import InputError, NoCollectionError
+from lookalike.images.sources import Entry, walk
+from lookalike.images.workers import Read, ReadPool
+from lookalike.learn.label_names import join_names
+from lookalike.registry import Spec, create, spec_of
+from lookalike.store import models
+from lookalike.store.directory import Store
+from lookalike.store.segments import Members, Pending
+from lookalike.text import many
+from lookalike.types import Ids, LabelledFeature, LearnedFeature, Progress, Vectors, needs_fit
+
+FIT_MIN = 500
+"""Pictures from which the steps of a space are fitted automatically, once. With fewer, raw vectors search better."""
+
+FIT_MAX = 50_000
+"""Most rows that a fit uses: those with the smallest ids, which are digests, so a random sample that is repeatable."""
+
+SAMPLE_BYTES = 2**29
+"""Memory limit for these rows: of long vectors, a fit uses fewer."""
+
+LABEL_MIN = 10
+"""Pictures that a label needs to count when a coder is chosen; with two such labels, a coder that uses labels."""
+
+SEGMENT_ROWS = 262_144
+SEGMENT_BYTES = 2**30
+ROWS_BYTES = 256 * 2**20
+"""Limits for filling a space: rows and bytes that are written at a time, and bytes of its feature held meanwhile."""
+
+NEGATIVES = 5_000
+"""Pictures of a folder that are read as negatives, drawn at random."""
+
+FEATURE_SAMPLE = 1_000
+"""Pictures that a feature is fitted on: about three million local descriptors to draw from."""
+
+FEATURE_LABELLED = 5_000
+"""The same for a feature that learns from labels, which needs many pictures of each."""
+
+CARRIED_BYTES = 256 * 2**20
+"""Memory limit for sampled members of compressed archives, which carry their bytes with them."""
+
+LOOKUP = 1_000
+"""Files looked up in the catalogue at a time."""
+
+ORDERED_BLOCK = 64
+"""Pictures read at a time and put in order: a limit on what waits for a slow one."""
+
+
+class Pool(NamedTuple):
+    """Negatives from outside the collection."""
+
+    source: str  # a collection's directory, or pictures
+    ids: Ids  # (n,), ascending
+    X: Vectors  # (n, d), of a space's feature
+
+
+# What a fit learns from
+
+
+def sample_rows(space: Space) -> tuple[Ids, NDArray[Any]]:
+    """A random sample of the feature's rows: ids (n,) ascending, and rows (n, d)."""
+    index = space.feature_rows
+    ids = space.feature.row_ids()[: _max_rows(space)]
+    return ids, index.vectors(ids)
+
+
+def labelled_rows(space: Space) -> Labelled | None:
+    """The rows that a space which learns from labels is fitted on; None for other spaces.
+
+    Pictures with several labels are left out, unless all steps that learn from labels use them. A coder also gets
+    pictures without labels.
+    """
+    if not space.takes_labels:
+        return None
+    last = space.specs[-1]
+    ids, y = labelled_ids(space)
+    free = None
+    if is_coder(last) and takes_labels(last):
+        some = space.feature.row_ids()[: _max_rows(space)]
+        labels = space.store.judgements.labels(some.tolist())
+        free = space.feature_rows.vectors(some[[not labels.get(item) for item in some.tolist()]])
+    return Labelled(ids, space.feature_rows.vectors(ids), y, free)
+
+
+def labelled_ids(space: Space) -> tuple[Ids, NDArray[Any]]:
+    """The pictures that a space which learns from labels is fitted on, (m,), and their labels as in `Labelled`."""
+    several = _takes_several(space)
+    labels = labels_of(space, several)
+    ids = np.array(sorted(labels)[: _max_rows(space)], np.int64)
+    y = join_names([labels[item] for item in ids.tolist()])
+    if len(np.unique(y, axis=0)) < 2:
+        each = "labels, not all the same" if several else "one label each, of at least 2 labels"
+        raise InputError(
+            f"Space '{space.name}' learns from pictures that have {each}. The collection has"
+            f" {many(len(ids), 'such picture')}, of {len({one for names in labels.values() for one in names})}. Label"
+            " some first: lookalike label SOURCE, or lookalike classes add NAME IMAGE"
+        )
+    return ids, y
+
+
+def labels_of(space: Space, several: bool = False) -> dict[int, list[str]]:
+    """The pictures of a space that have exactly one label, or any number if `several`, with their labels."""
+    judgements = space.store.judgements
+    live = np.intersect1d(judgements.labelled(), space.feature.row_ids())
+    return {item: names for item, names in judgements.labels(live.tolist()).items() if several or len(names) == 1}
+
+
+def fitted_on_which(space: Space) -> str | None:
+    """Which pictures a space was fitted on, in words; None for all of them, or if it is not fitted."""
+    n = space.fitted_on
+    if n is None or n >= len(space):
+        return None
+    if space.takes_labels:
+        return "those that had labels" if _takes_several(space) else "those that had one label"
+    return "a random sample" if n == _max_rows(space) else "those that were there"
+
+
+def read_negatives(space: Space, source: str | Path, progress: Progress, workers: int | None) -> Pool:
+    """The feature's vectors of another collection, or of pictures (a folder, an archive, a list), sorted by id."""
+    path = absolute(source)
+    if not space.takes_negatives:
+        raise InputError(f"Space '{space.name}' uses no negatives: its chain is {' | '.join(space.specs)}.")
+    try:
+        store = Store(Path(path))
+    except NoCollectionError:
+        return _describe_negatives(path, space.chain, progress, workers)
+    try:
+        return _take_negatives(store, space.chain)
+    finally:
+        store.close()
+
+
+# Fitting the steps of a space
+
+
+@contextmanager
+def undo_new_spaces(spaces: Spaces) -> Iterator[None]:
+    """Remove the spaces that were created in this block if it fails."""
+    known = set(spaces.names())
+    try:
+        yield
+    except BaseException:
+        for name in set(spaces.names()) - known:
+            spaces.remove(name)
+        raise
+
+
+def fit_spaces(
+    spaces: Spaces,
+    wanted: Sequence[str],
+    refit_features: Callable[[Sequence[Space]], dict[str, int]],
+    *,
+    features: bool,
+    labels: bool,
+    negatives: str | Path | None,
+    progress: Progress,
+    workers: int | None,
+) -> dict[str, int]:
+    """Fit these spaces, or all that have something to fit; returns how many rows each was fitted on.
+
+    `refit_features` fits the features of spaces again and describes every picture again. It is called if `features` are
+    asked for, and for features that learn from labels if `labels` are or if they were never fitted.
+    """
+    chosen = [create_for_fit(spaces, text, labels=labels) for text in wanted]
+    labelled = [space for space in chosen if space.feature_takes_labels]
+    if labels:
+        _check_labels_used([space for space in chosen if space not in labelled])
+    fitted: dict[str, int] = {}
+    if features:
+        fitted = refit_features(chosen or list(spaces))
+        able = spaces_to_fit(spaces)
+        chosen = [space for space in dict.fromkeys([*chosen, *map(spaces.get, fitted)]) if space in able]
+    elif labelled := [space for space in labelled if labels or not space.is_describable]:
+        fitted = refit_features(labelled)
+        able = spaces_to_fit(spaces)
+        chosen = [space for space in chosen if space not in labelled or space in able]
+    if not wanted:
+        chosen = spaces_to_fit(spaces)
+    for space in chosen:
+        pool = None if negatives is None else read_negatives(space, negatives, progress, workers)
+        fitted[space.name] = fit_space(space, progress, pool)
+    update_spaces(chosen, progress)
+    return fitted
+
+
+def spaces_to_fit(spaces: Spaces) -> list[Space]:
+    """The spaces with steps to fit, and with enough pictures, and labels if they need them, to fit these on."""
+    able = [space for space in spaces if len(space.specs) > 1 and len(space.feature) > 1]
+    return [space for space in able if not space.takes_labels or _has_labels(space)]
+
+
+def create_for_fit(spaces: Spaces, text: str, free: Iterable[str] = (), labels: bool = False) -> Space:
+    """The space to be fitted: an existing one, a new pipeline, or a step on the first space's feature.
+
+    `codes(…)` chooses a coder by the labels there are; `labels`: one that learns from them.
+    """
+    if text in spaces:
+        return spaces.find(text)
+    name, specs = parse_fit(text)
+    if not specs:
+        return spaces.find(name)
+    if name is not None:
+        return spaces.create([text], free)[0]
+    (spec,) = specs
+    first = spaces.find(None)
+    step = Spec(_choose_coder(first, labels), spec.params) if spec.name == CODES else spec
+    return spaces.create([f"{spec.name} = {first.specs[0]} | {step}"], free)[0]
+
+
+def fit_space(
+    space: Space, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
+) -> int:
+    """Fit the steps of a space and put every item through them; returns how many rows it was fitted on.
+
+    `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs`: the new chain
+    of the space, on the same feature. If a step learns from labels, the rows are the labelled ones.
+    """
+    name = space.name
+    if len(space.specs) == 1:
+        hint = f" To learn from labels again: lookalike fit {name} --labels" * space.feature_takes_labels
+        raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.specs[0]}.{hint}")
+    space.store.vectors.quarantine_damaged(space.specs[0], progress=progress)
+    ids, sample = sample_rows(space)
+    if len(sample) < 2:
+        raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
+    labelled = labelled_rows(space)
+    progress(f"fitting {name}", 0, None)
+    chain = fit(specs or space.specs, sample, None if negatives is None else negatives.X, labelled)
+    pools: list[Members] = []
+    if any(map(takes_negatives, chain.specs[1:])):
+        pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
+    rows = len(sample) if labelled is None else len(labelled.ids)
+    _replace(space, chain, rows, pools, progress)
+    return rows
+
+
+def extend_pool(space: Space, more: Pool, progress: Progress) -> int:
+    """Add negatives to the pool of a space's last transform, and put every item through it; returns their number.
+
+    Negatives that are in the pool already, by id, are not added twice. Earlier transforms do not change.
+    """
+    name, chain, pools = space.name, space.chain, space.store.vectors.pools(space.name)
+    wants = [takes_negatives(spec) for spec in chain.specs[1:]]
+    addable = any(wants) and hasattr(step_class(chain.specs[-1]), "add")
+    if not addable or sum(wants) > 1:
+        raise InputError(
+            f"Negatives can be added only if the last transform is slem and no other one has a pool. The chain of"
+            f" '{name}' is {' | '.join(chain.specs)}; fit it again: lookalike fit {name} --negatives {more.source}"
+        )
+    if not chain.fitted or not pools:
+        raise InputError(f"Space '{name}' has no pool to add to. Run: lookalike fit {name} --negatives {more.source}")
+    new = ~np.isin(more.ids, np.concatenate([ids for _, ids in pools]))
+    *earlier, last = chain.transforms
+    if not new.any():
+        return int(last.n_)  # type: ignore[attr-defined]
+    space.store.vectors.quarantine_damaged(chain.specs[0], progress=progress)
+    grown: Any = deepcopy(last)  # other threads may be using `last`
+    X: Any = more.X[new]
+    for step in earlier:
+        X = step.transform(X)
+    grown.add(X)
+    pools.append((more.source, more.ids[new]))
+    _replace(space, Chain(chain.specs, lambda: [*earlier, grown]), space.fitted_on or 0, pools, progress)
+    return int(grown.n_)
+
+
+def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
+    """Bring spaces up to date after pictures were added or removed: fits, rows and indexes.
+
+    Spaces that were never fitted are fitted if there are enough pictures. Spaces that learn from labels are fitted only
+    on request: labels come one by one, and a fit is meant to last.
+    """
+    intact = [space for space in spaces if not space.is_damaged]
+    for space in intact:
+        if space.is_fitted:
+            _fill(space, progress)
+        elif len(space.specs) > 1 and len(space.feature) >= FIT_MIN and not space.takes_labels:
+            fit_space(space, progress)
+    for space in intact:
+        space.build_indexes(progress)
+    for space in intact:
+        for name in (space.name, space.specs[0]):
+            space.store.vectors.release_quarantined(name)
+
+
+def _fill(space: Space, progress: Progress) -> None:
+    """Rows for the items that have a vector of the feature and none in the space."""
+    vectors, ids = space.store.vectors, space.missing_rows()
+    if len(ids) and vectors.quarantine_damaged(space.specs[0], ids):
+        ids = space.missing_rows()
+    if len(ids):
+        pendings = list(_encode(space, space.chain, ids, progress))
+        with space.store.transaction():
+            for pending in pendings:
+                vectors.commit(pending)
+
+
+def _replace(space: Space, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress) -> None:
+    """Put every item through a newly fitted chain, and replace the space with the result."""
+    vectors = space.store.vectors
+    target = vectors.new_file("models", ".npz")
+    models.save(target, *chain.steps)
+    pendings = list(_encode(space, chain, space.feature.row_ids(), progress))
+    model = vectors.settle(target)
+    with space.store.transaction():
+        vectors.replace(space.name, pendings, model=model, fitted_on=fitted_on, chain=chain.specs, pools=pools)
+
+
+def _encode(space: Space, chain: Chain, ids: Ids, progress: Progress) -> Iterator[Pending]:
+    """Segments with the rows of these items by a chain."""
+    features = space.feature_rows
+    width = chain.encode(features.vectors(ids[:1])).nbytes if len(ids) else 0
+    for part in chunks(len(ids), max(width, SEGMENT_BYTES // SEGMENT_ROWS), SEGMENT_BYTES):
+        progress(f"encoding {space.name}", part.start, len(ids))
+        mine = ids[part]
+        held = chunks(len(mine), 4 * (features.dim or 1), ROWS_BYTES)
+        rows = np.concatenate([chain.encode(features.vectors(mine[some])) for some in held])
+        yield space.store.vectors.write(space.name, mine, rows)
+    progress(f"encoding {space.name}", len(ids), len(ids))
+
+
+def _choose_coder(space: Space, labels: bool) -> str:
+    """The coder that `codes` stands for: with enough labels, one that learns from them and from other pictures."""
+    counts = Counter(label for (label,) in labels_of(space).values())
+    return CODERS[labels or sum(n >= LABEL_MIN for n in counts.values()) > 1]
+
+
+def _has_labels(space: Space) -> bool:
+    """Whether there are enough labels for a space that learns from them."""
+    with suppress(InputError):
+        return len(labelled_ids(space)[0]) > 0
+    return False
+
+
+def _check_labels_used(spaces: Sequence[Space]) -> None:
+    """Raise InputError if a space does not learn from labels."""
+    for space in spaces:
+        if not space.takes_labels:
+            raise InputError(
+                f"Space '{space.name}' does not learn from labels: its chain is {' | '.join(space.specs)}. Steps that"
+                " do: ncmml, lmnn, fda, tsvm … With --calibrate, labels can choose lam and gamma."
+            )
+
+
+def _takes_several(space: Space) -> bool:
+    """Whether all steps of a space that learn from labels use pictures with several."""
+    return all(map(takes_several, filter(takes_labels, space.specs[1:])))
+
+
+def _max_rows(space: Space) -> int:
+    """How many rows of its feature a fit of a space uses at most."""
+    return min(FIT_MAX, SAMPLE_BYTES // (4 * (space.feature.dim or 1)))
+
+
+def _take_negatives(store: Store, chain: Chain) -> Pool:
+    """The rows that another collection has of the same feature."""
+    feature = chain.specs[0]
+    if needs_fit(chain.feature):
+        raise InputError(f"{feature} has another vocabulary in another collection. Give a folder of pictures instead.")
+    spaces = Spaces(store)
+    if feature not in spaces or not len(spaces.get(feature)):
+        raise InputError(f"{store.path} has no vectors of {feature}. Give a folder of pictures instead.")
+    ids, X = sample_rows(spaces.get(feature))
+    return Pool(str(store.path), ids, np.asarray(X, np.float32))
+
+
+def _describe_negatives(source: str, chain: Chain, progress: Progress, workers: int | None) -> Pool:
+    """The vectors of pictures that are read only for this."""
+    entries = draw_sample(walk([source], on_skip=ignore), NEGATIVES)
+    prepare = Prepare([chain.feature])
+    rows: dict[int, Vectors] = {}
+    waiting: list[Read] = []
+    with read_pool(prepare, side=chain.feature.side, workers=workers) as pool:
+        for done, outcome in enumerate(pool.map(entries), 1):
+            progress("reading negatives", done, len(entries))
+            if isinstance(outcome, Read):
+                waiting.append(outcome)
+            if len(waiting) == DESCRIBE_BATCH or (done == len(entries) and waiting):
+                (X,) = prepare.finish([read.parts for read in waiting])
+                rows |= {read.id: row for read, row in zip(waiting, X, strict=True)}
+                waiting = []
+    if not rows:
+        raise InputError(f"{source} has no picture that can be read. Give a folder, an archive or a collection.")
+    ids = sorted(rows)
+    return Pool(source, np.array(ids, np.int64), np.stack([rows[item] for item in ids]))
+
+
+# Fitting features, which learn a vocabulary from pictures
+
+
+def fit_features(
+    spaces: Sequence[Space],
+    entries: Callable[[], Iterable[Entry]],
+    progress: Progress,
+    workers: int | None,
+    *,
+    refit: bool = False,
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Fit the features of these spaces that must be fitted, on a sample of the entries.
+
+    `refit`: also those that are fitted already, and those that learn from labels; all rows that they made are dropped.
+    Returns the features that were fitted with the number of pictures, and those that could not be with the reason.
+    """
+    features = dict.fromkeys(space.feature for space in spaces)
+    waiting = [space for space in features if feature_needs_fit(space.name) and (refit or not space.is_fitted)]
+    sample = [] if all(feature_takes_labels(space.name) for space in waiting) else draw_sample(entries())
+    fitted, failed = {}, {}
+    for space in waiting:
+        feature = create("feature", space.name)
+        try:
+            if not feature_takes_labels(space.name):
+                n = fit_feature(feature, sample, progress, workers)
+            elif refit:
+                n = _fit_labelled_feature(space.store, feature, entries(), progress, workers)
+            else:
+                user = next(one.name for one in spaces if one.feature == space)
+                raise InputError(f"{space.name} learns from labels, on request: lookalike fit {user} --labels")
+        except InputError as error:  # too little to learn from
+            failed[space.name] = str(error)
+            continue
+        if n == 0:  # nothing could be read; the add says why
+            continue
+        _save_feature(space, feature, n)
+        fitted[space.name] = n
+    return fitted, failed
+
+
+def draw_sample(entries: Iterable[Entry], n: int = FEATURE_SAMPLE) -> list[Entry]:
+    """A random sample of at most n entries: those with the lowest digests of file name and size, then path.
+
+    The same files give the same sample, wherever they are and in whatever order they are listed.
+    """
+    kept: list[tuple[bytes, str, Entry]] = []  # sorted
+    carried = 0
+    lost: tuple[bytes, str] | None = None  # the lowest that had to go: nothing from there on is admitted again
+    for entry in entries:
+        name = f"{os.path.basename(entry.path)}\0{entry.size}".encode(errors="surrogateescape")
+        drawn = blake2b(name, digest_size=8).digest(), entry.path, entry
+        place = bisect_left(kept, drawn[:2], key=lambda one: one[:2])
+        listed = place < len(kept) and kept[place][1] == entry.path  # by two sources
+        if listed or (lost is not None and drawn[:2] >= lost):
+            continue
+        kept.insert(place, drawn)
+        carried += len(entry.data or b"")
+        while len(kept) > n or (carried > CARRIED_BYTES and len(kept) > 1):
+            digest, path, dropped = kept.pop()
+            carried, lost = carried - len(dropped.data or b""), (digest, path)
+    return [entry for *_, entry in kept]
+
+
+def fit_feature(
+    feature: LearnedFeature | LabelledFeature,
+    entries: Sequence[Entry],
+    progress: Progress,
+    workers: int | None,
+    labels: dict[str, list[str]] | None = None,
+) -> int:
+    """Fit a feature on the pictures of these entries, in their order; returns how many could be read.
+
+    `labels`, by path, for a feature that learns from them. With 0 pictures, it is not fitted.
+    """
+    read = 0
+
+    def prepared() -> Iterator[Any]:
+        nonlocal read
+        with ReadPool(feature.prepare, side=feature.side, workers=workers) as pool:
+            for part in chunks(len(entries), 1, ORDERED_BLOCK):
+                found = {outcome.entry.path: outcome for outcome in pool.map(entries[part])}
+                for outcome in (found[entry.path] for entry in entries[part]):
+                    if isinstance(outcome, Read):
+                        read += 1
+                        yield outcome.parts if labels is None else (outcome.parts, labels[outcome.entry.path])
+                progress("sampling", part.stop, len(entries))
+
+    stream = prepared()
+    first = next(stream, None)
+    if first is not None:
+        with SINGLE_BLAS_THREAD:  # many small products: more threads gain nothing, and their waiting takes cores
+            feature.fit(concatenate([first], stream), progress=progress)
+    return read
+
+
+def _save_feature(space: Space, feature: LearnedFeature | LabelledFeature, n: int) -> None:
+    """Store a fitted feature, and drop all rows that were made by the one before."""
+    vectors = space.store.vectors
+    target = vectors.new_file("models", ".npz")
+    models.save(target, feature)
+    model = vectors.settle(target)
+    with space.store.transaction():
+        users = [name for name, stored in vectors.spaces().items() if stored.base == space.name]
+        vectors.replace(space.name, [], model=model, fitted_on=n)
+        for name in users:
+            vectors.replace(name, [], model=None, fitted_on=None)
+
+
+def _fit_labelled_feature(
+    store: Store, feature: LabelledFeature, entries: Iterable[Entry], progress: Progress, workers: int | None
+) -> int:
+    """Fit a feature on a sample of the pictures that have labels; returns how many."""
+    found = {entry.path: (entry, labels) for entry, labels in _labelled_entries(store, entries)}
+    sample = draw_sample((entry for entry, _ in found.values()), FEATURE_LABELLED)
+    labels = {entry.path: found[entry.path][1] for entry in sample}
+    if len({tuple(names) for names in labels.values()}) < 2:
+        names = {name for names in labels.values() for name in names}
+        raise InputError(
+            f"{spec_of(feature)} learns from pictures with labels, not all the same. The collection has"
+            f" {many(len(labels), 'picture')} with labels, of {len(names)}. Label some first:"
+            " lookalike label SOURCE"
+        )
+    return fit_feature(feature, sample, progress, workers, labels)
+
+
+def _labelled_entries(store: Store, entries: Iterable[Entry]) -> Iterator[tuple[Entry, list[str]]]:
+    """Those of the entries whose pictures have labels, each picture once, with its labels."""
+    entries, met = iter(entries), set[int]()
+    while batch := list(islice(entries, LOOKUP)):
+        seen = store.items.seen([entry.path for entry in batch])
+        labels = store.judgements.labels([one.item for one in seen.values() if one.item is not None])
+        for entry in batch:
+            item = seen[entry.path].item if entry.path in seen else None
+            if item is not None and labels[item] and item not in met:
+                met.add(item)
+                yield entry, labels[item]

@@ -1,0 +1,248 @@
+"""A collection at a glance: pages of items, the map, counts, sizes and measured speeds."""
+
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from lookalike.arrays import check_count
+from lookalike.collection.classes import ClassSummary
+from lookalike.collection.costs import measure
+from lookalike.collection.fitting import fitted_on_which
+from lookalike.collection.planning import search_seconds
+from lookalike.collection.resolve import select
+from lookalike.collection.space import Space, Spaces
+from lookalike.errors import InputError
+from lookalike.registry import parse
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item, Order
+from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
+
+POINTS = 5_000
+"""Most pictures on a map: as many as take about 20 seconds on one core."""
+
+COMPONENTS = 32
+"""Principal components of a row that t-SNE gets: enough to find the neighbours, and fast."""
+
+PERPLEXITY = 30.0
+"""About how many neighbours attract a picture."""
+
+STEPS = 500
+"""Iterations of t-SNE. More change little."""
+
+TIMED_K, TIMED_SEARCHES = 10, 9
+"""Results and number of searches when searches are timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the items that pass a filter."""
+
+    total: int  # items that pass
+    offset: int
+    items: list[Item]
+
+
+class Pages:
+    """The items of a store, page by page. Thread-safe.
+
+    The order of all items is cached as long as the catalogue does not change: the next page costs a look-up.
+    """
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._lock = threading.Lock()
+        self._orders: dict[Order, tuple[int, Ids]] = {}  # with the version of the catalogue
+
+    def page(self, filter: Filter | None, order: Order, offset: int, limit: int) -> Page:
+        """At most `limit` of the items that pass the filter, from number `offset` on."""
+        check_count("offset", offset, 0)
+        check_count("limit", limit)
+
+        while True:
+            with self._store.reading():
+                ids = self._ordered(order)
+                if ids is not None:
+                    if filter is not None:
+                        ids = ids[np.isin(ids, select(self._store, filter), assume_unique=True)]
+                    shown = ids[offset : offset + limit].tolist()
+                    return Page(len(ids), offset, list(self._store.items.get(shown).values()))
+
+    def _ordered(self, order: Order) -> Ids | None:
+        """All items in this order, by the version that is read now; None if a later version is cached: read again."""
+        version = self._store.vectors.version()
+        known = self._orders.get(order)
+        if known is None or known[0] < version:
+            with self._lock:  # after a commit one thread sorts, and the others wait for it
+                known = self._orders.get(order)
+                if known is None or known[0] < version:
+                    known = self._orders[order] = version, self._store.items.ordered(order)
+        return known[1] if known[0] == version else None
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Positions of pictures: `x` and `y` (n,) float32 in 0 … 1, of `ids` (n,)."""
+
+    space: str
+    ids: Ids
+    x: Vectors
+    y: Vectors
+    total: int  # pictures in the space, of which these are a sample
+
+
+def make_map(space: Space, points: int, progress: Progress) -> Map:
+    """The map of a space, similar pictures close together; from the cache if it is up to date.
+
+    Principal components, then t-SNE (van der Maaten and Hinton, JMLR 2008; Barnes-Hut: van der Maaten, JMLR 2014). The
+    pictures are those with the smallest ids, which are digests: a random sample that changes little over time.
+    """
+    check_count("points", points)
+    if points > POINTS:
+        raise InputError(f"A map has at most {POINTS:,} points. Got {points:,}.")
+    key = _map_key(space, points)
+    known = known_map(space, points)
+    if known is not None and known[1]:
+        return known[0]
+
+    def draw() -> Map:
+        every = space.row_ids()
+        ids = every[:points]
+        progress("drawing a map", 0, None)
+        places = lay_out(space.rows.vectors(ids)) if len(ids) else np.empty((0, 2), np.float32)  # (n, 2)
+        return Map(space.name, ids, places[:, 0], places[:, 1], len(every))
+
+    drawn = space.store.read_consistently(draw)
+    value = {
+        "ids": [format_id(item) for item in drawn.ids.tolist()],
+        "x": [round(place, 5) for place in drawn.x.tolist()],
+        "y": [round(place, 5) for place in drawn.y.tolist()],
+        "total": drawn.total,
+    }
+    space.store.derived.write("map", space.name, str(points), version=key, value=value)
+    return drawn
+
+
+def known_map(space: Space, points: int) -> tuple[Map, bool] | None:
+    """The cached map, and whether it is up to date; None if there is none."""
+    cached = space.store.derived.read("map", space.name, str(points))
+    if cached is None:
+        return None
+    value = cached.value
+    ids = np.array([parse_id(item) for item in value["ids"]], np.int64)
+    x, y = np.array(value["x"], np.float32), np.array(value["y"], np.float32)
+    return Map(space.name, ids, x, y, int(value["total"])), cached.version == _map_key(space, points)
+
+
+def lay_out(X: Vectors) -> Vectors:
+    """Positions (n, 2) in the unit square for rows (n, d); the same rows always get the same positions.
+
+    >>> lay_out(np.eye(3, 8, dtype=np.float32)).shape
+    (3, 2)
+    """
+    from sklearn.decomposition import PCA  # half a second to load
+    from sklearn.manifold import TSNE
+
+    if len(X) < 3:
+        return np.linspace(0.25, 0.75, len(X), dtype=np.float32)[:, None].repeat(2, axis=1)
+    with threadpool_limits(1):  # sums in the order of one thread
+        if not (X - X[0]).any():
+            return np.full((len(X), 2), 0.5, np.float32)
+        keep = min(COMPONENTS, *X.shape)
+        rows = PCA(keep, random_state=0, svd_solver="covariance_eigh").fit_transform(X.astype(np.float64))  # (n, keep)
+        start = rows[:, :2] / rows[:, 0].std() * 1e-4
+        if start.shape[1] < 2:
+            start = np.hstack([start, np.zeros_like(start)])
+        perplexity = min(PERPLEXITY, (len(X) - 1) / 3)
+        sheet = TSNE(2, perplexity=perplexity, init=start, max_iter=STEPS, random_state=0, n_jobs=1).fit_transform(rows)
+    low, high = sheet.min(axis=0), sheet.max(axis=0)
+    places: Vectors = ((sheet - low) / np.maximum(high - low, 1e-9)).astype(np.float32)
+    return places
+
+
+def glance(spaces: Spaces) -> dict[str, Any]:
+    """Counts, and a row for each space; fast at any size."""
+    store = spaces.store
+    return {
+        "items": len(store.items),
+        "labels": len(store.judgements),
+        "classes": len(store.judgements.classes.counts()),
+        "spaces": [
+            {"name": space.name, "chain": space.specs, "dim": space.dim, "rows": len(space)} for space in spaces
+        ],
+    }
+
+
+def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
+    """The same, with bytes, fits, indexes and predictions; reads the whole directory."""
+    store, found = spaces.store, glance(spaces)
+    rows = [row | _space_stats(spaces.get(row["name"])) for row in found["spaces"]]
+    quarantined = [file for space in spaces.with_features() for file in store.vectors.quarantined(space.name)]
+    return found | {
+        "path": str(store.path),
+        "paths": store.items.n_paths(),
+        "skipped": len(store.items.skipped()),
+        "predictions": sum(one.predicted for one in classes),
+        "bytes": store.bytes(),
+        "quarantined": [f"vectors/{file}" for file in quarantined],
+        "spaces": rows,
+        "index": {row["name"]: row["index"] for row in rows},
+    }
+
+
+def speeds(spaces: Spaces) -> list[dict[str, Any]]:
+    """The measured time of a search in each space that has rows, and what `plan` predicts for this machine.
+
+    Queries are pictures of the collection: describing other pictures is not timed, nor is the first search, which
+    reads into memory what later ones find there.
+    """
+    machine = measure()
+    rows = []
+    for space in spaces:
+        index: Any = space.index
+        n = len(index)
+        if not n:
+            continue
+        ids = index.ids[:: max(1, n // TIMED_SEARCHES)][:TIMED_SEARCHES]
+        queries = [space.query(index.vectors(ids[i : i + 1])) for i in range(len(ids))]
+        times = []
+        for query in [queries[0], *queries]:
+            start = time.perf_counter()
+            index.search(query, min(n, TIMED_K))
+            times.append(time.perf_counter() - start)
+        coder = parse(space.specs[-1]).name if space.is_coded else None
+        kind = getattr(index, "kind", "flat") if coder is None else "pq" if coder == "pq" else "itq"
+        width = (space.dim if coder else index.dim) or 1
+        rows.append(
+            {
+                "name": space.name,
+                "rows": n,
+                "index": getattr(index, "kind", "flat"),
+                "search_ms": 1e3 * statistics.median(times[1:]),
+                "predicted_ms": 1e3 * search_seconds(kind, n, width, machine),
+            }
+        )
+    return rows
+
+
+def _map_key(space: Space, points: int) -> str:
+    return space.cache_key(COMPONENTS, PERPLEXITY, STEPS, most=points)
+
+
+def _space_stats(space: Space) -> dict[str, Any]:
+    return {
+        "bits": 8 * (space.dim or 0) if space.is_coded else None,
+        "state": space.state,
+        "fitted_on": space.fitted_on,
+        "fitted_which": fitted_on_which(space),
+        "feature_fitted_on": space.feature.fitted_on,
+        "bytes": space.bytes,
+        "bytes_per_picture": space.bytes_per_picture,
+        "index": getattr(space.index, "kind", "flat"),
+        "index_recall": space.recall,
+    }

@@ -1,0 +1,352 @@
+"""Resolve what users name: ids, paths, folders, crops, labels and filters, into items, pixels and vectors.
+
+An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. Known items cost a look-up;
+other pictures are read and described.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from lookalike.arrays import check_rows, to_numpy
+from lookalike.collection.sources import absolute, matcher, relative_to
+from lookalike.collection.space import Space
+from lookalike.errors import ImageError, InputError, NoItemError
+from lookalike.images.read import LIMITS, Limits, identify, read
+from lookalike.images.sources import locate, walk
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item, Items
+from lookalike.types import Box, Ids, Pixels, Progress, Vectors, check_box, crop, format_id, parse_id, silent
+
+Picture: TypeAlias = str | Path | bytes | int | np.ndarray[Any, Any]
+"""A path, a file's bytes, an id (int, or 16 hexadecimal digits), or pixels (h, w, 3) uint8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """A part of a picture as an example: left, top, right and bottom as shares of its width and height, 0 to 1."""
+
+    picture: Picture
+    box: Box
+
+
+Example: TypeAlias = Picture | Crop
+"""A picture, a part of one, or a vector (d,)."""
+
+MAX_ZOOM = 16
+"""A picture of which a small part is shown is read at most this many times larger than a whole one."""
+
+DESCRIBE_BATCH = 16
+"""Pictures that are described at a time."""
+
+ITEMS_BATCH = 1_000
+"""Items that are read from the catalogue at a time."""
+
+
+def listed(examples: Any) -> list[Example]:
+    """One example or several, as a list."""
+    single = isinstance(examples, str | Path | bytes | int | np.integer | np.ndarray | Crop)
+    if single or not isinstance(examples, Iterable):
+        return [examples]
+    return list(examples)
+
+
+def example_name(example: Example) -> str:
+    """An example as messages name it."""
+    if isinstance(example, Crop):
+        return f"{example_name(example.picture)} {','.join(map(str, example.box))}"
+    if isinstance(example, bytes | np.ndarray):
+        return f"{len(example)} bytes" if isinstance(example, bytes) else "pixels"
+    return str(example)
+
+
+def find_item(items: Items, name: str) -> int | None:
+    """The item with this id or known path; None if there is none."""
+    item = parse_id(name)
+    if item is not None and items.get([item]):
+        return item
+    path = absolute(name)
+    seen = items.seen([path]).get(path)
+    return None if seen is None else seen.item
+
+
+def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int], list[str]]:
+    """The items with these ids, and the known paths that these names mean; a folder means all paths below it."""
+    ids: set[int] = set()
+    paths: list[str] = []
+    for name in names:
+        item = name if isinstance(name, int) else parse_id(str(name))
+        if item is not None and items.get([item]):
+            ids.add(item)
+            continue
+        path = absolute(str(name))
+        under = [] if isinstance(name, int) else [known for known, _ in items.paths_under(path)]
+        if not under and path not in items.sources():
+            raise InputError(f"Nothing in the collection is named {str(name)!r}.")
+        paths += under
+    return ids, paths
+
+
+def select(store: Store, filter: Filter) -> Ids:
+    """The ids of the items that pass a filter, ascending."""
+    if not isinstance(filter, Filter):
+        raise InputError(f"filter must be a Filter, such as Filter(label='beach'). Got {filter!r:.80}.")
+    ids = store.items.select(filter)
+    if filter.path is not None and filter.relative:
+        ids = _match_relative(store, ids, filter.path)
+    if filter.label is None:
+        return ids
+    label = store.judgements.classes.spell([filter.label])[filter.label]
+    return np.intersect1d(ids, store.judgements.items_with(label), assume_unique=True)
+
+
+def items_of(store: Store, filter: Filter | None) -> Iterator[Item]:
+    """All items, or those that pass the filter, in the order of their ids."""
+    ids = select(store, filter or Filter()).tolist()
+    for start in range(0, len(ids), ITEMS_BATCH):
+        yield from store.items.get(ids[start : start + ITEMS_BATCH]).values()
+
+
+def item_of(store: Store, example: Example) -> int | None:
+    """The id of a whole picture, even if it is not an item; None for a part, for pixels and for a vector."""
+    if isinstance(example, Crop | np.ndarray):
+        return None
+    item = _known_item(store, example)
+    if item is None:  # not known by its name; perhaps by its bytes
+        assert isinstance(example, str | Path | bytes)
+        item = identify(example if isinstance(example, bytes) else _read_file(example))
+    return item
+
+
+def items_named(store: Store, pictures: Example | Iterable[Example]) -> list[int]:
+    """The items of the collection that these ids, paths and folders mean; InputError for one that is no item."""
+    items: dict[int, None] = {}
+    for example in listed(pictures):
+        if _is_folder(example):
+            root = absolute(example)  # type: ignore[arg-type]
+            inside = [seen.item for _, seen in store.items.paths_under(root) if seen.item is not None]
+            if not inside:
+                raise InputError(f"No picture of the collection is in {root}. Add it first: lookalike add {root}")
+            items.update(dict.fromkeys(inside))
+            continue
+        item = item_of(store, example)
+        if item is None or not store.items.get([item]):
+            name = example_name(example)
+            raise InputError(f"{name} is not a picture of the collection. Add it first: lookalike add {name}")
+        items[item] = None
+    return list(items)
+
+
+def files_in(pictures: Sequence[Example], on_skip: Callable[[str, str], None] | None = None) -> list[Example]:
+    """The examples, with each folder replaced by the picture files below it."""
+    found: list[Example] = []
+    for example in pictures:
+        if _is_folder(example):
+            folder = os.path.expanduser(example)  # type: ignore[arg-type]
+            inside = [entry.path for entry in walk([folder], on_skip=on_skip or _raise_skip)]
+            if not inside:
+                raise InputError(f"There is no picture in the folder {folder}.")
+            found += inside
+        else:
+            found.append(example)
+    return found
+
+
+def is_vector(example: Example) -> bool:
+    """Whether an example is a vector (d,)."""
+    return isinstance(example, np.ndarray) and example.ndim == 1
+
+
+def check_vector(example: Any, dim: int | None) -> Vectors:
+    """An example vector as a row (1, d) float32; InputError if it does not have `dim` finite numbers."""
+    return to_numpy(check_rows(example[None, :], dim=dim, name="the example vector"))
+
+
+def example_pixels(store: Store, example: Example, side: int) -> Pixels:
+    """The pixels of an example, read at a shorter side of at least `side` if it is that large."""
+    if not isinstance(example, Crop):
+        return pixels(store, example, side)
+    left, top, right, bottom = check_box(example.box)
+    share = max(min(right - left, bottom - top), 1 / MAX_ZOOM)
+    return crop(pixels(store, example.picture, math.ceil(side / share)), example.box)
+
+
+def pixels(store: Store, picture: Picture, side: int) -> Pixels:
+    """The pixels of a picture, read at a shorter side of at least `side` if it is that large."""
+    if isinstance(picture, np.ndarray):
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise InputError(
+                "An example array must be a vector (d,), which has no parts, or pixels (height, width, 3) uint8. "
+                f"Got shape {picture.shape}, {picture.dtype}."
+            )
+        return picture
+    if isinstance(picture, bytes):
+        return _decode(picture, f"these {len(picture)} bytes", side)
+    item = _known_item(store, picture)
+    if item is None:
+        assert isinstance(picture, str | Path)
+        return _decode(_read_file(picture), picture, side)
+    paths = store.items.get([item])[item].paths
+    path = next((path for path in paths if locate(path) is not None), paths[0] if paths else "")
+    return _decode(_read_file(path), path, side)
+
+
+def vectors(space: Space, examples: Iterable[Example]) -> Vectors:
+    """One vector of a space for each example, (n, d) float32."""
+    return np.concatenate([_vector(space, example) for example in examples])
+
+
+class ExampleRows(NamedTuple):
+    """Examples with their rows in a space."""
+
+    examples: list[Example]
+    X: Vectors  # (n, d)
+    ids: list[int | None]  # of files and items
+
+
+def rows_of(
+    space: Space,
+    examples: Sequence[Example],
+    on_skip: Callable[[str, str], None] | None = None,
+    progress: Progress = silent,
+) -> ExampleRows:
+    """The examples as vectors like those of `Space.rows`, which classes compare.
+
+    `on_skip` is called with the name of an example that cannot be read, and the reason; otherwise that is an error.
+    """
+    store, index = space.store, space.rows
+    known: list[tuple[Example, int | None]] = []
+    rows: dict[int, Vectors] = {}  # by position
+    images: dict[int, Pixels] = {}
+
+    def describe() -> None:
+        if images:
+            X = space.to_rows(space.chain.feature.extract(list(images.values())))
+            rows.update(zip(images, X, strict=True))
+            images.clear()
+
+    for number, example in enumerate(examples):
+        progress("reading", number, len(examples))
+        item = None
+        try:
+            if is_vector(example):
+                rows[len(known)] = check_vector(example, index.dim)[0]
+            else:
+                item = item_of(store, example)
+                if item is not None and item in index:
+                    rows[len(known)] = index.vectors(np.array([item]))[0]
+                else:
+                    images[len(known)] = example_pixels(store, example, space.read_side)
+        except (ImageError, InputError) as error:
+            if on_skip is None:
+                raise
+            on_skip(example_name(example), str(error))
+            continue
+        known.append((example, item))
+        if len(images) >= DESCRIBE_BATCH:
+            describe()
+    describe()
+    progress("reading", len(examples), len(examples))
+    X = np.stack([rows[i] for i in range(len(known))]) if known else np.empty((0, index.dim or 1), np.float32)
+    return ExampleRows([example for example, _ in known], X, [item for _, item in known])
+
+
+def read_item(store: Store, which: int | Item, limits: Limits = LIMITS) -> bytes:
+    """The bytes of an item, from the first of its paths whose file still has them; ImageError if none has."""
+    if isinstance(which, Item):
+        found = which
+    elif not (known := store.items.get([which])):
+        raise NoItemError(f"No item with the id {format_id(which)} in the collection.")
+    else:
+        found = known[which]
+    reason = "no path is known"
+    for path in found.paths:
+        entry = locate(path)
+        if entry is None:
+            reason = "its file is missing"
+            continue
+        try:
+            data = entry.read(limits) if entry.size == found.bytes else b""
+        except ImageError as error:
+            reason = str(error)
+            continue
+        if data and identify(data) == found.id:
+            return data
+        reason = "its file has changed since it was added"
+    raise ImageError(f"Item {format_id(found.id)} cannot be shown: {reason}. Run: lookalike refresh")
+
+
+def _vector(space: Space, example: Example) -> Vectors:
+    index = space.index
+    if is_vector(example):
+        return check_vector(example, index.dim)
+    if isinstance(example, int | np.integer) and 0 <= example < 2**63 and int(example) in index:
+        return index.vectors(np.array([example], np.int64))  # without a look-up in the catalogue
+    item = item_of(space.store, example)
+    if item is not None and item in index:
+        return index.vectors(np.array([item], np.int64))
+    return space.describe([example_pixels(space.store, example, space.read_side)])
+
+
+def _is_folder(example: Example) -> bool:
+    return isinstance(example, str | Path) and os.path.isdir(os.path.expanduser(example))
+
+
+def _raise_skip(path: str, reason: str) -> None:
+    raise ImageError(f"Cannot read {path}: {reason}.")
+
+
+def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
+    """The item that an example names by its id or by an unchanged path; None if the file must be read."""
+    if isinstance(example, bytes):
+        return None
+    if isinstance(example, str | Path):
+        entry = locate(example)
+        if entry is not None:
+            seen = store.items.seen([entry.path]).get(entry.path)
+            same = seen is not None and (seen.size, seen.mtime_ns) == (entry.size, entry.mtime_ns)
+            return seen.item if seen is not None and same else None
+        if os.path.isdir(example):
+            raise InputError(f"{example} is a folder. Give a picture's path or an item's id.")
+        item = parse_id(str(example))
+        if item is None:
+            raise InputError(f"No file and no item named {str(example)!r}. Give a picture's path or an item's id.")
+    elif isinstance(example, int | np.integer):
+        item = int(example)
+    else:
+        raise InputError(
+            f"An example must be a path, an id, a file's bytes, pixels, a crop or a vector. Got {example!r}."
+        )
+    if not store.items.get([item]):
+        raise NoItemError(f"No item with the id {format_id(item)} in the collection.")
+    return item
+
+
+def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
+    """Those of the ids that `Items.select` found with a path that also matches relative to its source."""
+    relative, matches = relative_to(store.items.sources()), matcher(pattern)
+    return np.unique(
+        np.array([item for item, path in store.items.paths_of(ids.tolist()) if matches(relative(path))], np.int64)
+    )
+
+
+def _read_file(path: str | Path) -> bytes:
+    entry = locate(path)
+    if entry is None:
+        raise ImageError(f"Cannot search with {path}: no such file.")
+    try:
+        return entry.read()
+    except ImageError as error:
+        raise ImageError(f"Cannot search with {path}: {error}.") from None
+
+
+def _decode(data: bytes, name: str | Path, side: int) -> Pixels:
+    try:
+        return read(data, side=side).pixels
+    except ImageError as error:
+        raise ImageError(f"Cannot search with {name}: {error}.") from None

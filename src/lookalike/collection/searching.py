@@ -1,0 +1,204 @@
+"""Searching: the pictures most like some examples, where in a picture the match is, and which negatives matter.
+
+`search` turns examples into one query of a space. `locate_matches` compares parts of each result with that query.
+`explain` lists the negatives that push a picture away most, in a space that was fitted against a pool.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.arrays import check_count, chunks, to_numpy, unit_rows
+from lookalike.collection.resolve import Example, pixels, select, vectors
+from lookalike.collection.space import Space, Spaces
+from lookalike.collection.specs import takes_negatives
+from lookalike.errors import ImageError, InputError, NoCollectionError
+from lookalike.index.queries import WeightedQuery
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
+from lookalike.types import Box, Ids, Pixels, Progress, Query, Transform, Vectors
+
+NEGATIVE_WEIGHT = 0.5
+"""Weight of the negative examples' mean against that of the positive ones: the direction of 2·mean⁺ − mean⁻."""
+
+WINDOWS = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
+"""Shares of width and height that a window has, and windows per side: neighbours overlap by about half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One picture that a search found."""
+
+    id: int
+    path: str | None
+    score: float  # smaller is better: a squared distance, 0 for the same picture; in a session, minus the margin
+    box: Box | None = None  # the part of the picture that is most like the query, if asked for
+    item: Item | None = field(default=None, repr=False, compare=False)  # the item, as the catalogue had it
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A negative, and how hard it pushes."""
+
+    id: int
+    path: str | None
+    push: float  # 1 is the mean of the pool; the larger, the more similar to the picture; a negative one pulls
+    collection: str | None = None  # the collection it is from, if that is another one
+
+
+def make_result(item: Item, score: float) -> Result:
+    """An item as a result."""
+    return Result(item.id, next(iter(item.paths), None), score, item=item)
+
+
+def search(
+    space: Space,
+    positive: Sequence[Example],
+    negative: Sequence[Example],
+    *,
+    k: int,
+    filter: Filter | None,
+    effort: float | str | None,
+) -> tuple[list[Result], Query]:
+    """The k pictures nearest to what the examples make in a space, best first, and the query that found them."""
+    check_count("k", k)
+    store, index = space.store, space.index
+    space.check_searchable()
+    query: Any = make_query(space, positive, negative)
+    among = None if filter is None else select(store, filter)
+    hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
+    scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
+    items = store.items.get([item for item in scores if item >= 0])
+    return [make_result(item, scores[item.id]) for item in items.values()], query
+
+
+def make_query(space: Space, positive: Sequence[Example], negative: Sequence[Example]) -> Query:
+    """The query for these examples: one positive example alone is itself, several are weighted against each other.
+
+    Vectors are weighted if the space uses the Euclidean distance, scores if it has a measure of its own.
+    """
+    if not positive:
+        raise InputError("A search needs at least one example of what is wanted. Got none.")
+    X = vectors(space, [*positive, *negative])  # (examples, d)
+    if len(X) == 1:
+        return space.query(X)
+    weights = [1 / len(positive)] * len(positive) + [-NEGATIVE_WEIGHT / max(1, len(negative))] * len(negative)
+    if space.chain.compares:
+        return WeightedQuery(space.query(X), weights)
+    mean = np.asarray(weights, np.float32)[None, :] @ X  # (1, d)
+    has_unit_rows = bool(np.allclose(np.einsum("ij,ij->i", X, X), 1, atol=1e-3))
+    return space.query(to_numpy(unit_rows(mean)) if has_unit_rows else mean)
+
+
+def locate_matches(space: Space, results: Sequence[Result], query: Query, progress: Progress) -> list[Result]:
+    """The results with the box of each match; None if a picture can no longer be read."""
+    located = []
+    for done, result in enumerate(results):
+        progress("locating", done, len(results))
+        located.append(replace(result, box=best_box(space, result.id, query, space.regions)))
+    progress("locating", len(results), len(results))
+    return located
+
+
+def best_box(space: Space, item: int, query: Query, describe: Callable[[Pixels, Sequence[Box]], Vectors]) -> Box | None:
+    """The part of an item's picture with the best score, the largest of equals; None if the picture cannot be read.
+
+    `describe` makes vectors that the query compares: `Space.regions`, or `Space.region_rows` for a query of feedback.
+    """
+    tried = windows()
+    try:
+        image = pixels(space.store, item, 2 * space.read_side)  # parts are smaller than whole pictures
+    except (ImageError, InputError):
+        return None
+    return tried[int(query.score(describe(image, tried))[0].argmin())]
+
+
+def windows() -> list[Box]:
+    """The parts of a picture that are compared, the whole picture first.
+
+    >>> len(windows()), windows()[0], windows()[1]
+    (39, (0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.6667, 0.6667))
+    """
+    made: list[Box] = []
+    for edge, per_side in WINDOWS:
+        steps = [i * (1 - edge) / max(1, per_side - 1) for i in range(per_side)]
+        made += [(round(x, 4), round(y, 4), round(x + edge, 4), round(y + edge, 4)) for y in steps for x in steps]
+    return made
+
+
+def find_pooled(spaces: Spaces) -> Space:
+    """The first space that is fitted against a pool of negatives."""
+    for space in spaces:
+        if space.takes_negatives:
+            return space
+    raise InputError("No space of the collection uses negatives. Make one: lookalike fit 'slem()'")
+
+
+def explain(space: Space, example: Example, k: int) -> list[Push]:
+    """The k negatives of a space that push a picture away most, hardest first; see `Slem.pushes`."""
+    check_count("k", k)
+    chain, name = space.chain, space.name
+    X = vectors(space.feature, [example])  # (1, d)
+    pooled = [number for number, spec in enumerate(chain.specs[1:], 1) if takes_negatives(spec)]
+    if not pooled:
+        raise InputError(f"Space '{name}' uses no negatives: its chain is {' | '.join(chain.specs)}.")
+    pools = space.store.vectors.pools(name)
+    if not chain.fitted or not pools:
+        raise InputError(f"The negatives of '{name}' are not known. Run: lookalike fit {name}")
+    pusher = _Pusher(chain.transforms[: pooled[-1]], X)
+    found: list[Push] = []
+    for source, ids in pools:
+        if source is None:
+            found += _hardest(space.feature, ids, pusher, k)
+            continue
+        with closing(_open_pool(name, source)) as store:
+            spaces = Spaces(store)
+            theirs = _hardest(spaces.get(chain.specs[0]), ids, pusher, k) if chain.specs[0] in spaces else []
+        found += [replace(push, collection=source) for push in theirs]
+    if not found:
+        raise InputError(f"All negatives of '{name}' were removed. Run: lookalike fit {name}")
+    return sorted(found, key=lambda push: (-push.push, push.id))[:k]
+
+
+class _Pusher:
+    """The transforms of a chain up to the one with a pool, and a picture's row before that one."""
+
+    def __init__(self, steps: Sequence[Transform], X: Vectors):
+        self._earlier = steps[:-1]
+        self._step: Any = steps[-1]
+        self._row = self._transform(X)  # (1, D)
+
+    def pushes(self, negatives: Vectors) -> NDArray[np.float64]:
+        """The pushes (n,) of vectors (n, d) of the feature."""
+        return np.asarray(self._step.pushes(self._row, self._transform(negatives))[0], np.float64)
+
+    def _transform(self, X: Vectors) -> Any:
+        for step in self._earlier:
+            X = step.transform(X)
+        return X
+
+
+def _hardest(feature: Space, ids: Ids, pusher: _Pusher, k: int) -> list[Push]:
+    """The k hardest of these items, without those that were removed since."""
+    index = feature.rows
+    ids = np.intersect1d(ids, index.ids, assume_unique=True)
+    parts = chunks(len(ids), row_bytes=32 * (index.dim or 1))
+    pushes = np.concatenate([np.empty(0), *(pusher.pushes(index.vectors(ids[part])) for part in parts)])  # (n,)
+    best = np.argsort(-pushes, kind="stable")[:k]
+    paths = feature.store.items.first_paths(ids[best].tolist())
+    return [Push(int(ids[i]), paths.get(int(ids[i])), float(pushes[i])) for i in best]
+
+
+def _open_pool(name: str, source: str) -> Store:
+    try:
+        return Store(Path(source))
+    except NoCollectionError:
+        raise InputError(
+            f"The negatives of '{name}' were the pictures in {source}, whose vectors are not stored. Make a collection"
+            f" of them and fit again: lookalike -c POOL add {source} and lookalike fit {name} --negatives POOL"
+        ) from None

@@ -1,0 +1,530 @@
+"""`Session`: rounds of feedback, stored from the first click, and the same with an emulated user.
+
+A session is its log in the store. It can be opened again by its id, also after a crash. Each round learns from all
+marks (`lookalike.feedback`), ranks the collection, and asks about the pictures whose labels would help most.
+"""
+
+import getpass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lookalike.arrays import check_count
+from lookalike.collection.labels import read_labels
+from lookalike.collection.resolve import (
+    Example,
+    check_vector,
+    example_name,
+    example_pixels,
+    is_vector,
+    item_of,
+    listed,
+    select,
+)
+from lookalike.collection.searching import Result, best_box, make_result
+from lookalike.collection.space import Space, Spaces
+from lookalike.errors import InputError, NoItemError, UnknownNameError
+from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.queries import PointQuery
+from lookalike.store.directory import Store
+from lookalike.store.items import Filter, Item
+from lookalike.store.sessions import KINDS, Event, Kind, Outsider, Summary
+from lookalike.text import many
+from lookalike.types import Box, Ids, Query, Vectors, format_id
+
+if TYPE_CHECKING:  # learning loads scikit-learn
+    from lookalike.feedback.estimate import Estimate
+    from lookalike.feedback.round import Marks
+    from lookalike.feedback.round import Round as Played
+
+SIGNS = {"relevant": 1, "irrelevant": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round shows."""
+
+    number: int
+    best: list[Result]  # best first
+    questions: list[Item]  # what to mark next, in the order to show it
+    found: int  # pictures marked relevant, among those that are ranked
+    estimate: "Estimate | None"  # how many relevant pictures there are in all
+    stop: str | None  # a sentence, if more marks will not help
+    scored: int
+    seconds: dict[str, float]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The outcome of a finished session."""
+
+    name: str
+    labelled: int  # pictures that got the label
+    relevant: int  # pictures marked relevant, including those that had the label before
+    irrelevant: int  # pictures marked irrelevant, which stay in the session as negative examples
+    contradicted: list[int]  # marked irrelevant, but they have the label
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRound:
+    """One round with an emulated user."""
+
+    round: int  # 0 is the ranking by the examples alone
+    precision: float  # share of relevant pictures among the first n of the ranking, n being how many there are
+    marked: int  # pictures marked so far, including the examples
+    found: int  # of these, relevant and in the collection
+    estimate: "Estimate | None"  # the session's estimate of how many there are
+    stop: bool  # whether the session advises to stop
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A marked picture and its distance."""
+
+    id: int | None  # None for an example that is not in the collection
+    distance: float  # Euclidean, in the session's space
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Reasons for the rank of a picture."""
+
+    margin: float | None  # f(x) / ‖w‖ of the ranking hyperplane, Eq. 3 of fsm-tree; None before anything is learned
+    relevant: list[Near]  # nearest first
+    irrelevant: list[Near]
+    box: Box | None  # the part that would rank highest by itself; None if the picture cannot be read
+
+
+class Session:
+    """One user's search for what they mean. Cheap to open; several may be open on the same log.
+
+    Parameters
+    ----------
+    spaces : of the collection.
+    id : of a session that was started.
+    author : who marks.
+    """
+
+    def __init__(self, spaces: Spaces, id: str, author: str | None = None):
+        self.id = id
+        self.author = author or login()
+        self._store = spaces.store
+        self._spaces = spaces
+        self._log = self._store.judgements.sessions
+        self.space = self._log.get(id).space
+
+    @property
+    def summary(self) -> Summary:
+        """The session at a glance."""
+        return self._log.get(self.id)
+
+    @property
+    def marks(self) -> dict[int, Kind]:
+        """Item → "relevant", "irrelevant" or "skip": the last mark of each that was not undone."""
+        return self._log.marks(self.id)
+
+    @property
+    def log(self) -> list[Event]:
+        """Everything that was shown, marked and undone, in order."""
+        return self._log.log(self.id)
+
+    def round(
+        self, k: int = 50, window: int = 9, *, filter: Filter | None = None, effort: float | str | None = None
+    ) -> Round:
+        """Learn from the marks; return the k best pictures and `window` questions, which are logged as shown."""
+        check_count("window", window)
+        self._log.check_open(self.id)
+        before = self.summary.rounds
+        played, items, notes = self._play(k, window, filter, effort, turn=before)
+        if played.presumed:
+            drawn = many(played.presumed, "random picture")
+            notes.append(f"Few pictures are marked irrelevant: {drawn} served as negative examples.")
+        questions = [items[item] for item in played.questions.tolist() if item in items]
+        number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
+        return Round(
+            number=number,
+            best=_results(played, items),
+            questions=questions,
+            found=played.found,
+            estimate=played.estimate,
+            stop=played.stop,
+            scored=played.scored,
+            seconds=dict(played.seconds),
+            notes=notes,
+        )
+
+    def best(self, k: int = 50, *, filter: Filter | None = None, effort: float | str | None = None) -> list[Result]:
+        """The ranking of a session, open or finished, over the collection as it is now; nothing is logged."""
+        played, items, _ = self._play(k, 0, filter, effort, turn=0)
+        return _results(played, items)
+
+    def why(self, item: int, k: int = 5, *, box: bool = True) -> Why:
+        """Why a picture has its rank: its margin, the k nearest marked pictures, and the part that ranks highest.
+
+        `box`: look for that part, which reads the file.
+        """
+        check_count("k", k)
+
+        def read() -> Why:
+            space = self._open_space()
+            index = space.feedback_index
+            if item not in index:
+                raise NoItemError(f"No item with the id {format_id(item)} in the space '{space.name}'.")
+            played, marks, _ = self._learn(1, 0, None, None, turn=0)
+            X = index.vectors(np.array([item], np.int64))  # (1, d)
+            relevant, irrelevant = _nearest_marks(item, X, marks, k)
+            best = best_box(space, item, played.ranking, space.region_rows) if box else None
+            return Why(_margin(played.ranking, X), relevant, irrelevant, best)
+
+        return self._store.read_consistently(read)
+
+    def mark(
+        self,
+        relevant: Example | Iterable[Example] = (),
+        irrelevant: Example | Iterable[Example] = (),
+        skip: Example | Iterable[Example] = (),
+    ) -> None:
+        """Mark pictures of the collection, by id or path; the marks are on the disk when it returns.
+
+        One call is one step for `undo`. The last mark of a picture counts.
+        """
+        marks: dict[int, Kind] = {}
+        for kind, given in zip(KINDS, (relevant, irrelevant, skip), strict=True):
+            for example in listed(given):
+                _add_mark(marks, self._item(example), kind, example)
+        if marks:
+            self._log.mark(self.id, marks, author=self.author)
+
+    def undo(self) -> dict[int, Kind]:
+        """Undo the last step of this author; return the marks that it had set, an empty dict if none is left."""
+        return self._log.undo(self.id, author=self.author)
+
+    def finish(self, name: str | None = None) -> Finished:
+        """Give the relevant pictures the label `name` (default: the session's name), and end the session.
+
+        The labels record who marked and when, and "session" as their source. The irrelevant pictures are found again
+        by the session's name. Finishing again under the same name changes nothing.
+        """
+        name = name or self.summary.name
+        if name is None:
+            raise InputError("A session needs a name to be finished. Give one, such as finish('red cars').")
+        name = self._store.judgements.classes.spell([name], new=True)[name]
+        marks = self.marks
+        relevant = [item for item, kind in marks.items() if kind == "relevant"]
+        irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]
+        if not relevant:
+            raise InputError(f"Nothing is marked relevant in session {self.id}: there is nothing to call {name!r}.")
+        labelled = self._store.judgements.finish(self.id, name)
+        labels = self._store.judgements.labels(irrelevant)
+        contradicted = [item for item in irrelevant if name in labels[item]]
+        return Finished(name, labelled, len(relevant), len(irrelevant), contradicted)
+
+    def _open_space(self) -> Space:
+        if self.space not in self._spaces:
+            known = ", ".join(self._spaces.names()) or "none"
+            raise InputError(f"The space of the session, '{self.space}', was removed. There are: {known}.")
+        return self._spaces.find(self.space)
+
+    def _play(
+        self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
+    ) -> tuple["Played", dict[int, Item], list[str]]:
+        check_count("k", k)
+
+        def read() -> tuple["Played", dict[int, Item], list[str]]:
+            played, _, notes = self._learn(k, window, filter, effort, turn=turn)
+            if filter is not None and not len(played.best):
+                raise InputError("No picture passes the filter: there is nothing to rank or to ask about.")
+            shown = np.concatenate([played.best, played.questions])
+            return played, self._store.items.get(shown[shown >= 0].tolist()), notes
+
+        return self._store.read_consistently(read)
+
+    def _learn(
+        self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
+    ) -> tuple["Played", "Marks", list[str]]:
+        """Play a round on the marks as they are now; see `feedback.round.play`."""
+        from lookalike.feedback.round import play
+
+        space = self._open_space()
+        index = space.feedback_index
+        marks, skipped, notes = _gather(space, self.marks, self._log.outsiders(self.id))
+        if not (marks.y > 0).any():
+            raise InputError(
+                f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
+            )
+        played = play(
+            index,
+            marks,
+            k=min(k, max(1, len(index))),
+            window=window,
+            among=None if filter is None else select(self._store, filter),
+            exclude=skipped,
+            effort=effort,
+            seed=int(self.id, 16),  # the same random negatives in every round
+            turn=turn,
+        )
+        return played, marks, notes
+
+    def _item(self, example: Example) -> int:
+        """The picture that a mark is about: an item, or one that was shown and removed since."""
+        try:
+            item = item_of(self._store, example)
+            if item is not None and self._store.items.get([item]):
+                return item
+        except InputError:
+            if not isinstance(example, int) or example not in {event.item for event in self.log}:
+                raise
+            return example
+        raise InputError(f"Only pictures of the collection can be marked, by id or path. Got {example_name(example)}.")
+
+
+def start_session(
+    spaces: Spaces,
+    positive: Sequence[Example],
+    negative: Sequence[Example],
+    *,
+    label: str | None = None,
+    space: str | None = None,
+    author: str | None = None,
+    name: str | None = None,
+) -> Session:
+    """A new session. A label adds its pictures, and what finished sessions of its name have marked irrelevant."""
+    author = author or login()
+    begun = spaces.store.read_consistently(lambda: _begin(spaces.find(space), positive, negative, label))
+    made = spaces.store.judgements.sessions.start(
+        begun.space.name, author=author, name=name, marks=begun.marks, outsiders=begun.outsiders
+    )
+    return Session(spaces, made, author)
+
+
+def simulate(
+    space: Space,
+    positive: Sequence[Example],
+    negative: Sequence[Example],
+    *,
+    label: str | None,
+    labels_from: Path | None,
+    rounds: int,
+    window: int,
+    filter: Filter | None,
+) -> list[SimulatedRound]:
+    """Play rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree."""
+    from lookalike.feedback.round import play
+    from lookalike.feedback.user import EmulatedUser, emulate
+
+    store = space.store
+    relevant = _find_relevant(store, positive, label, labels_from)
+    begun = _begin(space, positive or relevant[:1].tolist(), negative, None)
+    among = None if filter is None else select(store, filter)
+    check_count("rounds", rounds, 0)
+    check_count("window", window)
+    index = space.feedback_index
+    there = index.ids if among is None else np.intersect1d(index.ids, among)
+    wanted = np.intersect1d(relevant, there)
+    if not len(wanted):
+        raise InputError("None of the wanted pictures is in the collection: there is nothing to look for.")
+    user = EmulatedUser(there, wanted)
+    session = emulate(
+        user,
+        index,
+        _gather(space, begun.marks, begun.outsiders).marks,
+        rounds,
+        lambda marks, turn: play(index, marks, k=len(wanted), window=window, among=among, turn=turn),
+    )
+    return [
+        SimulatedRound(
+            round=number,
+            precision=user.precision(played.best),
+            marked=len(marks.ids),
+            found=played.found,
+            estimate=played.estimate,
+            stop=played.stop is not None,
+            seconds=sum(played.seconds.values()),
+        )
+        for number, (marks, played) in enumerate(session)
+    ]
+
+
+def warm_up(space: Space) -> None:
+    """Play a round with two arbitrary pictures, so that what the first round needs is loaded; nothing is stored."""
+    from lookalike.feedback.round import Marks, play
+
+    index = space.feedback_index
+    ids = index.ids[:2]
+    if len(ids) == 2:
+        play(index, Marks(ids, index.vectors(ids), np.array([1, -1], np.int8)), k=1, window=1)
+
+
+def login() -> str:
+    """The name of the user who is logged in, "somebody" if it is not known."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody"
+
+
+class _Beginning(NamedTuple):
+    """What a session starts from."""
+
+    space: Space
+    marks: dict[int, Kind]
+    outsiders: list[Outsider]
+
+
+class _Gathered(NamedTuple):
+    """What a round learns from."""
+
+    marks: "Marks"
+    skipped: Ids  # (s,) ascending
+    notes: list[str]  # what had to be left out
+
+
+def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Beginning:
+    """The first marks of a session: a picture of the collection is marked, any other example is kept as a vector."""
+    judgements = space.store.judgements
+    if not len(space.feedback_index):
+        raise InputError("There are no pictures to ask about yet. Add some first: lookalike add FOLDER")
+    marks: dict[int, Kind] = {}
+    if label is not None:
+        label = judgements.classes.spell([label])[label]
+        marks |= dict.fromkeys(judgements.sessions.unwanted(label), "irrelevant")
+        marks |= dict.fromkeys(judgements.items_with(label).tolist(), "relevant")
+        if "relevant" not in marks.values():
+            raise UnknownNameError("label", label, judgements.label_counts())
+    given: dict[int, Kind] = {}
+    outsiders = []
+    sides: list[tuple[Kind, Sequence[Example]]] = [("relevant", positive), ("irrelevant", negative)]
+    for kind, examples in sides:
+        for example in examples:
+            taken = _take_example(space, example, wanted=kind == "relevant")
+            if isinstance(taken, Outsider):
+                outsiders.append(taken)
+            else:
+                _add_mark(given, taken, kind, example)
+    marks |= given
+    rows = {
+        wanted: {other.vector.tobytes() for other in outsiders if other.wanted is wanted} for wanted in (True, False)
+    }
+    if rows[True] & rows[False]:
+        raise InputError("The same example is given both as wanted and as unwanted. Give it once.")
+    if "relevant" not in marks.values() and not any(outsider.wanted for outsider in outsiders):
+        raise InputError("A session needs at least one example of what is wanted: a picture, or a label. Got none.")
+    return _Beginning(space, marks, outsiders)
+
+
+def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
+    """Add a mark; InputError if it contradicts another one of the same call."""
+    if marks.setdefault(item, kind) != kind:
+        raise InputError(f"{example_name(example)} is given both as {marks[item]} and as {kind}. Give it once.")
+
+
+def _take_example(space: Space, example: Example, *, wanted: bool) -> int | Outsider:
+    """The item that an example is, or what to store of an example that is not in the collection.
+
+    Of a picture the vector of its feature is stored, which outlives a refit of the space.
+    """
+    index = space.feedback_index
+    if is_vector(example):
+        return Outsider(wanted, check_vector(example, index.dim)[0], None)
+    item = item_of(space.store, example)
+    if item is not None and item in index:
+        return item
+    X = space.chain.feature.extract([example_pixels(space.store, example, space.read_side)])  # (1, d)
+    return Outsider(wanted, X[0], space.feature_version, item, example_name(example))
+
+
+def _gather(space: Space, marks: Mapping[int, Kind], outsiders: Sequence[Outsider]) -> _Gathered:
+    """Vectors and signs of all examples that are there; the notes say what is missing."""
+    from lookalike.feedback.round import Marks
+
+    index = space.feedback_index
+    notes = []
+    signed = {item: SIGNS[kind] for item, kind in marks.items() if kind != "skip"}
+    there = {item: sign for item, sign in signed.items() if item in index}
+    if missing := len(signed) - len(there):
+        notes.append(f"{missing} of the marked pictures are not in the collection now: their marks are kept.")
+    rows: list[Vectors] = []
+    signs: list[int] = []
+    for example in outsiders:
+        sign = 1 if example.wanted else -1
+        if example.item is not None and example.item in index:  # added since
+            if example.item not in marks:
+                there[example.item] = sign
+            continue
+        row = example.vector[None, :]  # (1, d)
+        if example.feature is not None:
+            if example.feature != space.feature_version:
+                notes.append(f"The example {example.origin} was described by another feature: it is left out.")
+                continue
+            row = space.to_rows(row)  # (1, D)
+        elif row.shape[1] != index.dim:
+            notes.append(
+                f"An example is a vector of {row.shape[1]} numbers, the space has {index.dim}: it is left out."
+            )
+            continue
+        rows.append(row)
+        signs.append(sign)
+    ids = np.array(list(there), np.int64)
+    inside = index.vectors(ids) if len(ids) else np.empty((0, index.dim or 1), np.float32)
+    return _Gathered(
+        Marks(
+            ids=np.concatenate([np.full(len(rows), -1, np.int64), ids]),
+            X=np.concatenate([*rows, inside]) if rows else inside,
+            y=np.array([*signs, *there.values()], np.int8),
+        ),
+        np.array(sorted(item for item, kind in marks.items() if kind == "skip"), np.int64),
+        notes,
+    )
+
+
+def _nearest_marks(item: int, X: Vectors, marks: "Marks", k: int) -> tuple[list[Near], list[Near]]:
+    """The k nearest relevant and irrelevant marks to an item's row X (1, d)."""
+    distances = np.sqrt(PointQuery(X).score_pairs(marks.X, np.zeros(len(marks.X), np.intp)))  # (m,)
+    relevant, irrelevant = (
+        [
+            Near(int(marks.ids[i]) if marks.ids[i] >= 0 else None, float(distances[i]))
+            for i in np.argsort(distances, kind="stable")
+            if marks.y[i] == sign and marks.ids[i] != item
+        ][:k]
+        for sign in (1, -1)
+    )
+    return relevant, irrelevant
+
+
+def _margin(ranking: Query, X: Vectors) -> float | None:
+    return float(ranking.distance(X)[0]) if isinstance(ranking, HyperplaneQuery) else None
+
+
+def _results(played: "Played", items: dict[int, Item]) -> list[Result]:
+    pairs = zip(played.best.tolist(), played.scores.tolist(), strict=True)
+    return [make_result(items[item], score) for item, score in pairs if item in items]
+
+
+def _find_relevant(store: Store, examples: Sequence[Example], label: str | None, source: Path | None) -> Ids:
+    """The items with a label, ascending: the given label, or that of the first example.
+
+    Labels are the collection's, or those of a source that `read_labels` takes.
+    """
+    first = None if label is not None or not examples else item_of(store, examples[0])
+    if source is None:
+        known = store.judgements.label_counts()
+        names = [] if first is None else store.judgements.labels([first])[first]
+    else:
+        pairs, _ = read_labels(store.items, source)
+        known = dict(Counter(name for _, name in pairs))
+        names = [name for item, name in pairs if item == first]
+    if label is None and len(names) != 1:
+        has = f"The first example has {', '.join(names) or 'none'}" if examples else "There is no example"
+        raise InputError(f"Say which label is wanted, with label (--label), or give an example that has one. {has}.")
+    name = names[0] if label is None else label
+    if name not in known:
+        raise UnknownNameError("label", name, known)
+    if source is None:
+        return store.judgements.items_with(name)
+    return np.unique(np.array([item for item, other in pairs if other == name], np.int64))
