@@ -134,8 +134,8 @@ def opened(model: OpenSet, dim: int, options: argparse.Namespace) -> Iterator[di
         def ask(label: tuple[int, str] | None = None, kept: ClassModel | None = None) -> ClassModel:
             if label:
                 store.judgements.add_labels([label], author="bench", source="hand")
-            asked = kept or ClassModel(store, Spaces(store))
-            asked.classify(X[:1])
+            asked = kept or ClassModel(Spaces(store))
+            asked.predict(X[:1])
             return asked
 
         first = clock(ask)  # which also writes the copy

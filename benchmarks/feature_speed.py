@@ -20,8 +20,7 @@ from pathlib import Path
 import floors
 
 from lookalike import Collection
-from lookalike.collection.adding import BATCH
-from lookalike.collection.describing import Prepare
+from lookalike.collection.describing import DESCRIBE_BATCH, Prepare
 from lookalike.images.sources import walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.recipes import RECIPES
@@ -54,10 +53,10 @@ def inference(folder, workers):
     feature = create("feature", "efficientnet()")
     with ReadPool(Prepare([feature]), side=feature.side, workers=workers) as pool:
         parts = [r.parts[0] for r in pool.map(walk([folder], on_skip=print)) if isinstance(r, Read)][:800]
-    feature.describe(parts[:BATCH])
+    feature.describe(parts[:DESCRIBE_BATCH])
     start = time.perf_counter()
-    for i in range(0, len(parts), BATCH):
-        feature.describe(parts[i : i + BATCH])
+    for i in range(0, len(parts), DESCRIBE_BATCH):
+        feature.describe(parts[i : i + DESCRIBE_BATCH])
     return len(parts) / (time.perf_counter() - start)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.collection import adding as ingest
+from lookalike.collection import adding
 from lookalike.errors import FullError, StoreError
 from lookalike.images.process import read_one
 from lookalike.images.read import LIMITS
@@ -376,7 +376,7 @@ def in_small() -> Iterator[None]:
                 found = read_one(entry, self._then, self._side, LIMITS)
                 yield Skip(entry, *found) if len(found) == 2 else Read(entry, *found)
 
-    with patch.object(ingest, "ReadPool", ReadHere), patch.object(directory, "RESERVE_BYTES", 4_096):
+    with patch.object(adding, "ReadPool", ReadHere), patch.object(directory, "RESERVE_BYTES", 4_096):
         yield
 
 

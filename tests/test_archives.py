@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hostile import encode, picture
-from lookalike.collection import adding as ingest
+from lookalike.collection import adding
 from lookalike.errors import ImageError
 from lookalike.images import workers
 from lookalike.images.read import Limits
@@ -299,8 +299,8 @@ def test_a_compressed_tar_is_listed_no_further_ahead_than_its_bytes_allow(collec
         nonlocal done
         done = count
 
-    monkeypatch.setattr(ingest, "walk", count)
-    monkeypatch.setattr(ingest, "CARRY_BYTES", n_bytes // 30)
+    monkeypatch.setattr(adding, "walk", count)
+    monkeypatch.setattr(adding, "CARRY_BYTES", n_bytes // 30)
     monkeypatch.setattr(workers, "CARRY_BYTES", n_bytes // 30)
     report = collection.add(tmp_path / "a.tar.gz", recipes=["color"], workers=1, progress=progress)
     assert (report.added, report.skipped) == (300, {})

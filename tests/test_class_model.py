@@ -99,21 +99,21 @@ def test_one_step_after_the_other_is_what_a_fresh_look_gives(tmp_path_factory, k
     store = start(tmp_path_factory.mktemp("made"))
     label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c"))
     spaces = Spaces(store)
-    Classes(store, spaces).use(kind=kind)
-    kept = ClassModel(store, spaces)
-    kept.classify(QUERIES)
+    Classes(spaces).use(kind=kind)
+    kept = ClassModel(spaces)
+    kept.predict(QUERIES)
     for step in told:
         try:
             take(store, *step)
         except InputError:
             continue
         try:
-            fresh = ClassModel(store, Spaces(store)).classify(QUERIES)
+            fresh = ClassModel(Spaces(store)).predict(QUERIES)
         except InputError:  # nobody is left
             with pytest.raises(InputError, match="no class with a picture"):
-                kept.classify(QUERIES)
+                kept.predict(QUERIES)
             continue
-        mine = kept.classify(QUERIES)
+        mine = kept.predict(QUERIES)
         if kind == "ncm":
             assert agree(mine, nearest_means(store))
         for one, other in zip(mine, fresh, strict=True):
@@ -126,40 +126,40 @@ def test_a_step_costs_its_own_rows_only(store, monkeypatch):
     from lookalike.classes.open_set import OpenSet
 
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
-    model = ClassModel(store, Spaces(store))
-    model.classify(QUERIES)
+    model = ClassModel(Spaces(store))
+    model.predict(QUERIES)
     added, removed = [], []
     add, remove = OpenSet.partial_fit, OpenSet.remove
     monkeypatch.setattr(OpenSet, "partial_fit", lambda self, X, y: added.append(len(X)) or add(self, X, y))
     monkeypatch.setattr(OpenSet, "remove", lambda self, X, y: removed.append(len(X)) or remove(self, X, y))
     label(store, (9, "new"), (10, "new"))
     store.judgements.remove_labels([(0, "a")])
-    model.classify(QUERIES)
-    model.classify(QUERIES)
+    model.predict(QUERIES)
+    model.predict(QUERIES)
     assert (added, removed) == ([2], [1])
 
 
 def test_a_model_that_is_behind_a_forgotten_log_looks_at_everything_again(store):
     label(store, (0, "a"), (1, "b"))
-    model = ClassModel(store, Spaces(store))
-    model.classify(QUERIES)
+    model = ClassModel(Spaces(store))
+    model.predict(QUERIES)
     label(store, (2, "c"), (3, "c"))
     store.judgements.remove_labels([(0, "a")])
     store.judgements.compact()
-    assert agree(model.classify(QUERIES), nearest_means(store))
+    assert agree(model.predict(QUERIES), nearest_means(store))
 
 
 def test_threads_that_label_and_classify_at_once_end_in_the_same_state(store):
     label(store, (0, "a"), (1, "b"))
     spaces = Spaces(store)
-    model = ClassModel(store, spaces)
+    model = ClassModel(spaces)
     failed = []
 
     def work(name):
         try:
             for item in range(12):
                 label(store, (item, name))
-                model.classify(QUERIES)
+                model.predict(QUERIES)
                 if item % 3 == 0:
                     store.judgements.remove_labels([(item, name)])
         except BaseException as error:
@@ -172,25 +172,25 @@ def test_threads_that_label_and_classify_at_once_end_in_the_same_state(store):
     for thread in threads:
         thread.join()
     assert failed == []
-    assert agree(model.classify(QUERIES), nearest_means(store))
+    assert agree(model.predict(QUERIES), nearest_means(store))
     assert store.judgements.label_counts() == dict.fromkeys("abcd", 8)
 
 
 def test_a_picture_with_two_labels_counts_for_both(store):
     label(store, (0, "a"), (0, "b"), (1, "c"))
-    (guess,) = ClassModel(store, Spaces(store)).classify(X[:1])
+    (guess,) = ClassModel(Spaces(store)).predict(X[:1])
     assert {guess.nearest, guess.runner_up} == {"a", "b"}
     assert guess.probability == pytest.approx(guess.runner_up_probability)
 
 
 def test_what_is_rejected_is_not_said_and_what_remains_sums_to_one(store):
     label(store, *((item, "abc"[item % 3]) for item in range(12)))
-    model = ClassModel(store, Spaces(store))
-    (guess,) = model.classify(QUERIES[:1])
-    (other,) = model.classify(QUERIES[:1], [{guess.nearest}])
+    model = ClassModel(Spaces(store))
+    (guess,) = model.predict(QUERIES[:1])
+    (other,) = model.predict(QUERIES[:1], [{guess.nearest}])
     assert other.nearest == guess.runner_up
     assert other.probability + other.runner_up_probability == pytest.approx(1.0)
-    (nothing,) = model.classify(QUERIES[:1], [{"a", "b", "c", "unknown"}])
+    (nothing,) = model.predict(QUERIES[:1], [{"a", "b", "c", "unknown"}])
     assert (nothing.label, nothing.nearest, nothing.runner_up, nothing.probability) == (None, None, None, 0.0)
 
 
@@ -201,7 +201,7 @@ def test_probabilities_and_refusals_are_those_of_the_classifier(store):
     label(store, *enumerate(labels))
     reference = OpenSet(reject=0.05).fit(X, labels)
     far = np.concatenate([QUERIES, 100 + QUERIES])
-    guesses = ClassModel(store, Spaces(store)).classify(far)
+    guesses = ClassModel(Spaces(store)).predict(far)
     assert [guess.label or "none of these" for guess in guesses] == reference.predict(far).tolist()
     assert "none of these" in reference.predict(far)
     best = reference.predict_proba(far).max(axis=1)
@@ -211,23 +211,23 @@ def test_probabilities_and_refusals_are_those_of_the_classifier(store):
 def test_any_text_is_a_name(store):
     names = ["none of these", "-1", "0", "größe \udcff", "a" * 1_000]
     label(store, *enumerate(names))
-    guesses = ClassModel(store, Spaces(store)).classify(X[:5])
+    guesses = ClassModel(Spaces(store)).predict(X[:5])
     assert [guess.label for guess in guesses] == names
 
 
 def test_other_settings_and_another_hierarchy_count_at_once(store):
-    classes = Classes(store, Spaces(store))
+    classes = Classes(Spaces(store))
     classes.add("a", [0, 1])
     classes.add("b", [2, 3])
     classes.add("empty", [])
     far = X[:1] + 50
-    assert classes.classify(far[0])[0].guess.label is None
-    assert {classes.classify(row)[0].guess.nearest for row in QUERIES} <= {"a", "b"}
+    assert classes.classify(far[0])[0].label is None
+    assert {classes.classify(row)[0].nearest for row in QUERIES} <= {"a", "b"}
     classes.set_hierarchy([("a", "all"), ("b", "all"), ("empty", "all")])
     middle = X[:4].mean(axis=0)
-    assert classes.classify(middle)[0].guess.nearest == "empty"
+    assert classes.classify(middle)[0].nearest == "empty"
     classes.set_hierarchy([])
-    assert classes.classify(middle)[0].guess.nearest != "empty"
+    assert classes.classify(middle)[0].nearest != "empty"
     classes.use(kind="second", reject=0.9)
     assert classes._model.state().model.startswith("second")
 
@@ -236,26 +236,26 @@ def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_change
     from lookalike.classes.open_set import OpenSet
     from lookalike.collection import class_model
 
-    monkeypatch.setattr(class_model, "MOVED", 0.25)
+    monkeypatch.setattr(class_model, "RECALIBRATE", 0.25)
     label(store, *((item, "abc"[item % 3]) for item in range(8)))
-    model = ClassModel(store, Spaces(store))
-    model.classify(QUERIES)
+    model = ClassModel(Spaces(store))
+    model.predict(QUERIES)
     chosen = []
     again = OpenSet.recalibrate
     monkeypatch.setattr(OpenSet, "recalibrate", lambda self, X, y: chosen.append(len(X)) or again(self, X, y))
     for item in (8, 9, 10):  # the third makes it 3 of 11, more than a quarter
         label(store, (item, "abc"[item % 3]))
-        assert agree(model.classify(QUERIES), nearest_means(store))  # means are those of now, at any time
+        assert agree(model.predict(QUERIES), nearest_means(store))  # means are those of now, at any time
     assert chosen == [11]
 
 
 def test_as_soon_as_a_class_has_two_pictures_none_of_these_can_be_told(store, monkeypatch):
     from lookalike.collection import class_model
 
-    monkeypatch.setattr(class_model, "MOVED", 1.0)
+    monkeypatch.setattr(class_model, "RECALIBRATE", 1.0)
     label(store, *((item, f"class {item}") for item in range(9)))
-    model = ClassModel(store, Spaces(store))
-    model.classify(QUERIES)
+    model = ClassModel(Spaces(store))
+    model.predict(QUERIES)
     assert not model.state().can_reject
     label(store, (9, "class 0"))
     assert model.state().can_reject

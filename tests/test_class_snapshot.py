@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from tests.test_class_model import QUERIES, X, agree, label, nearest_means, put, start, steps, take
 
 from lookalike.collection import class_model
-from lookalike.collection import class_model as class_snapshot
-from lookalike.collection.class_model import ClassModel
-from lookalike.collection.class_model import LabelTable as Roll
+from lookalike.collection.class_model import ClassModel, LabelTable
 from lookalike.collection.classes import Classes
 from lookalike.collection.space import Spaces
 from lookalike.errors import InputError
@@ -25,8 +23,8 @@ from waiting import PATIENCE_S
 
 @pytest.fixture(autouse=True)
 def every_copy_is_worth_it(monkeypatch):
-    monkeypatch.setattr(class_snapshot, "LEAST", 1)
-    monkeypatch.setattr(class_model, "MOVED", 0.0)
+    monkeypatch.setattr(class_model, "SNAPSHOT_MIN", 1)
+    monkeypatch.setattr(class_model, "RECALIBRATE", 0.0)
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def store(tmp_path):
 
 def opened(store):
     """As a new process has it."""
-    return ClassModel(store, Spaces(store))
+    return ClassModel(Spaces(store))
 
 
 def read_nothing(monkeypatch, store):
@@ -52,8 +50,8 @@ def read_nothing(monkeypatch, store):
 def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory, kind, told, tidy):
     store = start(tmp_path_factory.mktemp("made"))
     label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c"), (4, "a"))
-    Classes(store, Spaces(store)).use(kind=kind)
-    opened(store).classify(QUERIES)
+    Classes(Spaces(store)).use(kind=kind)
+    opened(store).predict(QUERIES)
     for step in told:
         with contextlib.suppress(InputError):
             take(store, *step)
@@ -61,7 +59,7 @@ def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory
         store.judgements.compact()
     try:
         mine = opened(store)
-        guesses = mine.classify(QUERIES)
+        guesses = mine.predict(QUERIES)
     except InputError:
         left = [item for name in store.judgements.label_counts() for item in store.judgements.items_with(name).tolist()]
         assert not store.items.get(left)
@@ -69,12 +67,12 @@ def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory
         return
     store.snapshot.unlink(missing_ok=True)
     fresh = opened(store)
-    for one, other in zip(guesses, fresh.classify(QUERIES), strict=True):
+    for one, other in zip(guesses, fresh.predict(QUERIES), strict=True):
         assert one.probability == pytest.approx(other.probability, abs=1e-3)
     assert agree(guesses, nearest_means(store)) or kind == "second"
     for one, other in ((mine, fresh), (fresh, mine)):
         for code, n, mean in zip(one._model.classes_, one._model.sizes(), one._model.means(), strict=True):
-            at = other._model.classes_.tolist().index(other._roll.code(one._roll.names[code]))
+            at = other._model.classes_.tolist().index(other._table.code(one._table.names[code]))
             assert other._model.sizes()[at] == n
             np.testing.assert_allclose(other._model.means()[at], mean, atol=1e-12)
     if kind == "second":
@@ -84,32 +82,32 @@ def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory
 
 def test_a_new_process_reads_what_changed_and_no_more(store, monkeypatch):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
-    opened(store).classify(QUERIES)
+    opened(store).predict(QUERIES)
     read_nothing(monkeypatch, store)
-    monkeypatch.setattr(class_model, "MOVED", 1.0)
+    monkeypatch.setattr(class_model, "RECALIBRATE", 1.0)
     label(store, (9, "new"), (10, "new"))
     store.judgements.remove_labels([(0, "a")])
     looked = []
-    examples = ClassModel._examples
+    examples = class_model._examples
     monkeypatch.setattr(
-        ClassModel, "_examples", lambda self, pairs, index: looked.append(len(pairs)) or examples(self, pairs, index)
+        class_model, "_examples", lambda pairs, index: looked.append(len(pairs)) or examples(pairs, index)
     )
-    assert agree(opened(store).classify(QUERIES), nearest_means(store))
+    assert agree(opened(store).predict(QUERIES), nearest_means(store))
     assert looked == [1, 2]
 
 
 def test_pictures_that_came_are_in_and_one_that_went_is_taken_out_by_reading_everything(store):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
-    opened(store).classify(QUERIES)
+    opened(store).predict(QUERIES)
     for verb in ("go", "come"):
         take(store, verb, 4, "")
-        assert agree(opened(store).classify(QUERIES), nearest_means(store))
+        assert agree(opened(store).predict(QUERIES), nearest_means(store))
 
 
 @pytest.mark.parametrize("how", ["emptied", "cut", "flipped", "other format", "gone", "a folder"])
 def test_a_copy_that_cannot_be_read_costs_time_only(store, how):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
-    before = opened(store).classify(QUERIES)
+    before = opened(store).predict(QUERIES)
     data = store.snapshot.read_bytes()
     if how == "other format":
         arrays = models.load_arrays(store.snapshot)
@@ -124,44 +122,44 @@ def test_a_copy_that_cannot_be_read_costs_time_only(store, how):
         middle = len(data) // 2
         flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
         store.snapshot.write_bytes({"emptied": b"", "cut": data[:middle], "flipped": flipped}[how])
-    assert opened(store).classify(QUERIES) == before
+    assert opened(store).predict(QUERIES) == before
 
 
 def test_a_copy_of_another_file_of_judgements_is_not_believed(store, tmp_path):
     label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"))
-    opened(store).classify(QUERIES)
+    opened(store).predict(QUERIES)
     kept = store.snapshot.read_bytes()
     other = start(tmp_path / "other")
     label(other, (8, "a"), (9, "a"), (10, "b"), (11, "b"), (7, "b"))  # as many changes, and one more
     other.snapshot.parent.mkdir()
     other.snapshot.write_bytes(kept)
-    assert agree(opened(other).classify(QUERIES), nearest_means(other))
+    assert agree(opened(other).predict(QUERIES), nearest_means(other))
     other.close()
 
 
 def test_other_settings_another_space_and_ncmc_begin_anew(store):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
-    classes = Classes(store, Spaces(store))
-    opened(store).classify(QUERIES)
+    classes = Classes(Spaces(store))
+    opened(store).predict(QUERIES)
     kept = store.snapshot.read_bytes()
     classes.use(kind="second")
     second = opened(store)
-    second.classify(QUERIES)
+    second.predict(QUERIES)
     assert second._model.kind == "second"
     assert store.snapshot.read_bytes() != kept
     classes.use(kind="ncmc")
     kept = store.snapshot.read_bytes()
-    opened(store).classify(QUERIES)
+    opened(store).predict(QUERIES)
     assert store.snapshot.read_bytes() == kept
 
 
 def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     (store.path / "derived").write_text("not a folder")
-    assert agree(opened(store).classify(QUERIES), nearest_means(store))
-    monkeypatch.setattr(class_snapshot, "MOST_BYTES", 10)
+    assert agree(opened(store).predict(QUERIES), nearest_means(store))
+    monkeypatch.setattr(class_model, "SNAPSHOT_BYTES", 10)
     (store.path / "derived").unlink()
-    opened(store).classify(QUERIES)
+    opened(store).predict(QUERIES)
     assert not store.snapshot.exists()
 
 
@@ -175,7 +173,7 @@ def test_what_a_killed_process_left_is_swept_by_the_next_writer(store):
 
 def work(path, seed, done):
     """A process that labels and classifies, and keeps copies, until it is killed."""
-    class_snapshot.LEAST = 1
+    class_model.SNAPSHOT_MIN = 1
     random = np.random.default_rng(seed)
     store = Store(path)
     model = opened(store)
@@ -183,7 +181,7 @@ def work(path, seed, done):
         item, name = int(random.integers(12)), "abcd"[random.integers(4)]
         store.judgements.add_labels([(item, name)], author="anna", source="hand")
         store.judgements.remove_labels([(int(random.integers(2, 12)), "abcd"[random.integers(4)])])
-        model.classify(QUERIES)
+        model.predict(QUERIES)
         done.set()
 
 
@@ -199,33 +197,33 @@ def test_two_processes_that_are_killed_in_the_middle_leave_nothing_wrong(store):
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()
     assert store.snapshot.exists()
-    assert agree(opened(store).classify(QUERIES), nearest_means(store))
+    assert agree(opened(store).predict(QUERIES), nearest_means(store))
 
 
-def test_a_roll_is_what_sets_would_hold():
+def test_a_label_table_is_what_sets_would_hold():
     random = np.random.default_rng(0)
-    roll, truth = Roll.of([(3, "a")]), {(3, "a")}
+    table, truth = LabelTable.of([(3, "a")]), {(3, "a")}
     for _ in range(200):
         changes = [(int(random.integers(6)), "abc"[random.integers(3)], bool(random.integers(2))) for _ in range(3)]
-        roll.hear([*changes, (None, None, False)])
+        table.apply([*changes, (None, None, False)])
         for item, name, added in changes:
             (truth.add if added else truth.discard)((item, name))
-        pairs = list(zip(roll.items.tolist(), (roll.names[code] for code in roll.codes), strict=True))
+        pairs = list(zip(table.items.tolist(), (table.names[code] for code in table.codes), strict=True))
         assert set(pairs) == truth
         assert len(pairs) == len(truth)
-        assert (np.diff(roll.items) >= 0).all()
-        roll.look(np.array([1, 3, 5]), anew=False)
-        assert set(roll.items[roll.here].tolist()) <= {1, 3, 5}
+        assert (np.diff(table.items) >= 0).all()
+        table.match(np.array([1, 3, 5]), everything=False)
+        assert set(table.items[table.in_model].tolist()) <= {1, 3, 5}
 
 
 def test_rows_that_are_put_again_are_seen(store):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     take(store, "go", 11, "")
-    opened(store).classify(QUERIES)
+    opened(store).predict(QUERIES)
     label(store, (11, "c"))
     with store.writer():
         put(store, [11])
     model = opened(store)
-    assert agree(model.classify(QUERIES), nearest_means(store))
-    assert model._roll.here.all()
+    assert agree(model.predict(QUERIES), nearest_means(store))
+    assert model._table.in_model.all()
     assert np.isclose(model._model.sums_.sum(), X[[*range(9), 11]].astype(float).sum())

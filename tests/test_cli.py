@@ -21,7 +21,7 @@ from PIL import Image
 import lookalike
 from lookalike import cli
 from lookalike.cli import hints, options, terminal
-from lookalike.collection import adding as intake
+from lookalike.collection import adding
 from lookalike.errors import LookalikeError
 from waiting import PATIENCE_S, until
 
@@ -515,7 +515,7 @@ def test_demo_draws_indexes_searches_and_runs_again(
     call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(intake, "DEFAULT", ("color",))  # the network is tested elsewhere
+    monkeypatch.setattr(adding, "DEFAULT", ("color",))  # the network is tested elsewhere
     monkeypatch.setattr("lookalike.cli.demo.PER_KIND", 3)
     told = call("demo")
     assert told.code == 0

@@ -5,8 +5,7 @@ import pytest
 
 from lookalike import Collection, cli
 from lookalike.codes.bits import hamming
-from lookalike.collection import fitting as space_fit
-from lookalike.collection import fitting as space_settle
+from lookalike.collection import fitting, indexes
 from lookalike.collection.specs import parse_recipe
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import coded
@@ -30,12 +29,12 @@ def put(collection, ids):
     ids = np.asarray(ids)
     store = collection._store
     with store.writer():
-        collection._spaces.ensure(["color"])
+        collection._spaces.create(["color"])
         pending = store.vectors.write("color()", ids, rows_of(ids))
         with store.transaction():
             store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
             store.vectors.commit(pending)
-        space_settle.settle(collection._spaces, collection._spaces.recipes(), lambda *_: None)
+        fitting.update_spaces(collection._spaces, lambda *_: None)
 
 
 def label(collection, ids):
@@ -62,7 +61,7 @@ def test_a_space_of_codes_is_made_and_searched_by_codes_then_vectors(filled, mon
     X = filled.vectors("color")[1]
     coder = create("coder", "itq(bits=32)").fit(X)
     np.testing.assert_array_equal(codes, coder.encode(X))
-    assert isinstance(filled._spaces.index("itq"), Coded)
+    assert isinstance(filled.space("itq").index, Coded)
     monkeypatch.setattr(coded, "PLUS", 20)
     found = [result.id for result in filled.search(7, space="itq", k=5, effort="fast")]
     away = np.square(X - X[7]).sum(axis=1)
@@ -91,7 +90,7 @@ def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
 
 def test_recall_is_measured_once_and_anew_when_much_has_changed(filled, monkeypatch):
     measured = []
-    monkeypatch.setattr(space_settle, "measure", lambda *_: measured.append(1) or len(measured) / 10)
+    monkeypatch.setattr(indexes, "measure", lambda *_: measured.append(1) or len(measured) / 10)
     filled.fit("itq(bits=16)")
     with Collection(filled.path) as again:
         assert [row(again, "itq")["index_recall"] for _ in range(2)] == [0.1, 0.1]
@@ -172,7 +171,7 @@ def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
 
     monkeypatch.setattr(vectors, "blocks", meanwhile)
     monkeypatch.setattr(coded, "PLUS", 200)  # those of its kind, and others
-    filled._spaces.indexes._opened.clear()
+    filled._spaces.indexes._points.clear()
     found = [result.id for result in filled.search(7, space="itq", k=100, effort=1)]
     assert not waiting
     assert sum(item % KINDS == 3 for item in found) > 80
@@ -222,7 +221,7 @@ def test_the_collection_chooses_a_coder(filled, tmp_path):
     filled.fit("codes(bits=16)")
     assert row(filled, "codes")["chain"] == ["color()", "itq(bits=16)"]
     filled.remove_space("codes")
-    label(filled, range(2 * space_fit.LABEL_MIN * KINDS))
+    label(filled, range(2 * fitting.LABEL_MIN * KINDS))
     filled.fit("codes(bits=8)")
     assert row(filled, "codes")["chain"] == ["color()", "tsvm(bits=8)"]
     assert filled.fit("codes") == {"codes": 80}
@@ -236,17 +235,17 @@ def test_labels_that_are_given_are_learned_from_however_few(filled):
 
 def test_feedback_and_classes_learn_from_the_vectors(filled):
     filled.fit("itq(bits=16)")
-    assert filled._spaces.taught("itq") == "color()"
+    assert filled.space("itq").rows is filled.space("itq").feature_rows
     assert len(filled.session(7, without=8, space="itq").best(5)) == 5
     filled.classes.use(space="itq")
     filled.classes.add("zero", [0, 4, 8])
     filled.classes.add("one", [1, 5, 9])
-    assert [verdict.guess.nearest for verdict in filled.classes.classify([12, 13])] == ["zero", "one"]
+    assert [prediction.nearest for prediction in filled.classes.classify([12, 13])] == ["zero", "one"]
 
 
 def test_a_damaged_model_is_told_and_a_fit_heals_it(filled):
     filled.fit("itq(bits=16)")
-    model = filled.path / "models" / filled._spaces.all()["itq"].model
+    model = filled.path / "models" / filled.space("itq").stored.model
     model.write_bytes(model.read_bytes()[:-9])
     with Collection(filled.path) as again:
         assert any("Run: lookalike repair" in fault for fault in again.verify())
@@ -275,11 +274,11 @@ def test_bits_and_labels_that_cannot_be_are_refused_and_leave_nothing(filled):
         filled.fit("itq(bits=12)")
     with pytest.raises(InputError, match="learns from pictures that have one label each"):
         filled.fit("tsvm(bits=8)")
-    with pytest.raises(InputError, match="has no use for labels"):
+    with pytest.raises(InputError, match="does not learn from labels"):
         filled.fit("itq(bits=8)", labels=True)
     with pytest.raises(InputError, match="nothing to calibrate"):
         filled.calibrate("itq(bits=8)")
-    with pytest.raises(InputError, match="has no use for negatives"):
+    with pytest.raises(InputError, match="uses no negatives"):
         filled.fit("itq(bits=8)", negatives=filled.path)
     assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
 

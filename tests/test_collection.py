@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, Filter
-from lookalike.collection import fitting as space_sample
-from lookalike.collection import fitting as space_settle
+from lookalike.collection import fitting
 from lookalike.errors import (
     DamagedError,
     ImageError,
@@ -60,7 +59,7 @@ def test_a_picture_finds_itself_first_and_its_kind_next(collection, folder):
 
 def test_adding_again_reads_nothing_and_adds_nothing(collection, folder, monkeypatch):
     collection.add(folder, recipes=COLOR, workers=1)
-    monkeypatch.setattr("lookalike.collection.adding.ReadPool", None)  # a reader would be an error
+    monkeypatch.setattr("lookalike.collection.describing.ReadPool", None)  # a reader would be an error
     report = collection.add(folder)
     assert (report.added, report.known, report.copied, report.changed) == (0, 4 * len(KINDS), 0, 0)
 
@@ -113,7 +112,7 @@ def test_a_source_that_does_not_exist_is_not_remembered_and_one_can_be_forgotten
     empty.mkdir()
     collection.add(empty, recipes=COLOR)
     empty.rmdir()
-    assert "is not there" in collection.refresh().notes[0]
+    assert "does not exist" in collection.refresh().notes[0]
     collection.remove(empty)
     assert collection.refresh().notes == []
 
@@ -232,9 +231,9 @@ def test_refresh_leaves_a_source_alone_that_is_not_there_or_has_become_empty(col
     collection.add(folder, recipes=COLOR, workers=1)
     away = folder.rename(folder.with_name("away"))
     report = collection.refresh()
-    assert "is not there" in report.notes[0]
+    assert "does not exist" in report.notes[0]
     assert len(collection) == 4 * len(KINDS)
-    with pytest.raises(SourceError, match="is not there"):
+    with pytest.raises(SourceError, match="does not exist"):
         collection.refresh(folder)
     folder.mkdir()
     assert "is its disk mounted?" in collection.refresh().notes[0]
@@ -406,7 +405,7 @@ def test_labels_survive_the_loss_of_the_catalogue(collection, folder):
 
 
 def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, folder, monkeypatch):
-    monkeypatch.setattr(space_settle, "FIT_MIN", 30)
+    monkeypatch.setattr(fitting, "FIT_MIN", 30)
     small = ["small = color() | pca(dim=8) | l2()"]
     few = list(folder.iterdir())[:3]
     collection.add(*few, recipes=small, workers=1)
@@ -426,9 +425,9 @@ def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, f
     assert collection.stats()["spaces"][0]["fitted_which"] is None
     assert collection.verify() == []
     assert collection.search(folder / "new.png", k=1)[0].score == pytest.approx(0, abs=1e-6)
-    monkeypatch.setattr(space_sample, "FIT_MAX", 10)
+    monkeypatch.setattr(fitting, "FIT_MAX", 10)
     assert collection.fit() == {"small": 10}
-    assert collection.stats()["spaces"][0]["fitted_which"] == "a sample, drawn by lot"
+    assert collection.stats()["spaces"][0]["fitted_which"] == "a random sample"
 
 
 def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, network):
@@ -440,7 +439,7 @@ def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, netw
 
 
 def test_a_query_picture_goes_through_the_same_chain_as_the_collection(collection, folder, monkeypatch):
-    monkeypatch.setattr(space_settle, "FIT_MIN", 30)
+    monkeypatch.setattr(fitting, "FIT_MIN", 30)
     collection.add(folder, recipes=["small = color() | pca(dim=8) | l2()"], workers=1)
     path = first(folder)
     result = collection.search(path.read_bytes(), k=1)[0]

@@ -42,11 +42,11 @@ def counts(collection):
 def test_a_class_is_there_at_once_and_so_is_what_it_makes_of_other_pictures(sorted_, pictures, more):
     assert counts(sorted_) == {"fish": (3, 0), "flower": (3, 0), "house": (3, 0)}
     verdicts = sorted_.classify([files(pictures, "fish")[3], files(more, "house")[0]])
-    assert [verdict.guess.nearest for verdict in verdicts] == ["fish", "house"]
+    assert [verdict.nearest for verdict in verdicts] == ["fish", "house"]
     assert [verdict.path for verdict in verdicts] == [str(files(pictures, "fish")[3]), str(files(more, "house")[0])]
     assert verdicts[0].id in ids(sorted_, pictures, "fish")
     assert verdicts[0].labels == []
-    assert 0.34 < verdicts[0].guess.probability <= 1
+    assert 0.34 < verdicts[0].probability <= 1
     assert sorted_.classify(files(pictures, "fish")[0])[0].labels == ["fish"]
     assert sorted_.classes.add("fish", files(pictures, "fish")) == 1  # a folder or all: only what is new
 
@@ -56,12 +56,12 @@ def test_pictures_are_named_by_path_id_folder_bytes_pixels_or_vector(sorted_, pi
     (item,) = {v.id for v in sorted_.classify(path)}
     vector = sorted_.vectors()[1][sorted_.vectors()[0] == item][0]
     alike = sorted_.classify([path, str(path), item, path.read_bytes(), vector])
-    assert {verdict.guess.nearest for verdict in alike} == {"house"}
-    assert np.ptp([verdict.guess.probability for verdict in alike]) < 1e-6
+    assert {verdict.nearest for verdict in alike} == {"house"}
+    assert np.ptp([verdict.probability for verdict in alike]) < 1e-6
     assert alike[-1].id is alike[-1].path is None
     from lookalike.images.read import read
 
-    assert sorted_.classify([read(path).pixels])[0].guess.nearest == "house"
+    assert sorted_.classify([read(path).pixels])[0].nearest == "house"
     assert sorted_.classes.add("night", pictures / "night") == 4
     with pytest.raises(InputError, match="lookalike add"):
         sorted_.classes.add("night", pictures / "sunset")
@@ -94,11 +94,11 @@ def test_without_classes_pictures_or_a_second_picture_it_says_so(filled, collect
             verb()
     filled.classes.add("fish", files(pictures, "fish")[0])
     (verdict,) = filled.classify(files(pictures, "night")[0])
-    assert (verdict.guess.label, verdict.guess.probability, verdict.guess.runner_up) == ("fish", 1.0, None)
+    assert (verdict.label, verdict.probability, verdict.runner_up) == ("fish", 1.0, None)
     assert not filled.classes.can_reject()
     with pytest.raises(InputError, match="No class has two pictures"):
         filled.classes.predict()
-    with pytest.raises(InputError, match="No class has two pictures to judge"):
+    with pytest.raises(InputError, match="No class has two pictures, so that one can be judged"):
         filled.classes.evaluate()
     filled.classes.add("fish", files(pictures, "fish"))
     assert filled.classes.can_reject()  # one class is enough to refuse others
@@ -145,7 +145,7 @@ def test_predictions_are_kept_apart_and_can_be_answered(sorted_):
     assert sorted_.classes.reject(other, wrong.item) == 1
     sorted_.classes.predict()
     assert wrong.item not in [guess.item for guess in sorted_.classes.show(other).predicted]
-    assert sorted_.classify(wrong.item)[0].guess.nearest != other
+    assert sorted_.classify(wrong.item)[0].nearest != other
 
 
 def test_predictions_go_with_their_class_and_follow_its_name(sorted_):
@@ -160,9 +160,7 @@ def test_predictions_go_with_their_class_and_follow_its_name(sorted_):
     }
     sorted_.classes.delete("house")
     assert counts(sorted_) == {"Fisch": before["fish"]}
-    assert {guess.nearest for guess in (v.guess for v in sorted_.classify([i.id for i in sorted_.items()]))} == {
-        "Fisch"
-    }
+    assert {found.nearest for found in sorted_.classify([item.id for item in sorted_.items()])} == {"Fisch"}
 
 
 def test_new_pictures_are_classified_when_they_are_added(sorted_, more):
@@ -215,40 +213,40 @@ def test_pictures_that_leave_take_no_label_with_them_and_count_again_when_they_a
     sorted_.remove(pictures / "fish")
     (fish,) = [summary for summary in sorted_.classes.all() if summary.name == "fish"]
     assert (fish.pictures, fish.elsewhere) == (0, 3)
-    assert sorted_.classify(query)[0].guess.nearest != "fish"
+    assert sorted_.classify(query)[0].nearest != "fish"
     assert sorted_.classes.show("fish").members == []
     sorted_.add(pictures / "fish", workers=1)
-    assert sorted_.classify(query)[0].guess.nearest == before[0].guess.nearest
-    assert sorted_.classify(query)[0].guess.probability == pytest.approx(before[0].guess.probability)
+    assert sorted_.classify(query)[0].nearest == before[0].nearest
+    assert sorted_.classify(query)[0].probability == pytest.approx(before[0].probability)
 
 
 def test_what_another_process_says_is_seen(sorted_, pictures):
     night = files(pictures, "night")
-    assert sorted_.classify(night[3])[0].guess.nearest != "night"
+    assert sorted_.classify(night[3])[0].nearest != "night"
     with Collection(sorted_.path) as other:
         other.classes.add("night", night[:3])
-    assert sorted_.classify(night[3])[0].guess.nearest == "night"
+    assert sorted_.classify(night[3])[0].nearest == "night"
 
 
 def test_a_refitted_space_makes_classes_anew(sorted_, pictures):
     sorted_.classes.use(space=next(iter(sorted_.fit("metric = fourier() | fda(dim=2)"))))
     query = files(pictures, "house")[3]
-    first = sorted_.classify(query)[0].guess
+    first = sorted_.classify(query)[0]
     sorted_.classes.add("night", pictures / "night")
     sorted_.fit("metric")
-    again = sorted_.classify(query)[0].guess
+    again = sorted_.classify(query)[0]
     with Collection(sorted_.path) as other:
-        fresh = other.classify(query)[0].guess
+        fresh = other.classify(query)[0]
     assert again.probability == pytest.approx(fresh.probability, abs=1e-4)
     assert again.nearest == first.nearest == "house"
     sorted_.remove_space("metric")
     with pytest.raises(InputError, match=r"'metric', which was removed.*lookalike classes use --space plain"):
         sorted_.classify(query)
     report = sorted_.add(pictures / "sunset", workers=1)
-    assert "New pictures were not classified: Classes are told apart in the space 'metric'" in report.notes[0]
+    assert "New pictures were not classified: Classes use the space 'metric'" in report.notes[0]
     assert sorted_.classes.use(on_add=False).space == "metric"  # other settings can be set
     sorted_.classes.use(space="plain")
-    assert sorted_.classify(query)[0].guess.nearest == "house"
+    assert sorted_.classify(query)[0].nearest == "house"
     sorted_.remove_space("plain")
     with pytest.raises(InputError, match="All spaces were removed"):
         sorted_.search(query)
@@ -266,7 +264,7 @@ def test_a_finished_session_is_a_class(filled, pictures):
     filled.classes.predict()
     predicted = {guess.item for guess in filled.classes.show("fish").predicted}
     assert not predicted & {fish[3], house[0]}  # what was called irrelevant is never predicted
-    assert filled.classify(fish[3])[0].guess.label is None
+    assert filled.classify(fish[3])[0].label is None
     with pytest.raises(InputError, match="No session"):
         filled.classes.add_session("00000000", "fish")
 
@@ -325,7 +323,7 @@ def test_a_read_only_collection_classifies_and_takes_no_word(sorted_, pictures, 
     monkeypatch.setattr("lookalike.store.database.os.access", lambda *_: False)
     with Collection(path) as reader:
         assert isinstance(reader._store.judgements.database, Database)
-        assert reader.classify(fish)[0].guess.nearest == "fish"
+        assert reader.classify(fish)[0].nearest == "fish"
         assert len(reader.classes.all()) == 3
         assert reader.classes.evaluate().pictures == 9
         for verb in (
@@ -369,7 +367,7 @@ def test_evaluation_in_a_space_that_learned_from_the_labels_is_no_better_than_ch
     filled._store.judgements.add_labels(nonsense, author="anna", source="hand")
     filled.fit("fda(dim=1)")
     filled.classes.use(space="fda", reject=0.01)
-    fooled = [v.guess.nearest == dict(nonsense)[v.id] for v in filled.classify([item for item, _ in nonsense])]
+    fooled = [v.nearest == dict(nonsense)[v.id] for v in filled.classify([item for item, _ in nonsense])]
     assert np.mean(fooled) == 1.0  # the metric knows the labels by heart
     assert filled.classes.evaluate().accuracy < 0.75
 
@@ -379,7 +377,7 @@ def test_one_class_cannot_be_judged_in_a_space_that_learned_from_labels(sorted_)
     for kind in KINDS[1:3]:
         sorted_.classes.delete(kind)
     assert sorted_.classes.evaluate(space="plain").classes == 1
-    with pytest.raises(InputError, match=r"two classes must be left .* Known: 3 pictures of 1 class\."):
+    with pytest.raises(InputError, match=r"two classes must be left .* There are 3 pictures of 1 class\."):
         sorted_.classes.evaluate(space="fda")
 
 
@@ -402,15 +400,13 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
     filled._store.judgements.add_labels(names, author="anna", source="hand")
     filled.classify(names[0][0])
     looked = []
-    examples = class_model.ClassModel._examples
+    examples = class_model._examples
     monkeypatch.setattr(
-        class_model.ClassModel,
-        "_examples",
-        lambda self, pairs, index: looked.append(len(pairs)) or examples(self, pairs, index),
+        class_model, "_examples", lambda pairs, index: looked.append(len(pairs)) or examples(pairs, index)
     )
     monkeypatch.setattr(filled._store.judgements.classes, "all", None)  # the whole table is not read again
-    filled.classes._book.add("new", [names[0][0]], author="anna")
-    filled.classes._model._follow()
+    filled.classes._names.add("new", [names[0][0]], author="anna")
+    filled.classes._model._update()
     assert looked == [1]
 
 

@@ -7,10 +7,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, arrays, cli
-from lookalike.collection import chain
-from lookalike.collection import evaluation as compression
-from lookalike.collection import fitting as space_sample
-from lookalike.collection import space as spaces
+from lookalike.collection import Space, chain, evaluation, fitting
 from lookalike.collection.specs import parse_recipe
 from lookalike.errors import InputError
 from lookalike.learn.dfk import Dfk
@@ -81,17 +78,17 @@ def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(fill
     X[:, 0] += 5 * (np.arange(200) % 2)
     seen = []
     said = {i: ["even", "odd"][i % 2 :][:1] for i in range(200)}
-    for module in (compression, space_sample):
+    for module in (evaluation, fitting):
         monkeypatch.setattr(module, "labels_of", lambda *_, **__: said)
-    monkeypatch.setattr(compression, "sample_rows", lambda *_: (np.arange(200), X))
+    monkeypatch.setattr(evaluation, "sample_rows", lambda *_: (np.arange(200), X))
     flat = create("index", "flat")
     flat.add(np.arange(200), X)
-    monkeypatch.setattr(spaces.Spaces, "index", lambda *_: flat)
-    fit = compression.fit
-    monkeypatch.setattr(compression, "fit", lambda *a: (seen.append(a), fit(*a))[1])
+    monkeypatch.setattr(Space, "feature_rows", flat)
+    fit = evaluation.fit
+    monkeypatch.setattr(evaluation, "fit", lambda *a: (seen.append(a), fit(*a))[1])
     with filled._store.writer():
-        name = filled._spaces.ensure(["a = color() | fda(dim=1) | pca(dim=1) | pq(bits=8)"])[0]
-    rows = filled.score_steps(name)
+        space = filled._spaces.create(["a = color() | fda(dim=1) | pca(dim=1) | pq(bits=8)"])[0]
+    rows = filled.score_steps(space.name)
     _, sample, _, taught = seen[-1]
     assert (len(sample), len(taught.ids)) == (140, 140)
     assert [row.step for row in rows] == ["color()", "fda(dim=1)", "pca(dim=1)", "pq(bits=8)"]
@@ -99,9 +96,9 @@ def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(fill
     assert rows[1].precision > rows[0].precision
     assert rows[1].recall == rows[2].recall == 1  # a line turned is the same line
     assert 0.2 < rows[3].recall < 1
-    monkeypatch.setattr(compression, "labels_of", lambda *_, **__: {1: ["odd"], 2: ["even"]})
+    monkeypatch.setattr(evaluation, "labels_of", lambda *_, **__: {1: ["odd"], 2: ["even"]})
     with pytest.raises(InputError, match=r"at least 7. The collection has 2 with labels"):
-        filled.score_steps(name)
+        filled.score_steps(space.name)
 
 
 def test_labels_teach_a_feature_anew_when_they_are_asked_for(filled, pictures, monkeypatch):
@@ -146,9 +143,9 @@ def test_what_cannot_be_learned_from_is_said_and_leaves_no_space_behind(filled, 
     assert [space["name"] for space in filled.stats()["spaces"]] == ["plain"]
     filled._store.judgements.add_labels([(ids[0], "once")], author="anna", source="hand")
     assert filled.fit("dfk(k=2, max_iterations=3)") == {"dfk": 12}  # a label seen once is enough to tell apart
-    with pytest.raises(InputError, match="learns from labels, when it is asked to: lookalike fit mine --labels"):
+    with pytest.raises(InputError, match="learns from labels, on request: lookalike fit mine --labels"):
         Collection(tmp_path / "new", create=True).add(pictures / "fish", recipes=[OWN], workers=1)
-    assert "waits to be asked" in filled.add(pictures / "fish", recipes=[OWN], workers=1).notes[0]
+    assert "learns from labels, on request" in filled.add(pictures / "fish", recipes=[OWN], workers=1).notes[0]
     assert filled.fit("mine", workers=1) == {"mine": 12}
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.collection.resolve import at_one_moment
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store import models
 from lookalike.store.directory import Store
@@ -658,7 +657,7 @@ def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
             assert store.version() == seen[0] != store.vectors.version()
         return store.version()
 
-    assert at_one_moment(store, look) == seen[1] == store.version() > seen[0]
+    assert store.read_consistently(look) == seen[1] == store.version() > seen[0]
     store.close()
 
 

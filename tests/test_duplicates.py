@@ -121,7 +121,7 @@ def test_groups_are_kept_until_pictures_come_or_go(collection, monkeypatch):
     assert collection.known_duplicates("same") is None
     found = collection.duplicates("same", workers=1)
     with monkeypatch.context() as patch:
-        patch.setattr(duplicates, "find", lambda *_: pytest.fail("made again"))
+        patch.setattr(duplicates, "_find", lambda *_: pytest.fail("made again"))
         assert collection.duplicates("same") == found
         assert collection.known_duplicates("same") == (found, True)
     gone = found[0].items[1]

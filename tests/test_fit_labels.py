@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lookalike import cli
-from lookalike.collection import fitting as space_settle
+from lookalike.collection import fitting
 from lookalike.collection.chain import Labelled, fit
 from lookalike.errors import InputError
 from lookalike.registry import create
@@ -57,7 +57,7 @@ def test_too_few_labels_are_told_and_leave_no_space_behind(filled):
 
 def test_an_add_never_fits_what_learns_from_labels(filled, pictures, monkeypatch):
     filled.import_labels(pictures)
-    monkeypatch.setattr(space_settle, "FIT_MIN", 5)
+    monkeypatch.setattr(fitting, "FIT_MIN", 5)
     own = ["metric = fourier() | fda(dim=3)", "small = fourier() | pca(dim=3)"]
     filled.add(pictures / "balloons", recipes=own, workers=1)
     states = {space["name"]: space["state"] for space in filled.stats()["spaces"]}
@@ -69,7 +69,7 @@ def test_an_add_never_fits_what_learns_from_labels(filled, pictures, monkeypatch
 
 
 def test_labels_must_be_of_use(filled, pictures):
-    with pytest.raises(InputError, match=r"'slem' has no use for labels: its chain is fourier\(\) \| slem\(\)"):
+    with pytest.raises(InputError, match=r"'slem' does not learn from labels: its chain is fourier\(\) \| slem\(\)"):
         filled.fit("slem()", labels=True)
     with pytest.raises(InputError, match="No file or folder"):
         filled.fit("fda(dim=3)", labels=pictures / "nowhere.csv")
@@ -100,7 +100,7 @@ def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, picture
     assert cli.run([*where, "slem()", "--calibrate", "--labels", "--workers", "1"]) == 0
     assert "by 10 labelled pictures" in capsys.readouterr().out
     assert cli.run([*where, "slem", "--labels"]) == 2
-    assert "no use for labels" in capsys.readouterr().err
+    assert "does not learn from labels" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("bad", ['"fish-001.jpg,fish\nfish-002.jpg,fish\n', 'fish-001.jpg,"fish\nfish-002.jpg,"fish\n'])

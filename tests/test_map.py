@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.collection import overview as mapping
+from lookalike.collection import overview
 from lookalike.collection.overview import POINTS, lay_out
 from lookalike.errors import InputError, UnknownNameError
 
@@ -44,7 +44,7 @@ def test_a_map_has_so_many_points_and_is_kept(collection, monkeypatch):
     assert len(drawn.ids) == len(drawn.x) == len(drawn.y) == 10
     assert drawn.total == len(collection)
     assert set(drawn.ids.tolist()) <= {item.id for item in collection.items()}
-    monkeypatch.setattr(mapping, "lay_out", lambda _: pytest.fail("drawn again"))
+    monkeypatch.setattr(overview, "lay_out", lambda _: pytest.fail("drawn again"))
     again = collection.map("color", points=10)
     np.testing.assert_array_equal(again.ids, drawn.ids)
     np.testing.assert_allclose(again.x, drawn.x, atol=1e-5)

@@ -39,7 +39,7 @@ def other(own, tmp_path):
 
 def test_the_union_is_what_it_is_told_from(own, other):
     assert own.add_negatives("told", other.path) == 12  # the four they share count once
-    pca, slem = own._spaces.chain("told").transforms
+    pca, slem = own.space("told").chain.transforms
     ids, X = own.vectors("plain")
     theirs, N = other.vectors("plain")
     union = np.concatenate([X, N[~np.isin(theirs, ids)]])
@@ -65,7 +65,7 @@ def test_what_was_added_is_explained_and_added_once(own, other, pictures):
 def test_pictures_can_be_added_too(own, pictures):
     assert own.add_negatives("told", pictures / "stripes", workers=1) == 12
     assert own.fit("told") == {"told": 8}  # a fresh fit starts over
-    assert own._spaces.chain("told").transforms[-1].n_ == 8
+    assert own.space("told").chain.transforms[-1].n_ == 8
 
 
 def test_only_a_linear_slem_at_the_end_takes_more(own, other):
@@ -76,10 +76,10 @@ def test_only_a_linear_slem_at_the_end_takes_more(own, other):
         with pytest.raises(InputError, match=rf"last transform is slem.* lookalike fit {name} --negatives"):
             own.add_negatives(name, other.path)
     for name in ("flat", "plain"):
-        with pytest.raises(InputError, match="no use for negatives"):
+        with pytest.raises(InputError, match="uses no negatives"):
             own.add_negatives(name, other.path)
     with own._store.writer():
-        own._spaces.ensure(["waits = fourier() | slem(lam=0.1)"])
+        own._spaces.create(["waits = fourier() | slem(lam=0.1)"])
     with pytest.raises(InputError, match="has no pool to add to"):
         own.add_negatives("waits", other.path)
 

@@ -52,14 +52,14 @@ def test_negatives_come_from_another_collection_or_from_pictures(filled, other, 
 def test_transforms_before_it_are_fitted_on_the_collection_itself(filled, other):
     filled.fit("own = color() | pca(dim=4) | slem(lam=0.1)", negatives=other.path)
     filled.fit("flat = color() | pca(dim=4)")
-    pca = filled._spaces.chain("flat").transforms[0]
+    pca = filled.space("flat").chain.transforms[0]
     X, N = filled.vectors("plain")[1], other.vectors("color")[1]
     expected = Slem(lam=0.1).fit(pca.transform(N)).transform(pca.transform(X))
     np.testing.assert_allclose(filled.vectors("own")[1], expected, atol=1e-3)
 
 
 def test_negatives_that_are_of_no_use_are_refused(filled, pictures, tmp_path):
-    with pytest.raises(InputError, match="has no use for negatives"):
+    with pytest.raises(InputError, match="uses no negatives"):
         filled.fit("flat = color() | pca(dim=4)", negatives=pictures)
     with pytest.raises(SourceError, match="nowhere"):
         filled.fit("slem(lam=0.01)", negatives=tmp_path / "nowhere")

@@ -6,15 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import cli
-from lookalike.collection import Collection, costs
-from lookalike.collection import costs as machine
-from lookalike.collection import fitting as space_settle
+from lookalike.collection import Collection, costs, indexes
 from lookalike.collection.costs import Machine
-from lookalike.collection.planning import Workload as Subject
-from lookalike.collection.planning import collection_workload as of_collection
-from lookalike.collection.planning import plan
-from lookalike.collection.planning import recipe_workload as of_recipe
-from lookalike.collection.planning import with_speed as timed
+from lookalike.collection.planning import Workload, collection_workload, plan, recipe_workload, with_speed
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.index import leaves
@@ -38,7 +32,7 @@ def each(made):
 @given(items=ITEMS, ram=RAM, less=st.floats(0.01, 1), dims=DIMS)
 @settings(deadline=None)
 def test_less_memory_never_chooses_something_larger(items, ram, less, dims):
-    more, fewer = plan(Subject(items, *dims), ram), plan(Subject(items, *dims), ram * less)
+    more, fewer = plan(Workload(items, *dims), ram), plan(Workload(items, *dims), ram * less)
     if fewer.chosen is not None:
         assert more.chosen is not None
         assert each(fewer) <= each(more)
@@ -47,16 +41,16 @@ def test_less_memory_never_chooses_something_larger(items, ram, less, dims):
 @given(items=ITEMS, times=st.floats(1, 1000), ram=RAM, dims=DIMS)
 @settings(deadline=None)
 def test_more_pictures_never_choose_more_bytes_a_picture_where_the_engine_has_the_same_index(items, times, ram, dims):
-    few, many = plan(Subject(items, *dims), ram), plan(Subject(int(items * times), *dims), ram)
-    if many.chosen is not None and choose(few.subject.items) == choose(many.subject.items):
+    few, many = plan(Workload(items, *dims), ram), plan(Workload(int(items * times), *dims), ram)
+    if many.chosen is not None and choose(few.workload.items) == choose(many.workload.items):
         assert few.chosen is not None
-        assert each(many) / many.subject.items <= each(few) / few.subject.items * (1 + 1e-9)
+        assert each(many) / many.workload.items <= each(few) / few.workload.items * (1 + 1e-9)
 
 
 @given(items=ITEMS, ram=RAM, dims=DIMS, latency=st.floats(1e-4, 10))
 @settings(deadline=None)
 def test_what_is_chosen_fits_and_is_quick_enough_and_made_at_this_size(items, ram, dims, latency):
-    made = plan(Subject(items, *dims), ram, latency)
+    made = plan(Workload(items, *dims), ram, latency)
     assert [one.memory for one in made.ways[3:]] == sorted((one.memory for one in made.ways[3:]), reverse=True)
     if made.chosen is None:
         assert "Nothing fits" in made.notes[0]
@@ -68,23 +62,23 @@ def test_what_is_chosen_fits_and_is_quick_enough_and_made_at_this_size(items, ra
 
 
 def test_the_index_is_the_one_that_the_engine_would_make():
-    chosen = {n: plan(Subject(n, 256, 1280), 1e12).chosen for n in (FLAT_MAX, FLAT_MAX + 1, HNSW_MAX, HNSW_MAX + 1)}
+    chosen = {n: plan(Workload(n, 256, 1280), 1e12).chosen for n in (FLAT_MAX, FLAT_MAX + 1, HNSW_MAX, HNSW_MAX + 1)}
     assert list(chosen.values()) == ["flat", "hnsw", "hnsw", "ivfpq"]
 
 
 def test_a_search_that_must_be_quick_goes_by_codes():
-    subject = Subject(FLAT_MAX, 256, 1280)
-    assert plan(subject, 1e10).chosen == "flat"
-    made = plan(subject, 1e10, latency_s=0.05)
+    workload = Workload(FLAT_MAX, 256, 1280)
+    assert plan(workload, 1e10).chosen == "flat"
+    made = plan(workload, 1e10, latency_s=0.05)
     assert made.chosen == "codes-128"
     assert "a search takes" in way(made, "flat").why
 
 
 def test_a_slower_machine_is_predicted_slower():
-    subject = timed(of_recipe(100_000, "color"), costs.STORED)
-    slower = timed(subject, SLOW)
-    assert slower.feature_s == pytest.approx(3 * subject.feature_s)
-    quick, slow = (plan(one, 1e10, machine=on) for one, on in ((subject, costs.STORED), (slower, SLOW)))
+    workload = with_speed(recipe_workload(100_000, "color"), costs.STORED)
+    slower = with_speed(workload, SLOW)
+    assert slower.feature_s == pytest.approx(3 * workload.feature_s)
+    quick, slow = (plan(one, 1e10, machine=on) for one, on in ((workload, costs.STORED), (slower, SLOW)))
     for name in ("flat", "codes-64"):
         assert way(slow, name).search_s > way(quick, name).search_s
         assert way(slow, name).add_s > 2 * way(quick, name).add_s
@@ -92,7 +86,7 @@ def test_a_slower_machine_is_predicted_slower():
 
 
 def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
-    new = of_recipe(10, "deep")
+    new = recipe_workload(10, "deep")
     assert way(plan(new, 1e10)).commands[0] == "lookalike add FOLDER --recipe deep"
     assert (
         way(plan(new, 1e10), "pq-64").commands[0] == 'lookalike add FOLDER --recipe "pq = efficientnet() | pq(bits=64)"'
@@ -102,33 +96,33 @@ def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
         "lookalike fit 'codes(bits=64)'",
         "lookalike search IMAGE --space codes",
     )
-    coded = replace(of_recipe(10, "small = color() | itq(bits=64)"), exists=True)
+    coded = replace(recipe_workload(10, "small = color() | itq(bits=64)"), exists=True)
     assert way(plan(coded, 1e10)).commands == ("lookalike search IMAGE --space small --effort exact",)
-    own = of_recipe(10, "mine = color() | pca(dim=16)")
+    own = recipe_workload(10, "mine = color() | pca(dim=16)")
     assert way(plan(own, 1e10)).commands[0] == 'lookalike add FOLDER --recipe "mine = color() | pca(dim=16)"'
 
 
 def test_what_was_never_measured_is_called_so():
-    notes = " ".join(plan(timed(of_recipe(200_000_000, "deep"), costs.STORED), 1e12).notes)
+    notes = " ".join(plan(with_speed(recipe_workload(200_000_000, "deep"), costs.STORED), 1e12).notes)
     assert "Nothing above 10,000,000" in notes
     assert "several machines" in notes
     assert "Adding takes" in notes
-    assert not plan(Subject(1_000, 256, 1280), 1e10).notes
+    assert not plan(Workload(1_000, 256, 1280), 1e10).notes
 
 
 def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkeypatch, tmp_path, capsys):
-    subject = Subject(10_000_000, 256, 1280)
-    assert not way(plan(subject, 2e9)).feedback
-    assert "Feedback has no leaves" in plan(subject, 2e9).notes[0]
-    assert way(plan(subject, 2e10)).feedback > 256 * subject.items
+    workload = Workload(10_000_000, 256, 1280)
+    assert not way(plan(workload, 2e9)).feedback
+    assert "Feedback has no leaves" in plan(workload, 2e9).notes[0]
+    assert way(plan(workload, 2e10)).feedback > 256 * workload.items
 
     draw_folder(tmp_path / "pictures", per_kind=1)
-    monkeypatch.setattr(space_settle, "LEAVES", 2)
-    monkeypatch.setattr(space_settle, "installed_bytes", lambda: 1_000)
+    monkeypatch.setattr(indexes, "LEAVES_MIN", 2)
+    monkeypatch.setattr(indexes, "installed_bytes", lambda: 1_000)
     with Collection(tmp_path / "made", create=True) as made:
         made.add(tmp_path / "pictures", recipes=["color"])
         assert made._store.vectors.structures.get("color()", "hyperplanes") is None
-        monkeypatch.setattr(space_settle, "installed_bytes", lambda: 10**12)
+        monkeypatch.setattr(indexes, "installed_bytes", lambda: 10**12)
         monkeypatch.setattr(leaves, "MIN_ROWS", 1)
         made.compact()
         assert made._store.vectors.structures.get("color()", "hyperplanes") is not None
@@ -136,15 +130,15 @@ def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkey
         assert row["search_ms"] > 0
         assert row["predicted_ms"] > 0
         stats = made.stats()
-    subject = of_collection(stats)
-    assert (subject.items, subject.dim, subject.name, subject.exists) == (stats["items"], 512, "color", True)
+    workload = collection_workload(stats)
+    assert (workload.items, workload.dim, workload.name, workload.exists) == (stats["items"], 512, "color", True)
     with pytest.raises(UnknownNameError, match="No space named 'x'"):
-        of_collection(stats, "x")
+        collection_workload(stats, "x")
 
     where = str(tmp_path / "made")
     capsys.readouterr()
     assert cli.run(["-c", where, "plan", "--ram", "8GB", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["subject"]["items"] == stats["items"]
+    assert json.loads(capsys.readouterr().out)["workload"]["items"] == stats["items"]
     assert cli.run(["-c", where, "plan", "--ram", "8GB", "--items", "300M"]) == 1
     assert "space color of" in capsys.readouterr().out
     assert cli.run(["-c", where, "stats", "--speed"]) == 0
@@ -155,7 +149,7 @@ def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkey
 
 def test_an_empty_collection_has_no_plan():
     with pytest.raises(InputError, match="The collection is empty"):
-        of_collection({"items": 0, "spaces": []})
+        collection_workload({"items": 0, "spaces": []})
 
 
 def test_an_empty_collection_may_be_planned_for_by_the_default_recipe(capsys, tmp_path):
@@ -188,9 +182,9 @@ def test_a_container_has_the_memory_it_may_have(limits, expected, monkeypatch, t
     for file, text in zip(files, limits, strict=False):
         if text is not None:
             file.write_text(text)
-    monkeypatch.setattr(machine, "LIMITS", files)
-    monkeypatch.setattr(machine.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
-    assert machine.installed_bytes() == expected
+    monkeypatch.setattr(costs, "LIMITS", files)
+    monkeypatch.setattr(costs.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
+    assert costs.installed_bytes() == expected
 
 
 def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
@@ -202,7 +196,7 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
     assert cli.run(["plan", "--ram", "2GB", "--items", "10M", "--dim", "1280", "--latency", "50ms", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["chosen"] == "codes-128"
-    assert found["subject"]["dim"] == 1280
+    assert found["workload"]["dim"] == 1280
     assert found["machine"]["measured"] is False
     assert {"name", "memory", "disk", "add_s", "search_s", "round_s", "why", "commands"} <= set(found["ways"][0])
 
@@ -234,11 +228,11 @@ def test_nonsense_is_refused(words, message, capsys, tmp_path, monkeypatch):
 
 def test_library_calls_refuse_it_too():
     with pytest.raises(InputError, match="items must be 1 or more"):
-        Subject(0, 1, 1)
+        Workload(0, 1, 1)
     with pytest.raises(InputError, match="ram must be more than 0"):
-        plan(Subject(1, 1, 1), 0)
+        plan(Workload(1, 1, 1), 0)
     with pytest.raises(InputError, match="latency must be more than 0"):
-        plan(Subject(1, 1, 1), 1e9, -1)
+        plan(Workload(1, 1, 1), 1e9, -1)
 
 
 def test_units_are_read_in_any_case():

@@ -387,8 +387,10 @@ def test_the_marks_of_a_deleted_picture_wait_for_it(own, pictures):
     session.mark(irrelevant=shown)  # it was shown; what was said of it is kept
     found = session.round(window=60)
     assert found.found == 1
-    assert found.notes[0] == "2 of the marked pictures are not in the collection now: their marks are kept, and wait."
-    assert re.fullmatch(r"Presumed irrelevant, .*: \d pictures drawn by lot\.", found.notes[1])
+    assert found.notes[0] == "2 of the marked pictures are not in the collection now: their marks are kept."
+    assert re.fullmatch(
+        r"Few pictures are marked irrelevant: \d random pictures served as negative examples\.", found.notes[1]
+    )
     assert fish[1] not in [result.id for result in found.best]
     with pytest.raises(InputError, match="No item with the id 0000000000003039"):
         session.mark(relevant=0x3039)
@@ -447,7 +449,7 @@ def test_sessions_that_cannot_be_are_refused(own):
         with pytest.raises(InputError, match=r"No session with the id .* lookalike sessions"):
             own.session(id=unknown)
     session = own.session(ids_of(own, "fish")[0])
-    with pytest.raises(InputError, match="Give the id alone"):
+    with pytest.raises(InputError, match="Give only the id"):
         own.session(ids_of(own, "fish")[0], id=session.id)
     for part in (Crop(ids_of(own, "fish")[0], (0, 0, 0.5, 0.5)), np.zeros(4, np.float32)):
         with pytest.raises(InputError, match="Only pictures of the collection can be marked"):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import cli
-from lookalike.collection import fitting as space_settle
+from lookalike.collection import indexes
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import ann, recall, shortlisted
@@ -139,14 +139,14 @@ def test_other_queries_and_unbuilt_indexes_are_answered_by_the_scan(built, flat,
 
 
 def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, capsys):
-    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw" if n > 1_000 else "flat")
+    monkeypatch.setattr(indexes, "choose", lambda n: "hnsw" if n > 1_000 else "flat")
     put(collection, np.arange(1_500))
     collection.fit("kernelslem(gamma=0.5, rank=8)")
     (row,) = [row for row in collection.stats()["spaces"] if row["name"] == "kernelslem"]
     assert row["index"] == "hnsw"
-    index = collection._spaces.index("kernelslem")
+    index = collection.space("kernelslem").index
     assert isinstance(index, Shortlisted)
-    slem = collection._spaces.chain("kernelslem").transforms[-1]
+    slem = collection.space("kernelslem").chain.transforms[-1]
     assert row["index_recall"] == pytest.approx(index.recall(slem))
     assert cli.run(["-c", str(collection.path), "stats"]) == 0
     assert f"hnsw index with recall {row['index_recall']:.3f}" in capsys.readouterr().out
@@ -162,14 +162,14 @@ def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, 
     assert collection._store.vectors.structures.get("kernelslem", "points").file != before
     assert collection.search(2_100, space="kernelslem", k=1)[0].id == 2_100
     collection.fit("kernelslem")
-    assert collection._spaces.index("kernelslem").stale == 0
+    assert collection.space("kernelslem").index.stale == 0
 
 
 def put(collection, ids):
     """Items with clustered unit vectors, as an add would put them."""
     store = collection._store
     with store.writer():
-        collection._spaces.ensure(["color"])
+        collection._spaces.create(["color"])
         pending = store.vectors.write("color()", ids, clustered(len(ids), seed=int(ids[0])))
         with store.transaction():
             store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
-from lookalike.collection import fitting as space_settle
+from lookalike.collection import indexes
 from lookalike.collection.specs import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.leaves import Leaves
@@ -18,7 +18,7 @@ def put(collection, ids):
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     store = collection._store
     with store.writer():
-        collection._spaces.ensure(["color"])
+        collection._spaces.create(["color"])
         pending = store.vectors.write("color()", ids, X)
         with store.transaction():
             store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
@@ -26,7 +26,7 @@ def put(collection, ids):
 
 
 def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeypatch):
-    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
+    monkeypatch.setattr(indexes, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
     put(collection, np.arange(2_000))
     collection.compact()
     assert collection.stats()["index"] == {"color": "hnsw"}
@@ -42,11 +42,11 @@ def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeyp
     before = collection._store.vectors.structures.get("color()", "points").file
     collection.compact()
     assert collection._store.vectors.structures.get("color()", "points").file != before
-    assert collection._spaces.index("color()").stale < 0.01
+    assert collection.space("color").index.stale < 0.01
 
 
 def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypatch):
-    monkeypatch.setattr(space_settle, "choose", lambda n: "hnsw")
+    monkeypatch.setattr(indexes, "choose", lambda n: "hnsw")
     put(collection, np.arange(2_000))
     collection.compact()
     file = collection.path / "indexes" / collection._store.vectors.structures.get("color()", "points").file
@@ -54,20 +54,20 @@ def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypat
     with Collection(collection.path) as again:
         assert again.search(7, k=1)[0].id == 7
         again.compact()
-        assert again._spaces.index("color()").kind == "hnsw"
+        assert again.space("color").index.kind == "hnsw"
     assert not file.exists()
 
 
 def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, monkeypatch):
-    monkeypatch.setattr(space_settle, "LEAVES", 1_500)
+    monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
     file = collection._store.vectors.structures.get("color()", "hyperplanes").file
-    assert isinstance(collection._spaces.hyperplanes("color()"), Leaves)
+    assert isinstance(collection.space("color").feedback_index, Leaves)
     put(collection, np.arange(2_000, 2_050))
     collection.remove(11)
     with Collection(collection.path) as reader:
-        index = reader._spaces.hyperplanes("color()")
+        index = reader.space("color").feedback_index
         assert isinstance(index, Leaves)
         assert index.ids.tolist() == sorted(set(range(2_050)) - {11})
         session = reader.session(7)
@@ -85,27 +85,27 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
 def test_an_index_that_is_open_grows_with_what_another_process_adds(collection, monkeypatch, kind):
-    monkeypatch.setattr(space_settle, "choose", lambda n: kind)
-    monkeypatch.setattr(space_settle, "LEAVES", 1_500)
+    monkeypatch.setattr(indexes, "choose", lambda n: kind)
+    monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
     opened = []
     with Collection(collection.path) as reader:
         read = reader._spaces.indexes.open
         monkeypatch.setattr(reader._spaces.indexes, "open", lambda *told: opened.append(told) or read(*told))
-        before = reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")
+        before = reader.space("color").index, reader.space("color").feedback_index
         loaded = len(opened)
         put(collection, np.arange(2_000, 2_100))
         put(collection, np.arange(2_100, 2_110))
         assert reader.search(2_105, k=1)[0].id == 2_105
-        after = reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")
+        after = reader.space("color").index, reader.space("color").feedback_index
         assert [index.ids.tolist() for index in after] == [list(range(2_110))] * 2
         assert [len(index) for index in before] == [2_000, 2_000]  # who still searches them is not disturbed
         assert len(opened) == loaded  # nothing was read anew
         assert isinstance(after[1], Leaves)
         collection.remove(7)
         collection.compact()
-        for index in (reader._spaces.index("color()"), reader._spaces.hyperplanes("color()")):
+        for index in (reader.space("color").index, reader.space("color").feedback_index):
             assert index.ids.tolist() == sorted(set(range(2_110)) - {7})
 
 
@@ -116,12 +116,12 @@ def test_what_is_not_committed_is_not_remembered(collection):
     def bury_and_fail():
         with store.transaction():
             store.vectors.bury([3])
-            assert 3 not in collection._spaces.index("color()")
+            assert 3 not in collection.space("color").index
             raise RuntimeError
 
     with store.writer(), pytest.raises(RuntimeError):
         bury_and_fail()
-    assert 3 in collection._spaces.index("color()")
+    assert 3 in collection.space("color").index
 
 
 def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
@@ -129,7 +129,7 @@ def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
     collection.fit("kernelslem(rank=8)")
     session = collection.session(7, space="kernelslem")
     assert session.round(k=5, window=3).best[0].id == 7
-    assert collection._spaces.taught("kernelslem") == "color()"
+    assert collection.space("kernelslem").rows is collection.space("kernelslem").feature_rows
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.collection import fitting as vocabulary
-from lookalike.collection.fitting import draw_sample as draw
-from lookalike.collection.fitting import fit_feature
+from lookalike.collection import fitting
+from lookalike.collection.fitting import draw_sample, fit_feature
 from lookalike.errors import InputError, SourceError, StoreError
 from lookalike.images.sources import Entry, walk
 from lookalike.registry import create
@@ -25,39 +24,41 @@ def entries(names, size=10, data=None):
 
 def test_the_sample_is_the_same_wherever_the_files_lie_and_however_they_are_listed():
     names = [f"{i}.jpg" for i in range(200)]
-    there = draw(entries(names), 20)
-    elsewhere = draw(reversed([Entry(f"/else/where/{name}", 10, 7) for name in names]), 20)
+    there = draw_sample(entries(names), 20)
+    elsewhere = draw_sample(reversed([Entry(f"/else/where/{name}", 10, 7) for name in names]), 20)
     assert [entry.path[-6:] for entry in there] == [entry.path[-6:] for entry in elsewhere]
     assert len(there) == 20
-    assert {entry.path for entry in draw(entries(names), 30)} > {entry.path for entry in there}
-    assert len(draw(entries(names[:5]), 20)) == 5
-    assert draw([], 20) == []
+    assert {entry.path for entry in draw_sample(entries(names), 30)} > {entry.path for entry in there}
+    assert len(draw_sample(entries(names[:5]), 20)) == 5
+    assert draw_sample([], 20) == []
 
 
 def test_files_of_one_name_are_told_apart_by_size_and_place():
     same = [Entry(f"/{folder}/a.jpg", 10, 0) for folder in "abc"]
     for n in (1, 2):
-        assert draw(same, n) == draw(same[::-1], n)
-    assert len({draw([Entry("/x/a.jpg", size, 0), Entry("/x/b.jpg", 5, 0)], 1)[0].path for size in range(20)}) == 2
+        assert draw_sample(same, n) == draw_sample(same[::-1], n)
+    assert (
+        len({draw_sample([Entry("/x/a.jpg", size, 0), Entry("/x/b.jpg", 5, 0)], 1)[0].path for size in range(20)}) == 2
+    )
 
 
 def test_a_sample_of_compressed_archives_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(vocabulary, "CARRIED_BYTES", 350)
+    monkeypatch.setattr(fitting, "CARRIED_BYTES", 350)
     listed = entries([f"{i}.jpg" for i in range(50)], data=b"x" * 100)
-    assert len(draw(listed, 20)) == 3
-    assert draw(listed, 20) == draw(reversed(listed), 20)
+    assert len(draw_sample(listed, 20)) == 3
+    assert draw_sample(listed, 20) == draw_sample(reversed(listed), 20)
     uneven = [Entry(f"/x/{i}.jpg", 10, 0, data=b"x" * (40 * (i % 7) + 1)) for i in range(50)]
     for start in range(50):  # what had to go for a large one does not come back with a small one
-        assert draw(uneven[start:] + uneven[:start], 20) == draw(uneven, 20)
+        assert draw_sample(uneven[start:] + uneven[:start], 20) == draw_sample(uneven, 20)
 
 
 def test_a_file_that_two_sources_list_is_drawn_once():
     listed = entries(["a.jpg", "b.jpg"])
-    assert draw([*listed, *listed], 20) == draw(listed, 20)
+    assert draw_sample([*listed, *listed], 20) == draw_sample(listed, 20)
 
 
 def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures):
-    sample = draw(walk([pictures], on_skip=print), 16)
+    sample = draw_sample(walk([pictures], on_skip=print), 16)
     features = [create("feature", VLAD) for _ in range(2)]
     for feature, workers in zip(features, (1, 3), strict=True):
         assert fit_feature(feature, sample, silent, workers) == 16
@@ -67,7 +68,7 @@ def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures
 
 def test_nothing_to_read_is_nothing_learned(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
-    assert fit_feature(create("feature", VLAD), draw(walk([tmp_path], on_skip=print)), silent, 1) == 0
+    assert fit_feature(create("feature", VLAD), draw_sample(walk([tmp_path], on_skip=print)), silent, 1) == 0
 
 
 def test_a_feature_that_learns_is_saved_with_its_space(collection, pictures):
@@ -105,7 +106,7 @@ def test_new_vocabularies_need_pictures_to_learn_from(collection, pictures, tmp_
     shutil.copytree(pictures / "fish", tmp_path / "pictures")
     collection.add(tmp_path / "pictures", recipes=[RECIPE])
     shutil.rmtree(tmp_path / "pictures")
-    with pytest.raises(SourceError, match="disk mounted"):
+    with pytest.raises(SourceError, match="Is it mounted"):
         collection.fit(features=True)
     assert len(collection.vectors("words")[1]) == 4
 
@@ -122,7 +123,7 @@ def test_too_little_to_learn_from_keeps_only_that_space_waiting(collection, tmp_
     with pytest.raises(InputError, match="at least 4 patches"):
         collection.add(tmp_path / "pictures", recipes=[RECIPE])
     report = collection.add(tmp_path / "pictures", recipes=["color"])
-    assert "waits for more pictures" in report.notes[0]
+    assert "is not fitted yet" in report.notes[0]
     assert len(collection.vectors("color")[0]) == 1
     collection.add(pictures / "fish")  # now there is enough; what was waiting is caught up with
     collection.refresh()

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Crop, Filter
-from lookalike.collection.searching import boxes
+from lookalike.collection.searching import windows
 from lookalike.errors import InputError
 
 QUARTERS = {"fish": (0.0, 0.0, 0.5, 0.5), "flower": (0.5, 0.0, 1.0, 0.5), "house": (0.0, 0.5, 0.5, 1.0)}
@@ -24,7 +24,7 @@ def collage(pictures, tmp_path):
 
 
 def test_boxes_are_inside_and_cover_the_picture():
-    made = np.array(boxes())
+    made = np.array(windows())
     assert made.min() == 0
     assert made.max() == 1
     assert (made[:, 2:] > made[:, :2]).all()

@@ -9,16 +9,14 @@ import signal
 import sys
 from pathlib import Path
 
-from lookalike.collection import Collection
-from lookalike.collection import adding as ingest
-from lookalike.collection import fitting as space_settle
+from lookalike.collection import Collection, adding, fitting
 
 RECIPES = ["color", "small = color() | pca(dim=8) | l2()"]
 
 
 def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float = 0.0) -> None:
-    ingest.COMMIT_ROWS = 8  # many commits in a short run
-    space_settle.FIT_MIN = 20
+    adding.COMMIT_ROWS = 8  # many commits in a short run
+    fitting.FIT_MIN = 20
     with Collection(where, create=True) as collection:
         collection.add(
             pictures + "/even/00.png", recipes=RECIPES, workers=1

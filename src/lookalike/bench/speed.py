@@ -12,7 +12,7 @@ from functools import cache
 import cv2
 import numpy as np
 
-from lookalike.collection.describing import SINGLE_BLAS_THREAD as CALM
+from lookalike.collection.describing import SINGLE_BLAS_THREAD
 from lookalike.images.demo import KINDS, draw
 from lookalike.images.read import read
 from lookalike.images.workers import count_cores
@@ -59,7 +59,7 @@ def _rate(spec: str) -> tuple[Feature, float]:
         cv2.setNumThreads(threads)
     if needs_fit(feature):
         feature.fit(prepared, max_bytes=LEARN_BYTES)  # type: ignore[attr-defined]
-    with CALM:
+    with SINGLE_BLAS_THREAD:
         feature.describe(prepared[:1])
         start = time.perf_counter()
         feature.describe(prepared)

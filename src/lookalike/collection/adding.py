@@ -186,8 +186,7 @@ class Adding:
             if n < FIT_MIN
         ]
         for feature, reason in failed.items():
-            wait = "is fitted on request" if feature_takes_labels(feature) else "is not fitted yet"
-            report.notes.append(f"{feature} {wait}: {reason}")
+            report.notes.append(reason if feature_takes_labels(feature) else f"{feature} is not fitted yet: {reason}")
         able = [space for space in spaces if space.specs[0] not in failed]
         if not able:
             raise InputError(next(iter(failed.values())))

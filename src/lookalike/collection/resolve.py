@@ -163,7 +163,7 @@ def is_vector(example: Example) -> bool:
 
 
 def check_vector(example: Any, dim: int | None) -> Vectors:
-    """An example vector as a row (1, d) float32; InputError if it does not have `dim` finite numbers."""
+    """An example vector as a row (1, d); InputError if it does not have `dim` finite numbers."""
     return to_numpy(check_rows(example[None, :], dim=dim, name="the example vector"))
 
 

@@ -431,7 +431,7 @@ def _take_example(space: Space, example: Example, *, wanted: bool) -> int | Outs
     """
     index = space.feedback_index
     if is_vector(example):
-        return Outsider(wanted, check_vector(example, index.dim)[0], None)
+        return Outsider(wanted, PointQuery(check_vector(example, index.dim)).vectors[0], None)
     item = item_of(space.store, example)
     if item is not None and item in index:
         return item

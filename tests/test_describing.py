@@ -3,7 +3,7 @@
 import numpy as np  # noqa: F401 — its BLAS is what is counted
 from threadpoolctl import ThreadpoolController
 
-from lookalike.collection.describing import SINGLE_BLAS_THREAD as CALM
+from lookalike.collection.describing import SINGLE_BLAS_THREAD
 
 
 def threads():
@@ -12,13 +12,13 @@ def threads():
 
 def test_overlapping_contexts_leave_the_number_of_threads_as_it_was():
     before = threads()
-    CALM.__enter__()
+    SINGLE_BLAS_THREAD.__enter__()
     assert threads() == {1}
-    CALM.__enter__()
-    CALM.__exit__()
+    SINGLE_BLAS_THREAD.__enter__()
+    SINGLE_BLAS_THREAD.__exit__()
     assert threads() == {1}  # somebody is still inside
-    CALM.__exit__()
+    SINGLE_BLAS_THREAD.__exit__()
     assert threads() == before
-    with CALM:
+    with SINGLE_BLAS_THREAD:
         assert threads() == {1}
     assert threads() == before

@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.collection import duplicates as module
-from lookalike.collection.duplicates import find_near as near
-from lookalike.collection.duplicates import find_stars as stars
-from lookalike.collection.duplicates import typical_distance as typical
-from reference import stars as reference
+from lookalike.collection import duplicates
+from lookalike.collection.duplicates import find_near, find_stars, typical_distance
+from reference import duplicate_groups as reference
 
 
 def everybody(centre, others, distances):
@@ -37,8 +35,8 @@ def test_stars_are_those_of_the_slow_twin(seed, n, radius, apart, odd):
 
     expected = reference.stars(ids.tolist(), X, radius, belongs, apart)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BATCH", 7)
-        found = list(stars(ids, lambda some: X[some], radius, judge, apart, max_bytes=500))
+        patch.setattr(duplicates, "CENTRES", 7)
+        found = list(find_stars(ids, lambda some: X[some], radius, judge, apart, max_bytes=500))
     assert [(star.centre, star.members) for star in found] == expected
     for star in found:
         assert star.distances == [float(((X[star.centre] - X[m]) ** 2).sum()) for m in star.members]
@@ -46,20 +44,20 @@ def test_stars_are_those_of_the_slow_twin(seed, n, radius, apart, odd):
 
 def test_a_chain_is_not_one_group():
     X = np.arange(50, dtype=np.float32)[:, None]  # each one step from the next
-    found = list(stars(np.arange(50), lambda some: X[some], 1.0, everybody, set()))
+    found = list(find_stars(np.arange(50), lambda some: X[some], 1.0, everybody, set()))
     assert max(len(star.members) for star in found) <= 2
     assert all(abs(star.centre - member) == 1 for star in found for member in star.members)
 
 
 def test_a_large_group_is_one_star():
     X = np.zeros((3_000, 4), np.float32)
-    (star,) = stars(np.arange(3_000), lambda some: X[some], 0.5, everybody, set())
+    (star,) = find_stars(np.arange(3_000), lambda some: X[some], 0.5, everybody, set())
     assert len(star.members) == 2_999
 
 
 def test_near_gives_nearest_first_and_leaves_itself_out():
     X = np.array([[0.0], [3.0], [1.0], [10.0]], np.float32)
-    ((items, distances),) = near(np.array([0]), np.arange(4), lambda some: X[some], 9.0)
+    ((items, distances),) = find_near(np.array([0]), np.arange(4), lambda some: X[some], 9.0)
     assert items.tolist() == [2, 1]
     assert distances.tolist() == [1.0, 9.0]
 
@@ -67,5 +65,5 @@ def test_near_gives_nearest_first_and_leaves_itself_out():
 def test_typical_is_the_median_of_strangers():
     X = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
     D = ((X[:, None] - X[None]) ** 2).sum(axis=2)[np.triu_indices(400, 1)]
-    assert typical(np.arange(400), lambda some: X[some]) == pytest.approx(np.median(D), rel=0.05)
-    assert typical(np.array([3]), lambda some: X[some]) == 0.0
+    assert typical_distance(np.arange(400), lambda some: X[some]) == pytest.approx(np.median(D), rel=0.05)
+    assert typical_distance(np.array([3]), lambda some: X[some]) == 0.0
