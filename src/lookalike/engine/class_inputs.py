@@ -121,7 +121,7 @@ def rows_of(
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """(child, parent) each: of a CSV file, of nested folders, or as given; without circles."""
-    from lookalike.classes.prior import Hierarchy
+    from lookalike.classes.hierarchy import Hierarchy
 
     if not isinstance(source, str | Path):
         return Hierarchy(source).pairs

@@ -318,7 +318,7 @@ class Classes:
 
 def _checked(settings: Settings) -> Settings:
     """Settings that classes can be told apart by, with plain numbers in them."""
-    from lookalike.classes.verbs import KINDS
+    from lookalike.classes.open_set import KINDS
 
     if not isinstance(settings.space, str | None):
         raise InputError(f"space must be the name of a space, or None for the first. Got {settings.space!r}.")

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_count, chunks
+from lookalike.arrays import chunks
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.specs import takes_negatives
 from lookalike.errors import InputError, NoCollectionError
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.types import Ids, Transform, Vectors
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lookalike.arrays import check_count
 from lookalike.engine.examples import Example, identity, listed
 from lookalike.engine.looks import Result, at_one_moment, make_result, select
 from lookalike.engine.marks import begin, gather, origin, say
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.why import Why, explain_rank
 from lookalike.errors import InputError
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.sessions import KINDS, Event, Kind, Summary
@@ -188,7 +188,7 @@ class Session:
         self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
     ) -> tuple["Played", "Marks", list[str]]:
         """Play a round on what there is now; see `feedback.round.play`."""
-        from lookalike.feedback.round import play
+        from lookalike.feedback.round import run_round as play
 
         if self.space not in self._spaces.all():
             known = ", ".join(self._spaces.recipes()) or "none"
@@ -247,7 +247,8 @@ def start_session(
 
 def rehearse(spaces: Spaces, space: str | None = None) -> None:
     """Play a round with two pictures that nobody marked, and keep nothing: it loads what the first round needs."""
-    from lookalike.feedback.round import Marks, play
+    from lookalike.feedback.round import Marks
+    from lookalike.feedback.round import run_round as play
 
     index = spaces.hyperplanes(spaces.taught(spaces.find(space)))
     ids = index.ids[:2]

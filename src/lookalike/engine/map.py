@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from lookalike.arrays import check_count
 from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lookalike.arrays import check_count
 from lookalike.engine.looks import select
 from lookalike.errors import ImageError, NoItemError
 from lookalike.images.read import LIMITS, Limits, identify
 from lookalike.images.sources import locate
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.types import Ids, format_id

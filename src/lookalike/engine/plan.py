@@ -18,7 +18,7 @@ from lookalike.engine.subject import Subject
 from lookalike.errors import InputError
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
 from lookalike.recipes import RECIPES
-from lookalike.units import human_bytes, human_seconds
+from lookalike.text import human_bytes, human_seconds
 
 RECALL = {"flat": 1.0, "hnsw": 0.98, "ivfpq": 0.97}
 """The share of the ten nearest that is found, effort "balanced", on a million drawn rows (docs/indexes.md)."""

@@ -6,12 +6,12 @@ In: examples, and which items may be found. Out: results, best first, with the q
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lookalike.arrays import check_count
 from lookalike.engine.chain import Chain
 from lookalike.engine.examples import Example, combine
 from lookalike.engine.looks import Result, make_result, select
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
 from lookalike.types import Query

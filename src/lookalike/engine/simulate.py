@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lookalike.arrays import check_count
 from lookalike.engine import labels
 from lookalike.engine.examples import Example, identity
 from lookalike.engine.marks import Beginning, gather
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.types import Ids
 
@@ -41,8 +41,8 @@ def simulate(
     spaces: Spaces, begun: Beginning, relevant: Ids, *, rounds: int = 10, window: int = 9, among: Ids | None = None
 ) -> list[SimulatedRound]:
     """Play `rounds` rounds in which every question gets the right answer."""
-    from lookalike.feedback.round import play
-    from lookalike.feedback.user import EmulatedUser, emulate
+    from lookalike.feedback.emulated_user import EmulatedUser, emulate
+    from lookalike.feedback.round import run_round as play
 
     check_count("rounds", rounds, 0)
     check_count("window", window)
