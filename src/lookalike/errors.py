@@ -1,4 +1,4 @@
-"""Every error that Lookalike raises on purpose.
+"""Every error that Lookalike itself raises.
 
     LookalikeError
     ├── InputError              an invalid argument (also a ValueError)
