@@ -118,9 +118,7 @@ class Svm:
         if not 0 < self.C < np.inf:
             raise InputError(f"C must be a number above 0. Got {self.C}.")
         if len(set(y[weights > 0].tolist())) < 2:
-            raise InputError(
-                "An SVM needs marks of both signs, +1 and -1. Use `run_round`, which adds presumed marks."
-            )
+            raise InputError("An SVM needs marks of both signs, +1 and -1. Use `run_round`, which adds presumed marks.")
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         K = check_kernel(self.kernel, self.gamma_).pairs(rows, rows, self.gamma_)  # (m, m) float64
         self.costs_: Reals = self.C * balance(y, weights) / _scale(K)  # (m,)
