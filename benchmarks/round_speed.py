@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from lookalike.bench.hyperplane import DIM, K, draw
+from lookalike.feedback.emulated_user import EmulatedUser, emulate
 from lookalike.feedback.learners import Svm
-from lookalike.feedback.round import Marks, play
-from lookalike.feedback.user import EmulatedUser, emulate
+from lookalike.feedback.round import Marks, run_round
 from lookalike.index.flat import Flat
 from lookalike.index.leaves import Leaves
 
@@ -58,7 +58,7 @@ def sessions(index: Any, X: Any, y: Any, options: argparse.Namespace) -> dict[st
         first, signs = user.start(random)
 
         def turn(marks: Marks, number: int, session: int = session) -> Any:
-            return play(index, marks, k=K, learner=Svm(options.kernel), seed=session, turn=number)
+            return run_round(index, marks, k=K, learner=Svm(options.kernel), seed=session, turn=number)
 
         rounds = emulate(user, index, Marks(first, X[first], signs), options.rounds, turn)
         for number, (_, played) in enumerate(rounds):

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from memory import Peak
 
+from lookalike.arrays import cholesky
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.slem import Slem
-from lookalike.linalg import cholesky
 from lookalike.types import Array, Vectors
 
 ROWS = 20_000

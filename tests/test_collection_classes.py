@@ -311,7 +311,7 @@ def test_a_hierarchy_comes_from_a_file_or_from_folders(sorted_, tmp_path):
     for bad, problem in (
         (tmp_path / "nowhere.csv", "Cannot read a hierarchy"),
         (tmp_path / "sorted" / "animal" / "fox", "folders in folders"),
-        ([("a", "b"), ("b", "a")], "no circle"),
+        ([("a", "b"), ("b", "a")], "no cycle"),
     ):
         with pytest.raises(InputError, match=problem):
             sorted_.classes.set_hierarchy(bad)

@@ -1,15 +1,15 @@
-"""The estimate: its curve is the optimum, and in simulation its interval holds the truth as often as it says."""
+"""The estimate: its curve is the optimum, and in simulations its interval contains the truth as often as documented."""
 
 import numpy as np
 import pytest
 
 from lookalike.feedback import estimate as module
-from lookalike.feedback.estimate import Crowd, estimate, fit_curve
+from lookalike.feedback.estimate import UnmarkedScores, estimate_total, fit_curve
 from reference.feedback import logistic_loss
 
 
 def simulate(seed):
-    """Scores of 2,000 items, 20 to 400 of them wanted; marks at the top and around the frontier."""
+    """Scores of 2,000 items, 20 to 400 of them positive; marks at the top and around the frontier."""
     random = np.random.default_rng(seed)
     wanted = np.zeros(2000, bool)
     wanted[: random.integers(20, 400)] = True
@@ -19,12 +19,14 @@ def simulate(seed):
     )
     rest = np.setdiff1d(np.arange(2000), asked)
     order = rest[np.argsort(-scores[rest])]
-    crowd = Crowd(scores[order[:200]], scores[random.choice(order[200:], 300, replace=False)], len(order) - 200)
+    unmarked = UnmarkedScores(
+        scores[order[:200]], scores[random.choice(order[200:], 300, replace=False)], len(order) - 200
+    )
     y = np.where(wanted[asked], 1, -1).astype(np.int8)
-    return estimate(scores[asked], y, crowd, int(wanted[asked].sum()), seed=seed), int(wanted.sum()), y
+    return estimate_total(scores[asked], y, unmarked, int(wanted[asked].sum()), seed=seed), int(wanted.sum()), y
 
 
-def test_the_interval_holds_the_truth_in_nine_of_ten_rounds():
+def test_the_interval_contains_the_truth_in_nine_of_ten_rounds():
     told = [(known, truth) for known, truth, _ in map(simulate, range(150)) if known]
     assert len(told) > 120
     assert np.mean([known.low <= truth <= known.high for known, truth in told]) >= 0.88
@@ -44,7 +46,7 @@ def test_the_curve_is_the_optimum():
     slope, level, _ = fit_curve(scores, wanted, weights)
 
     def loss(a, b):
-        return logistic_loss(a, b, scores, wanted, weights, module.STEEP, np.diag(module.RIDGE))
+        return logistic_loss(a, b, scores, wanted, weights, module.SLOPE, np.diag(module.RIDGE))
 
     best = loss(slope, level)
     for step in (0.05, -0.05):
@@ -53,28 +55,28 @@ def test_the_curve_is_the_optimum():
 
 
 @pytest.mark.parametrize("kinds", [[1, 1, 1, 1, 1], [1, 1, -1, -1, -1]])
-def test_too_few_marks_tell_nothing(kinds):
-    crowd = Crowd(np.zeros(5), np.zeros(5), 100)
-    assert estimate(np.arange(5.0), np.array(kinds, np.int8), crowd, 2) is None
+def test_too_few_marks_give_no_estimate(kinds):
+    unmarked = UnmarkedScores(np.zeros(5), np.zeros(5), 100)
+    assert estimate_total(np.arange(5.0), np.array(kinds, np.int8), unmarked, 2) is None
 
 
-def test_a_crowd_of_nobody_leaves_what_was_found():
+def test_without_unmarked_items_the_estimate_is_what_was_found():
     y = np.array([1, 1, 1, -1, -1, -1], np.int8)
-    known = estimate(np.array([1.0, 2, 1, -1, -2, -1]), y, Crowd(np.empty(0), np.empty(0), 0), 3)
+    known = estimate_total(np.array([1.0, 2, 1, -1, -2, -1]), y, UnmarkedScores(np.empty(0), np.empty(0), 0), 3)
     assert (known.low, known.likely, known.high) == (3, 3, 3)
 
 
-def test_a_large_rest_is_unwanted_where_the_end_of_the_head_is(monkeypatch):
+def test_a_large_tail_is_negative_if_the_end_of_the_head_is(monkeypatch):
     random = np.random.default_rng(0)
     y = np.repeat([1, -1], 15).astype(np.int8)
     marks = np.where(y > 0, 1, -1) + 0.7 * random.normal(size=30)
 
     def likely(head):
-        crowd = Crowd(head, random.normal(-2.5, 1, 500), 1_000_000)
+        unmarked = UnmarkedScores(head, random.normal(-2.5, 1, 500), 1_000_000)
         told = []
-        for usual in (module.USUAL, np.inf):
-            monkeypatch.setattr(module, "USUAL", usual)
-            told.append(estimate(marks, y, crowd, 15).likely)
+        for usual in (module.USUAL_SIZE, np.inf):
+            monkeypatch.setattr(module, "USUAL_SIZE", usual)
+            told.append(estimate_total(marks, y, unmarked, 15).likely)
             monkeypatch.undo()
         return told
 

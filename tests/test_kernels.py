@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from lookalike.arrays import distances
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.fsm_bounds import DISTANCES
 from lookalike.kernels import KERNELS, TANGENTS, check_kernel, typical_gamma
-from lookalike.linalg import distances
 from reference import kernels as slow
 
 random = np.random.default_rng(2)

@@ -71,7 +71,7 @@ def test_any_order_of_adds_and_removes_equals_a_fresh_fit(seed, changes):
             assert knn.remove(np.array([*gone, 10_000], np.int64)) == len(gone)
             kept = {i: one for i, one in kept.items() if i not in gone}
     if not kept:
-        with pytest.raises(InputError, match="There must be a row to be near to"):
+        with pytest.raises(InputError, match="no rows to compare with"):
             knn.predict(ASKED)
         return
     rows, labels = (np.array(part) for part in zip(*kept.values(), strict=True))
@@ -95,7 +95,7 @@ def test_new_classes_come_and_old_ones_stay_known():
     assert later.predict_proba([[1.0]]).tolist() == [[0, 1, 0]]
 
 
-def test_rows_are_ones_own():
+def test_later_changes_of_the_rows_do_not_matter():
     rows = X.astype(np.float32)
     knn = KnnClassifier().fit(rows, Y)
     before = knn.predict_proba(ASKED)
@@ -103,7 +103,7 @@ def test_rows_are_ones_own():
     np.testing.assert_array_equal(knn.predict_proba(ASKED), before)
 
 
-def test_k_is_chosen_by_rows_that_ask_the_others(monkeypatch):
+def test_k_is_chosen_by_classifying_each_row_by_the_others(monkeypatch):
     rows, labels = X[:100], Y[:100]
     noisy = np.where(random.random(100) < 0.3, random.integers(0, 4, 100), labels)
     knn = KnnClassifier(k="auto").fit(rows, noisy)
@@ -140,21 +140,21 @@ def test_torch_rows_are_taken():
     )
 
 
-def test_what_cannot_be_right_is_refused_and_changes_nothing():
+def test_bad_input_raises_an_error_and_changes_nothing():
     knn = KnnClassifier().fit(X, Y)
     bad = X.copy()
     bad[5, 5] = np.nan
-    for verb in (knn.fit, knn.partial_fit):
+    for method in (knn.fit, knn.partial_fit):
         with pytest.raises(InputError, match=r"X must be finite. Got NaN or infinity in 1 of 200 rows"):
-            verb(bad, Y)
-        with pytest.raises(InputError, match=r"one label for each of 200 rows. Got 3"):
-            verb(X, Y[:3])
-        with pytest.raises(InputError, match="Got None or NaN"):
-            verb(X, [None, *Y[1:].tolist()])
+            method(bad, Y)
+        with pytest.raises(InputError, match=r"one label a row, 200 in all. Got 3"):
+            method(X, Y[:3])
+        with pytest.raises(InputError, match="Got NoneType"):
+            method(X, [None, *Y[1:].tolist()])
         with pytest.raises(InputError, match="requires y to be passed"):
-            verb(X)
+            method(X)
         with pytest.raises(InputError, match=r"one id for each of 200 rows. Got 1"):
-            verb(X, Y, ids=[3])
+            method(X, Y, ids=[3])
     with pytest.raises(InputError, match=r"X must be finite|query must be finite"):
         knn.predict(bad)
     for k in (0, 2.5, "many"):

@@ -1,4 +1,4 @@
-"""Learners: the SVM is the dual's optimum for every kernel, its γ comes from the data, and bad marks are refused."""
+"""Learners: the SVM is the dual's optimum, its blend is chosen by held-out marks, bad marks raise errors."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.feedback.learners import Svdd, Svm, balance, gamma_of, solve
+from lookalike.feedback import learners as module
+from lookalike.feedback.learners import BLENDS, Svdd, Svm, balance, gamma_of, ordered_pairs, solve, split_folds
+from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.kernels import KERNELS
-from reference.feedback import clusters, dual_objective
+from reference.feedback import clusters, dual_objective, hyperplane_between, pairs_in_order
 
 X, labels = clusters(classes=2, per_class=25)
 y = np.where(labels == 0, 1, -1).astype(np.int8)
@@ -17,7 +19,7 @@ SOLID = [name for name in KERNELS if name != "gaussian-l1"]
 
 
 @pytest.mark.parametrize("kernel", SOLID)
-def test_every_kernel_parts_two_clusters(kernel):
+def test_every_kernel_separates_two_clusters(kernel):
     svm = Svm(kernel).fit(X, y)
     assert np.all(np.sign(svm.unsure().distance(X)) == y)
     assert svm.best().score(X)[0][y > 0].max() < svm.best().score(X)[0][y < 0].min()
@@ -51,7 +53,7 @@ def test_gamma_follows_the_scale_of_the_data():
     np.testing.assert_array_equal(np.argsort(Svm("laplace").fit(1000 * X, y).best().score(1000 * X)[0]), order)
 
 
-def test_both_kinds_weigh_the_same():
+def test_both_signs_have_the_same_weight():
     weights = balance(np.array([1, -1, -1, -1], np.int8), np.array([1.0, 1.0, 1.0, 0.5]))
     assert weights[0] == weights[1:].sum() == 2.5
 
@@ -64,7 +66,7 @@ def test_a_cost_means_the_same_at_every_scale_of_a_kernel():
     np.testing.assert_allclose(small.costs_, small.C / (np.mean(apart) / 2))  # as many of each kind: no balance
 
 
-def test_a_mark_without_weight_teaches_nothing():
+def test_a_mark_without_weight_does_not_count():
     weights = np.ones(50)
     weights[0] = 0.0
     wrong = y.copy()
@@ -76,7 +78,7 @@ def test_a_mark_without_weight_teaches_nothing():
     )
 
 
-def test_a_ball_is_drawn_around_what_is_wanted():
+def test_a_ball_encloses_the_positive_marks():
     svdd = Svdd().fit(X, y)
     scores = svdd.best().score(X)[0]
     assert scores[y > 0].max() < scores[y < 0].min()
@@ -85,8 +87,8 @@ def test_a_ball_is_drawn_around_what_is_wanted():
     assert one.best().score(X[:1])[0, 0] == pytest.approx(0, abs=1e-6)
 
 
-def test_bad_marks_are_refused_in_words():
-    with pytest.raises(InputError, match="both kinds"):
+def test_bad_marks_raise_an_error():
+    with pytest.raises(InputError, match="both signs"):
         Svm().fit(X[:5], y[:5])
     with pytest.raises(InputError, match=r"\+1 or -1 for each of the 50"):
         Svm().fit(X, 0 * y)
@@ -100,9 +102,9 @@ def test_bad_marks_are_refused_in_words():
         Svm().fit(X, y, -np.ones(50))
     with pytest.raises(UnknownNameError, match="gaussian"):
         Svm("gauss").fit(X, y)
-    with pytest.raises(NotFittedError, match="no marks yet"):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
         Svm().best()
-    with pytest.raises(InputError, match=r"mark \+1"):
+    with pytest.raises(InputError, match=r"one mark \+1"):
         Svdd().fit(X[30:], y[30:])
     with pytest.raises(InputError, match="kernel of a distance"):
         Svdd("linear").fit(X, y)
@@ -110,8 +112,66 @@ def test_bad_marks_are_refused_in_words():
         Svdd(nu=1.5).fit(X, y)
 
 
-def test_equal_rows_marked_both_ways_do_not_stop_it():
+def test_equal_rows_with_both_signs_do_not_prevent_a_fit():
     with pytest.raises(InputError, match="no direction"):
         Svm().fit(np.ones((2, 3), np.float32), np.array([1, -1], np.int8))
     both, signs = np.concatenate([X, X[:1]]), np.append(y, -1).astype(np.int8)
     assert np.all(np.sign(Svm().fit(both, signs).best().distance(X[1:])) == y[1:])
+
+
+def test_the_blend_is_chosen_by_held_out_marks():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 5)).astype(np.float32)
+    noise = np.where(random.random(60) < 0.5, 1, -1).astype(np.int8)
+    svm = Svm().fit(rows, noise)
+    ranking = svm.ranking()
+    assert ranking.blend in BLENDS
+    assert ordered_pairs(svm.best().distance(rows), noise) > 0.95  # overfitted
+    assert ordered_pairs(ranking.held_out.distances, noise) < 0.75  # as the held-out marks show
+
+
+def test_each_real_mark_is_held_out_once_and_presumed_marks_never():
+    signs = np.array([1, 1, 1, -1, -1, -1, -1, -1], np.int8)
+    real = np.array([True] * 7 + [False])
+    assert sorted(np.concatenate(split_folds(signs, real)).tolist()) == list(range(7))
+    rows = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
+    held_out = Svm(gamma=1.0).fit(rows, signs, np.where(real, 1.0, 0.5)).ranking().held_out
+    assert np.isnan(held_out.distances[7])
+    assert np.isfinite(held_out.distances[:7]).all()
+
+
+@pytest.mark.parametrize("blend", BLENDS)
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_held_out_marks_and_other_rows_have_the_same_measure(kernel, blend, monkeypatch):
+    """Distances to hyperplanes of length one, fitted without the marks that they score."""
+    monkeypatch.setattr(module, "BLENDS", (blend,))
+    monkeypatch.setattr(module, "DEFAULT_BLENDS", ((0, blend),))
+    X, labels = clusters(classes=10, per_class=60, spread=1.6)
+    rows, signs = X[::20], np.where(labels[::20] < 4, 1, -1).astype(np.int8)
+    svm = Svm(kernel).fit(rows, signs)
+    ranking = svm.ranking()
+    assert ranking.blend == blend
+    assert ranking.query.length == pytest.approx(1)
+    np.testing.assert_array_equal(ranking.held_out.distance(X), ranking.query.distance(X))
+    for out in split_folds(signs, np.ones(len(signs), bool)):
+        kept = np.setdiff1d(np.arange(len(signs)), out)
+        a, b = hyperplane_between(svm.gram_[np.ix_(kept, kept)], signs[kept], svm.costs_[kept], blend)
+        without = HyperplaneQuery(rows[kept][a != 0], a[a != 0], b, kernel=kernel, gamma=svm.gamma_)
+        np.testing.assert_allclose(ranking.held_out.distances[out], without.distance(rows[out]), atol=1e-4)
+
+
+def test_held_out_marks_override_the_default_blend():
+    """The positives are a tight group; some negatives are errors inside it, to which an SVM overfits."""
+    random = np.random.default_rng(0)
+    rows = np.concatenate([random.normal(size=(20, 6)), 4 * random.normal(size=(20, 6))]).astype(np.float32)
+    signs = np.repeat([1, -1], 20).astype(np.int8)
+    clean = Svm(C=1e4).fit(rows, signs).ranking()
+    assert clean.blend == dict(module.DEFAULT_BLENDS)[5]
+    signs[:20:3] = -1
+    assert Svm(C=1e4).fit(rows, signs).ranking().blend < clean.blend
+
+
+def test_ordered_pairs_are_counted_as_by_hand():
+    random = np.random.default_rng(0)
+    scores, signs = random.integers(0, 5, 20).astype(float), np.where(random.random(20) < 0.5, 1, -1)
+    assert ordered_pairs(scores, signs) == pytest.approx(pairs_in_order(scores, signs))

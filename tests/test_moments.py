@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookalike.classes import moments as module
-from lookalike.classes.moments import GrowingRows, Moments, check_all, sum_groups
+from lookalike.classes.moments import GrowingRows, Moments, sum_groups
 from lookalike.errors import InputError
 
 
@@ -62,7 +62,7 @@ def test_chunks_change_nothing(monkeypatch):
     assert_moments(moments, X[1::2], groups[1::2], size=10)
 
 
-def test_all_taken_back_leaves_exactly_nothing():
+def test_removing_all_rows_leaves_exact_zeros():
     X = np.random.default_rng(1).normal(size=(9, 3)) * 1e6
     moments = empty(1, 3)
     moments.add(X, np.zeros(9, np.int64))
@@ -95,17 +95,12 @@ def test_sums_of_groups_on_torch_equal_numpy():
     assert sum_groups(X[:0], groups[:0], 2).tolist() == [[0.0] * 3] * 2
 
 
-def test_rows_grow_without_a_copy_each_time_and_come_back_empty():
+def test_rows_grow_without_a_copy_each_time_and_new_rows_are_zero():
     rows = GrowingRows(np.ones((2, 2)))
     rows.resize(3)
-    room = rows.values.base
+    buffer = rows.values.base
     rows.values[:] = 7
     rows.resize(1)
     rows.resize(6)
-    assert rows.values.base is room
+    assert rows.values.base is buffer
     assert rows.values.tolist() == [[7.0, 7.0]] + [[0.0, 0.0]] * 5
-
-
-def test_rows_that_are_not_finite_are_refused():
-    with pytest.raises(InputError, match="finite"):
-        check_all(np.array([[0.0], [np.nan]]))

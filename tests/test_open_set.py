@@ -12,8 +12,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike import registry
 from lookalike.classes import prototypes
+from lookalike.classes.hierarchy import Hierarchy
 from lookalike.classes.open_set import OpenSet
-from lookalike.classes.prior import Hierarchy
 from lookalike.errors import InputError
 from lookalike.store import models
 from reference.classes import SlowClasses
@@ -50,7 +50,7 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
 
 @settings(max_examples=40)
 @given(st.sampled_from(["ncm", "second"]), st.integers(0, 2**32 - 1), st.lists(st.integers(0, 6), max_size=14))
-def test_any_sequence_of_verbs_equals_a_fresh_fit(kind, seed, steps):
+def test_any_sequence_of_changes_equals_a_fresh_fit(kind, seed, steps):
     draw = np.random.default_rng(seed)
     model, slow = OpenSet(kind).fit(X[::7], Y[::7]), SlowClasses()
     slow.add(X[::7], Y[::7])
@@ -80,7 +80,7 @@ def test_any_sequence_of_verbs_equals_a_fresh_fit(kind, seed, steps):
             model.delete(label, rows if kind == "second" and len(rows) else None)
             slow.delete(label)
         if draw.random() < 0.3 and any(slow.rows.values()):
-            model.predict(X[:2])  # what it made ready must not outlive the next verb
+            model.predict(X[:2])  # caches prototypes, which the next step must invalidate
     assert sorted(model.classes_.tolist()) == sorted(slow.rows)
     means = slow.means()
     for label, count, total in zip(model.classes_.tolist(), model.counts_, model.sums_, strict=True):
@@ -160,7 +160,7 @@ def test_deleted_and_added_again_is_never_deleted(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_class_that_takes_the_place_of_a_deleted_one_goes_on(kind):
+def test_the_class_that_takes_the_place_of_a_deleted_one_keeps_its_images(kind):
     eels, names = NEW[NEW_Y == "eel"], NEW_Y[NEW_Y == "eel"]
     model = OpenSet(kind, k=4).fit(X, Y)
     expected = copy.deepcopy(model).partial_fit(eels, names).delete("ant", X[:30])
@@ -264,8 +264,8 @@ def test_far_images_are_none_of_these_and_few_others_are(kind, reject):
     y = np.arange(6000) % 3
     rows = np.eye(3, 4)[y] * 9 + draw.normal(size=(6000, 4))
     model = OpenSet(kind, k=3, reject=reject).fit(rows[:3000], np.array(["a", "b", "c"])[y[:3000]])
-    refused = (model.predict(rows[3000:]) == "none of these").mean()
-    assert 0.5 * reject < refused < 1.7 * reject
+    rejected = (model.predict(rows[3000:]) == "none of these").mean()
+    assert 0.5 * reject < rejected < 1.7 * reject
     assert (model.predict(draw.normal(size=(50, 4)) * 5 + 40) == "none of these").all()
     assert "none of these" not in OpenSet(kind, k=3).fit(rows, y.astype(str)).predict(rows + 100)
 
@@ -279,14 +279,14 @@ def test_images_of_none_place_the_threshold():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_recalibrated_on_its_own_images_it_is_as_after_a_fresh_fit(kind):
+def test_recalibrating_on_its_own_images_equals_a_fresh_fit(kind):
     fresh = OpenSet(kind, k=2, reject=0.1).fit(X, Y)
     grown = OpenSet(kind, k=2, reject=0.1).partial_fit(X, Y)
     assert (grown.temperature_, grown.threshold_) == (1.0, np.inf)
     grown.recalibrate(X, Y)
     assert grown.temperature_ == pytest.approx(fresh.temperature_, rel=1e-6)
     assert grown.threshold_ == pytest.approx(fresh.threshold_, rel=1e-6)
-    assert_same(grown, fresh, rtol=1e-8)  # all that was taken back is there again
+    assert_same(grown, fresh, rtol=1e-8)  # all held-out images were added again
     grown.recalibrate(X[::30], Y[::30])  # one image of each class is held out of it: the others are there
     assert np.isfinite(grown.threshold_)
     assert_same(grown, fresh, rtol=1e-8)
@@ -305,7 +305,7 @@ def test_numbers_need_a_number_for_none():
     assert set(OpenSet().fit(X, y).predict(X).tolist()) <= {0, 1, 2}
 
 
-def test_classes_without_images_borrow_means():
+def test_classes_without_images_get_means_from_the_hierarchy():
     model = OpenSet().fit(X[Y != "eel"], Y[Y != "eel"])
     means = {label: X[label == Y].mean(axis=0) for label in np.unique(Y)}
     model.add_class("eel")
@@ -387,7 +387,7 @@ def test_torch_gives_what_numpy_gives(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_saved_as_plain_arrays_and_goes_on(kind, tmp_path, monkeypatch):
+def test_a_saved_and_loaded_model_can_be_changed_further(kind, tmp_path, monkeypatch):
     monkeypatch.setitem(registry.COMPONENTS, "classes", {"openset": "lookalike.classes.open_set:OpenSet"})
     model = OpenSet(kind, k=2, reject=0.1).fit(X, Y).use_hierarchy([("ant", "insect"), ("fly", "insect")])
     for i in range(40):
@@ -411,7 +411,7 @@ def test_float32_is_good_enough_far_from_zero():
     np.testing.assert_allclose(got, OpenSet().fit(X, Y).distances(NEW), rtol=1e-2, atol=1e-2)
 
 
-def test_parts_change_nothing(monkeypatch):
+def test_chunks_change_nothing(monkeypatch):
     model = OpenSet(reject=0.1).fit(X, Y)
     expected = model.predict(NEW), model.predict_proba(NEW), model.distances(NEW)
     monkeypatch.setattr(prototypes, "SCORES_BYTES", 300)
@@ -439,7 +439,7 @@ def test_one_class_and_classes_of_one_image(kind):
     assert single.predict_proba(NEW[:0]).shape == (0, 5)
 
 
-def test_a_class_that_lost_its_images_is_still_there():
+def test_a_class_without_images_remains():
     model = OpenSet().fit(X, Y).remove(X[Y == "ant"], Y[Y == "ant"])
     assert "ant" in model.classes_
     assert "ant" not in model.predict(NEW)
@@ -447,13 +447,13 @@ def test_a_class_that_lost_its_images_is_still_there():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bad_input_is_refused_and_changes_nothing(kind):
+def test_bad_input_raises_an_error_and_changes_nothing(kind):
     model = OpenSet(kind, k=2).fit(X, Y)
     before = copy.deepcopy(registry.state_of(model))
     bad = np.where(np.arange(6) == 3, np.nan, X[:2])
-    refused = [
+    wrong = [
         (lambda: model.remove(X[:1], ["ante"]), "No class named 'ante'.*Did you mean 'ant'"),
-        (lambda: model.remove(np.repeat(X[:1], 31, axis=0), ["ant"] * 31), "has 30 images to take back. Got 31"),
+        (lambda: model.remove(np.repeat(X[:1], 31, axis=0), ["ant"] * 31), "has 30 images: 31 cannot be removed"),
         (lambda: model.partial_fit(bad, ["ant", "bee"]), "finite"),
         (lambda: model.remove(bad, ["ant", "bee"]), "finite"),
         (lambda: model.predict(bad), "finite"),
@@ -466,7 +466,7 @@ def test_bad_input_is_refused_and_changes_nothing(kind):
         (lambda: model.merge("ant", "ant"), "Two classes"),
         (lambda: model.merge("ant", "who"), "No class named 'who'"),
         (lambda: model.split("ant", "bee", X[:3]), "'bee' already"),
-        (lambda: model.split("ant", "new", np.repeat(X[:1], 31, axis=0)), "Got 31"),
+        (lambda: model.split("ant", "new", np.repeat(X[:1], 31, axis=0)), "31 cannot be removed"),
         (lambda: model.split("ant", 3, X[:3]), "all texts or all numbers"),
         (lambda: model.add_class("new", X[:0]), "minimum of 1"),
         (lambda: model.delete("who"), "No class named 'who'"),
@@ -474,22 +474,22 @@ def test_bad_input_is_refused_and_changes_nothing(kind):
         (lambda: model.partial_fit(X[:2, :3], ["ant", "ant"]), "3 features"),
         (lambda: model.calibrate(X[:1], ["who"]), "No class named 'who'"),
         (lambda: model.use_hierarchy([("a", "b")], weight=0), "weight must be"),
-        (lambda: model.use_hierarchy([("a", "a")]), "no circle"),
+        (lambda: model.use_hierarchy([("a", "a")]), "no cycle"),
     ]
     if kind == "second":
-        refused += [
+        wrong += [
             (lambda: model.delete("ant"), "must be the 30 images of 'ant'"),
             (lambda: model.delete("ant", X[30:60]), "must be the 30 images of 'ant'"),
         ]
     if kind == "ncmc":
-        refused += [
+        wrong += [
             (lambda: model.merge("ant", "bee"), "must be the 60 images of 'ant' and 'bee'"),
             (lambda: model.merge("ant", "bee", X[:59]), "Got 59"),
             (lambda: model.cluster("ant", X[:29]), "Got 29"),
         ]
-    for verb, message in refused:
+    for change, message in wrong:
         with pytest.raises(ValueError, match=message):
-            verb()
+            change()
     after = registry.state_of(model)
     assert sorted(before) == sorted(after)
     for name, value in before.items():
@@ -514,9 +514,9 @@ def test_options_are_checked(options, message):
 
 
 def test_before_any_class_there_is_nothing_to_predict():
-    for verb in (OpenSet().predict, OpenSet().predict_proba, OpenSet().distances):
+    for method in (OpenSet().predict, OpenSet().predict_proba, OpenSet().distances):
         with pytest.raises(NotFittedError):
-            verb(X)
+            method(X)
     with pytest.raises(NotFittedError):
         OpenSet().add_class("ant")
     with pytest.raises(NotFittedError):

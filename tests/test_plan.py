@@ -13,7 +13,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.index import leaves
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
-from lookalike.units import human_seconds, parse_bytes, parse_count, parse_seconds
+from lookalike.text import human_seconds, parse_bytes, parse_count, parse_seconds
 
 ITEMS = st.integers(1, 200_000_000)
 RAM = st.floats(1e8, 1e12)

@@ -44,7 +44,7 @@ def ids_of(collection, kind):
 def test_a_rehearsal_leaves_nothing_behind(own, monkeypatch):
     played = []
     monkeypatch.setattr(
-        rounds, "play", lambda *args, play=rounds.play, **options: played.append(play(*args, **options))
+        rounds, "run_round", lambda *args, run=rounds.run_round, **options: played.append(run(*args, **options))
     )
     before = {path: path.stat().st_mtime_ns for path in own.path.rglob("*") if path.is_file()}
     monkeypatch.setattr(Flat, "_candidates", None)

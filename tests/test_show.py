@@ -155,7 +155,7 @@ def test_names_cannot_break_out_of_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.gif", "a", "a.png.txt"])
 def test_a_sheet_with_another_ending_is_refused_with_what_is_allowed(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"ends in \.png, \.jpg, \.jpeg\. Got .*" + name):
+    with pytest.raises(InputError, match=r"must end in \.png, \.jpg, \.jpeg\. Got .*" + name):
         show.write_sheet([], tmp_path / name)
 
 

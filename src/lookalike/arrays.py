@@ -1,11 +1,11 @@
-"""NumPy and torch behind one door: namespace, checks, chunks, principal components.
+"""Code for NumPy arrays and torch tensors alike: namespaces, checks, chunks, and linear algebra.
 
-In: any array with the array API (NumPy arrays, torch tensors). Out: the same kind. What the standard lacks and the
-maths comes to need (top-k, triangular solves) belongs here, in a short closed list.
+Functions take any array with the array API and return the same kind. The linear algebra is what the standard lacks:
+factors, triangular solves, exact distances, principal components. SciPy takes a third of a second to import, so it is
+imported on first use.
 """
 
 from collections.abc import Iterator
-from numbers import Integral
 from typing import Any
 
 import array_api_compat
@@ -16,13 +16,13 @@ from lookalike.errors import InputError
 from lookalike.types import Array, Vectors
 
 CHUNK_BYTES = 64 * 2**20
-"""How much a loop over many rows may hold at a time, where nobody says otherwise."""
+"""Default size of a chunk in loops over many rows."""
 
 CACHE_BYTES = 2 * 2**20
-"""The same for loops that go over the same numbers several times: as much as stays in a processor's cache."""
+"""Size of a chunk in loops that use the same numbers several times: what stays in a processor's cache."""
 
 GPU_BYTES = 256 * 2**20
-"""The same on a GPU, which wants much to do at a time."""
+"""Size of a chunk on a GPU, which needs much work at a time."""
 
 
 def namespace(*arrays: Array) -> Any:
@@ -35,22 +35,8 @@ def namespace(*arrays: Array) -> Any:
     return array_api_compat.array_namespace(*known) if known else array_api_compat.array_namespace(np.empty(0))
 
 
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`.
-
-    >>> check_count("k", 2.5)
-    Traceback (most recent call last):
-    lookalike.errors.InputError: k must be a whole number of at least 1. Got 2.5.
-    """
-    if not isinstance(value, Integral) or int(value) < least:
-        raise InputError(f"{name} must be a whole number of at least {least}. Got {value!r}.")
-
-
 def check_rows(X: Array, *, dim: int | None = None, name: str = "X") -> Array:
-    """`X` as a finite float matrix of its own namespace, (n, d); integers become float32.
-
-    Raises InputError, with what is allowed and what came, for anything else.
-    """
+    """`X` as a finite float matrix of its own namespace, (n, d), integers as float32; InputError if it is not one."""
     xp = namespace(X)
     if not array_api_compat.is_array_api_obj(X):
         try:
@@ -82,24 +68,24 @@ def chunks(n: int, row_bytes: int, max_bytes: int = CHUNK_BYTES) -> Iterator[sli
 
 
 def held_bytes(X: Array, on_cpu: int = CACHE_BYTES) -> int:
-    """What a loop over rows like X should hold of them at a time: a GPU wants more to do than a cache holds."""
+    """The size of a chunk of rows like X: `on_cpu`, or GPU_BYTES if X is on a GPU."""
     return on_cpu if str(array_api_compat.device(X)) == "cpu" else GPU_BYTES
 
 
 def to_numpy(X: Array) -> Vectors:
-    """The same numbers as a NumPy float32 array, without a copy where none is needed."""
+    """X as a NumPy float32 array; copies only if necessary."""
     if array_api_compat.is_torch_array(X):
         X = X.detach().cpu().numpy()
     return np.ascontiguousarray(X, dtype=np.float32)
 
 
 def as_numpy(X: Array) -> NDArray[Any]:
-    """The same numbers in NumPy, at their own precision."""
+    """X as a NumPy array of its own precision."""
     return np.asarray(X.detach().cpu() if array_api_compat.is_torch_array(X) else X)
 
 
 def like(X: Array, values: Array) -> Array:
-    """The same numbers, at their own precision, as an array of the kind and on the device of X."""
+    """The values, at their own precision, as an array of the kind and on the device of X."""
     xp, device = namespace(X), array_api_compat.device(X)
     if array_api_compat.is_torch_array(values) and array_api_compat.is_torch_array(X):
         return values.to(device)
@@ -117,7 +103,7 @@ def principal(X: Array, D: int) -> tuple[Array, Array, Array]:
     """The D directions of largest variance of rows X (n, d), 2 ≤ n, D ≤ min(n, d): Pearson, 1901.
 
     Returns the mean (d,), the directions (D, d) and the variances along them (D,), all float64: orthonormal rows, by
-    falling variance, the largest entry of each positive. A memory-mapped X is read twice in chunks, never copied
+    decreasing variance, the largest entry of each positive. A memory-mapped X is read twice in chunks, never copied
     whole; besides the chunks, this holds a few matrices of the shorter side squared and of D × d.
 
     >>> mean, components, variances = principal(np.array([[0.0, 0.0], [2.0, 4.0]]), 1)
@@ -131,6 +117,53 @@ def principal(X: Array, D: int) -> tuple[Array, Array, Array]:
     return mean, components * signs, xp.clip(variances, 0.0, None)
 
 
+def cholesky(A: Array) -> Array:
+    """The lower factor L of a symmetric positive definite A = LLᵀ, (n, n) float64. Overwrites A if it is NumPy's.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
+    problem = "The matrix must be positive definite; it is not, to working precision."
+    if array_api_compat.is_torch_array(A):
+        L, failed = namespace(A).linalg.cholesky_ex(A)
+        if int(failed):
+            raise InputError(problem)
+        return L
+    import scipy.linalg
+
+    try:  # LAPACK stores columns: the upper factor of the transpose is the lower factor, without a copy
+        return scipy.linalg.cholesky(A.T, lower=False, overwrite_a=True, check_finite=False).T
+    except scipy.linalg.LinAlgError:
+        raise InputError(problem) from None
+
+
+def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
+    """L⁻¹B, or L⁻ᵀB, for a lower triangular L (n, n) and B (n, m).
+
+    >>> solve_lower(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([[4.0], [6.0]])).tolist()
+    [[2.0], [2.0]]
+    """
+    if array_api_compat.is_torch_array(L):
+        return namespace(L).linalg.solve_triangular(L.T if transposed else L, B, upper=transposed)
+    import scipy.linalg
+
+    return scipy.linalg.solve_triangular(L, B, lower=True, trans=int(transposed), check_finite=False)
+
+
+def distances(X: Array, Y: Array, norm: int) -> Array:
+    """‖x − y‖ of the L1 or the L2 norm, (n, m), at the precision of X: summed differences, exactly 0 for equal rows.
+
+    >>> distances(np.zeros((1, 2)), np.array([[3.0, 4.0]]), 1)
+    array([[7.]])
+    """
+    if array_api_compat.is_torch_array(X):
+        exactly = "donot_use_mm_for_euclid_dist"
+        return namespace(X).cdist(X, Y, p=float(norm), compute_mode=exactly)
+    from scipy.spatial.distance import cdist
+
+    return cdist(X, Y, "cityblock" if norm == 1 else "euclidean").astype(X.dtype, copy=False)
+
+
 def _from_covariance(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
     """Few columns: the eigenvectors of the covariance, (d, d)."""
     n, d = X.shape
@@ -140,7 +173,7 @@ def _from_covariance(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
         total += xp.sum(xp.astype(check_rows(X[part]), xp.float64), axis=0)
     mean = total / n
     scatter = xp.zeros((d, d), dtype=xp.float64, device=device)
-    for part in chunks(n, row_bytes=8 * d):  # a second pass: subtracting first is what keeps small variances
+    for part in chunks(n, row_bytes=8 * d):  # a second pass: subtracting the mean first preserves small variances
         centred = xp.astype(X[part], xp.float64) - mean  # (m, d)
         scatter += centred.T @ centred
     values, vectors = xp.linalg.eigh(scatter / (n - 1))  # (d,) rising, (d, d) in columns
@@ -163,7 +196,7 @@ def _from_gram(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
     directions = xp.empty((d, D), dtype=xp.float64, device=device)
     for part in chunks(d, row_bytes=8 * n):
         directions[part] = (xp.astype(X[:, part], xp.float64) - mean[part]).T @ top
-    # They are orthogonal but for rounding, which is all there is of one without variance: QR straightens those.
+    # They are orthogonal up to rounding, and a direction without variance is nothing but rounding: QR repairs it.
     return mean, xp.linalg.qr(directions)[0].T, xp.flip(values[n - D :])
 
 

@@ -1,24 +1,24 @@
-"""Every error that Lookalike raises on purpose.
+"""Every error that Lookalike itself raises.
 
     LookalikeError
-    ├── InputError              an argument that cannot be right (also a ValueError)
-    │   ├── NoDirectionError    a hyperplane that tells nothing apart
+    ├── InputError              an invalid argument (also a ValueError)
+    │   ├── NoDirectionError    a hyperplane without a direction
     │   ├── NoItemError         an id that no picture of the collection has
     │   ├── SpecError           a spec string that does not parse, or names an unknown option
     │   │   └── RefusedSpecError    a spec that clients of the service may not use
-    │   └── UnknownNameError    a name nobody registered, with the nearest known one
+    │   └── UnknownNameError    a name that is not registered, with the nearest known one
     ├── ImageError              one file that could not be read as a picture; the message is the reason
     ├── SourceError             a folder, archive or list that could not be listed
-    ├── MissingError            an optional package or a file that a component needs is not there
+    ├── MissingError            a missing optional package or file that a component needs
     └── StoreError              the collection's directory
-        ├── NoCollectionError   nothing is there
+        ├── NoCollectionError   no collection at this path
         ├── LockedError         another process is writing
         ├── FullError           the disk is full
-        ├── ReadOnlyError       nothing can be written here
+        ├── ReadOnlyError       the collection can only be read
         ├── FormatError         written by a newer Lookalike, or not by Lookalike at all
-        └── DamagedError        a file of the collection is missing or does not hold what it should
+        └── DamagedError        a file of the collection is missing or damaged
 
-The command line turns any of them into one line and exit code 2; the service into one JSON shape.
+The command line prints any of them as one line and exits with code 2; the service returns one JSON shape.
 An estimator used before `fit` raises scikit-learn's own `NotFittedError`.
 """
 
@@ -34,11 +34,11 @@ class LookalikeError(Exception):
 
 
 class InputError(LookalikeError, ValueError):
-    """An argument that cannot be right."""
+    """An invalid argument."""
 
 
 class NoDirectionError(InputError):
-    """A hyperplane that tells nothing apart, as between marks that are all alike."""
+    """A hyperplane without a direction, as between marks whose vectors are all equal."""
 
 
 class NoItemError(InputError):
@@ -54,7 +54,7 @@ class RefusedSpecError(SpecError):
 
 
 class UnknownNameError(InputError):
-    """A name nobody registered.
+    """A name that is not registered.
 
     >>> raise UnknownNameError("coder", "iq", ["itq", "lsh"])
     Traceback (most recent call last):
@@ -78,11 +78,11 @@ class SourceError(LookalikeError):
 
 
 class MissingError(LookalikeError, ImportError):
-    """An optional package or a file that a component needs is not there."""
+    """A missing optional package or file that a component needs."""
 
 
 class StoreError(LookalikeError):
-    """Something about the collection's directory."""
+    """An error about the collection's directory."""
 
 
 class NoCollectionError(StoreError):
@@ -90,11 +90,11 @@ class NoCollectionError(StoreError):
 
 
 class LockedError(StoreError):
-    """Another process is writing to the collection, or keeps it locked."""
+    """Another process is writing to the collection or holds its lock."""
 
 
 class FullError(StoreError):
-    """The disk is full; what was committed before is safe."""
+    """The disk is full; earlier commits are safe."""
 
 
 class ReadOnlyError(StoreError):
@@ -106,4 +106,4 @@ class FormatError(StoreError):
 
 
 class DamagedError(StoreError):
-    """A file of the collection is missing or does not hold what it should."""
+    """A file of the collection is missing or damaged."""

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import array_api_compat
 import numpy as np
 
-from lookalike.arrays import as_numpy, namespace
+from lookalike.arrays import as_numpy, distances, namespace
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.linalg import distances
 from lookalike.types import Array
 
 TYPICAL = 300

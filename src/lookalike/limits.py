@@ -1,7 +1,6 @@
-"""What the numbers among an estimator's parameters may be.
+"""Check numeric parameters: raise an InputError that says what is allowed.
 
-In: a number, or an estimator, and its limits by the parameter's name. Out: nothing, or an InputError that says what is
-allowed. A limit is a kind of number, the words for it, and the smallest and largest that will do.
+A limit is a kind of number, its description, and the smallest and the largest allowed value.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from lookalike.errors import InputError
 Limit: TypeAlias = tuple[type, str, float, float]
 
 SMALLEST, LARGEST = np.finfo(np.float64).tiny, np.finfo(np.float64).max
-"""NumPy's numbers, not Python's, which would be cast to float32 where they are compared with one."""
+"""NumPy's numbers: Python's would be cast to float32 in comparisons with a float32."""
 COUNT: Limit = (Integral, "a whole number of at least 1", 1, np.inf)
 COUNT_OR_ZERO: Limit = (Integral, "a whole number of at least 0", 0, np.inf)
 POSITIVE: Limit = (Real, "a finite number above 0", SMALLEST, LARGEST)
@@ -26,13 +25,13 @@ SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
 
 
 def check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
-    """Refuse what is not of this kind, or not from low to high; `allowed` says so in words."""
+    """Raise InputError unless the value is of this kind and from low to high; `allowed` describes that."""
     if not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
         raise InputError(f"{name} must be {allowed}. Got {value!r}.")
 
 
 def check_limits(estimator: object, limits: Mapping[str, Limit]) -> None:
-    """Refuse an estimator whose numbers are not within their limits.
+    """Raise InputError unless each of these parameters of the estimator is within its limit.
 
     >>> from types import SimpleNamespace
     >>> check_limits(SimpleNamespace(dim=0), {"dim": COUNT})
@@ -41,3 +40,13 @@ def check_limits(estimator: object, limits: Mapping[str, Limit]) -> None:
     """
     for name, limit in limits.items():
         check_number(name, getattr(estimator, name), *limit)
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise InputError unless the value is a whole number of at least `least`.
+
+    >>> check_count("k", 2.5)
+    Traceback (most recent call last):
+    lookalike.errors.InputError: k must be a whole number of at least 1. Got 2.5.
+    """
+    check_number(name, value, Integral, f"a whole number of at least {least}", least, np.inf)

@@ -1,7 +1,6 @@
-"""Results to look at: a table for the terminal, a contact sheet, a page.
+"""Show results: as a table in the terminal, a contact sheet (PNG or JPEG), a self-contained HTML page, or a map.
 
-In: tiles (a picture's path, a caption, a frame). Out: a rich table, a PNG or JPEG, one HTML file that needs no other.
-A picture that cannot be read is drawn as a placeholder that says why; it never stops the drawing.
+A picture that cannot be read becomes a placeholder with the reason; it never stops the drawing.
 """
 
 import base64
@@ -31,13 +30,13 @@ Frame: TypeAlias = Literal["example", "not", "right", "wrong"]
 
 SHEET_SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 SHEET_TILES = 500
-"""Results a contact sheet has room for: some twenty megapixels."""
+"""Most results on a contact sheet: about twenty megapixels."""
 
 SIDE = 176
-"""Pixels of a picture on a contact sheet; the sheet's other measures follow."""
+"""Pixels of a picture on a contact sheet."""
 PAGE_SIDE = 256
 MAP_SIDE, MAP_CELLS = 48, 48
-"""Pixels of a picture on a map, and pictures in a row of it, at most."""
+"""Pixels of a picture on a map, and most pictures in a row of it."""
 FRAME, GAP, LINE = 4, 14, 18
 
 BOX = "#ffd400"
@@ -74,11 +73,11 @@ class Tile:
     path: str | None
     caption: str = ""
     frame: Frame | None = None
-    box: Box | None = None  # the part that is meant
+    box: Box | None = None  # the matching part, drawn as a frame
 
 
 def table(results: Sequence[tuple[str | None, float, str]], width: int = 100) -> Table:
-    """Rank, score, place of the match where it is known, and path of results, best first, for this width."""
+    """A table with rank, score, place of the match if known, and path of results, best first, for this width."""
     made = Table(box=None, pad_edge=False)
     made.add_column("#", justify="right", style="dim")
     made.add_column("score", justify="right")
@@ -93,7 +92,7 @@ def table(results: Sequence[tuple[str | None, float, str]], width: int = 100) ->
 
 
 def arrange(examples: Sequence[Tile], results: Sequence[Tile]) -> list[Sequence[Tile]]:
-    """Examples above, results below, in rows that make a sheet somewhat wider than high."""
+    """Rows of a sheet that is slightly wider than high: examples first, results below."""
     results = results[:SHEET_TILES]
     columns = max(5, min(len(examples), 10), math.isqrt(round(1.5 * len(results))))
     return [*_rows(examples, columns), *_rows(results, columns)]
@@ -102,21 +101,19 @@ def arrange(examples: Sequence[Tile], results: Sequence[Tile]) -> list[Sequence[
 def write_sheet(rows: Sequence[Sequence[Tile]], target: str | Path) -> Path:
     """Draw the rows of tiles into a .png or .jpg file."""
     target = check_sheet(target)
-    drawn = io.BytesIO()
-    _draw_sheet(rows).save(drawn, SHEET_SUFFIXES[target.suffix.lower()], quality=90)
-    return _write(target, drawn.getvalue())
+    return _write_image(_draw_sheet(rows), target)
 
 
 def check_sheet(target: str | Path) -> Path:
-    """The path of a contact sheet, refused where it could not be written, or its ending names no format we draw."""
+    """The path of a contact sheet; InputError if it cannot be written or has another suffix than .png or .jpg."""
     path = check_place(target)
     if path.suffix.lower() not in SHEET_SUFFIXES:
-        raise InputError(f"A contact sheet ends in {', '.join(SHEET_SUFFIXES)}. Got {printable(str(target))}.")
+        raise InputError(f"A contact sheet must end in {', '.join(SHEET_SUFFIXES)}. Got {printable(str(target))}.")
     return path
 
 
 def check_place(target: str | Path) -> Path:
-    """The path of a file that is to be written, refused where that could not be done: before long work, not after."""
+    """The path of an output file; InputError if it cannot be written. Call it before long work, not after."""
     path = Path(target)
     folder = path.absolute().parent
     if not os.path.isdir(folder):
@@ -128,12 +125,12 @@ def check_place(target: str | Path) -> Path:
 
 
 def write_page(title: str, examples: Sequence[Tile], results: Sequence[Tile], target: str | Path) -> Path:
-    """Write one HTML file with the pictures inside it."""
+    """Write one HTML file that contains the pictures."""
     return write_sections(title, [("Examples", examples), ("Results, best first", results)], target)
 
 
 def write_sections(title: str, sections: Sequence[tuple[str, Sequence[Tile]]], target: str | Path) -> Path:
-    """Write one HTML file with the pictures inside it, in sections that have a name each."""
+    """Write one HTML file that contains the pictures, in named sections."""
     heading = html.escape(printable(title))
     parts = [
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>',
@@ -150,25 +147,23 @@ def write_map(
 ) -> tuple[Path, int]:
     """Draw pictures at their places in the unit square, one in each cell of a grid, into a .png or .jpg file.
 
-    Returns where it is, and how many of the pictures are on it.
+    Returns the path and the number of pictures drawn.
     """
     target = check_sheet(target)
     cells = max(1, min(MAP_CELLS, math.isqrt(2 * len(paths))))
     sheet, taken = Image.new("RGB", (cells * MAP_SIDE, cells * MAP_SIDE), "white"), set()
     for path, across, down in zip(paths, x, y, strict=True):
         cell = min(int(across * cells), cells - 1), min(int(down * cells), cells - 1)
-        if cell not in taken:  # the first is as good as any other of those that lie here
+        if cell not in taken:
             taken.add(cell)
             picture = thumbnail(Tile(path), MAP_SIDE - 2)
             left, top = (place * MAP_SIDE for place in cell)
             sheet.paste(picture, (left + (MAP_SIDE - picture.width) // 2, top + (MAP_SIDE - picture.height) // 2))
-    drawn = io.BytesIO()
-    sheet.save(drawn, SHEET_SUFFIXES[target.suffix.lower()], quality=90)
-    return _write(target, drawn.getvalue()), len(taken)
+    return _write_image(sheet, target), len(taken)
 
 
 def thumbnail(tile: Tile, side: int) -> Image.Image:
-    """A picture that fits into side × side pixels, its box drawn, or a placeholder that says why there is none."""
+    """The picture within side × side pixels, with its box, or a placeholder with the reason if it cannot be read."""
     try:
         if tile.path is None:
             raise ImageError("no file is known")
@@ -185,7 +180,7 @@ def thumbnail(tile: Tile, side: int) -> Image.Image:
 
 
 def _read(path: str, side: int) -> Pixels:
-    """A file's pixels, or those of an archive's member."""
+    """The pixels of a file or of an archive member."""
     entry = locate(path)
     if entry is None:
         raise ImageError("not found")
@@ -216,7 +211,7 @@ def _draw_tile(sheet: Image.Image, tile: Tile, left: int, top: int) -> None:
 
 
 def _fit(line: str, font: Font, width: int) -> str:
-    """The line, or its beginning and its end: names differ in either."""
+    """The line, shortened in the middle if it is too wide: names differ at either end."""
     line = text = printable(line)
     keep = len(text)
     while font.getlength(line) > width and keep > 2:
@@ -251,6 +246,12 @@ def _figure(tile: Tile) -> str:
 def _rows(tiles: Sequence[Tile], columns: int) -> Iterator[Sequence[Tile]]:
     for start in range(0, len(tiles), columns):
         yield tiles[start : start + columns]
+
+
+def _write_image(image: Image.Image, target: Path) -> Path:
+    drawn = io.BytesIO()
+    image.save(drawn, SHEET_SUFFIXES[target.suffix.lower()], quality=90)
+    return _write(target, drawn.getvalue())
 
 
 def _write(target: Path, data: bytes) -> Path:

@@ -1,14 +1,19 @@
-"""Names of files and counts of things as text that can be shown anywhere.
+"""Text for people: paths, counts, sizes and durations as text, and sizes, counts and durations from text."""
 
-In: any path, also one with undecodable bytes, control characters or of great length; a count. Out: one printable line.
-"""
-
+import math
 import os
+import re
 from pathlib import Path
+
+from lookalike.errors import InputError
+
+BYTES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+COUNTS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
+SECONDS = {"s": 1, "ms": 1e-3, "min": 60, "h": 3_600}
 
 
 def printable(text: str) -> str:
-    r"""The same text with whatever is not printable written as an escape: no name can move the cursor or break a line.
+    r"""The text with escapes for characters that are not printable: a file name cannot move the cursor or break a line.
 
     >>> printable("a\udcffb\n")
     'a\\udcffb\\n'
@@ -17,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def many(n: int, one: str, several: str | None = None) -> str:
-    """A count and what is counted, as the page's `many` says it.
+    """A count with its noun, as `many` of the page formats it.
 
     >>> many(1, "group"), many(2_000, "picture"), many(0, "class", "classes")
     ('1 group', '2,000 pictures', '0 classes')
@@ -26,7 +31,7 @@ def many(n: int, one: str, several: str | None = None) -> str:
 
 
 def shorten(path: str | None, width: int | None = None) -> str:
-    """A path as short as it stays clear: seen from the current directory or from home; its end, if `width` is less.
+    """A path relative to the current directory or to home, if it is below one; only its end if it exceeds `width`.
 
     >>> shorten("/data/holiday/beach/0001.jpg", width=16)
     '…/beach/0001.jpg'
@@ -41,8 +46,84 @@ def shorten(path: str | None, width: int | None = None) -> str:
     return text if width is None or len(text) <= width else "…" + text[len(text) - max(width, 2) + 1 :]
 
 
+def human_bytes(count: float) -> str:
+    """A number of bytes with a unit.
+
+    >>> human_bytes(1_234_567)
+    '1.2 MB'
+    """
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration with a unit, to about two digits.
+
+    >>> [human_seconds(s) for s in (0.0004, 0.0123, 7.2, 600, 9_000, 200_000)]
+    ['0.4 ms', '12 ms', '7.2 s', '10 min', '2.5 h', '2.3 days']
+    """
+    for below, unit, size in ((1, "ms", 1e-3), (120, "s", 1), (7_200, "min", 60), (172_800, "h", 3_600)):
+        if seconds < below:
+            return f"{_short(seconds / size)} {unit}"
+    return f"{_short(seconds / 86_400)} days"
+
+
+def parse_bytes(option: str, text: str) -> float:
+    """Bytes, more than 0.
+
+    >>> parse_bytes("--ram", "1.5GB")
+    1500000000.0
+    """
+    return _parse(option, text, BYTES, "2GB, 512MB or 1.5GiB")
+
+
+def parse_count(option: str, text: str) -> int:
+    """A whole number, 1 or more.
+
+    >>> parse_count("--items", "2.5M"), parse_count("--items", "10,000")
+    (2500000, 10000)
+    """
+    number = _parse(option, re.sub(r"(?<=\d),(?=\d{3}\b)", "", text), COUNTS, "250k, 10M or 5000")
+    if number < 1:
+        raise InputError(f"{option} must be 1 or more. Got {text!r}.")
+    return round(number)
+
+
+def parse_seconds(option: str, text: str) -> float:
+    """Seconds, more than 0.
+
+    >>> parse_seconds("--latency", "50ms")
+    0.05
+    """
+    return _parse(option, text, SECONDS, "50ms or 1.5s")
+
+
 def _here() -> Path | None:
     try:
         return Path.cwd()
-    except OSError:  # somebody removed the directory we stand in
+    except OSError:  # the current directory was removed
         return None
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
+
+
+def _parse(option: str, text: str, units: dict[str, float], such: str) -> float:
+    found = re.fullmatch(r"\s*([-+]?[0-9.]+(?:e[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
+    known = {name.lower(): size for name, size in units.items()}
+    try:
+        number = float(found[1]) * known[found[2].lower()] if found else math.nan
+    except (ValueError, KeyError):
+        number = math.nan
+    if not math.isfinite(number):
+        allowed = ", ".join(name for name in units if name)
+        raise InputError(f"{option} takes a number with a unit ({allowed}), such as {such}. Got {text!r}.")
+    if number <= 0:
+        raise InputError(f"{option} must be more than 0, such as {such}. Got {text!r}.")
+    return number

@@ -1,4 +1,4 @@
-"""The words of the code base: array aliases, `Hits`, the protocols.
+"""Shared types: array aliases, ids, boxes, `Hits`, annotations of options, and the protocols of components.
 
 Letters, the same everywhere: n rows, q queries, d input dimension, D output dimension, k hits, r rank;
 `X` is a matrix of rows, `y` their labels. Images are (height, width, 3) uint8 RGB, vectors float32, ids int64,
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lookalike.errors import InputError
 
 Array: TypeAlias = Any
-"""A NumPy array or a torch tensor: maths is written against the namespace of its input (see `arrays`)."""
+"""A NumPy array or a torch tensor; code for both uses the namespace of its input (see `arrays`)."""
 
 Pixels: TypeAlias = NDArray[np.uint8]
 """One picture, (height, width, 3) uint8 RGB."""
@@ -31,17 +31,17 @@ Box: TypeAlias = tuple[float, float, float, float]
 """A part of a picture: left, top, right and bottom as shares of its width and height, 0 to 1."""
 
 Prepared: TypeAlias = Any
-"""What a feature's `prepare` makes of a picture for its `describe`: an array, or a tuple of arrays; picklable."""
+"""What a feature's `prepare` returns for its `describe`: an array, or a tuple of arrays; picklable."""
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
-"""`progress(stage, done, total)`: called often and cheaply; `total` is None while it is not known."""
+"""`progress(stage, done, total)`: called often, so it must be fast; `total` is None while it is unknown."""
 
 
 class OneOf:
     """Annotation of a component's text option: one of these words.
 
-    Text options with this annotation, `Matches` or `SpecOf` are open to clients of the service; other text options
-    might name a file, so components that have one are closed to clients (see `engine.client_specs`).
+    Clients of the service may set text options with this annotation, `Matches` or `SpecOf`. Other text options might
+    name a file, so clients may not use components that have one (see `engine.client_specs`).
     """
 
     def __init__(self, words: Iterable[str]):
@@ -67,15 +67,15 @@ LocalSpec: TypeAlias = Annotated[str, SpecOf("local")]
 
 
 FIT_BYTES = 256 * 2**20
-"""What a feature may hold of the pictures it learns from."""
+"""Memory for the prepared pictures that a feature learns from."""
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
-    """Progress that nobody watches."""
+    """Report no progress."""
 
 
 def format_id(item: int) -> str:
-    """An item's id as people and JSON see it: 16 hexadecimal digits.
+    """An item's id as text: 16 hexadecimal digits.
 
     >>> format_id(255)
     '00000000000000ff'
@@ -84,7 +84,7 @@ def format_id(item: int) -> str:
 
 
 def parse_id(text: str) -> int | None:
-    """The id that 16 hexadecimal digits spell; None where the text is something else."""
+    """The id that is written as 16 hexadecimal digits; None for other text."""
     return int(text, 16) if re.fullmatch("[0-7][0-9a-f]{15}", text) else None
 
 
@@ -102,11 +102,11 @@ def crop(image: Pixels, box: Box) -> Pixels:
 
 
 def check_box(box: Box) -> Box:
-    """The box itself, if it is one."""
+    """The box as floats; InputError if it is not one."""
     try:
         left, top, right, bottom = map(float, box)
     except (TypeError, ValueError):
-        left = top = right = bottom = 0.0  # refused below
+        left = top = right = bottom = 0.0  # raises below
     if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
         raise InputError(
             "A box must be left, top, right, bottom as shares of the picture, 0 to 1, left before right and top before"
@@ -117,29 +117,29 @@ def check_box(box: Box) -> Box:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a search found, best first. Rows with fewer than k answers end in id -1 and score inf."""
+    """The hits of a search, best first. Rows with fewer than k hits end in id -1 and score inf."""
 
     ids: Ids  # (q, k) int64
     scores: Vectors  # (q, k) float32, smaller is better
-    scored: int  # vectors really compared with a query: the honest cost of the search
+    scored: int  # vectors that were compared with a query: the cost of the search
 
 
 class Patches(NamedTuple):
     """The local descriptors of one picture."""
 
     X: NDArray[Any]  # (m, dim) float32
-    places: Vectors  # (m, 2) float32: where each patch has its centre, x and y as shares of width and height
+    places: Vectors  # (m, 2) float32: the centre of each patch, x and y as shares of width and height
 
 
 @runtime_checkable
 class Feature(Protocol):
-    """Pictures in, one row each out. Constructing one is cheap: weights are loaded by the first `describe`."""
+    """One vector for each picture. The constructor is fast: weights are loaded by the first `describe`."""
 
     side: int
-    """The shorter side, in pixels, that suffices: readers may decode a picture at reduced size, never below it."""
+    """The shorter side, in pixels, that the feature needs: readers may decode pictures at any size above it."""
 
     by_picture: bool = False
-    """Whether `describe` gains nothing from several pictures or cores: then it, too, runs in the reading processes."""
+    """Whether `describe` gains nothing from batches or cores: it then runs in the reading processes, too."""
 
     @property
     def dim(self) -> int:
@@ -147,7 +147,7 @@ class Feature(Protocol):
         ...
 
     def prepare(self, image: Pixels) -> Prepared:
-        """One picture to the little that `describe` wants of it; runs in the reading processes."""
+        """Reduce a picture to what `describe` needs; runs in the reading processes."""
         ...
 
     def describe(self, prepared: Sequence[Prepared]) -> Vectors:
@@ -165,13 +165,13 @@ class Feature(Protocol):
 
 @runtime_checkable
 class LearnedFeature(Feature, Protocol):
-    """A feature with something to learn from pictures before it can describe any: a vocabulary, a mixture.
+    """A feature that learns from pictures, such as a vocabulary, before it can describe any.
 
-    What it learned is in public attributes that end in `_`. Its `prepare` needs none of it.
+    The learned state is in public attributes that end in `_`. `prepare` does not need it.
     """
 
     def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
-        """Learn from a stream of prepared pictures, holding at most `max_bytes` of them; the order counts."""
+        """Learn from a stream of prepared pictures, holding at most `max_bytes` of them; their order matters."""
         ...
 
 
@@ -188,22 +188,22 @@ class LabelledFeature(Feature, Protocol):
         max_bytes: int = FIT_BYTES,
         progress: Progress = silent,
     ) -> Self:
-        """Learn from a stream of prepared pictures, each with its labels; otherwise as a `LearnedFeature`."""
+        """Learn from a stream of prepared pictures, each with its labels; otherwise like a `LearnedFeature`."""
         ...
 
 
 def needs_fit(feature: Feature | type[Feature]) -> bool:
-    """Whether a feature is one that learns. (`isinstance` would ask for `dim`, and so load a network.)"""
+    """Whether a feature has a `fit`. (`isinstance` would read `dim`, which loads a network.)"""
     return hasattr(feature, "fit")
 
 
 @runtime_checkable
 class Local(Protocol):
-    """Pictures in, a set of local descriptors each out: what vocabularies are made of."""
+    """A set of local descriptors for each picture, the input of vocabularies."""
 
     side: int
     by_picture: bool = False
-    """As a feature's."""
+    """As of a `Feature`."""
 
     @property
     def dim(self) -> int:
@@ -211,7 +211,7 @@ class Local(Protocol):
         ...
 
     def prepare(self, image: Pixels) -> Prepared:
-        """As a feature's: the part of the work that runs in the reading processes."""
+        """As of a `Feature`: runs in the reading processes."""
         ...
 
     def describe(self, prepared: Sequence[Prepared]) -> list[Patches]:
@@ -224,7 +224,7 @@ class Transform(Protocol):
     """(n, d) to (n, D): encoders and learned metrics. A scikit-learn transformer."""
 
     def fit(self, X: Array, y: Array | None = None) -> Self:
-        """Learn from rows X (n, d), and from their labels where the transform uses them."""
+        """Learn from rows X (n, d), and from their labels if the transform uses them."""
         ...
 
     def transform(self, X: Array) -> Array:
@@ -244,7 +244,7 @@ class Coder(Protocol):
     bits: int
 
     def fit(self, X: Array, y: Array | None = None) -> Self:
-        """Learn from rows X (n, d), and from their labels where the coder uses them."""
+        """Learn from rows X (n, d), and from their labels if the coder uses them."""
         ...
 
     def encode(self, X: Array) -> NDArray[np.uint8]:
@@ -252,13 +252,13 @@ class Coder(Protocol):
         ...
 
     def query(self, X: Array) -> "Query":
-        """What to ask an index of its codes for the neighbours of rows X (q, d)."""
+        """A query that finds the neighbours of rows X (q, d) in an index of codes."""
         ...
 
 
 @runtime_checkable
 class Query(Protocol):
-    """Something that can score vectors. An index may know a query's class and answer it faster."""
+    """Scores vectors. An index may have a faster search for some classes of queries."""
 
     def score(self, X: Vectors) -> Vectors:
         """(m, d) to (q, m), smaller is better."""
@@ -274,7 +274,7 @@ class Index(Protocol):
         ...
 
     def remove(self, ids: Ids) -> int:
-        """Forget these ids; returns how many of them were there."""
+        """Remove these ids; returns how many of them were there."""
         ...
 
     def search(
@@ -286,20 +286,20 @@ class Index(Protocol):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best of `among` (all, where None) less `exclude`, decided inside the search, never afterwards.
+        """The k best of `among` (None: all) without `exclude`; filters apply during the search, never afterwards.
 
-        `effort=None` is the index's own default; "exact" leaves nothing out.
+        `effort=None` is the index's own default; "exact" is an exact search.
         """
         ...
 
 
 @runtime_checkable
 class Searchable(Protocol):
-    """What feedback needs of an index: it asks and reads, and neither adds nor removes."""
+    """What feedback needs of an index: search and read, not add or remove."""
 
     @property
     def dim(self) -> int | None:
-        """d, once something was added."""
+        """d; None until something was added."""
         ...
 
     @property
@@ -322,22 +322,5 @@ class Searchable(Protocol):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """As an index's."""
-        ...
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """Marks in, queries out."""
-
-    def fit(self, X: Vectors, y: NDArray[np.int8]) -> Self:
-        """Learn from marked rows X (n, d), y +1 wanted, -1 unwanted."""
-        ...
-
-    def best(self) -> Query:
-        """What the learner is surest of."""
-        ...
-
-    def unsure(self) -> Query:
-        """What the learner would ask about."""
+        """As of an `Index`."""
         ...

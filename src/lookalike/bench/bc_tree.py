@@ -12,9 +12,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_count, check_rows, to_numpy
+from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError
 from lookalike.index.hyperplane import Kind
+from lookalike.limits import check_count
 from lookalike.types import Array, Hits, Ids, Vectors
 
 SLACK = 1e-5

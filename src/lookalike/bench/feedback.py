@@ -32,10 +32,10 @@ from lookalike.bench import datasets, feedback_sets
 from lookalike.bench.measures import Values, bootstrap, mean
 from lookalike.bench.memo import Memo, Split
 from lookalike.bench.tables import Bench, Printed, Score
+from lookalike.feedback.emulated_user import WINDOW, EmulatedUser, emulate
 from lookalike.feedback.estimate import Estimate
 from lookalike.feedback.learners import Svdd, Svm
-from lookalike.feedback.round import Marks, Round, play
-from lookalike.feedback.user import WINDOW, EmulatedUser, emulate
+from lookalike.feedback.round import Marks, RoundOutcome, run_round
 from lookalike.index.flat import Flat
 from lookalike.kernels import KERNELS
 from lookalike.types import Ids, Progress, Searchable, Vectors
@@ -81,7 +81,7 @@ ROWS: dict[str, _Row | None] = {
     "svdd": _Row(Svdd, "maximum"),
     **dict.fromkeys(PEERS),
 }
-"""`gaussian-exact` is what `play` does by default; the rows `ask-…` differ from it in the strategy alone."""
+"""`gaussian-exact` is what `run_round` does by default; the rows `ask-…` differ from it in the strategy alone."""
 
 
 class PeerRound(NamedTuple):
@@ -165,13 +165,15 @@ def measure(
     return done
 
 
-def player(row: str, X: Vectors, index: Split, *, seed: int, k: int = 50) -> Callable[[Marks, int], Round | PeerRound]:
+def player(
+    row: str, X: Vectors, index: Split, *, seed: int, k: int = 50
+) -> Callable[[Marks, int], RoundOutcome | PeerRound]:
     """What plays a round of one session by one method."""
     method = ROWS[row]
     if method is None:
         return lambda marks, _: ask_peer(row, X, marks, seed=seed)
     learner, strategy = method.learner, method.strategy
-    return lambda marks, turn: play(index, marks, k=k, learner=learner(), strategy=strategy, seed=seed, turn=turn)
+    return lambda marks, turn: run_round(index, marks, k=k, learner=learner(), strategy=strategy, seed=seed, turn=turn)
 
 
 def make_index(method: _Row, X: Vectors) -> Searchable:

@@ -29,8 +29,8 @@ from lookalike.bench.labelled import check as check_set
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean, top_error
 from lookalike.bench.ncm_rows import METHODS, Codes, Method, Params, choose
 from lookalike.bench.tables import Bench, Printed, Score
+from lookalike.classes.hierarchy import cluster_hierarchy
 from lookalike.classes.open_set import OpenSet
-from lookalike.classes.prior import cluster_hierarchy
 from lookalike.encode.whiten import L2
 from lookalike.learn.measures import mean_average_precision, ranks
 from lookalike.types import Progress, Vectors

@@ -15,8 +15,8 @@ from lookalike.bench.hyperplane import K
 from lookalike.bench.memo import Memo
 from lookalike.bench.peers_sets import Place, grouped
 from lookalike.bench.turns import Compared, Timed, clocked, in_turns
-from lookalike.feedback.round import Marks, play
-from lookalike.feedback.user import WINDOW, EmulatedUser, emulate
+from lookalike.feedback.emulated_user import WINDOW, EmulatedUser, emulate
+from lookalike.feedback.round import Marks, run_round
 from lookalike.index.flat import Flat
 from lookalike.types import Ids, Progress, Vectors
 
@@ -47,7 +47,7 @@ def rocchio(place: Place, progress: Progress) -> Compared:
         user = EmulatedUser(memo.ids, np.flatnonzero(y == wanted[i % len(wanted)]))
         sessions.append(_session(user, memo, X, i))
         progress("sessions", i + 1, SESSIONS)
-    ours: Timed[Session] = clocked(lambda session: play(flat, session.marks, k=K, turn=ROUNDS))
+    ours: Timed[Session] = clocked(lambda session: run_round(flat, session.marks, k=K, turn=ROUNDS))
     theirs: Timed[Session] = clocked(lambda session: lean(X, session.marks))
     ours(sessions[0])  # compiles
     timed = in_turns(ours, theirs, sessions, lambda *_: 0.0)
@@ -59,7 +59,7 @@ def _session(user: EmulatedUser, memo: Memo, X: Vectors, seed: int) -> Session:
     begin = Marks(first, X[first], signs)
     memo.forget()
     players: list[Callable[[Marks, int], Any]] = [
-        lambda marks, turn: play(memo, marks, k=len(user.relevant), seed=seed, turn=turn),
+        lambda marks, turn: run_round(memo, marks, k=len(user.relevant), seed=seed, turn=turn),
         lambda marks, _: ask_peer("peer-rocchio", X, marks, seed=seed),
     ]
     ends = [list(emulate(user, memo, begin, ROUNDS, player))[-1] for player in players]

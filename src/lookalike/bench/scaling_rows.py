@@ -20,7 +20,7 @@ from lookalike.collection import Collection
 from lookalike.collection.chain import Labelled
 from lookalike.collection.chain import fit as fit_chain
 from lookalike.feedback.learners import Svm
-from lookalike.feedback.round import Marks, play
+from lookalike.feedback.round import Marks, run_round
 from lookalike.index.ann import Ann
 from lookalike.index.coded import Coded, CodedQuery
 from lookalike.index.flat import Flat
@@ -175,7 +175,7 @@ def play_round(kind: str, n: int, dim: int, seed: int) -> Work:
     """A round of feedback, from marks to questions."""
     index = flat(n, dim, seed) if kind == "flat" else built(kind, n, dim, seed)[0]
     marks = plane(n, dim, seed)[1]
-    return Work(partial(play, index, marks, seed=seed))
+    return Work(partial(run_round, index, marks, seed=seed))
 
 
 def fit(spec: str, n: int, dim: int, seed: int) -> Work:

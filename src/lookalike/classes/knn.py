@@ -1,7 +1,7 @@
-"""The k-nearest-neighbour classifier over any index: rows, and labels, may be added and taken back at any time.
+"""The k-nearest-neighbour classifier over any index: rows and labels can be added and removed at any time.
 
-In: (n, d) rows, as a Transform left them, with labels (n,). Out: labels and shares of votes. NumPy and torch rows are
-taken, answers are NumPy's. Paper: ncm, §4 and Fig. 1a (Mensink et al. 2013).
+Library only: collections use `OpenSet`. The baseline of Mensink et al., "Large scale metric learning for distance-based
+image classification on open ended data sets", 2013 (ncm), §4 and Fig. 1a. Takes NumPy and torch rows, returns NumPy.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, check_rows, chunks, to_numpy
+from lookalike.arrays import check_rows, chunks, to_numpy
+from lookalike.classes.class_table import as_labels
 from lookalike.encode.check import check_matrix
 from lookalike.errors import InputError
 from lookalike.index.ids import check_ids, sort_ids
@@ -27,27 +26,27 @@ from lookalike.types import Array, Ids, Index, Vectors
 CHOICES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 150, 250)
 """The numbers of neighbours that k="auto" chooses from; the paper's best are 100 to 250."""
 MOST_ASKED = 2_000
-"""Rows that choose k: each asks all others."""
-HAIR = 1e-9
-"""By so much of a vote the nearest row decides between labels with equally many."""
+"""Rows used to choose k: each is compared with all others."""
+TIE_BREAK = 1e-9
+"""Part of a vote by which the nearest row decides between labels with equal votes."""
 
 
 class KnnClassifier(ClassifierMixin, BaseEstimator):
-    """The label that most of the k nearest rows have, by Euclidean distance.
+    """The most frequent label among the k nearest rows, by Euclidean distance. Library only.
 
-    Of labels with equally many votes the one with the nearest row wins; rows at the same distance come in the order of
-    their ids. With fewer than k rows, all of them vote. A new row costs its place in the index, and nothing is learned.
+    Of labels with equal votes, the one with the nearest row wins; rows at the same distance are ordered by id. With
+    fewer than k rows, all of them vote. Adding a row adds it to the index; nothing is trained.
 
     Parameters
     ----------
-    k : neighbours that vote, or "auto": `fit` lets rows be classified by the others, each in turn, and takes the k
-        that gets most right, the smallest of equals. It stays until the next `fit`.
-    index : spec of the index that finds them: "flat" looks at every row; "ann" is approximate, for very many.
-    random_state : seed of the rows that choose k, where there are more than 2,000.
+    k : neighbours that vote, or "auto": `fit` classifies each row by the others and takes the smallest k with the
+        fewest errors. It does not change until the next `fit`.
+    index : spec of the index that finds the neighbours: "flat" compares every row; "ann" is approximate, for large n.
+    random_state : seed for the choice of 2,000 rows that choose k, if there are more.
 
     Attributes
     ----------
-    classes_ : (C,) sorted labels. One whose rows were all taken back stays, with no votes.
+    classes_ : (C,) sorted labels. A label whose rows were all removed stays, with no votes.
     k_ : neighbours that vote.
     index_ : the index of the rows.
     ids_ : (n,) ids of the rows, ascending.
@@ -77,7 +76,7 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array | None = None, *, ids: Ids | None = None) -> Self:
-        """Forget everything and take rows (n, d) with labels (n,), under ids (n,), or 0, 1, …"""
+        """Replace all rows by X (n, d) with labels y (n,) and ids (n,), default 0, 1, …"""
         if self.k != "auto":
             check_number("k", self.k, Integral, 'a whole number of at least 1, or "auto"', 1, np.inf)
         index = create("index", self.index)
@@ -95,18 +94,18 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(
         self, X: Array, y: Array | None = None, classes: Array | None = None, *, ids: Ids | None = None
     ) -> Self:
-        """Add rows (m, d) with labels (m,), known ones or new ones, under new ids (m,), or the next numbers.
+        """Add rows (m, d) with labels (m,), known or new, and new ids (m,), default the next numbers.
 
-        `classes` names labels that are to have a place before their first row comes.
+        `classes` are labels to add to classes_ even without rows.
         """
         if not hasattr(self, "classes_"):
             self.fit(X, y, ids=ids)
-            return self if classes is None else self._know(_names(classes, len(classes)))
+            return self if classes is None else self._add_labels(as_labels(classes, len(classes)))
         X, names = self._checked(X, y, reset=False)
         new = _new_ids(ids, len(names), int(self.ids_[-1]) + 1 if len(self.ids_) else 0)
-        more = names if classes is None else np.concatenate([names, _names(classes, len(classes))])
-        self.index_.add(new, X)  # refuses ids that are there already: nothing has changed by then
-        self._know(more)
+        more = names if classes is None else np.concatenate([names, as_labels(classes, len(classes))])
+        self.index_.add(new, X)  # raises for known ids, before anything has changed
+        self._add_labels(more)
         order = np.argsort(new)
         places = np.searchsorted(self.ids_, new[order])
         self.codes_ = np.insert(self.codes_, places, np.searchsorted(self.classes_, names[order]))
@@ -114,7 +113,7 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def remove(self, ids: Ids) -> int:
-        """Take rows back; returns how many of these ids there were."""
+        """Remove rows; returns how many of these ids there were."""
         check_is_fitted(self)
         ids = sort_ids(ids)
         kept = ~np.isin(self.ids_, ids, assume_unique=True)
@@ -122,26 +121,24 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         return self.index_.remove(ids)
 
     def predict_proba(self, X: Array) -> NDArray[np.float64]:
-        """(m, d) to each class's share of the votes, (m, C); of equal shares the winner's is larger by a hair."""
+        """The share of votes of each class for rows (m, d), (m, C); of equal shares, the winner's is larger by 1e-9."""
         codes = self._neighbours(X)
         votes = [_votes(codes[part], len(self.classes_)) for part in self._parts(codes)]
         return np.concatenate([*votes, np.empty((0, len(self.classes_)))])
 
     def predict(self, X: Array) -> NDArray[Any]:
-        """(m, d) to labels (m,)."""
+        """The labels (m,) of rows (m, d)."""
         codes = self._neighbours(X)
         found = [np.argmax(_votes(codes[part], len(self.classes_)), axis=1) for part in self._parts(codes)]
         return np.asarray(self.classes_[np.concatenate([*found, np.empty(0, np.intp)])])
 
     def _checked(self, X: Array, y: Array | None, *, reset: bool) -> tuple[Vectors, NDArray[Any]]:
-        """Rows of our own, float32, and their labels."""
-        if y is None:
-            raise InputError("This classifier requires y to be passed, but the target y is None: it votes with labels.")
+        """A float32 copy of the rows, and their labels."""
         X = check_rows(check_matrix(self, X, reset=reset))
-        return np.array(to_numpy(X)), _names(y, X.shape[0])
+        return np.array(to_numpy(X)), as_labels(y, X.shape[0])
 
-    def _know(self, names: NDArray[Any]) -> Self:
-        """Give each label a place in classes_."""
+    def _add_labels(self, names: NDArray[Any]) -> Self:
+        """Add the labels that are new to classes_."""
         known = np.union1d(self.classes_, names)
         self.codes_ = np.searchsorted(known, self.classes_)[self.codes_].astype(np.int64)
         self.classes_ = known
@@ -152,7 +149,7 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         if not len(self.ids_):
-            raise InputError("There must be a row to be near to: all were taken back. Add some with partial_fit.")
+            raise InputError("There are no rows to compare with: all were removed. Add some with partial_fit.")
         return self._codes(self.index_.search(PointQuery(X), min(self.k_, len(self.ids_))).ids)
 
     def _codes(self, ids: Ids) -> NDArray[np.int64]:
@@ -162,7 +159,7 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         return chunks(len(codes), row_bytes=24 * len(self.classes_))
 
     def _choose(self, X: Vectors, ids: Ids) -> int:
-        """The k by which most rows get their own label from the others."""
+        """The k with which the others classify most rows right."""
         most = len(ids) - 1
         if most < 1:
             return 1
@@ -170,7 +167,7 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         known = self._codes(ids[some])
         k = min(CHOICES[-1], most)
         found = self.index_.search(PointQuery(X[some]), k + 1, effort="exact").ids  # (q, k + 1), itself among them
-        others = np.argsort(found == ids[some][:, None], axis=1, kind="stable")[:, :k]  # itself last, and left out
+        others = np.argsort(found == ids[some][:, None], axis=1, kind="stable")[:, :k]  # itself last, and dropped
         codes = self._codes(np.take_along_axis(found, others, axis=1))
         right = {
             choice: sum(
@@ -187,27 +184,12 @@ def _votes(codes: NDArray[np.int64], C: int) -> NDArray[np.float64]:
     """Shares of votes (m, C) from the labels of neighbours (m, k), nearest first."""
     m, k = codes.shape
     rows = np.arange(m)
-    votes, hairs = np.zeros((m, C)), np.zeros((m, C))
+    votes, ranks = np.zeros((m, C)), np.zeros((m, C))
     for place in reversed(range(k)):
         votes[rows, codes[:, place]] += 1
-        hairs[rows, codes[:, place]] = k - place  # the nearest row of each label stands
-    votes += HAIR / k * hairs
+        ranks[rows, codes[:, place]] = k - place  # of the nearest row of each label, written last
+    votes += TIE_BREAK / k * ranks
     return np.asarray(votes / votes.sum(axis=1, keepdims=True))
-
-
-def _names(y: Array, n: int) -> NDArray[Any]:
-    """Labels (n,), none missing."""
-    names: NDArray[Any] = column_or_1d(as_numpy(y), warn=True)
-    if len(names) != n:
-        raise InputError(f"y must hold one label for each of {n} rows. Got {len(names)}.")
-    if names.dtype.kind == "O":
-        if any(name is None or name != name for name in names):
-            raise InputError("y must hold a label for each row: leave out those without. Got None or NaN.")
-        names = names.astype(str)
-    if names.dtype.kind == "f":
-        assert_all_finite(names, input_name="y")
-        check_classification_targets(names)  # others it would warn about: many classes of few images are welcome here
-    return names
 
 
 def _new_ids(ids: Ids | None, n: int, first: int) -> Ids:

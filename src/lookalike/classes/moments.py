@@ -1,27 +1,34 @@
-"""Counts, sums and the scatter within groups, kept as rows come and go: what class means are made of.
+"""Counts, sums and scatter of classes, updated as rows are added and removed.
 
-In: rows (n, d), NumPy or torch, and the number of the group of each. Out: float64 moments that equal those of a fresh
-count of the rows still there, whatever came and went before. Chan, Golub & LeVeque, COMPSTAT 1982.
+`Moments` holds them for any groups of rows; `Cells` divides each class into one group, or into k groups around centres
+that k-means finds (NCMC: Mensink et al., "Large scale metric learning for distance-based image classification on open
+ended data sets", 2013, Sec. 3.3). Both are exact: after any sequence of changes they equal, up to rounding, moments
+computed from the rows that are left (Chan, Golub & LeVeque, COMPSTAT 1982). Rows are NumPy or torch.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Self
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
+from lookalike.arrays import as_numpy, chunks, distances, like, namespace, to_numpy
 from lookalike.errors import InputError
-from lookalike.types import Array
+from lookalike.features.kmeans import kmeans
+from lookalike.types import Array, Vectors
 
 ROUNDING = 1e-9
-"""Variances may be negative by this share of the rows' squares before it says that other rows were taken out."""
+"""Tolerance for negative variances, relative to the squares of the rows: below it, other rows were removed."""
 SAME = 1e-6
-"""Rows are taken for all those of a group where their sum is the group's but for this share of them."""
+"""Tolerance for the sum of a group's rows, relative to their size: beyond it, they are not the group's rows."""
+
+Codes = NDArray[np.int64]
+"""(n,) the number of the class of each row."""
 
 
 class GrowingRows:
-    """A matrix that rows are added to at its end: it keeps room to spare, so that one more costs one row, not all.
+    """A matrix with spare capacity at its end, so that appending one row does not copy all of them.
 
     Examples
     --------
@@ -33,22 +40,22 @@ class GrowingRows:
     """
 
     def __init__(self, values: Array):
-        self.values = self._room = values
+        self.values = self._buffer = values
 
     def resize(self, n: int) -> None:
-        """Let there be n rows: new ones are zero, those beyond n are gone."""
+        """Set the number of rows to n: new rows are zero, rows beyond n are dropped."""
         old = self.values.shape[0]
-        if n > self._room.shape[0]:
+        if n > self._buffer.shape[0]:
             xp, shape = namespace(self.values), (2 * n, *self.values.shape[1:])
-            room = xp.empty(shape, dtype=self.values.dtype, device=array_api_compat.device(self.values))
-            room[:old] = self.values
-            self._room = room
-        self.values = self._room[:n]
+            buffer = xp.empty(shape, dtype=self.values.dtype, device=array_api_compat.device(self.values))
+            buffer[:old] = self.values
+            self._buffer = buffer
+        self.values = self._buffer[:n]
         self.values[old:] = 0
 
 
 class Moments:
-    """How many rows each of M groups has, their sums and, where wanted, the scatter within groups.
+    """The number of rows of each of M groups, their sums and, optionally, the scatter within groups.
 
     Parameters
     ----------
@@ -81,7 +88,7 @@ class Moments:
         return _divide(self.sums[groups if isinstance(groups, slice) else like(self.sums, groups)], self.counts[groups])
 
     def resize(self, M: int) -> None:
-        """Let there be M groups: new ones are empty, those beyond M are gone, with what they held."""
+        """Set the number of groups to M: new groups are empty, groups beyond M are dropped."""
         self.counts = np.concatenate([self.counts[:M], np.zeros(max(0, M - len(self.counts)), np.int64)])
         self._sums.resize(M)
 
@@ -91,33 +98,33 @@ class Moments:
             some, m, t, within = self._gather(X[part], groups[part])
             n = self.counts[some]
             if within is not None:
-                self.scatter += self._spread(within, some, t, m, n)
+                self.scatter += self._added_scatter(within, some, t, m, n)
             self.sums[like(self.sums, some)] += t
             self.counts[some] = n + m
 
     def remove(self, X: Array, groups: NDArray[np.int64]) -> None:
-        """Take rows (n, d) back, each out of the group it was added to, at the cost of adding them.
+        """Remove rows (n, d), each from the group it was added to, at the cost of adding them.
 
-        InputError, with nothing changed, where a group has fewer rows, or where what is left shows that they were
-        others: a sum without rows, or a negative variance.
+        Raises InputError and changes nothing if a group has fewer rows, or if the result shows that other rows had been
+        added: a sum without rows, or a negative variance.
         """
-        some, wanted = np.unique(groups, return_counts=True)
-        if (self.counts[some] < wanted).any():
+        some, removed = np.unique(groups, return_counts=True)
+        if (self.counts[some] < removed).any():
             raise InputError("X must be rows that were added before. Got more than there are.")
         where = like(self.sums, some)
         before = self.counts[some], self.sums[where], self.scatter
         self.scatter = None if self.scatter is None else self.scatter + 0  # a copy
         for part in chunks(X.shape[0], row_bytes=24 * X.shape[1]):
-            self._take(X[part], groups[part])
-        if self._is_odd(X, some):
+            self._subtract(X[part], groups[part])
+        if self._is_impossible(X, some):
             self.counts[some], self.sums[where], self.scatter = before
             raise InputError("X must be rows that were added before. Got others.")
-        self.sums[like(self.sums, some[self.counts[some] == 0])] = 0  # not what rounding leaves
+        self.sums[like(self.sums, some[self.counts[some] == 0])] = 0  # drop rounding errors
         if self.scatter is not None and not (self.counts > 1).any():
             self.scatter *= 0
 
     def merge(self, i: int, j: int) -> None:
-        """Put what group j holds into group i; j is empty then. O(d), O(d²) with the scatter."""
+        """Move the rows of group j into group i. O(d), O(d²) with the scatter."""
         n, m = int(self.counts[i]), int(self.counts[j])
         if self.scatter is not None and n and m:
             step = self.sums[j] / m - self.sums[i] / n  # (d,)
@@ -126,15 +133,15 @@ class Moments:
         self.counts[i] = n + m
         self.sums[j], self.counts[j] = 0, 0
 
-    def _take(self, X: Array, groups: NDArray[np.int64]) -> None:
+    def _subtract(self, X: Array, groups: NDArray[np.int64]) -> None:
         some, m, t, within = self._gather(X, groups)
         left = self.counts[some] - m
         self.sums[like(self.sums, some)] -= t
         self.counts[some] = left
         if within is not None:
-            self.scatter -= self._spread(within, some, t, m, left)
+            self.scatter -= self._added_scatter(within, some, t, m, left)
 
-    def _spread(
+    def _added_scatter(
         self, within: Array, some: NDArray[np.int64], t: Array, m: NDArray[np.int64], n: NDArray[np.int64]
     ) -> Any:
         """What m more rows with sums t add to the scatter of groups that have n, (d, d): one product."""
@@ -143,7 +150,7 @@ class Moments:
         return rows.T @ rows
 
     def _gather(self, X: Array, groups: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Any]:
-        """The groups that occur (G,), their counts and sums (G, d), and the rows less the means of theirs (r, d)."""
+        """The groups that occur (G,), their counts and sums (G, d), and the rows minus their group's mean (r, d)."""
         rows = like(self.sums, X)
         xp = namespace(rows)
         rows = xp.astype(rows, xp.float64)
@@ -153,8 +160,8 @@ class Moments:
             return some, m, t, None
         return some, m, t, rows - _divide(t, m)[like(rows, inverse)]
 
-    def _is_odd(self, X: Array, some: NDArray[np.int64]) -> bool:
-        """Whether what is left without rows X cannot be."""
+    def _is_impossible(self, X: Array, some: NDArray[np.int64]) -> bool:
+        """Whether no rows can have the moments that are left after removing rows X."""
         xp = namespace(X)
         size = float(xp.max(xp.abs(X))) if X.shape[0] else 0.0
         left = as_numpy(self.sums[like(self.sums, some[self.counts[some] == 0])])
@@ -164,6 +171,115 @@ class Moments:
             return False
         diagonal = as_numpy(namespace(self.scatter).linalg.diagonal(self.scatter))
         return bool((diagonal < -ROUNDING * (1 + self.counts.sum()) * max(size**2, diagonal.max())).any())
+
+
+class Cells:
+    """The moments of C classes with k cells each; cell j of class c is group c · k + j.
+
+    With k > 1, k-means finds the centres of a class in its first rows, and they stay fixed: a row always belongs to the
+    nearest centre, so that adding and removing rows is exact in any order. `cluster` replaces the centres.
+
+    Parameters
+    ----------
+    moments : of C · k groups.
+    k : cells of a class.
+    anchors : (C · k, d) float32, the centres; None if k is 1.
+    widths : (C,) int64, the number of centres of each class, at most k; None if k is 1.
+    random_state : seed of k-means.
+
+    """
+
+    def __init__(self, moments: Moments, k: int, anchors: Array | None, widths: Codes | None, random_state: int):
+        self.moments = moments
+        self.k = k
+        self.widths = widths
+        self.random_state = random_state
+        self._anchors = None if anchors is None else GrowingRows(anchors)
+
+    @classmethod
+    def empty(cls, X: Array, k: int, second: bool, random_state: int) -> Self:
+        """No classes, for rows like X; `second` also keeps the scatter within classes."""
+        xp, d, device = namespace(X), X.shape[1], array_api_compat.device(X)
+        sums = xp.zeros((0, d), dtype=xp.float64, device=device)
+        scatter = xp.zeros((d, d), dtype=xp.float64, device=device) if second else None
+        moments = Moments(np.zeros(0, np.int64), sums, scatter)
+        if k == 1:
+            return cls(moments, k, None, None, random_state)
+        anchors = xp.zeros((0, d), dtype=xp.float32, device=device)
+        return cls(moments, k, anchors, np.zeros(0, np.int64), random_state)
+
+    @property
+    def anchors(self) -> Array | None:
+        """The centres, (C · k, d)."""
+        return None if self._anchors is None else self._anchors.values
+
+    @property
+    def counts(self) -> Codes:
+        """The number of rows of each class, (C,)."""
+        counts: Codes = self.moments.counts.reshape(-1, self.k).sum(axis=1)
+        return counts
+
+    def means(self) -> Array:
+        """The mean of each class, (C, d) float64; zero for a class without rows."""
+        xp, sums = namespace(self.moments.sums), self.moments.sums
+        sums = xp.sum(xp.reshape(sums, (-1, self.k, sums.shape[1])), axis=1)  # (C, d)
+        return _divide(sums, self.counts)
+
+    def sum_of(self, c: int) -> Array:
+        """The sum of the rows of class c, (d,) float64."""
+        return namespace(self.moments.sums).sum(self.moments.sums[c * self.k : (c + 1) * self.k], axis=0)
+
+    def resize(self, C: int) -> None:
+        """Set the number of classes to C: new classes are empty, classes beyond C are dropped."""
+        self.moments.resize(C * self.k)
+        if self._anchors is not None and self.widths is not None:
+            self._anchors.resize(C * self.k)
+            self.widths = np.concatenate([self.widths[:C], np.zeros(max(0, C - len(self.widths)), np.int64)])
+
+    def add(self, X: Array, codes: Codes) -> None:
+        """Add rows to their classes; a class without centres gets them from these rows."""
+        if self.anchors is not None and self.widths is not None:
+            for c, rows in _by_class(codes):
+                if not self.widths[c]:
+                    centres = _find_centres(X[like(X, rows)], self.k, self.random_state)
+                    self.anchors[c * self.k : c * self.k + len(centres)] = like(self.anchors, centres)
+                    self.widths[c] = len(centres)
+        self.moments.add(X, self._groups(X, codes))
+
+    def remove(self, X: Array, codes: Codes) -> None:
+        """Remove rows from their classes; a class without rows loses its centres."""
+        self.moments.remove(X, self._groups(X, codes))
+        if self.widths is not None:
+            self.widths[self.counts == 0] = 0
+
+    def cluster(self, c: int, X: Array) -> None:
+        """Find new centres for class c in X, all of its rows."""
+        self.clear(c)
+        self.add(X, np.full(X.shape[0], c, np.int64))
+
+    def clear(self, c: int) -> None:
+        """Drop the counts and sums of class c; the scatter, if kept, still includes its rows."""
+        cells = slice(c * self.k, (c + 1) * self.k)
+        self.moments.counts[cells], self.moments.sums[cells] = 0, 0
+        if self.widths is not None:
+            self.widths[c] = 0
+
+    def move(self, c: int, to: int) -> None:
+        """Overwrite class `to` with class c."""
+        old, new = (slice(i * self.k, (i + 1) * self.k) for i in (c, to))
+        self.moments.counts[new], self.moments.sums[new] = self.moments.counts[old], self.moments.sums[old]
+        if self.anchors is not None and self.widths is not None:
+            self.anchors[new], self.widths[to] = self.anchors[old], self.widths[c]
+
+    def _groups(self, X: Array, codes: Codes) -> Codes:
+        """The cell of each row, (n,): that of the nearest centre of its class."""
+        if self.anchors is None or self.widths is None:
+            return codes
+        groups = codes * self.k
+        for c, rows in _by_class(codes):
+            centres = self.anchors[c * self.k : c * self.k + int(self.widths[c])]
+            groups[rows] += _nearest(like(centres, X[like(X, rows)]), centres)
+        return groups
 
 
 def sum_groups(X: Array, groups: NDArray[np.int64], M: int) -> Array:
@@ -185,10 +301,28 @@ def sum_groups(X: Array, groups: NDArray[np.int64], M: int) -> Array:
     return sums
 
 
-def check_all(X: Array) -> None:
-    """Refuse rows (n, d) that are not finite, before any of them has changed anything."""
-    for part in chunks(X.shape[0], row_bytes=8 * X.shape[1]):
-        check_rows(X[part])
+def _find_centres(X: Array, k: int, random_state: int) -> Vectors:
+    """At most k centres of rows X (n, d) by k-means, float32: the same for the same rows in any order.
+
+    >>> _find_centres(np.array([[5.0], [1.0], [5.0]]), 3, random_state=0).ravel().tolist()
+    [1.0, 5.0]
+    """
+    distinct, counts = np.unique(to_numpy(X), axis=0, return_counts=True)  # sorted
+    return distinct if len(distinct) <= k else kmeans(np.repeat(distinct, counts, axis=0), k, random_state)[0]
+
+
+def _nearest(X: Array, centres: Array) -> Codes:
+    """The number of the centre nearest to each row, (n,), by exact distances: the same in any batch."""
+    xp = namespace(X)
+    found = xp.argmin(distances(xp.astype(X, xp.float64), xp.astype(centres, xp.float64), 2), axis=1)
+    return as_numpy(found).astype(np.int64)
+
+
+def _by_class(codes: Codes) -> Iterator[tuple[int, Codes]]:
+    """Each class that occurs, and the places of its rows."""
+    order = np.argsort(codes, kind="stable")
+    classes, starts = np.unique(codes[order], return_index=True)
+    yield from zip(classes.tolist(), np.split(order, starts)[1:], strict=True)
 
 
 def _divide(sums: Array, counts: NDArray[np.int64]) -> Array:

@@ -1,67 +1,69 @@
-"""Open-ended classes: a mean, or a few, for each class; images and classes come and go, and nothing is trained again.
+"""`OpenSet`: a classifier by the nearest class mean, to which images and classes can be added and removed at any time.
 
-In: rows (n, d), NumPy or torch, and labels. Out: labels, "none of these", probabilities. Mensink et al., "Large scale
-metric learning for distance-based image classification on open ended data sets", 2013 (ncm), Eq. 3–7, 21–23, 29.
+Nothing is trained: a class is a count and a sum. Mensink et al., "Large scale metric learning for distance-based image
+classification on open ended data sets", 2013 (ncm), Eq. 3–7, 21–23, 29. Rows are NumPy or torch.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from numbers import Real
 from typing import Any, Self, TypeAlias
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import as_numpy, like, namespace
-from lookalike.classes.cells import Codes
-from lookalike.classes.confidence import Scores, choose_temperature, choose_threshold
-from lookalike.classes.labels import Label, Names, as_labels, join_labels, one_label
+from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
+from lookalike.classes.class_table import ClassTable, Label, LabelIndex, as_labels, join_labels, one_label
+from lookalike.classes.hierarchy import Hierarchy
+from lookalike.classes.moments import Cells, Codes, Moments
+from lookalike.classes.predictions import Scores, choose_temperature, choose_threshold
 from lookalike.classes.prototypes import ABSENT
-from lookalike.classes.table import Table
-from lookalike.classes.verbs import ClassVerbs
 from lookalike.encode.check import check_matrix
-from lookalike.errors import InputError
+from lookalike.errors import InputError, UnknownNameError
+from lookalike.limits import COUNT, POSITIVE, SHARE, check_number
 from lookalike.types import Array
 
+KINDS = ("ncm", "ncmc", "second")
 FOLDS = 5
-"""One image in this many of each class is held out at a time by `fit`, to choose the temperature and the threshold."""
+"""`fit` holds out one image in this many of each class at a time to choose the temperature and the threshold."""
 HELD_ROWS, HELD_SCORES = 20_000, 2**22
-"""At most so many images, and scores of them, are looked at for that."""
+"""The most images, and scores of them, used for that."""
 
-Look: TypeAlias = Callable[[], tuple[Scores, NDArray[Any]]]
-"""Held-out rows as they are now: scores (m, C) and squared distances to the nearest class (m,)."""
+HeldOut: TypeAlias = Callable[[], tuple[Scores, NDArray[Any]]]
+"""Returns the present scores (m, C) and squared distances to the nearest class (m,) of held-out rows."""
 
 
-class OpenSet(ClassifierMixin, ClassVerbs):
-    """The nearest class mean, of classes that never stop growing.
+class OpenSet(ClassifierMixin, BaseEstimator):
+    """The nearest class mean, with classes that can change at any time.
 
     A class is a count and a sum (ncm), k of them (ncmc), or a count and a sum with one covariance for all classes
-    (second). Images are added and taken back at O(d) each (O(kd) for ncmc, O(d²) for second), and the state is always
-    that of a fresh `fit` on the images that are there, whatever the order: but for rounding, and but for ncmc, whose
-    cells are those of the images a class began with until `cluster` finds new ones. Temperature and threshold stay as
-    chosen until `fit` or `calibrate`.
+    (second). Adding or removing an image costs O(d) (O(kd) for ncmc, O(d²) for second), and the state equals that of a
+    new `fit` on the present images, in whatever order they came, up to rounding. The exception is ncmc: the cells of a
+    class are those of its first images until `cluster` is called. Temperature and threshold change only with `fit`,
+    `calibrate` and `recalibrate`. A method that raises an error has changed nothing.
 
     Parameters
     ----------
     kind : "ncm": the nearest mean. "ncmc": k centroids a class, summed as in Eq. 22 with equal weights. "second": the
         nearest mean by (x − μ)ᵀ(Σ + ridge · s · I)⁻¹(x − μ), Σ the covariance within classes, s its mean variance.
     k : centroids a class; ncmc only.
-    ridge : above 0, as above; second only. Large: as ncm.
-    reject : share of the images of its classes, from 0 to below 1, that it may call none of these. 0: it never does,
-        unless `calibrate` is shown images of none.
-    none_label : what `predict` returns for none of these. Where classes are numbers it must be one, such as -1.
-    random_state : seed for what is held out, and for k-means.
+    ridge : above 0, as above; second only. A large ridge gives ncm.
+    reject : share of the images of its classes, from 0 to below 1, that may be predicted as none of these. 0: no image
+        is, unless `calibrate` gets images of no class.
+    none_label : what `predict` returns for none of these. It must be a number, such as -1, if classes are numbers.
+    random_state : seed for the choice of held-out images, and for k-means.
 
     Attributes
     ----------
-    classes_ : (C,) the labels: sorted after `fit`, new ones at the end. A deleted one's place goes to the last.
-    counts_ : (C · k,) int64, images of each cell; k is 1 but for ncmc.
+    classes_ : (C,) the labels: sorted after `fit`, new ones at the end. The last one takes the place of a deleted one.
+    counts_ : (C · k,) int64, images of each cell; k is 1 except for ncmc.
     sums_ : (C · k, d) float64, their sums, of the kind of the rows it was fitted on.
     scatter_ : (d, d) float64, within classes; second only.
-    anchors_, widths_ : (C · k, d) float32 and (C,) int64, the centres that cells are around and how many; ncmc only.
-    softness_ : distances to a class are −2 s ln mean exp(−½ d² / s) of those to its centroids, s = softness_; 0, until
-        calibrated, is the nearest one; ncmc only.
+    anchors_, widths_ : (C · k, d) float32 and (C,) int64, the centres of the cells and their number; ncmc only.
+    softness_ : the distance to a class is −2 s ln mean exp(−½ d² / s) of those to its centroids, s = softness_; 0,
+        until calibrated, is the nearest centroid; ncmc only.
     temperature_ : probabilities are softmax(−½ d² / temperature_); 1 until calibrated.
     threshold_ : squared distance to the nearest class beyond which an image is none of these; infinity: never.
     hierarchy_, prior_weight_ : (p, 2) texts child, parent, and m of Eq. 34; after `use_hierarchy` only.
@@ -76,6 +78,14 @@ class OpenSet(ClassifierMixin, ClassVerbs):
     ['cat', 'dog']
 
     """
+
+    classes_: NDArray[Any]
+    counts_: Codes
+    sums_: Array
+    softness_: float
+    temperature_: float
+    threshold_: float
+    prior_weight_: float
 
     def __init__(
         self,
@@ -94,70 +104,128 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Any) -> Self:
-        """Learn classes from rows X (n, d) with labels y (n,), and forget what was learned before but the hierarchy.
+        """Learn classes from rows X (n, d) with labels y (n,); replaces all that was learned except the hierarchy.
 
-        Temperature and threshold are chosen on images held out, a fifth of each class of two or more at a time: taken
-        back, looked at, and added again.
+        Temperature and threshold are chosen on held-out images, a fifth of each class of two or more at a time.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
-        table = self._start(X, np.unique(y))
+        table = self._new_table(X, np.unique(y))
         table.add(X, y)
-        return self._keep(table)._hold_out(table, X, y)
+        return self._store(table)._hold_out(table, X, y)
 
-    def recalibrate(self, X: Array, y: Any) -> Self:
-        """Choose temperature and threshold as `fit` does, on images X (m, d) that are in the classes y (m,).
+    def partial_fit(self, X: Array, y: Any, classes: Any = None) -> Self:
+        """Add images X (m, d) to the classes y (m,), which may be new; `classes` are added even without images."""
+        first = not hasattr(self, "classes_")
+        X, y = self._rows_and_labels(X, y, reset=first)
+        named = np.unique(y if classes is None else np.concatenate([y, self._labels(classes, len(classes))]))
+        table = self._new_table(X, named) if first else self._table()
+        if not first:
+            table.append(named[table.index.find(named) < 0])
+        table.add(X, y)
+        return self._store(table)
 
-        All of them, or some, of which no more than `most_held` are used: a part of each class is taken back, looked at,
-        and added again.
-        """
+    def remove(self, X: Array, y: Any) -> Self:
+        """Remove images X (m, d) from the classes y (m,). A class without images remains."""
         table = self._table()
-        return self._hold_out(table, *self._rows_and_labels(X, y))
+        table.remove(*self._rows_and_labels(X, y))
+        return self._store(table)
 
-    def most_held(self) -> int:
-        """How many images `fit` and `recalibrate` look at: fewer where there are many classes."""
-        return min(HELD_ROWS, max(1, HELD_SCORES // max(1, len(self._table().labels))))
+    def add_class(self, label: Label, X: Array | None = None) -> Self:
+        """Add a class with images X (m, d), or without: then it is predicted only if a hierarchy gives it a mean."""
+        if X is not None:
+            if hasattr(self, "classes_"):
+                self._table().index.with_new(one_label(label))
+            X = check_matrix(self, X, reset=not hasattr(self, "classes_"))
+            return self.partial_fit(X, np.repeat(one_label(label), X.shape[0]))
+        table = self._table()
+        table.append(self._labels([label], 1))
+        return self._store(table)
 
-    def _hold_out(self, table: Table, X: Array, y: NDArray[Any]) -> Self:
-        """Calibrate on rows that are in the table, of classes that have two or more."""
-        codes = table.names.place(y)
-        folds = [rows for rows in self._folds(codes, table.cells.counts) if len(rows)]
-        self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
+    def rename(self, old: Label, new: Label) -> Self:
+        """Change the label of a class to one that no class has."""
+        table = self._table()
+        table.rename(old, self._labels([new], 1)[0].item())
+        return self._store(table)
 
-        def look() -> tuple[Scores, NDArray[Any]]:
-            looks = []
-            for rows in folds:
-                some = X[like(X, rows)]
-                table.remove(some, y[rows])
-                looks.append(self._look(some))
-                table.add(some, y[rows])
-            return np.concatenate([scores for scores, _ in looks]), np.concatenate([far for _, far in looks])
+    def merge(self, into: Label, other: Label, X: Array | None = None) -> Self:
+        """Move the images of class `other` into class `into`. ncmc finds new centres and needs all images of both."""
+        table = self._table()
+        table.merge(into, other, self._rows(X))
+        return self._store(table)
 
-        if folds:
-            self._calibrate(look, codes[np.concatenate(folds)])
-        return self._keep(table)
+    def split(self, label: Label, new: Label, X: Array) -> Self:
+        """Move images X (m, d) of class `label` into a new class `new`."""
+        table = self._table()
+        table.split(label, self._labels([new], 1)[0].item(), self._rows(X))
+        return self._store(table)
+
+    def delete(self, label: Label, X: Array | None = None) -> Self:
+        """Remove a class. For "second", X must be its images, to remove their share of the covariance."""
+        table = self._table()
+        table.delete(label, self._rows(X))
+        return self._store(table)
+
+    def cluster(self, label: Label, X: Array) -> Self:
+        """Find new centres for a class of ncmc that has grown; X are all its images."""
+        table = self._table()
+        table.cluster(label, self._rows(X))
+        return self._store(table)
+
+    def use_hierarchy(self, hierarchy: Hierarchy | Iterable[tuple[str, str]], weight: float = 10.0) -> Self:
+        """Give classes with few images or none a prior mean from related classes, worth `weight` images: Eq. 33, 34.
+
+        Pairs are child, parent; `Hierarchy` reads them from files and nested names. Labels that are numbers are written
+        as texts there. May be called before `fit`, and again.
+        """
+        check_number("weight", weight, *POSITIVE)
+        pairs = (hierarchy if isinstance(hierarchy, Hierarchy) else Hierarchy(hierarchy)).pairs
+        self.hierarchy_ = np.array(pairs, dtype=np.str_).reshape(-1, 2)
+        self.prior_weight_ = float(weight)
+        self._cached_table: ClassTable | None = None
+        return self
+
+    def sizes(self) -> Codes:
+        """The number of images of each of classes_, (C,)."""
+        return self._table().cells.counts
+
+    def means(self) -> Array:
+        """The mean of the images of each of classes_, (C, d) float64, without a prior; zero if it has no images."""
+        return self._table().cells.means()
 
     def calibrate(self, X: Array, y: Any) -> Self:
         """Choose temperature and threshold on images X (m, d) that were not added, of classes y (m,).
 
-        Images of no class may be among them, with none_label: the threshold is then the one that makes the fewest
-        mistakes, and `reject` is not used.
+        Images of no class have the label none_label: the threshold is then the one with the fewest errors, and `reject`
+        is not used.
         """
         table = self._table()
         X = check_matrix(self, X, reset=False)
         y = as_labels(y, X.shape[0])
         codes = np.full(len(y), -1, np.int64)
-        of_a_class = Names(one_label(self.none_label)).find(y) < 0
-        codes[of_a_class] = table.names.place(y[of_a_class])
-        return self._calibrate(lambda: self._look(X), codes)
+        of_a_class = LabelIndex(one_label(self.none_label)).find(y) < 0
+        codes[of_a_class] = table.index.codes(y[of_a_class])
+        return self._calibrate(lambda: self._score_once(X), codes)
+
+    def recalibrate(self, X: Array, y: Any) -> Self:
+        """Choose temperature and threshold as `fit` does, on images X (m, d) that are in the classes y (m,).
+
+        X may be all images or some; at most `most_held` of them are used. A part of each class is removed, scored and
+        added again at a time.
+        """
+        table = self._table()
+        return self._hold_out(table, *self._rows_and_labels(X, y))
+
+    def most_held(self) -> int:
+        """The most images that `fit` and `recalibrate` hold out: fewer if there are many classes."""
+        return min(HELD_ROWS, max(1, HELD_SCORES // max(1, len(self._table().labels))))
 
     def predict(self, X: Array) -> NDArray[Any]:
-        """The label of the nearest class of each row, (m,), none_label where that is farther than threshold_."""
+        """The label of the nearest class of each row, (m,), or none_label if that is farther than threshold_."""
         X = self._queries(X)
         best = np.empty(X.shape[0], np.int64)
         for part, scores, squares in self._scores(X, squares=bool(np.isfinite(self.threshold_))):
             xp = namespace(scores)
-            found = xp.argmax(scores, axis=1)
-            best[part] = as_numpy(found)
+            best[part] = as_numpy(xp.argmax(scores, axis=1))
             if squares is not None:
                 far = squares - 2 * xp.max(scores, axis=1) > self.threshold_
                 best[part][as_numpy(far)] = -1
@@ -188,11 +256,11 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         return out
 
     def _scores(self, X: Array, squares: bool = False) -> Iterator[tuple[slice, Array, Any]]:
-        """Some rows at a time: which, scores for each class (m, C), and squares (m,) that make them distances."""
+        """Chunks of X: their slice, scores for each class (m, C), and squares (m,) that turn scores into distances."""
         table = self._table()
         xp = namespace(X)
         prototypes = table.prototypes(wide=X.dtype == xp.float64)
-        if not table.seen():
+        if not table.has_images():
             raise InputError("There is no class with images to choose from. Add images with `partial_fit` first.")
         for part, scores, centred in prototypes.scores(X):
             if table.cells.k > 1:
@@ -209,26 +277,27 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         shape = (X.shape[0], len(self._table().labels))
         return xp.empty(shape, dtype=precision, device=array_api_compat.device(X))
 
-    def _look(self, X: Array) -> tuple[Scores, NDArray[Any]]:
-        """The scores of all classes, (m, C), and the squared distance to the nearest, (m,)."""
-        looks = [
-            (as_numpy(scores).copy(), as_numpy(squares - 2 * namespace(scores).max(scores, axis=1)))
-            for _, scores, squares in self._scores(X, squares=True)
-        ]
-        return np.concatenate([scores for scores, _ in looks]), np.concatenate([far for _, far in looks])
+    def _hold_out(self, table: ClassTable, X: Array, y: NDArray[Any]) -> Self:
+        """Calibrate on rows that are in the table, of classes that have two or more."""
+        codes = table.index.codes(y)
+        folds = [rows for rows in self._folds(codes, table.cells.counts) if len(rows)]
+        self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
 
-    def _calibrate(self, look: Look, codes: Codes) -> Self:
-        """Choose temperature and threshold from what `look` shows of held-out rows of classes `codes`, −1 for none."""
-        self.softness_ = 0.0
-        if self.kind == "ncmc":  # how alike the cells of a class count is chosen first, by the nearest ones alone
-            self.softness_ = _temperature(look()[0], codes)
-        scores, far = look()
-        self.temperature_ = _temperature(scores, codes)
-        self.threshold_ = choose_threshold(far[codes >= 0], far[codes < 0], self.reject)
-        return self
+        def score_held_out() -> tuple[Scores, NDArray[Any]]:
+            parts = []
+            for rows in folds:
+                some = X[like(X, rows)]
+                table.remove(some, y[rows])
+                parts.append(self._score_once(some))
+                table.add(some, y[rows])
+            return np.concatenate([scores for scores, _ in parts]), np.concatenate([far for _, far in parts])
+
+        if folds:
+            self._calibrate(score_held_out, codes[np.concatenate(folds)])
+        return self._store(table)
 
     def _folds(self, codes: Codes, counts: Codes) -> list[Codes]:
-        """Rows that `fit` holds out together, by lot; never all that a class has."""
+        """Random rows to hold out together, never all rows of a class."""
         random = np.random.default_rng(self.random_state)
         some = random.permutation(np.flatnonzero(counts[codes] > 1))[: self.most_held()]
         some = some[np.argsort(codes[some], kind="stable")]  # by class, at random within
@@ -236,9 +305,104 @@ class OpenSet(ClassifierMixin, ClassVerbs):
         rank = np.arange(len(some)) - np.repeat(starts, sizes)  # place in its class
         return [some[rank % FOLDS == fold] for fold in range(FOLDS)]
 
+    def _score_once(self, X: Array) -> tuple[Scores, NDArray[Any]]:
+        """The scores of all classes, (m, C), and the squared distance to the nearest, (m,)."""
+        parts = [
+            (as_numpy(scores).copy(), as_numpy(squares - 2 * namespace(scores).max(scores, axis=1)))
+            for _, scores, squares in self._scores(X, squares=True)
+        ]
+        return np.concatenate([scores for scores, _ in parts]), np.concatenate([far for _, far in parts])
 
-def _temperature(scores: Scores, codes: Codes) -> float:
-    """That of held-out rows of classes that have a mean."""
+    def _calibrate(self, held_out: HeldOut, codes: Codes) -> Self:
+        """Choose temperature and threshold from held-out rows of classes `codes`, −1 for none."""
+        self.softness_ = 0.0
+        if self.kind == "ncmc":  # the softness is chosen first, as the temperature of the nearest cells
+            self.softness_ = _choose_temperature(held_out()[0], codes)
+        scores, far = held_out()
+        self.temperature_ = _choose_temperature(scores, codes)
+        self.threshold_ = choose_threshold(far[codes >= 0], far[codes < 0], self.reject)
+        return self
+
+    def _rows(self, X: Array | None) -> Any:
+        if X is None:
+            return None
+        self._table()
+        X = check_matrix(self, X, reset=False)
+        _check_finite(X)
+        return X
+
+    def _labels(self, y: Any, n: int) -> NDArray[Any]:
+        """Labels that classes may have."""
+        labels = as_labels(y, n)
+        if (LabelIndex(one_label(self.none_label)).find(labels) == 0).any():
+            raise InputError(f"No class can be named {self.none_label!r}: it is the none_label.")
+        return labels
+
+    def _rows_and_labels(self, X: Array, y: Any, reset: bool = False) -> tuple[Array, NDArray[Any]]:
+        X = check_matrix(self, X, reset=reset)
+        y = self._labels(y, X.shape[0])
+        _check_finite(X)
+        return X, y
+
+    def _new_table(self, X: Array, labels: NDArray[Any]) -> ClassTable:
+        """Classes without images, for rows like X; resets the calibration."""
+        if self.kind not in KINDS:
+            raise UnknownNameError("kind of OpenSet", str(self.kind), KINDS)
+        check_number("k", self.k, *COUNT)
+        least, most = np.finfo(np.float64).eps, np.finfo(np.float64).max
+        check_number("ridge", self.ridge, Real, f"a number of at least {least:.1g}", least, most)
+        check_number("reject", self.reject, *SHARE)
+        if self.reject:
+            join_labels(labels, one_label(self.none_label))  # both must be texts, or both numbers
+        self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
+        cells = Cells.empty(X, self._cells_per_class(), self.kind == "second", self.random_state)
+        table = ClassTable(labels[:0], cells, self.ridge, *self._hierarchy())
+        table.append(labels)
+        return table
+
+    def _cells_per_class(self) -> int:
+        return self.k if self.kind == "ncmc" else 1
+
+    def _hierarchy(self) -> tuple[Hierarchy | None, float]:
+        pairs = getattr(self, "hierarchy_", None)
+        return (None, 0.0) if pairs is None else (Hierarchy(map(tuple, pairs.tolist())), self.prior_weight_)
+
+    def _table(self) -> ClassTable:
+        """The table of the present attributes: cached, or rebuilt if the attributes were replaced, as `load` does."""
+        check_is_fitted(self, "classes_")
+        table = getattr(self, "_cached_table", None)
+        if table is None or table.labels is not self.classes_ or table.cells.moments.sums is not self.sums_:
+            moments = Moments(self.counts_, self.sums_, getattr(self, "scatter_", None))
+            anchors, widths = getattr(self, "anchors_", None), getattr(self, "widths_", None)
+            cells = Cells(moments, self._cells_per_class(), anchors, widths, self.random_state)
+            table = self._cached_table = ClassTable(self.classes_, cells, self.ridge, *self._hierarchy())
+        return table
+
+    def _store(self, table: ClassTable) -> Self:
+        """Set the attributes from the table."""
+        self._cached_table, self.classes_ = table, table.labels
+        self.counts_, self.sums_ = table.cells.moments.counts, table.cells.moments.sums
+        if table.cells.moments.scatter is not None:
+            self.scatter_ = table.cells.moments.scatter
+        if table.cells.anchors is not None:
+            self.anchors_, self.widths_ = table.cells.anchors, table.cells.widths
+        if table.hierarchy is not None:
+            self.hierarchy_ = np.array(table.hierarchy.pairs, dtype=np.str_).reshape(-1, 2)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The learned attributes without the cached table, so that copies and pickles do not hold the sums twice."""
+        state: dict[str, Any] = super().__getstate__()
+        return {key: value for key, value in state.items() if key != "_cached_table"}
+
+
+def _check_finite(X: Array) -> None:
+    for part in chunks(X.shape[0], row_bytes=8 * X.shape[1]):
+        check_rows(X[part])
+
+
+def _choose_temperature(scores: Scores, codes: Codes) -> float:
+    """The temperature for held-out rows of classes that have a mean."""
     seen: NDArray[np.bool_] = np.max(scores, axis=0) > ABSENT / 2  # (C,), the same for all rows
     right = (codes >= 0) & seen[codes]
     if seen.all() and right.all():

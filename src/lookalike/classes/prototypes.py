@@ -1,7 +1,7 @@
-"""Class means made ready for scoring: one matrix product gives every row's score for every class.
+"""Score rows against class means: one matrix product gives the score of each row for each class.
 
-In: means (M, d), then rows (n, d), NumPy or torch. Out: scores −½ d²(x, μ) but for a term of x alone, larger is nearer:
-the dot-product form of ncm, Eq. 27 and 29, with the bias s = −½‖Wμ‖².
+The dot-product form of Mensink et al., "Large scale metric learning for distance-based image classification on open
+ended data sets", 2013 (ncm), Eq. 27 and 29. Means and rows are NumPy or torch.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,20 @@ from lookalike.classes.moments import GrowingRows
 from lookalike.types import Array
 
 ABSENT = -1e30
-"""The score of what has no mean: below any other, and finite, so that nothing becomes NaN."""
+"""The score of a class without a mean: below any other, and finite, so that no sum becomes NaN."""
 SCORES_BYTES = 32 * 2**20
-"""Scores held at a time: enough for a product at full speed, little enough to be looked through while in a cache."""
+"""Scores computed at a time: enough for a product at full speed, few enough to stay in a cache."""
 
 
 class Prototypes:
-    """Means less their common origin, with the bias as one more column: a product with [x − origin, 1] is the score.
+    """Means minus a common origin, with the bias as one more column: the product with [x − origin, 1] is the score.
+
+    A score is −½ d²(x, μ) up to a term of x alone, with the bias −½‖Wμ‖²: larger is nearer.
 
     Parameters
     ----------
-    means : (M, d) float64. The origin is the mean of the known ones: what rows share would cost digits.
-    known : (M,) which of them there are; the others score ABSENT.
+    means : (M, d) float64. The origin is the mean of the known ones: subtracting it keeps digits.
+    known : (M,) whether there is such a mean; the others score ABSENT.
     inverse : (d, d) float64, the matrix of d²(x, μ) = (x − μ)ᵀ inverse (x − μ); None: the Euclidean distance.
     precision : float32 or float64 of the namespace of `means`.
 
@@ -48,22 +50,22 @@ class Prototypes:
         return int(self._rows.values.shape[0])
 
     def put(self, where: NDArray[np.int64], means: Array, known: NDArray[np.bool_]) -> None:
-        """Write these means (m, d) to rows `where` (m,), which exist."""
+        """Write these means (m, d) to existing rows `where` (m,)."""
         xp = namespace(means)
         centred = means - self.origin
         weights = centred
-        if self.inverse is not None:  # the long part of making ready: at the precision of the result
+        if self.inverse is not None:  # the slowest part: at the precision of the result
             weights = xp.astype(centred, self.precision) @ xp.astype(self.inverse, self.precision)  # (m, d)
         bias = xp.where(like(means, known), -xp.sum(centred * weights, axis=1) / 2, ABSENT)  # (m,)
         rows = xp.concat([xp.astype(weights, self.precision), xp.astype(bias, self.precision)[:, None]], axis=1)
         self._rows.values[like(means, where)] = rows
 
     def resize(self, M: int) -> None:
-        """Let there be M rows; new ones must be put before they are used."""
+        """Set the number of rows to M; new ones must be put before they are used."""
         self._rows.resize(M)
 
     def scores(self, X: Array) -> Iterator[tuple[slice, Array, Array]]:
-        """Some rows of X at a time: which, their scores (m, M) until the next ones come, and x − origin (m, d)."""
+        """Chunks of X: their slice, their scores (m, M), valid until the next chunk, and x − origin (m, d)."""
         xp, device = namespace(X), array_api_compat.device(X)
         precision = xp.float64 if X.dtype == xp.float64 else xp.float32
         W = xp.astype(like(X, self._rows.values), precision, copy=False)  # (M, d + 1)
@@ -71,18 +73,18 @@ class Prototypes:
         M, width = W.shape
         parts = list(chunks(X.shape[0], 4 * (M + width), held_bytes(X, SCORES_BYTES)))
         rows = parts[0].stop if parts else 0
-        # Memory that is used again and again: fresh memory is slow. NumPy and torch both know `out`.
-        space = xp.ones((rows, width), dtype=precision, device=device)
+        # All chunks share these buffers: allocating new memory is slow. NumPy and torch both have `out`.
+        centred = xp.ones((rows, width), dtype=precision, device=device)
         products = xp.empty((rows, M), dtype=precision, device=device)
         for part in parts:
             m = part.stop - part.start
-            space[:m, :-1] = check_rows(X[part]) - origin
-            yield part, xp.matmul(space[:m], W.T, out=products[:m]), space[:m, :-1]
+            centred[:m, :-1] = check_rows(X[part]) - origin
+            yield part, xp.matmul(centred[:m], W.T, out=products[:m]), centred[:m, :-1]
 
     def join_cells(self, scores: Array, k: int, softness: float) -> Array:
         """The scores of classes (m, M / k) from those of their k cells each, Eq. 22 at temperature `softness`.
 
-        With equal weights for the cells a class has; at softness 0, that of the nearest. `scores` is used up.
+        The cells of a class have equal weights; at softness 0, the nearest cell counts alone. Overwrites `scores`.
         """
         xp = namespace(scores)
         cells = xp.reshape(scores, (scores.shape[0], -1, k))  # (m, C, k)
@@ -98,7 +100,7 @@ class Prototypes:
         return best + softness * xp.log(total / xp.clip(live, 1, None))
 
     def squares(self, centred: Array) -> Array:
-        """d²(x, origin) of rows x − origin (m, d): with it, a score becomes a distance, d² = squares − 2 score."""
+        """d²(x, origin) of rows x − origin (m, d): it turns scores into distances, d² = squares − 2 score."""
         xp = namespace(centred)
         weighted = centred
         if self.inverse is not None:

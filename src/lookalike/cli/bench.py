@@ -18,8 +18,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json
 from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
-from lookalike.text import many
-from lookalike.units import human_seconds
+from lookalike.text import human_seconds, many
 
 if TYPE_CHECKING:
     from rich import table

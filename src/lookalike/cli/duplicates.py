@@ -14,8 +14,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, Workers, filtered, opened
 from lookalike.cli.terminal import bars, print_json, print_line, print_note, say, show_path
 from lookalike.errors import InputError
-from lookalike.text import many
-from lookalike.units import human_bytes
+from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types

@@ -17,8 +17,7 @@ from lookalike.cli.options import Json, Space, Where, filtered, opened
 from lookalike.cli.terminal import print_json, print_line, print_note, show_path
 from lookalike.errors import InputError, MissingError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
-from lookalike.text import many
-from lookalike.units import human_bytes
+from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
     from lookalike import Filter, types

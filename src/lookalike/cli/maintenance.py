@@ -10,8 +10,7 @@ from lookalike.cli import hints
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Wait, Where, Workers, opened
 from lookalike.cli.terminal import bars, print_json, print_line, say
-from lookalike.text import many
-from lookalike.units import human_bytes
+from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
     from lookalike.server import upkeep

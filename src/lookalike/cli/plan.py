@@ -14,8 +14,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, opened
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import InputError, MissingError, NoCollectionError
-from lookalike.text import many
-from lookalike.units import human_bytes, human_seconds, parse_bytes, parse_count, parse_seconds
+from lookalike.text import human_bytes, human_seconds, many, parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
     from lookalike.bench import speed

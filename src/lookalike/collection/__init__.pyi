@@ -1,6 +1,5 @@
 from .adding import Report as Report
 from .calibration import CalibrationReport as CalibrationReport
-from .class_model import Prediction as Prediction
 from .class_model import Settings as Settings
 from .classes import Classes as Classes
 from .classes import ClassSummary as ClassSummary
@@ -23,6 +22,7 @@ from .reexports import BackupReport as BackupReport
 from .reexports import Filter as Filter
 from .reexports import Item as Item
 from .reexports import Order as Order
+from .reexports import Prediction as Prediction
 from .reexports import StoredPrediction as StoredPrediction
 from .reexports import Summary as Summary
 from .reexports import format_id as format_id

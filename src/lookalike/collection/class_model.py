@@ -9,13 +9,14 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
+from lookalike.classes import Prediction, predict_from_distances
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, LookalikeError
 from lookalike.registry import state_of
@@ -25,7 +26,7 @@ from lookalike.store.directory import Store
 from lookalike.types import Ids, Vectors
 
 if TYPE_CHECKING:  # loads scikit-learn
-    from lookalike.classes.open_set import OpenSet
+    from lookalike.classes import OpenSet
 
 NONE = -1
 """The class that `OpenSet` predicts for none of these; real classes are numbers from 0, so any text can be a name."""
@@ -64,20 +65,6 @@ class Settings:
     prior: float = 10.0  # number of pictures that the mean from the hierarchy counts as
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The class of a picture and the runner-up; probabilities assume that it is of one of the classes."""
-
-    label: str | None  # None: none of the classes
-    probability: float
-    nearest: str | None  # the nearest class, also if `label` is None
-    runner_up: str | None
-    runner_up_probability: float
-    id: int | None = None  # of the picture, if it is a file or an item
-    path: str | None = None
-    labels: list[str] = field(default_factory=list)  # that users gave the picture
-
-
 class ModelState(NamedTuple):
     """What predictions are made by."""
 
@@ -109,7 +96,7 @@ class ClassModel:
                 distances = np.asarray(model.distances(X[part]), np.float64)  # (m, C)
                 for row, classes in enumerate((rejected or [()] * len(X))[part]):
                     distances[row, [places[name] for name in classes if name in places]] = np.inf
-                found += make_predictions(distances, names, model.temperature_, model.threshold_)
+                found += predict_from_distances(distances, names, model.temperature_, model.threshold_)
             return found
 
     def state(self) -> ModelState:
@@ -266,39 +253,12 @@ class ClassModel:
 
 def make_model(settings: Settings, parents: Sequence[tuple[str, str]], code: Callable[[str], int]) -> "OpenSet":
     """A model without classes, with its hierarchy; `code` returns the number of a name."""
-    from lookalike.classes.open_set import OpenSet
+    from lookalike.classes import OpenSet
 
     model = OpenSet(settings.kind, reject=settings.reject, none_label=NONE)
     if parents:
         model.use_hierarchy([(str(code(child)), str(code(parent))) for child, parent in parents], settings.prior)
     return model
-
-
-def make_predictions(
-    distances: NDArray[np.float64], names: dict[int, str], temperature: float, threshold: float
-) -> list[Prediction]:
-    """Predictions from squared distances (m, C), which are infinite for classes that are excluded. Eq. 5, ncm."""
-    nearest = np.min(distances, axis=1, keepdims=True, initial=np.finfo(np.float64).max)
-    probabilities = np.exp(-0.5 * (distances - nearest) / temperature)  # (m, C); Eq. 5
-    probabilities /= np.maximum(probabilities.sum(axis=1, keepdims=True), 1.0)
-    best = np.argmin(distances, axis=1)  # (m,)
-    others = distances.copy()
-    np.put_along_axis(others, best[:, None], np.inf, axis=1)
-    second = np.argmin(others, axis=1)
-    found = []
-    for row, (one, two) in enumerate(zip(best.tolist(), second.tolist(), strict=True)):
-        first = names[one] if np.isfinite(distances[row, one]) else None
-        runner_up = names[two] if np.isfinite(others[row, two]) else None
-        found.append(
-            Prediction(
-                label=first if distances[row, one] <= threshold else None,
-                probability=0.0 if first is None else float(probabilities[row, one]),
-                nearest=first,
-                runner_up=runner_up,
-                runner_up_probability=0.0 if runner_up is None else float(probabilities[row, two]),
-            )
-        )
-    return found
 
 
 class Pairs(NamedTuple):

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookalike.arrays import chunks
-from lookalike.collection.class_model import ClassModel, Prediction, Settings
+from lookalike.classes import Prediction
+from lookalike.collection.class_model import ClassModel, Settings
 from lookalike.collection.evaluation import Evaluation, evaluate
 from lookalike.collection.labels import read_hierarchy
 from lookalike.collection.resolve import Example, files_in, items_named, listed, rows_of
@@ -307,7 +308,7 @@ class Classes:
 
 def _check_settings(settings: Settings) -> Settings:
     """The settings with plain numbers; an error if they are not valid."""
-    from lookalike.classes.verbs import KINDS
+    from lookalike.classes.open_set import KINDS
 
     if not isinstance(settings.space, str | None):
         raise InputError(f"space must be the name of a space, or None for the first. Got {settings.space!r}.")

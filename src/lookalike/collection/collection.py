@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
+from lookalike.classes import Prediction
 from lookalike.collection import calibration, export
 from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
-from lookalike.collection.class_model import Prediction
 from lookalike.collection.classes import Classes
 from lookalike.collection.duplicates import Group, Tier, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps

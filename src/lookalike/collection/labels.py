@@ -52,7 +52,7 @@ def read_labels(items: Items, source: Path) -> tuple[list[tuple[int, str]], list
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Pairs (child, parent) from a CSV file, from nested folders, or as given; InputError if they form a cycle."""
-    from lookalike.classes.prior import Hierarchy
+    from lookalike.classes.hierarchy import Hierarchy
 
     if not isinstance(source, str | Path):
         return Hierarchy(source).pairs

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from lookalike.arrays import check_count
 from lookalike.collection.classes import ClassSummary
 from lookalike.collection.costs import measure
 from lookalike.collection.fitting import fitted_on_which
@@ -18,6 +17,7 @@ from lookalike.collection.planning import search_seconds
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError
+from lookalike.limits import check_count
 from lookalike.registry import parse
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order

@@ -17,7 +17,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
 from lookalike.recipes import RECIPES
 from lookalike.registry import create
-from lookalike.units import human_bytes, human_seconds
+from lookalike.text import human_bytes, human_seconds
 
 RECALL = {"flat": 1.0, "hnsw": 0.98, "ivfpq": 0.97}
 """Share of the ten nearest that is found, effort "balanced", on a million random rows (docs/indexes.md)."""

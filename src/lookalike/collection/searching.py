@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_count, chunks, to_numpy, unit_rows
+from lookalike.arrays import chunks, to_numpy, unit_rows
 from lookalike.collection.resolve import Example, pixels, select, vectors
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import takes_negatives
 from lookalike.errors import ImageError, InputError, NoCollectionError
 from lookalike.index.queries import WeightedQuery
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.types import Box, Ids, Pixels, Progress, Query, Transform, Vectors

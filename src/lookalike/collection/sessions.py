@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lookalike.arrays import check_count
 from lookalike.collection.labels import read_labels
 from lookalike.collection.resolve import (
     Example,
@@ -30,6 +29,7 @@ from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, NoItemError, UnknownNameError
 from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.queries import PointQuery
+from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.sessions import KINDS, Event, Kind, Outsider, Summary
@@ -37,9 +37,7 @@ from lookalike.text import many
 from lookalike.types import Box, Ids, Query, Vectors, format_id
 
 if TYPE_CHECKING:  # learning loads scikit-learn
-    from lookalike.feedback.estimate import Estimate
-    from lookalike.feedback.round import Marks
-    from lookalike.feedback.round import Round as Played
+    from lookalike.feedback import Estimate, Marks, RoundOutcome
 
 SIGNS = {"relevant": 1, "irrelevant": -1}
 
@@ -141,28 +139,28 @@ class Session:
         check_count("window", window)
         self._log.check_open(self.id)
         before = self.summary.rounds
-        played, items, notes = self._play(k, window, filter, effort, turn=before)
-        if played.presumed:
-            drawn = many(played.presumed, "random picture")
+        outcome, items, notes = self._run_round(k, window, filter, effort, turn=before)
+        if outcome.presumed:
+            drawn = many(outcome.presumed, "random picture")
             notes.append(f"Few pictures are marked irrelevant: {drawn} served as negative examples.")
-        questions = [items[item] for item in played.questions.tolist() if item in items]
+        questions = [items[item] for item in outcome.questions.tolist() if item in items]
         number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
         return Round(
             number=number,
-            best=_results(played, items),
+            best=_results(outcome, items),
             questions=questions,
-            found=played.found,
-            estimate=played.estimate,
-            stop=played.stop,
-            scored=played.scored,
-            seconds=dict(played.seconds),
+            found=outcome.found,
+            estimate=outcome.estimate,
+            stop=outcome.stop,
+            scored=outcome.scored,
+            seconds=dict(outcome.seconds),
             notes=notes,
         )
 
     def best(self, k: int = 50, *, filter: Filter | None = None, effort: float | str | None = None) -> list[Result]:
         """The ranking of a session, open or finished, over the collection as it is now; nothing is logged."""
-        played, items, _ = self._play(k, 0, filter, effort, turn=0)
-        return _results(played, items)
+        outcome, items, _ = self._run_round(k, 0, filter, effort, turn=0)
+        return _results(outcome, items)
 
     def why(self, item: int, k: int = 5, *, box: bool = True) -> Why:
         """Why a picture has its rank: its margin, the k nearest marked pictures, and the part that ranks highest.
@@ -176,11 +174,11 @@ class Session:
             index = space.feedback_index
             if item not in index:
                 raise NoItemError(f"No item with the id {format_id(item)} in the space '{space.name}'.")
-            played, marks, _ = self._learn(1, 0, None, None, turn=0)
+            outcome, marks, _ = self._learn(1, 0, None, None, turn=0)
             X = index.vectors(np.array([item], np.int64))  # (1, d)
             relevant, irrelevant = _nearest_marks(item, X, marks, k)
-            best = best_box(space, item, played.ranking, space.region_rows) if box else None
-            return Why(_margin(played.ranking, X), relevant, irrelevant, best)
+            best = best_box(space, item, outcome.ranking, space.region_rows) if box else None
+            return Why(_margin(outcome.ranking, X), relevant, irrelevant, best)
 
         return self._store.read_consistently(read)
 
@@ -231,25 +229,25 @@ class Session:
             raise InputError(f"The space of the session, '{self.space}', was removed. There are: {known}.")
         return self._spaces.find(self.space)
 
-    def _play(
+    def _run_round(
         self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
-    ) -> tuple["Played", dict[int, Item], list[str]]:
+    ) -> tuple["RoundOutcome", dict[int, Item], list[str]]:
         check_count("k", k)
 
-        def read() -> tuple["Played", dict[int, Item], list[str]]:
-            played, _, notes = self._learn(k, window, filter, effort, turn=turn)
-            if filter is not None and not len(played.best):
+        def read() -> tuple["RoundOutcome", dict[int, Item], list[str]]:
+            outcome, _, notes = self._learn(k, window, filter, effort, turn=turn)
+            if filter is not None and not len(outcome.best):
                 raise InputError("No picture passes the filter: there is nothing to rank or to ask about.")
-            shown = np.concatenate([played.best, played.questions])
-            return played, self._store.items.get(shown[shown >= 0].tolist()), notes
+            shown = np.concatenate([outcome.best, outcome.questions])
+            return outcome, self._store.items.get(shown[shown >= 0].tolist()), notes
 
         return self._store.read_consistently(read)
 
     def _learn(
         self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
-    ) -> tuple["Played", "Marks", list[str]]:
-        """Play a round on the marks as they are now; see `feedback.round.play`."""
-        from lookalike.feedback.round import play
+    ) -> tuple["RoundOutcome", "Marks", list[str]]:
+        """Run a round on the marks as they are now; see `feedback.run_round`."""
+        from lookalike.feedback import run_round
 
         space = self._open_space()
         index = space.feedback_index
@@ -258,7 +256,7 @@ class Session:
             raise InputError(
                 f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
             )
-        played = play(
+        outcome = run_round(
             index,
             marks,
             k=min(k, max(1, len(index))),
@@ -269,7 +267,7 @@ class Session:
             seed=int(self.id, 16),  # the same random negatives in every round
             turn=turn,
         )
-        return played, marks, notes
+        return outcome, marks, notes
 
     def _item(self, example: Example) -> int:
         """The picture that a mark is about: an item, or one that was shown and removed since."""
@@ -314,9 +312,8 @@ def simulate(
     window: int,
     filter: Filter | None,
 ) -> list[SimulatedRound]:
-    """Play rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree."""
-    from lookalike.feedback.round import play
-    from lookalike.feedback.user import EmulatedUser, emulate
+    """Run rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree."""
+    from lookalike.feedback import EmulatedUser, emulate, run_round
 
     store = space.store
     relevant = _find_relevant(store, positive, label, labels_from)
@@ -335,30 +332,30 @@ def simulate(
         index,
         _gather(space, begun.marks, begun.outsiders).marks,
         rounds,
-        lambda marks, turn: play(index, marks, k=len(wanted), window=window, among=among, turn=turn),
+        lambda marks, turn: run_round(index, marks, k=len(wanted), window=window, among=among, turn=turn),
     )
     return [
         SimulatedRound(
             round=number,
-            precision=user.precision(played.best),
+            precision=user.precision(outcome.best),
             marked=len(marks.ids),
-            found=played.found,
-            estimate=played.estimate,
-            stop=played.stop is not None,
-            seconds=sum(played.seconds.values()),
+            found=outcome.found,
+            estimate=outcome.estimate,
+            stop=outcome.stop is not None,
+            seconds=sum(outcome.seconds.values()),
         )
-        for number, (marks, played) in enumerate(session)
+        for number, (marks, outcome) in enumerate(session)
     ]
 
 
 def warm_up(space: Space) -> None:
-    """Play a round with two arbitrary pictures, so that what the first round needs is loaded; nothing is stored."""
-    from lookalike.feedback.round import Marks, play
+    """Run a round with two arbitrary pictures, so that what the first round needs is loaded; nothing is stored."""
+    from lookalike.feedback import Marks, run_round
 
     index = space.feedback_index
     ids = index.ids[:2]
     if len(ids) == 2:
-        play(index, Marks(ids, index.vectors(ids), np.array([1, -1], np.int8)), k=1, window=1)
+        run_round(index, Marks(ids, index.vectors(ids), np.array([1, -1], np.int8)), k=1, window=1)
 
 
 def login() -> str:
@@ -441,7 +438,7 @@ def _take_example(space: Space, example: Example, *, wanted: bool) -> int | Outs
 
 def _gather(space: Space, marks: Mapping[int, Kind], outsiders: Sequence[Outsider]) -> _Gathered:
     """Vectors and signs of all examples that are there; the notes say what is missing."""
-    from lookalike.feedback.round import Marks
+    from lookalike.feedback import Marks
 
     index = space.feedback_index
     notes = []
@@ -501,8 +498,8 @@ def _margin(ranking: Query, X: Vectors) -> float | None:
     return float(ranking.distance(X)[0]) if isinstance(ranking, HyperplaneQuery) else None
 
 
-def _results(played: "Played", items: dict[int, Item]) -> list[Result]:
-    pairs = zip(played.best.tolist(), played.scores.tolist(), strict=True)
+def _results(outcome: "RoundOutcome", items: dict[int, Item]) -> list[Result]:
+    pairs = zip(outcome.best.tolist(), outcome.scores.tolist(), strict=True)
     return [make_result(items[item], score) for item, score in pairs if item in items]
 
 

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from lookalike.arrays import chunks, held_bytes, namespace
+from lookalike.arrays import cholesky, chunks, held_bytes, namespace, solve_lower
 from lookalike.errors import InputError
 from lookalike.kernels import Kernel
-from lookalike.linalg import cholesky, solve_lower
 from lookalike.types import Array
 
 LEAST_PIVOT = 1e-12

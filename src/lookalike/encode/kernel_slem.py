@@ -12,14 +12,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import check_rows, chunks, like, namespace
+from lookalike.arrays import check_rows, chunks, like, namespace, solve_lower
 from lookalike.encode.check import check_matrix, float32_out
 from lookalike.encode.factor import FACTORS, ccd
 from lookalike.encode.slem_query import SlemQuery, shortlist
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.kernels import TANGENTS, check_kernel
 from lookalike.limits import check_number
-from lookalike.linalg import solve_lower
 from lookalike.types import Array, OneOf, Vectors
 
 LARGEST = 1e6

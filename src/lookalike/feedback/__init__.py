@@ -1,1 +1,12 @@
-"""Show, ask, learn: marks in, a ranking and the next questions out."""
+"""Relevance feedback over any index: learn from marks, rank, and choose the next questions.
+
+round          run_round: one round, from Marks to a RoundOutcome
+learners       what learns from marks: the Learner protocol, Svm and Svdd
+questions      strategies that choose which items to ask about
+estimate       how many positive items there are in all
+emulated_user  sessions with a user who answers from labels, to measure all of it
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,8 +1,8 @@
-"""How many are there in all: "found 12 of about 40".
+"""Estimate how many positive items a collection has: "found 12 of about 40".
 
-In: scores of marks by hyperplanes that have not seen them, and the scores of the collection: its head one by one, the
-rest as a random sample. Out: an `Estimate`. The chance to be wanted is a logistic curve of the score (Platt, 1999),
-which choosing the questions by their score does not bias; what is unknown of curve and sample makes the interval.
+The probability that an item is positive is a logistic curve of its score (Platt, 1999), fitted to marks with scores of
+hyperplanes that were not fitted on them. Choosing questions by their score does not bias such a curve. Summing it over
+the scores of the unmarked items gives the estimate; the uncertainty of the curve and of the sample gives its interval.
 """
 
 from dataclasses import dataclass
@@ -12,32 +12,34 @@ from scipy.special import expit
 
 from lookalike.feedback.learners import Reals, Signs
 
-FEWEST = 3
-"""Marks of each kind below which nothing is said."""
+MIN_MARKS = 3
+"""Marks of each sign below which there is no estimate."""
 DRAWS = 200
-"""Curves that are drawn from what is known of them."""
+"""Random curves that make the interval."""
 STEPS = 20
-STEEP, RIDGE = 4.0, np.diag([0.5, 0.1])
-"""The slope a curve has before any mark, and how strongly slope and level are held to it and to 0: without that, marks
-that a score parts cleanly make a step of the curve."""
-UNSEEN, USUAL = 30.0, 5_000
-"""Marks -1 that the sample of the rest stands for, all together, where the rest is of this usual size: most of what
-nobody looked at is unwanted. More of them make narrower intervals that are too low where what is wanted is common."""
-LAST = 50
-"""The end of the head. Where it is unwanted already, the rest of a large collection is so all the more."""
+"""Steps of Newton's method."""
+SLOPE, RIDGE = 4.0, np.diag([0.5, 0.1])
+"""Prior slope of the curve, and the strength of the prior for slope and level (0): without it, marks that a score
+separates perfectly make the curve a step."""
+TAIL_NEGATIVES, USUAL_SIZE = 30.0, 5_000
+"""Negative marks that the sample of the tail stands for, in total, if the tail has this usual size: most unmarked items
+are negative. A larger number gives narrower intervals that are too low if positives are common."""
+END = 50
+"""Items at the end of the head. If they are negative already, the tail of a large collection weighs more."""
 WIDEN, QUANTILES = 2.1, (0.01, 0.8)
-"""What the spread of the curves is multiplied by, for marks of one session are not independent, and the ends of the
-interval, for errors are mostly upwards. Chosen on sessions that want classes 0, 2, 4 … of corel5k: narrow, and holding
-the truth in 9 of 10 of rounds 2 to 10. For the other classes it does so in 90 % of the sessions at round 8 and in 82 %
-at round 15 (`lookalike bench run feedback --rows gaussian-exact --columns corel5k/coverage-8,corel5k/coverage-15`).
-That a large rest weighs more was chosen among four rules on classes 0, 2, 4 … of corel5k and mnist and on drawn
-clusters: for those of 1,000 in a million, the likely number is still two to four times the true one, and 7 to 9 of 10
-intervals hold it."""
+"""Factor for the spread of the curves, because marks of one session are not independent, and the quantiles of the
+interval, because errors are mostly upwards. Chosen on sessions for classes 0, 2, 4 … of corel5k: narrow intervals that
+contain the truth in 9 of 10 of rounds 2 to 10. For the other classes they contain it in 90 % of the sessions at round 8
+and in 82 % at round 15:
+`lookalike bench run feedback --rows gaussian-exact --columns corel5k/coverage-8,corel5k/coverage-15`.
+The greater weight of a large tail was chosen among four rules on classes 0, 2, 4 … of corel5k and mnist and on
+synthetic clusters: for clusters of 1,000 in a million, the likely number is still two to four times the true one, and 7
+to 9 of 10 intervals contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How many are wanted in all, found ones included; `low` to `high` holds the truth in about 9 of 10 rounds."""
+    """The number of positive items, found ones included; `low` to `high` contains it in about 9 of 10 rounds."""
 
     low: int
     likely: int
@@ -45,70 +47,77 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """The scores of what was not marked."""
+class UnmarkedScores:
+    """The scores of the items without a mark."""
 
-    head: Reals  # (h,) the highest, each
-    tail: Reals  # (s,) a random sample of all others
-    n: int  # how many those others are
+    head: Reals  # (h,) the highest
+    tail: Reals  # (s,) a random sample of the others
+    n: int  # the number of those others
 
 
-def estimate(scores: Reals, y: Signs, crowd: Crowd, found: int, *, seed: int = 0) -> Estimate | None:
-    """From marks with their held-out scores (m,), NaN where there is none. None while there are too few to tell.
+def estimate_total(scores: Reals, y: Signs, unmarked: UnmarkedScores, found: int, *, seed: int = 0) -> Estimate | None:
+    """The estimate from marks with held-out scores (m,), NaN if unknown; None if there are too few marks.
 
     >>> random = np.random.default_rng(0)
     >>> y = np.repeat([1, -1], 20).astype(np.int8)
-    >>> crowd = Crowd(head=random.normal(2, 1, 30), tail=random.normal(-2, 1, 500), n=5000)
-    >>> known = estimate(np.where(y > 0, 2, -2) + random.normal(size=40), y, crowd, found=20)
-    >>> known.low <= known.likely <= known.high
+    >>> unmarked = UnmarkedScores(head=random.normal(2, 1, 30), tail=random.normal(-2, 1, 500), n=5000)
+    >>> total = estimate_total(np.where(y > 0, 2, -2) + random.normal(size=40), y, unmarked, found=20)
+    >>> total.low <= total.likely <= total.high
     True
     """
     usable = np.isfinite(scores)
     scores, y = scores[usable], y[usable]
-    if min(np.count_nonzero(y > 0), np.count_nonzero(y < 0)) < FEWEST:
+    if min(np.count_nonzero(y > 0), np.count_nonzero(y < 0)) < MIN_MARKS:
         return None
     middle, unit = float(scores.mean()), float(scores.std()) or 1.0
-    seen = (np.append(scores, crowd.tail) - middle) / unit  # (m + s,)
-    wanted: Reals = np.append(np.where(y > 0, 1.0, 0.0), np.zeros(len(crowd.tail)))
-    sampled = np.append(np.zeros(len(y)), np.full(len(crowd.tail), 1 / max(1, len(crowd.tail))))  # (m + s,)
-    slope, level, covariance = fit_curve(seen, wanted, np.where(sampled > 0, UNSEEN * sampled, 1))
-    if len(crowd.head) > LAST and crowd.n > USUAL:
-        last = (np.partition(crowd.head, LAST)[:LAST] - middle) / unit
-        size = (crowd.n / USUAL) ** (1 - expit(slope * last + level).mean())
-        slope, level, covariance = fit_curve(seen, wanted, np.where(sampled > 0, UNSEEN * size * sampled, 1))
+    head, tail = (unmarked.head - middle) / unit, (unmarked.tail - middle) / unit
+    slope, level, covariance = _fit_to_marks((scores - middle) / unit, y, head, tail, unmarked.n)
     random = np.random.default_rng(seed)
     draws = random.multivariate_normal([slope, level], WIDEN**2 * covariance, DRAWS)  # (DRAWS, 2)
-    draws[:, 0] = np.maximum(draws[:, 0], 0.0)  # a higher score is never a worse sign
+    draws[:, 0] = np.maximum(draws[:, 0], 0.0)  # a higher score never lowers the probability
     curves = np.vstack([[slope, level], draws])  # (DRAWS + 1, 2), the first is the likeliest
-    head = _chances((crowd.head - middle) / unit, curves).sum(axis=1)  # (DRAWS + 1,)
-    tail, doubt = np.zeros(len(curves)), np.zeros(len(curves))
-    if len(crowd.tail):
-        chances = _chances((crowd.tail - middle) / unit, curves)  # (DRAWS + 1, s)
-        tail = crowd.n * chances.mean(axis=1)
-        doubt = crowd.n * chances.std(axis=1) / np.sqrt(len(crowd.tail))
-    total = head + tail
-    spread = np.sqrt(doubt**2 + total)  # the sample's error, and the luck of so many chances
+    in_tail, tail_error = np.zeros(len(curves)), np.zeros(len(curves))
+    if len(tail):
+        chances = _chances(tail, curves)  # (DRAWS + 1, s)
+        in_tail = unmarked.n * chances.mean(axis=1)
+        tail_error = unmarked.n * chances.std(axis=1) / np.sqrt(len(tail))
+    total = _chances(head, curves).sum(axis=1) + in_tail  # (DRAWS + 1,)
+    spread = np.sqrt(tail_error**2 + total)  # the error of the sample, and that of a sum of as many chances
     drawn = total[1:] + spread[1:] * random.normal(size=DRAWS)
-    low, high = np.clip(np.quantile(drawn, QUANTILES), 0, len(crowd.head) + crowd.n)
+    low, high = np.clip(np.quantile(drawn, QUANTILES), 0, len(head) + unmarked.n)
     likely = float(np.clip(total[0], low, high))
     return Estimate(found + int(low), found + round(likely), found + int(np.ceil(high)))
 
 
-def fit_curve(scores: Reals, wanted: Reals, weights: Reals) -> tuple[float, float, Reals]:
+def fit_curve(scores: Reals, positive: Reals, weights: Reals) -> tuple[float, float, Reals]:
     """Slope and level of the logistic curve of scores (m,), and their covariance (2, 2), by Newton's method."""
     A = np.stack([scores, np.ones_like(scores)], axis=1)  # (m, 2)
-    prior = np.array([STEEP, 0.0])
+    prior = np.array([SLOPE, 0.0])
     at, curvature = prior, RIDGE
     for _ in range(STEPS):
         p = expit(A @ at)
-        gradient = A.T @ (weights * (wanted - p)) - RIDGE @ (at - prior)
+        gradient = A.T @ (weights * (positive - p)) - RIDGE @ (at - prior)
         curvature = A.T @ (A * (weights * p * (1 - p))[:, None]) + RIDGE
         step = np.linalg.solve(curvature, gradient)
-        at = at + step / max(1.0, float(np.abs(step).max()) / 2)  # no wild first steps
+        at = at + step / max(1.0, float(np.abs(step).max()) / 2)  # limits the first steps
     return max(0.0, float(at[0])), float(at[1]), np.linalg.inv(curvature)
 
 
+def _fit_to_marks(scores: Reals, y: Signs, head: Reals, tail: Reals, n: int) -> tuple[float, float, Reals]:
+    """The curve of the marks (m,) and of the sample of the tail (s,) as negatives; all scores are standardised."""
+    seen = np.append(scores, tail)  # (m + s,)
+    positive: Reals = np.append(np.where(y > 0, 1.0, 0.0), np.zeros(len(tail)))
+    sampled = np.append(np.zeros(len(y)), np.full(len(tail), 1 / max(1, len(tail))))  # (m + s,)
+    curve = fit_curve(seen, positive, np.where(sampled > 0, TAIL_NEGATIVES * sampled, 1))
+    if len(head) > END and n > USUAL_SIZE:
+        slope, level, _ = curve
+        end = np.partition(head, END)[:END]
+        size = (n / USUAL_SIZE) ** (1 - expit(slope * end + level).mean())
+        curve = fit_curve(seen, positive, np.where(sampled > 0, TAIL_NEGATIVES * size * sampled, 1))
+    return curve
+
+
 def _chances(scores: Reals, curves: Reals) -> Reals:
-    """Scores (m,) through curves (c, 2), (c, m)."""
+    """The probabilities of scores (m,) by curves (c, 2), (c, m)."""
     chances: Reals = expit(curves[:, :1] * scores + curves[:, 1:])
     return chances

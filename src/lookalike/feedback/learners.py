@@ -1,10 +1,13 @@
-"""What learns from marks: a 2-class SVM, and the older 1-class SVDD.
+"""Learners: fitted on marked rows, they give the queries of a feedback round.
 
-In: marked rows X (m, d) and y (m,), +1 wanted and -1 not. Out: queries, `best()` and `unsure()`, for any index. §2 and
-§4 of Crucianu et al. (fsm-tree); Tax and Duin, "Support vector domain description" (1999), for the SVDD.
+`Svm` is the default, §2 and §4 of Crucianu et al. (fsm-tree). With few marks an SVM can be worse than plain search by
+example, so it ranks by a hyperplane between both; marks that were held out decide how much of the SVM is in it. `Svdd`
+is the older 1-class baseline of Tax and Duin, "Support vector domain description" (1999).
 """
 
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,35 +19,84 @@ from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError
 from lookalike.index.centre import CentreQuery
 from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.kernels import check_kernel, typical_gamma
-from lookalike.types import Vectors
+from lookalike.kernels import KERNELS, check_kernel, typical_gamma
+from lookalike.types import Query, Vectors
 
 Reals = NDArray[np.float64]
 Signs = NDArray[np.int8]
+Hyperplane = tuple[Reals, float]
+"""Coefficients (m,) of marked rows, and the bias."""
 
 TOLERANCE = 1e-3
-"""How exactly the SVM is solved: finer changes no order that a person would notice and takes longer."""
+"""Tolerance of the SVM solver: a smaller one takes longer and changes no order that a user would notice."""
+BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the SVM in the ranking that are compared."""
+FOLDS = 5
+DEFAULT_BLENDS = ((1, 0.25), (2, 0.5), (3, 0.75), (5, 1.0))
+"""Default share of the SVM from a number of marks of the rarer sign on. Held-out marks may override it."""
+
+
+class HeldOut(NamedTuple):
+    """Scores of marks by models that were fitted without them, and the same measure for other rows."""
+
+    distances: Reals  # (m,) of the marks, larger is better; NaN for marks that could not be held out
+    distance: Callable[[Vectors], Reals]  # (n, d) to (n,)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What a round ranks the collection by."""
+
+    query: Query
+    blend: float = 1.0  # share of the learner in the ranking; the rest is similarity to the positive examples
+    held_out: HeldOut | None = None  # None: the learner gives no evidence for an estimate
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """Learns from marked rows and gives queries for any index."""
+
+    kernel: str
+    """The kernel whose feature space tells which rows are similar; a name of `lookalike.kernels.KERNELS`."""
+    gamma_: float
+    """Its γ, once fitted."""
+
+    def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:
+        """Learn from marked rows X (m, d), y +1 positive, -1 negative; `weights` (m,) say how far to trust each."""
+        ...
+
+    def best(self) -> Query:
+        """The rows that the learner is surest of first."""
+        ...
+
+    def unsure(self) -> Query:
+        """The rows that the learner is least sure of first."""
+        ...
+
+    def ranking(self) -> Ranking:
+        """What to rank the collection by."""
+        ...
 
 
 class Svm:
-    """A 2-class SVM with a bias: what is wanted lies on the positive side of a hyperplane in the kernel's space.
+    """A 2-class SVM with a bias: positive rows lie on the positive side of a hyperplane in the kernel's space.
 
-    Both kinds of marks weigh the same in all, however many there are of each.
+    Positive and negative marks have the same total weight, however many there are of each.
 
     Parameters
     ----------
     kernel : a name of `lookalike.kernels.KERNELS`.
     gamma : the kernel's γ; None takes it from the rows: one over their median distance D, 2 / D² for the gaussians, one
         over their median squared length for "poly". A γ many times as large puts everything on the frontier.
-    C : what a mark on the wrong side costs, for a kernel scaled so that the squared distance of two marks in its space
-        is 2 in the mean (see `spread`).
+    C : cost of a mark on the wrong side, for a kernel scaled to a mean squared distance of 2 between marks.
 
     Attributes
     ----------
     gamma_ : the γ in use.
     query_ : the hyperplane.
-    gram_, a_, b_ : the kernel (m, m) of the rows it was fitted on, their coefficients (m,) and the bias.
-    costs_ : what each row on the wrong side costs, (m,): C by the weights and the kernel's scale.
+    X_, y_, weights_ : the marks, (m, d) float64, (m,) and (m,).
+    gram_, a_, b_ : the kernel (m, m) of the marks, their coefficients (m,) and the bias.
+    costs_ : cost of each mark on the wrong side, (m,): C times its weight and the kernel's scale.
 
     Examples
     --------
@@ -55,45 +107,73 @@ class Svm:
 
     """
 
+    gamma_: float
+
     def __init__(self, kernel: str = "gaussian", gamma: float | None = None, C: float = 10.0):
         self.kernel, self.gamma, self.C = kernel, gamma, C
 
     def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:
         """Learn from rows X (m, d), y (m,) of both signs; `weights` (m,) say how far to trust each mark."""
-        rows, y, weights = check_marks(X, y, weights)
+        rows, y, weights = _check_marks(X, y, weights)
         if not 0 < self.C < np.inf:
             raise InputError(f"C must be a number above 0. Got {self.C}.")
         if len(set(y[weights > 0].tolist())) < 2:
-            raise InputError(
-                "An SVM needs marks of both kinds, +1 and -1. Use `play`, which presumes the missing ones."
-            )
+            raise InputError("An SVM needs marks of both signs, +1 and -1. Use `run_round`, which adds presumed marks.")
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         K = check_kernel(self.kernel, self.gamma_).pairs(rows, rows, self.gamma_)  # (m, m) float64
-        self.costs_: Reals = self.C * balance(y, weights) / spread(K)  # (m,)
+        self.costs_: Reals = self.C * balance(y, weights) / _scale(K)  # (m,)
         a, b = solve(K, y, self.costs_)
         self.query_ = HyperplaneQuery(rows[a != 0], a[a != 0], b, kernel=self.kernel, gamma=self.gamma_)
+        self.X_, self.y_, self.weights_ = rows, y, weights
         self.gram_: Reals = K
         self.a_, self.b_ = a, b
         return self
 
     def best(self) -> HyperplaneQuery:
-        """The most positive first."""
+        """The most positive rows first."""
         _check_fitted(self)
         return self.query_.of_kind("maximum")
 
     def unsure(self) -> HyperplaneQuery:
-        """The nearest to the frontier first."""
+        """The rows nearest to the hyperplane first."""
         _check_fitted(self)
         return self.query_.of_kind("frontier")
 
+    def ranking(self) -> Ranking:
+        """A hyperplane between similarity to the positive examples (blend 0) and the SVM's (blend 1).
+
+        The blend is the one whose hyperplanes best rank marks that they were not fitted on.
+        """
+        _check_fitted(self)
+        K, y = self.gram_, self.y_  # (m, m)
+        real = self.weights_ >= 1  # presumed marks are learned from, but not held out
+        scores = np.full((len(BLENDS), len(y)), np.nan)
+        shares: list[Reals] = []
+        for out in split_folds(y, real):
+            kept = np.setdiff1d(np.arange(len(y)), out)
+            if len(set(y[kept].tolist())) < 2:
+                continue
+            inner = K[np.ix_(kept, kept)]
+            example = _by_example(inner, y[kept], self.kernel)
+            learned = _unit(inner, *solve(inner, y[kept], self.costs_[kept]))
+            for i, blend in enumerate(BLENDS):
+                a, b = _between(inner, example, learned, blend)
+                scores[i, out] = K[np.ix_(out, kept)] @ a + b
+            shares.append(np.array([ordered_pairs(row[out], y[out]) for row in scores]))
+        blend = _choose_blend(np.array(shares), y[real])
+        a, b = _between(K, _by_example(K, y, self.kernel), _unit(K, self.a_, self.b_), blend)
+        used = a != 0
+        query = HyperplaneQuery(self.X_[used], a[used], b, kernel=self.kernel, gamma=self.gamma_, kind="maximum")
+        return Ranking(query, blend, HeldOut(scores[BLENDS.index(blend)], query.distance))
+
 
 class Svdd:
-    """The smallest ball around what is wanted, in the kernel's space: the older baseline, which has no negatives.
+    """The smallest ball around the positive marks in the kernel's space: the older baseline, without negatives.
 
     Parameters
     ----------
-    kernel, gamma : as of `Svm`; the kernel must have a constant K(x, x), so "linear" and "poly" are refused.
-    nu : the share of the marks that may stay outside the ball.
+    kernel, gamma : as of `Svm`; the kernel must have a constant K(x, x), which excludes "linear" and "poly".
+    nu : the share of the marks that may lie outside the ball.
 
     Examples
     --------
@@ -103,15 +183,17 @@ class Svdd:
 
     """
 
+    gamma_: float
+
     def __init__(self, kernel: str = "gaussian", gamma: float | None = None, nu: float = 0.2):
         self.kernel, self.gamma, self.nu = kernel, gamma, nu
 
-    def fit(self, X: Vectors, y: Signs) -> Self:
-        """Learn from the rows of X (m, d) whose y is +1, at least one; the others do not count."""
-        rows, y, _ = check_marks(X, y, None)
-        mine = rows[y > 0]
-        if not len(mine):
-            raise InputError("An SVDD needs a mark +1 to begin with. Got none.")
+    def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:  # noqa: ARG002 — as a `Learner`
+        """Learn from the rows of X (m, d) whose y is +1, at least one; other rows and the weights are not used."""
+        rows, y, _ = _check_marks(X, y, None)
+        positive = rows[y > 0]
+        if not len(positive):
+            raise InputError("An SVDD needs at least one mark +1. Got none.")
         if not 0 < self.nu < 1:
             raise InputError(f"nu must be between 0 and 1. Got {self.nu}.")
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
@@ -119,27 +201,31 @@ class Svdd:
         if kernel.norm is None:
             raise InputError(f"An SVDD needs a kernel of a distance, such as gaussian. Got {self.kernel}.")
         # With K(x, x) constant, the ball and the one-class hyperplane have the same α (Schölkopf et al., 2001).
-        K = kernel.pairs(mine, mine, self.gamma_)  # (p, p) float64
+        K = kernel.pairs(positive, positive, self.gamma_)  # (p, p) float64
         model = OneClassSVM(kernel="precomputed", nu=self.nu, tol=TOLERANCE).fit(K)
         a = model.dual_coef_[0] / model.dual_coef_[0].sum()  # (s,)
-        self.query_ = CentreQuery(mine[model.support_], a, kernel=self.kernel, gamma=self.gamma_)
-        radius = self.query_.score(mine[model.support_].astype(np.float32))[0]
+        self.query_ = CentreQuery(positive[model.support_], a, kernel=self.kernel, gamma=self.gamma_)
+        radius = self.query_.score(positive[model.support_].astype(np.float32))[0]
         self.radius_ = float(np.median(radius))
         return self
 
     def best(self) -> CentreQuery:
-        """The nearest to the ball's centre first."""
+        """The rows nearest to the ball's centre first."""
         _check_fitted(self)
         return self.query_
 
-    def unsure(self) -> "Shell":
-        """The nearest to the ball's surface first."""
+    def unsure(self) -> "SurfaceQuery":
+        """The rows nearest to the ball's surface first."""
         _check_fitted(self)
-        return Shell(self.query_, self.radius_)
+        return SurfaceQuery(self.query_, self.radius_)
+
+    def ranking(self) -> Ranking:
+        """The rows nearest to the ball's centre first."""
+        return Ranking(self.best())
 
 
-class Shell:
-    """Rows by how far they lie from the surface of a ball, inside or outside."""
+class SurfaceQuery:
+    """Rows by their distance from the surface of a ball, inside or outside."""
 
     def __init__(self, centre: CentreQuery, radius: float):
         self.centre, self.radius = centre, radius
@@ -151,11 +237,56 @@ class Shell:
 
     def score(self, X: Vectors) -> Vectors:
         """(m, d) to (1, m) float32."""
-        apart: Vectors = np.abs(self.centre.score(X) - np.float32(self.radius))
-        return apart
+        scores: Vectors = np.abs(self.centre.score(X) - np.float32(self.radius))
+        return scores
 
 
-def check_marks(X: Any, y: Any, weights: Any) -> tuple[Reals, Signs, Reals]:
+def gamma_of(kernel: str, X: Reals) -> float:
+    """γ from rows X (m, d): the typical one; twice that for the gaussians, which learn faster so (docs/feedback.md)."""
+    return (2.0 if kernel.startswith("gaussian") else 1.0) * typical_gamma(kernel, X)
+
+
+def balance(y: Signs, weights: Reals) -> Reals:
+    """Weights (m,) with the same sum for both signs: the smaller sum is raised to the larger one."""
+    positive, negative = weights[y > 0].sum(), weights[y < 0].sum()
+    larger = max(positive, negative)
+    scaled: Reals = weights * np.where(y > 0, larger / positive, larger / negative)
+    return scaled
+
+
+def solve(K: Reals, y: Signs, costs: Reals) -> Hyperplane:
+    """The SVM's dual on K (m, m): coefficients aᵢ = αᵢyᵢ (m,), αᵢ ≤ costᵢ, Σaᵢ = 0, and the bias. Eq. 1, fsm-tree."""
+    used = np.flatnonzero(costs > 0)  # libsvm drops the others, and then numbers its support vectors without them
+    model = SVC(C=1.0, kernel="precomputed", tol=TOLERANCE, cache_size=20)
+    with config_context(skip_parameter_validation=True, assume_finite=True):  # saves half of the time for few marks
+        model.fit(K[np.ix_(used, used)], y[used], sample_weight=costs[used])
+    a = np.zeros(len(y))
+    a[used[model.support_]] = model.dual_coef_[0]
+    return a, float(model.intercept_[0])
+
+
+def split_folds(y: Signs, real: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+    """Which marks are held out together: each real mark once, both signs spread evenly, in the order of the marks."""
+    fold = np.full(len(y), -1)
+    for sign in (1, -1):
+        mine = np.flatnonzero((y == sign) & real)
+        fold[mine] = np.arange(len(mine)) % FOLDS
+    return [np.flatnonzero(fold == i) for i in range(FOLDS) if np.any(fold == i)]
+
+
+def ordered_pairs(scores: Reals, y: Signs) -> float:
+    """The share of pairs, one of each sign, in the right order; ties count half, NaN if there is no pair.
+
+    >>> ordered_pairs(np.array([3.0, 1.0, 2.0]), np.array([1, 1, -1]))
+    0.5
+    """
+    positive, negative = scores[y > 0], scores[y < 0]
+    if not len(positive) or not len(negative):
+        return float("nan")
+    return float(np.mean((np.sign(positive[:, None] - negative) + 1) / 2))
+
+
+def _check_marks(X: Any, y: Any, weights: Any) -> tuple[Reals, Signs, Reals]:
     """Marks as (m, d) float64, (m,) int8 and (m,) float64, or an InputError."""
     rows: Reals = to_numpy(check_rows(X, name="marks")).astype(np.float64)
     signs = np.asarray(y)
@@ -167,37 +298,50 @@ def check_marks(X: Any, y: Any, weights: Any) -> tuple[Reals, Signs, Reals]:
     return rows, signs.astype(np.int8), trust
 
 
-def gamma_of(kernel: str, X: Reals) -> float:
-    """γ from rows X (m, d): the typical one; twice that for the gaussians, as learns faster (docs/feedback.md)."""
-    return (2.0 if kernel.startswith("gaussian") else 1.0) * typical_gamma(kernel, X)
-
-
-def spread(K: Reals) -> float:
+def _scale(K: Reals) -> float:
     """Half the mean squared feature distance of pairs of rows, K (m, m): C over it means the same for every kernel."""
     m = len(K)
     mean = float(np.trace(K) / m - (K.sum() - np.trace(K)) / (m * (m - 1))) if m > 1 else 0.0
     return mean if 1e-30 < mean < 1e30 else 1.0
 
 
-def balance(y: Signs, weights: Reals) -> Reals:
-    """Weights (m,) with the same sum for both signs: the lighter side is raised to the heavier one."""
-    positive, negative = weights[y > 0].sum(), weights[y < 0].sum()
-    heavier = max(positive, negative)
-    scaled: Reals = weights * np.where(y > 0, heavier / positive, heavier / negative)
-    return scaled
+def _choose_blend(shares: Reals, y: Signs) -> float:
+    """The default blend, unless another orders held-out marks better, beyond the error; shares (folds, blends)."""
+    if not np.any(y > 0):
+        return 1.0  # there is no positive example to compare with
+    fewer = min(np.count_nonzero(y > 0), np.count_nonzero(y < 0))
+    default = BLENDS.index(max((blend for enough, blend in DEFAULT_BLENDS if fewer >= enough), default=0.0))
+    judged: Reals = shares[~np.isnan(shares).any(axis=1)] if len(shares) else shares
+    if len(judged) < 2:
+        return BLENDS[default]
+    gain = judged - judged[:, default : default + 1]  # (folds, blends)
+    merit = gain.mean(axis=0) - gain.std(axis=0, ddof=1) / len(gain) ** 0.5  # (blends,), 0 for the default
+    return BLENDS[int(np.argmax(merit))] if merit.max() > 0 else BLENDS[default]
 
 
-def solve(K: Reals, y: Signs, costs: Reals) -> tuple[Reals, float]:
-    """The SVM's dual on K (m, m): coefficients aᵢ = αᵢyᵢ (m,), αᵢ ≤ costᵢ, Σaᵢ = 0, and the bias. Eq. 1, fsm-tree."""
-    used = np.flatnonzero(costs > 0)  # libsvm drops the others, and then numbers its support vectors without them
-    model = SVC(C=1.0, kernel="precomputed", tol=TOLERANCE, cache_size=20)
-    with config_context(skip_parameter_validation=True, assume_finite=True):  # half of the time, for few marks
-        model.fit(K[np.ix_(used, used)], y[used], sample_weight=costs[used])
-    a = np.zeros(len(y))
-    a[used[model.support_]] = model.dual_coef_[0]
-    return a, float(model.intercept_[0])
+def _by_example(K: Reals, y: Signs, kernel: str) -> Hyperplane:
+    """The mean of the positive marks as a hyperplane, ‖w‖ = 1: similarity to the examples.
+
+    With one positive mark, it orders rows by their distance to that mark. The angular kernels, whose coefficients must
+    sum to 0, subtract the mean of the negative marks.
+    """
+    away = 1 / np.count_nonzero(y < 0) if KERNELS[kernel].balanced else 0.0
+    a = np.where(y > 0, 1 / np.count_nonzero(y > 0), -away)  # (m,)
+    f = K @ a
+    return _unit(K, a, -float(f[y > 0].mean() + f[y < 0].mean()) / 2)
+
+
+def _unit(K: Reals, a: Reals, b: float) -> Hyperplane:
+    length = max(float(a @ K @ a), 1e-30) ** 0.5
+    return a / length, b / length
+
+
+def _between(K: Reals, example: Hyperplane, learned: Hyperplane, blend: float) -> Hyperplane:
+    """The hyperplane between two, ‖w‖ = 1 as theirs, so that distances of held-out marks and of rows compare."""
+    (a, b), (c, d) = example, learned
+    return _unit(K, (1 - blend) * a + blend * c, (1 - blend) * b + blend * d)
 
 
 def _check_fitted(learner: Svm | Svdd) -> None:
     if not hasattr(learner, "query_"):
-        raise NotFittedError(f"This {type(learner).__name__} knows no marks yet. Call fit first.")
+        raise NotFittedError(f"This {type(learner).__name__} is not fitted yet. Call fit with marks first.")

@@ -1,8 +1,7 @@
-"""One round of feedback: marks in, a ranking and the next questions out.
+"""One round of feedback: learn from the marks, rank the collection, choose the next questions.
 
-In: an index and the marks so far. Out: a `Round`. §2 of Crucianu et al. (fsm-tree): train on all marks, rank by the
-most positive, ask about the most ambiguous. Around it a guard (`guard`), an estimate of how many there are, and a word
-when more marks would not help.
+§2 of Crucianu et al. (fsm-tree): train on all marks, rank by the most positive, ask about the most ambiguous. A round
+also estimates how many positive items there are, and says when more marks would not help.
 """
 
 import time
@@ -13,61 +12,60 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_count, check_rows, to_numpy
+from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError, NoDirectionError
-from lookalike.feedback.estimate import Crowd, Estimate, estimate
-from lookalike.feedback.guard import Guarded, guard
-from lookalike.feedback.learners import Reals, Signs, Svm
-from lookalike.feedback.select import Source, choose, draw
-from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.feedback.estimate import Estimate, UnmarkedScores, estimate_total
+from lookalike.feedback.learners import HeldOut, Learner, Ranking, Reals, Signs, Svm
+from lookalike.feedback.questions import Candidates, choose_questions, draw
 from lookalike.index.ids import sort_ids
 from lookalike.index.queries import PointQuery, WeightedQuery
-from lookalike.types import Ids, Learner, Query, Searchable, Vectors
+from lookalike.limits import check_count
+from lookalike.types import Ids, Query, Searchable, Vectors
 
-NEGATIVES = 8
-"""Unwanted examples that a learner is given at least: where fewer are marked, random items are presumed unwanted."""
-STRANGERS = 32
-"""Items at random that are presumed wanted while all that a person said is no."""
-PRESUMED = 0.5
-"""How far a presumed mark is trusted."""
-CALM, BOTH = 3, 3
-"""Feedback may stop when all answers of so many windows were expected, at least so many of them yes and as many no."""
-NEARLY = 1.05
-"""Probably all are found when no more than so many times those that are found are believed to be there."""
+MIN_NEGATIVES = 8
+"""Negative examples that a learner gets at least: random items are presumed negative if fewer are marked."""
+PRESUMED_POSITIVES = 32
+"""Random items that are presumed positive if all marks are negative."""
+PRESUMED_WEIGHT = 0.5
+"""Weight of a presumed mark."""
+STABLE_WINDOWS, STABLE_MARKS = 3, 3
+"""A session may stop if all answers of this many windows were as expected, at least this many of each sign."""
+NEARLY_ALL = 1.05
+"""Probably all items are found if the estimate is at most this many times their number."""
 HEAD, TAIL = 500, 500
-"""Items that the estimate looks at: the most positive, and a random sample of the rest."""
-HASTY = 0.02
-"""The effort that goes into finding the most positive: those that are overlooked are of the rest, and nothing is lost
-but a little sharpness."""
+"""Items whose scores the estimate uses: the most positive, and a random sample of the others."""
+HEAD_EFFORT = 0.02
+"""Search effort for these most positive items: items that an approximate search misses count as others, which makes the
+estimate only slightly less precise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a person said, in the order they said it. Of several marks of one item, the last counts."""
+    """Marked rows, in the order of the marks. Of several marks of one item, the last counts."""
 
     ids: Ids  # (m,) -1 for an example that is not in the index
     X: Vectors  # (m, d)
-    y: NDArray[np.int8]  # (m,) +1 wanted, -1 not
+    y: NDArray[np.int8]  # (m,) +1 positive, -1 negative
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What a round shows, asks and knows."""
+class RoundOutcome:
+    """The result of a round."""
 
-    best: Ids  # (k,) most wanted first, marked ones included where the learner ranks them
+    best: Ids  # (k,) best first, marked items included
     scores: Vectors  # (k,) smaller is better
-    questions: Ids  # (w,) never marked, never skipped
-    found: int  # marked as wanted, of those that may be ranked
-    estimate: Estimate | None  # how many there are in all; None while nobody can tell
-    stop: str | None  # a sentence, where more marks will not help
+    questions: Ids  # (w,) never marked or skipped before
+    found: int  # items marked positive, of those that are ranked
+    estimate: Estimate | None  # of the number of positive items; None: too few marks
+    stop: str | None  # a sentence that says why more marks will not help
     ranking: Query  # what the items were ranked by
     scored: int  # vectors compared with a query
     seconds: dict[str, float]  # train, search, select, estimate
-    presumed: int = 0  # random items that the learner was given in the place of missing marks
-    blend: float = 1.0  # how much of the ranking is the learner's; the rest is likeness to the examples
+    presumed: int = 0  # random items that the learner got instead of missing marks
+    blend: float = 1.0  # share of the learner in the ranking; the rest is similarity to the examples
 
 
-def play(
+def run_round(
     index: Searchable,
     marks: Marks,
     *,
@@ -80,21 +78,21 @@ def play(
     strategy: str = "mix",
     seed: int = 0,
     turn: int = 0,
-) -> Round:
-    """Learn from the marks, rank, and choose what to ask next.
+) -> RoundOutcome:
+    """Learn from the marks, rank the index, and choose what to ask next.
 
-    Takes:
+    Options:
 
     index : any index with `ids`, `vectors(ids)` and `dim`.
-    marks : at least one. An id that is gone from the index still teaches by its row.
-    k, window : how many to rank and to ask about; fewer come back where there are fewer.
-    among : only these items are ranked and asked about.
-    exclude : skipped items: never asked about, still ranked.
-    effort : passed on to the index.
-    learner : an `Svm` by default; one of another kind ranks without the guard and without an estimate.
-    strategy : a name of `select.STRATEGIES`.
-    seed, turn : draw what is presumed and the estimate's sample (the seed alone: the same marks are ranked the same in
-        every round) and the questions (both). Neither may be negative.
+    marks : at least one. An item that is no longer in the index still counts by its row.
+    k, window : the number of items to rank and to ask about; fewer are returned if there are fewer.
+    among : the only items to rank and to ask about; default all.
+    exclude : skipped items: ranked, but never asked about.
+    effort : search effort of the index.
+    learner : default `Svm()`. Only learners whose `ranking` has held-out scores give an estimate.
+    strategy : a name of `questions.STRATEGIES`.
+    seed, turn : random seeds, not negative. Presumed marks and the estimate's sample depend on the seed alone, so that
+        the same marks give the same ranking in every round; questions depend on both.
 
     Examples
     --------
@@ -102,63 +100,62 @@ def play(
     >>> index, X = Flat(), np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     >>> X[:20] += 4
     >>> index.add(np.arange(60), X)
-    >>> first = play(index, Marks(np.array([3]), X[3:4], np.array([1], np.int8)), k=10)
+    >>> first = run_round(index, Marks(np.array([3]), X[3:4], np.array([1], np.int8)), k=10)
     >>> bool(np.all(first.best < 20)), first.presumed, len(first.questions)
     (True, 8, 9)
 
     """
     check_count("k", k)
     check_count("window", window, 0)
-    marks = check(marks, index.dim)
+    marks = _check_marks(marks, index.dim)
     everything = index.ids
     ranked = everything if among is None else np.intersect1d(sort_ids(among, "among"), everything)
     marked = np.unique(marks.ids[marks.ids >= 0])
-    silent = marked if exclude is None else np.union1d(marked, sort_ids(exclude, "exclude"))
+    not_asked = marked if exclude is None else np.union1d(marked, sort_ids(exclude, "exclude"))
     random = np.random.default_rng(seed)
     asking = np.random.default_rng([seed, turn + 1])  # [seed, 0] would be the same numbers as seed
+    learner = Svm() if learner is None else learner
     clock = _Clock()
-    source = Source(index, among, silent, effort, asking, ranked, float(np.mean(marks.y[-max(1, window) :] > 0)))
 
     with clock("train"):
-        X, y, weights = presume(index, marks, draw(ranked, marked, STRANGERS, random))
-        chosen: Learner = Svm() if learner is None else learner
-        trained = len(set(y.tolist())) == 2
-        try:
-            guarded = _train(chosen, X, y, weights) if trained else None
-        except NoDirectionError:  # the marks are all alike: there is only likeness to go by
-            trained, guarded = False, None
+        X, y, weights = _add_presumed(index, marks, draw(ranked, marked, PRESUMED_POSITIVES, random))
+        ranking = _train(learner, X, y, weights)
+        held_out = ranking.held_out if ranking else None
     with clock("search"):
-        likeness: Query = WeightedQuery(PointQuery(marks.X), (marks.y / len(marks.y)).tolist())
-        query = guarded.query if guarded else chosen.best() if trained else likeness
+        similarity: Query = WeightedQuery(PointQuery(marks.X), (marks.y / len(marks.y)).tolist())
+        query = ranking.query if ranking else similarity
         hits = index.search(query, k, among=among, effort=effort)
         real = hits.ids[0] >= 0
         best, scores = hits.ids[0][real], hits.scores[0][real]
     with clock("select"):
-        source.ranking, source.best = query, best
-        knows = trained and np.any(marks.y > 0)  # who knows only what is not wanted has nowhere to ask
-        questions = choose(source, chosen, window, strategy if knows else "random") if window else best[:0]
+        success = float(np.mean(marks.y[-max(1, window) :] > 0))
+        candidates = Candidates(index, among, not_asked, effort, asking, ranked, success, ranking=query, best=best)
+        knows = ranking is not None and np.any(marks.y > 0)  # without positives, the frontier is arbitrary
+        questions = (
+            choose_questions(candidates, learner, window, strategy if knows else "random") if window else best[:0]
+        )
     with clock("estimate"):
         found = int(np.count_nonzero(_within(np.unique(marks.ids[marks.y > 0]), ranked)))
-        guess = None
-        if guarded:
-            crowd = _crowd(guarded.query, source, marked, random)
-            guess = estimate(guarded.heldout[: len(marks.y)], marks.y, crowd, found, seed=seed)
-    return Round(
+        total = None
+        if held_out is not None:
+            unmarked = _score_unmarked(query, held_out, candidates, marked, random)
+            total = estimate_total(held_out.distances[: len(marks.y)], marks.y, unmarked, found, seed=seed)
+    return RoundOutcome(
         best=best,
         scores=scores,
         questions=questions,
         found=found,
-        estimate=guess,
-        stop=suggest(marks, guarded, questions, guess, found, window),
+        estimate=total,
+        stop=_reason_to_stop(marks, held_out, questions, total, found, window),
         ranking=query,
-        scored=hits.scored + source.scored,
+        scored=hits.scored + candidates.scored,
         seconds=clock.seconds,
         presumed=len(y) - len(marks.y),
-        blend=guarded.blend if guarded else float(trained),
+        blend=ranking.blend if ranking else 0.0,
     )
 
 
-def check(marks: Marks, dim: int | None) -> Marks:
+def _check_marks(marks: Marks, dim: int | None) -> Marks:
     """The marks, each item once; or an InputError."""
     if dim is None:
         raise InputError("There is nothing in the index yet. Add something first.")
@@ -172,65 +169,70 @@ def check(marks: Marks, dim: int | None) -> Marks:
             f" Got {ids.shape} ids and {y.shape} signs, from {y.min(initial=1)} to {y.max(initial=-1)}."
         )
     last = {int(item) if item >= 0 else row.tobytes(): i for i, (item, row) in enumerate(zip(ids, X, strict=True))}
-    kept = sorted(last.values())  # of several marks of one item, the last counts
+    kept = sorted(last.values())
     return Marks(ids[kept].astype(np.int64), X[kept], y[kept].astype(np.int8))
 
 
-def presume(index: Searchable, marks: Marks, strangers: Ids) -> tuple[Vectors, Signs, Reals]:
-    """Rows, signs and weights to learn from: the marks, then random items in the place of marks that are missing.
+def _add_presumed(index: Searchable, marks: Marks, others: Ids) -> tuple[Vectors, Signs, Reals]:
+    """Rows, signs and weights to learn from: the marks, then random items `others` as presumed marks.
 
-    Few or no negatives: some items at random are presumed unwanted, as most items are. No positives at all: they are
-    presumed wanted, so that what is ranked first is at least unlike all that was refused.
+    If there are few negatives, random items are presumed negative, as most items are. If there are no positives, random
+    items are presumed positive, so that the ranking moves away from the negatives.
     """
-    wanted = np.count_nonzero(marks.y > 0)
-    missing = STRANGERS if not wanted else max(0, NEGATIVES - (len(marks.y) - wanted))
-    extra = index.vectors(strangers[:missing])  # (e, d)
+    positives = np.count_nonzero(marks.y > 0)
+    missing = PRESUMED_POSITIVES if not positives else max(0, MIN_NEGATIVES - (len(marks.y) - positives))
+    extra = index.vectors(others[:missing])  # (e, d)
     X = np.concatenate([marks.X, extra]).astype(np.float32)
-    y = np.append(marks.y, np.full(len(extra), -1 if wanted else 1)).astype(np.int8)
-    return X, y, np.append(np.ones(len(marks.y)), np.full(len(extra), PRESUMED))
+    y = np.append(marks.y, np.full(len(extra), -1 if positives else 1)).astype(np.int8)
+    return X, y, np.append(np.ones(len(marks.y)), np.full(len(extra), PRESUMED_WEIGHT))
 
 
-def suggest(
-    marks: Marks, guarded: Guarded | None, questions: Ids, guess: Estimate | None, found: int, window: int
-) -> str | None:
-    """A sentence where more marks will not help."""
-    if window and not len(questions):
-        return "There is nothing left to ask about: everything was marked or skipped."
-    lately = CALM * window
-    if guess and guess.likely <= NEARLY * found and len(marks.y) > window and not np.any(marks.y[-window:] > 0):
-        return f"Probably all are found: {found} of about {guess.likely}."
-    if guarded and window and len(marks.y) > lately:
-        last, said = guarded.heldout[len(marks.y) - lately : len(marks.y)], marks.y[-lately:]
-        both = min(np.count_nonzero(said > 0), np.count_nonzero(said < 0)) >= BOTH
-        if both and np.all(np.sign(last) == said):
-            return f"The last {lately} answers were as expected: more of them will hardly change the ranking."
-    return None
-
-
-def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Guarded | None:
-    if not isinstance(learner, Svm):
-        learner.fit(X, y)
+def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Ranking | None:
+    """The learner's ranking; None if the marks do not tell a direction: all of one sign, or all alike."""
+    if len(set(y.tolist())) < 2:
         return None
-    learner.fit(X, y, weights)
-    return guard(learner, X.astype(np.float64), y, weights)
+    try:
+        return learner.fit(X, y, weights).ranking()
+    except NoDirectionError:
+        return None
 
 
-def _crowd(query: HyperplaneQuery, source: Source, marked: Ids, random: np.random.Generator) -> Crowd:
-    """What the ranking thinks of everything that was not marked."""
-    effort = "exact" if source.effort == "exact" else HASTY
-    hits = source.index.search(query, min(HEAD, len(source.ids)), among=source.among, effort=effort)
+def _score_unmarked(
+    query: Query, held_out: HeldOut, candidates: Candidates, marked: Ids, random: np.random.Generator
+) -> UnmarkedScores:
+    """The scores of the ranked items without a mark: of the first ones, and of a random sample of the others."""
+    index, ids = candidates.index, candidates.ids
+    effort = "exact" if candidates.effort == "exact" else HEAD_EFFORT
+    hits = index.search(query, min(HEAD, len(ids)), among=candidates.among, effort=effort)
     head, scores = hits.ids[0], hits.scores[0].astype(np.float64)
     fresh = (head >= 0) & ~np.isin(head, marked)
     known = np.union1d(head[head >= 0], marked)
-    tail = draw(source.ids, known, TAIL, random)
-    source.scored += hits.scored + len(tail)
-    rest = len(source.ids) - np.count_nonzero(_within(known, source.ids))
-    distances = query.distance(source.index.vectors(tail)) if len(tail) else np.empty(0)
-    return Crowd(head=-scores[fresh], tail=distances, n=int(rest))
+    tail = draw(ids, known, TAIL, random)
+    candidates.scored += hits.scored + len(tail)
+    rest = len(ids) - np.count_nonzero(_within(known, ids))
+    distances = held_out.distance(index.vectors(tail)) if len(tail) else np.empty(0)
+    return UnmarkedScores(head=-scores[fresh], tail=distances, n=int(rest))
+
+
+def _reason_to_stop(
+    marks: Marks, held_out: HeldOut | None, questions: Ids, total: Estimate | None, found: int, window: int
+) -> str | None:
+    """A sentence if more marks will not help."""
+    if window and not len(questions):
+        return "There is nothing left to ask about: everything was marked or skipped."
+    if total and total.likely <= NEARLY_ALL * found and len(marks.y) > window and not np.any(marks.y[-window:] > 0):
+        return f"Probably all are found: {found} of about {total.likely}."
+    m, last = len(marks.y), STABLE_WINDOWS * window
+    if held_out is not None and window and m > last:
+        expected, said = held_out.distances[m - last : m], marks.y[-last:]
+        both = min(np.count_nonzero(said > 0), np.count_nonzero(said < 0)) >= STABLE_MARKS
+        if both and np.all(np.sign(expected) == said):
+            return f"The last {last} answers were as expected: more of them will hardly change the ranking."
+    return None
 
 
 def _within(some: Ids, ids: Ids) -> NDArray[np.bool_]:
-    """Which of `some` are among `ids`, ascending: a few among many."""
+    """Which of `some` are among `ids`, ascending; fast for a few among many."""
     if not len(ids):
         return np.zeros(len(some), np.bool_)
     found: NDArray[np.bool_] = ids[np.minimum(np.searchsorted(ids, some), len(ids) - 1)] == some

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_count, chunks
+from lookalike.arrays import chunks
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.blocks import Blocks, Chunk, float32
 from lookalike.index.ids import sort_ids, without
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
+from lookalike.limits import check_count
 from lookalike.types import Hits, Ids, Query, Vectors
 
 EFFORTS = ("exact", "balanced", "fast")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.linalg import distances
+from lookalike.arrays import distances
 from lookalike.types import Ids, Vectors
 
 Numbers: TypeAlias = NDArray[np.float64]

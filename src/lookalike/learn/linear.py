@@ -14,13 +14,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import like, namespace
+from lookalike.arrays import cholesky, like, namespace, solve_lower
 from lookalike.encode.check import float32_out
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.rows import blocks, check_source, means_by_label, project
 from lookalike.learn.sgd import Rows
 from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
-from lookalike.linalg import cholesky, solve_lower
 from lookalike.types import Array
 
 LEAST = 1e-6

@@ -1,4 +1,4 @@
-"""Selection: MAO is its slow twin, no strategy asks what it may not, a mix follows the answers."""
+"""Questions: MAO equals its slow twin, no strategy asks about excluded items, a mix follows the answers."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lookalike.errors import UnknownNameError
 from lookalike.feedback.learners import Svm
-from lookalike.feedback.select import STRATEGIES, Source, choose, diverse, draw
+from lookalike.feedback.questions import STRATEGIES, Candidates, choose_questions, diverse, draw
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 from lookalike.kernels import KERNELS
@@ -21,20 +21,20 @@ marked = np.array([0, 1, 100, 200, 300])
 svm = Svm().fit(X[marked], np.array([1, 1, -1, -1, -1], np.int8))
 
 
-def source(**options):
+def candidates(**options):
     taken = np.append(ids[marked], ids[5]).astype(np.int64)
     given = {"among": None, "ids": ids, "exclude": np.sort(taken)} | options
-    return Source(index, effort=None, random=np.random.default_rng(0), **given)
+    return Candidates(index, effort=None, random=np.random.default_rng(0), **given)
 
 
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 8))
-def test_mao_is_its_slow_twin(seed, m, w):
+def test_mao_equals_its_slow_twin(seed, m, w):
     rows = np.random.default_rng(seed).integers(0, 4, (m, 2)).astype(np.float32)
     K = KERNELS["laplace"].pairs(rows.astype(np.float64), rows.astype(np.float64), 0.7)
     assert diverse(rows, w, "laplace", 0.7).tolist() == most_ambiguous_and_orthogonal(K.tolist(), w)
 
 
-def test_with_inner_products_short_rows_are_not_taken_for_different_ones():
+def test_with_inner_products_short_rows_do_not_count_as_different():
     rows = np.array([[1.0, 0.0], [0.01, 0.0], [0.0, 5.0]], np.float32)
     assert diverse(rows, 2, "linear", 1.0).tolist() == [0, 2]
 
@@ -42,38 +42,46 @@ def test_with_inner_products_short_rows_are_not_taken_for_different_ones():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("success", [0.0, 0.3, 1.0])
 def test_questions_are_new_different_and_allowed(strategy, success):
-    asked = choose(source(success=success), svm, 9, strategy)
+    asked = choose_questions(candidates(success=success), svm, 9, strategy)
     assert len(asked) == len(set(asked.tolist())) == 9
     assert not np.isin(asked, [*ids[marked], ids[5]]).any()
     few = ids[40:46]
-    among = choose(source(among=few, ids=few, success=success), svm, 9, strategy)
+    among = choose_questions(candidates(among=few, ids=few, success=success), svm, 9, strategy)
     assert sorted(among.tolist()) == few.tolist()
-    assert len(choose(source(exclude=ids, success=success), svm, 9, strategy)) == 0
+    assert len(choose_questions(candidates(exclude=ids, success=success), svm, 9, strategy)) == 0
 
 
 def test_each_strategy_asks_what_it_is_named_for():
     free = np.setdiff1d(ids, [*ids[marked], ids[5]])
     f = svm.unsure().distance(index.vectors(free))
-    assert choose(source(), svm, 9, "maximum").tolist() == free[np.argsort(-f, kind="stable")[:9]].tolist()
-    asked = choose(source(), svm, 9, "frontier")
+    assert (
+        choose_questions(candidates(), svm, 9, "maximum").tolist() == free[np.argsort(-f, kind="stable")[:9]].tolist()
+    )
+    asked = choose_questions(candidates(), svm, 9, "frontier")
     assert np.isin(asked, free[np.argsort(np.abs(f))[:90]]).all()
     assert asked[0] == free[np.argmin(np.abs(f))]
-    assert choose(source(success=0.0), svm, 9, "mix")[:3].tolist() == choose(source(), svm, 3, "maximum").tolist()
-    assert choose(source(success=0.5), svm, 9, "mix").tolist() == asked.tolist()
-    half = choose(source(success=0.25), svm, 9, "mix").tolist()
-    assert half[:2] == choose(source(), svm, 2, "maximum").tolist()
+    assert (
+        choose_questions(candidates(success=0.0), svm, 9, "mix")[:3].tolist()
+        == choose_questions(candidates(), svm, 3, "maximum").tolist()
+    )
+    assert choose_questions(candidates(success=0.5), svm, 9, "mix").tolist() == asked.tolist()
+    half = choose_questions(candidates(success=0.25), svm, 9, "mix").tolist()
+    assert half[:2] == choose_questions(candidates(), svm, 2, "maximum").tolist()
     assert np.isin(half[2:], asked).all()
 
 
 def test_the_first_are_those_of_the_ranking_that_is_shown():
     shown = PointQuery(X[400:401])
     first = [item for item in index.search(shown, 20).ids[0].tolist() if item not in ids[[*marked, 5]]]
-    assert choose(source(ranking=shown), svm, 9, "maximum").tolist() == first[:9]
-    assert choose(source(ranking=shown), svm, 9, "mix")[:3].tolist() == first[:3]
-    assert choose(source(ranking=shown), svm, 9, "frontier").tolist() == choose(source(), svm, 9, "frontier").tolist()
+    assert choose_questions(candidates(ranking=shown), svm, 9, "maximum").tolist() == first[:9]
+    assert choose_questions(candidates(ranking=shown), svm, 9, "mix")[:3].tolist() == first[:3]
+    assert (
+        choose_questions(candidates(ranking=shown), svm, 9, "frontier").tolist()
+        == choose_questions(candidates(), svm, 9, "frontier").tolist()
+    )
 
 
-def test_a_draw_is_without_what_is_excluded_and_reaches_all():
+def test_a_draw_has_no_excluded_ids_and_reaches_all_others():
     many = np.arange(100_000)
     out = np.arange(0, 100_000, 997)
     drawn = draw(many, out, 500, np.random.default_rng(1))
@@ -83,6 +91,6 @@ def test_a_draw_is_without_what_is_excluded_and_reaches_all():
     assert sorted(draw(np.arange(5), np.array([2]), 9, np.random.default_rng(0)).tolist()) == [0, 1, 3, 4]
 
 
-def test_an_unknown_strategy_is_named():
+def test_an_unknown_strategy_raises_an_error():
     with pytest.raises(UnknownNameError, match="Did you mean 'frontier'"):
-        choose(source(), svm, 9, "fronteer")
+        choose_questions(candidates(), svm, 9, "fronteer")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookalike.classes.prior import Hierarchy, cluster_hierarchy, map_means, prior_means
+from lookalike.classes.hierarchy import Hierarchy, cluster_hierarchy, map_means, prior_means
 from lookalike.errors import InputError
 from reference.classes import slow_prior
 
@@ -53,7 +53,7 @@ def test_names_pairs_and_files_say_the_same(tmp_path):
     by_name, by_file = Hierarchy.from_names(["a/b/c", "x"]), Hierarchy.from_csv(file)
     assert sorted(by_name.pairs) == sorted(by_file.pairs) == [("a/b", "a"), ("a/b/c", "a/b")]
     assert by_name.ancestors("a/b/c") == ["a/b", "a"]
-    assert by_name.ancestors("x") == by_name.ancestors("nobody") == []
+    assert by_name.ancestors("x") == by_name.ancestors("unknown") == []
 
 
 def test_a_line_without_a_parent_is_named(tmp_path):
@@ -64,12 +64,12 @@ def test_a_line_without_a_parent_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("pairs", [[("a", "a")], [("a", "b"), ("b", "c"), ("c", "a")], [*TREE, ("thing", "cat")]])
-def test_circles_are_refused(pairs):
-    with pytest.raises(InputError, match="no circle"):
+def test_cycles_raise_an_error(pairs):
+    with pytest.raises(InputError, match="no cycle"):
         Hierarchy(pairs)
 
 
-def test_two_ways_up_are_no_circle():
+def test_two_paths_to_an_ancestor_are_no_cycle():
     tree = Hierarchy([("a", "b"), ("a", "c"), ("b", "top"), ("c", "top"), ("top", "all"), ("a", "b")])
     assert tree.ancestors("a") == ["b", "c", "top", "all"]
     assert tree.renamed("top", "new").ancestors("b") == ["new", "all"]

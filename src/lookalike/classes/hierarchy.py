@@ -1,7 +1,7 @@
-"""A hierarchy of classes, and the means it lends to classes with few images or none.
+"""A hierarchy of classes, and the prior means that it gives to classes with few images or none.
 
-In: pairs child, parent or nested names; class means and counts. Out: means. Mensink et al., "Large scale metric
-learning for distance-based image classification on open ended data sets", 2013 (ncm), Eq. 33 and 34.
+Mensink et al., "Large scale metric learning for distance-based image classification on open ended data sets", 2013
+(ncm), Eq. 33 and 34.
 """
 
 import csv
@@ -19,21 +19,21 @@ from lookalike.errors import InputError
 from lookalike.types import Array
 
 DENSE = 0.05
-"""The share of entries from which on a matrix is kept whole: chains of hundreds of kinds have half of them."""
+"""Share of non-zero entries above which a matrix is dense: long chains of classes have half of them."""
 BRANCHES = 4
-"""How many groups a group of `cluster_hierarchy` has, about: each level has a fourth of the groups of the one below."""
+"""Average number of children of a group of `cluster_hierarchy`."""
 
 
-class Kinship(NamedTuple):
-    """Which ancestors C classes have: A names that some class is a kind of."""
+class Ancestry(NamedTuple):
+    """The ancestors of C classes, A names in all."""
 
-    of: NDArray[np.int64]  # (p,) a class for each pair
-    above: NDArray[np.int64]  # (p,) and one of its ancestors
-    below: Any  # (A, C) ones where a class is the name or below it
+    of: NDArray[np.int64]  # (p,) the class of each pair
+    above: NDArray[np.int64]  # (p,) one of its ancestors
+    below: Any  # (A, C) 1 if a class is the ancestor itself or below it
 
 
 class Hierarchy:
-    """Which class is a kind of which: a tree, or any graph without circles, where a child has several parents.
+    """Which class is a kind of which: a tree, or any graph without cycles, in which a child may have several parents.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ class Hierarchy:
             known = self.parents.setdefault(child, [])
             if parent not in known:
                 known.append(parent)
-        self._kinship: tuple[list[str], Kinship] | None = None  # of the labels that were asked for last
-        self._check_circles()
+        self._ancestry: tuple[list[str], Ancestry] | None = None  # cache, for the labels of the last call
+        self._check_cycles()
 
     @classmethod
     def from_names(cls, names: Iterable[str], separator: str = "/") -> Self:
-        """From nested names, as a tree of folders has them: "a/b/c" is a kind of "a/b", and that one of "a"."""
+        """From nested names, such as folders: "a/b/c" is a kind of "a/b", and that is a kind of "a"."""
         pairs = {}
         for name in names:
             parts = str(name).split(separator)
@@ -73,7 +73,7 @@ class Hierarchy:
 
     @classmethod
     def from_csv(cls, path: str | Path) -> Self:
-        """From a file with the lines child,parent; a first line that says just that is passed over."""
+        """From a CSV file with lines child,parent; the header line is optional."""
         with Path(path).open(newline="", encoding="utf-8-sig") as stream:
             rows = [(i, [cell.strip() for cell in row]) for i, row in enumerate(csv.reader(stream), 1) if any(row)]
         if rows and [cell.lower() for cell in rows[0][1]] == ["child", "parent"]:
@@ -89,7 +89,7 @@ class Hierarchy:
         return [(child, parent) for child, found in self.parents.items() for parent in found]
 
     def ancestors(self, name: str) -> list[str]:
-        """All that this class is a kind of, nearest first."""
+        """The names that this class is a kind of, nearest first."""
         found: dict[str, None] = {}
         level = self.parents.get(str(name), [])
         while level:
@@ -97,9 +97,9 @@ class Hierarchy:
             level = [parent for one in level for parent in self.parents.get(one, []) if parent not in found]
         return list(found)
 
-    def kinship(self, labels: Sequence[str]) -> "Kinship":
-        """Who is an ancestor of which of these C classes: found once, and asked for whenever a class changes."""
-        if self._kinship is None or self._kinship[0] != list(labels):
+    def ancestry(self, labels: Sequence[str]) -> Ancestry:
+        """The ancestors of these C classes; cached for the next call with the same labels."""
+        if self._ancestry is None or self._ancestry[0] != list(labels):
             lines = [self.ancestors(label) for label in labels]
             place = {name: i for i, name in enumerate(dict.fromkeys(name for line in lines for name in line))}
             above = np.fromiter((place[name] for line in lines for name in line), np.int64)
@@ -109,23 +109,23 @@ class Hierarchy:
             )
             rows, columns = np.concatenate([above, own[:, 0]]), np.concatenate([of, own[:, 1]])
             below = _matrix(rows, columns, np.ones(len(rows)), (len(place), len(labels)))
-            self._kinship = list(labels), Kinship(of, above, below)
-        return self._kinship[1]
+            self._ancestry = list(labels), Ancestry(of, above, below)
+        return self._ancestry[1]
 
     def renamed(self, old: str, new: str) -> "Hierarchy":
-        """The same with another name for one class."""
+        """A copy with another name for one class."""
         return Hierarchy(tuple(new if name == old else name for name in pair) for pair in self.pairs)  # type: ignore[misc]
 
-    def _check_circles(self) -> None:
+    def _check_cycles(self) -> None:
         done: set[str] = set()
         for start in self.parents:
-            path: list[str] = []  # from `start` to where we are
+            path: list[str] = []  # from `start` to `name`
             stack = [(start, 0)]
             while stack:
                 name, depth = stack.pop()
                 del path[depth:]
                 if name in path:
-                    raise InputError(f"A hierarchy must have no circle. Got {' → '.join([*path, name])}.")
+                    raise InputError(f"A hierarchy must have no cycle. Got {' → '.join([*path, name])}.")
                 if name not in done:
                     done.add(name)
                     path.append(name)
@@ -137,9 +137,9 @@ def prior_means(
 ) -> tuple[Array, NDArray[np.bool_]]:
     """The zero-shot mean μ_z of each class (Eq. 33), (C, d), and which classes have one, (C,).
 
-    It is the average of the means of all ancestors of the class, and the mean of an ancestor that of the means of the
-    classes with images below it, and its own where it has images. A class never counts for its own prior; ancestors
-    with no other class below say nothing.
+    μ_z is the average of the means of the ancestors of the class; the mean of an ancestor is the average of the means
+    of the classes with images that are below it, and of its own if it has images. A class does not count for its own
+    prior; ancestors without another class below them do not count.
 
     >>> tree = Hierarchy.from_names(["animal/cat", "animal/dog", "animal/fox"])
     >>> means, known = prior_means(tree, ["animal/cat", "animal/dog", "animal/fox"], np.array([[1.0], [3.0], [0.0]]),
@@ -149,19 +149,19 @@ def prior_means(
     """
     C, seen = len(labels), (counts > 0).astype(np.float64)
     kept = as_numpy(means) * seen[:, None]  # (C, d)
-    of, above, below = hierarchy.kinship(labels)
+    of, above, below = hierarchy.ancestry(labels)
     others = (below @ seen)[above] - seen[of]
     share = np.where(others > 0, 1 / np.maximum(others, 1), 0.0)
-    # Means travel up, (A, d), and come down, (C, d), less what a class sent up itself.
+    # Sums go up to ancestors, (A, d), and back down to classes, (C, d), minus the share of the class itself.
     total = _matrix(of, above, share, below.shape[::-1]) @ (below @ kept) - np.bincount(of, share, C)[:, None] * kept
-    voices = np.bincount(of[others > 0], minlength=C)
-    return like(means, total / np.maximum(voices, 1)[:, None]), voices > 0
+    counted = np.bincount(of[others > 0], minlength=C)  # ancestors that count
+    return like(means, total / np.maximum(counted, 1)[:, None]), counted > 0
 
 
 def _matrix(
     rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, int]
 ) -> Any:
-    """These entries, and zero elsewhere; dense where that makes quicker products."""
+    """The matrix with these entries, zero elsewhere; dense or sparse, whichever multiplies faster."""
     if len(rows) <= DENSE * shape[0] * shape[1]:
         return csr_array((values, (rows, columns)), shape=shape)
     made = np.zeros(shape)
@@ -180,9 +180,9 @@ def map_means(means: Array, counts: NDArray[np.int64], prior: Array, weight: flo
 
 
 def cluster_hierarchy(means: Array, labels: Sequence[str]) -> Hierarchy:
-    """A hierarchy for classes that come without: groups of near means (C, d), by Ward's method, and groups of groups.
+    """A hierarchy of classes from their means (C, d): groups of near means by Ward's method, and groups of groups.
 
-    Each level is a cut of one tree, with a fourth of the groups of the level below, up to one group of all. O(C²).
+    Each level is a cut of one tree, with a fourth of the groups of the level below, up to a single group. O(C²).
 
     >>> means = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0], [30.0], [31.0]])
     >>> tree = cluster_hierarchy(means, list("abcdefgh"))

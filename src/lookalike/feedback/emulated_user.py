@@ -1,7 +1,6 @@
-"""A person who never tires: the emulated user that sessions are measured with.
+"""An emulated user who answers every question right, to measure feedback sessions.
 
-In: which items are relevant. Out: the first marks of a session, an answer to every question, and so whole sessions.
-§4.A, fsm-tree: a window of ws = 9; a session begins with one relevant example and ws − 1 irrelevant ones at random.
+The protocol of §4.A, fsm-tree: a session begins with one relevant example and ws − 1 random irrelevant ones, ws = 9.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,16 +15,16 @@ from lookalike.index.ids import check_ids, sort_ids
 from lookalike.types import Ids, Searchable
 
 WINDOW = 9
-"""Pictures that a person is asked about at a time: ws."""
+"""Questions of a round: ws."""
 
 
 class EmulatedUser:
-    """Wants the items of one class, and says so when asked.
+    """Marks the items of one class as positive and all others as negative.
 
     Parameters
     ----------
     ids : (n,) all items.
-    relevant : (m,) those that are wanted, 1 ≤ m.
+    relevant : (m,) the positive ones, 1 ≤ m.
 
     Examples
     --------
@@ -46,18 +45,18 @@ class EmulatedUser:
             raise InputError("relevant must be one or more of the ids.")
 
     def start(self, random: np.random.Generator, window: int = WINDOW) -> tuple[Ids, NDArray[np.int8]]:
-        """The marks a session begins with: ids (window,) and signs, the relevant one first."""
-        wanted = random.choice(self.relevant, 1)
+        """The first marks of a session: ids (window,) and signs, the relevant one first."""
+        first = random.choice(self.relevant, 1)
         others = random.choice(self.irrelevant, min(window - 1, len(self.irrelevant)), replace=False)
-        ids: Ids = np.concatenate([wanted, others])
+        ids: Ids = np.concatenate([first, others])
         return ids, self.answer(ids)
 
     def answer(self, ids: Ids) -> NDArray[np.int8]:
-        """+1 for what is wanted, -1 for the rest, (m,)."""
+        """+1 for relevant items, -1 for the others, (m,)."""
         return np.where(np.isin(ids, self.relevant), 1, -1).astype(np.int8)
 
     def precision(self, ranked: Any) -> float:
-        """The share of the wanted among the first n of a ranking, n being their number. §4.A, fsm-tree.
+        """The share of relevant items among the first n of a ranking, with n relevant items in all. §4.A, fsm-tree.
 
         >>> EmulatedUser(np.arange(9), np.array([1, 2])).precision(np.array([2, 5, 1]))
         0.5
@@ -66,8 +65,8 @@ class EmulatedUser:
         return float(np.isin(first, self.relevant).sum() / len(self.relevant))
 
 
-class Asks(Protocol):
-    """A round, as far as an emulated user sees it."""
+class HasQuestions(Protocol):
+    """What `emulate` needs of a round."""
 
     @property
     def questions(self) -> Ids:
@@ -75,28 +74,29 @@ class Asks(Protocol):
         ...
 
 
-Played = TypeVar("Played", bound=Asks)
+AnyRound = TypeVar("AnyRound", bound=HasQuestions)
 
 
 def emulate(
-    user: EmulatedUser, index: Searchable, marks: Marks, rounds: int, play: Callable[[Marks, int], Played]
-) -> Iterator[tuple[Marks, Played]]:
-    """A session, round by round: the marks so far, and what `play(marks, turn)` made of them.
+    user: EmulatedUser, index: Searchable, marks: Marks, rounds: int, run: Callable[[Marks, int], AnyRound]
+) -> Iterator[tuple[Marks, AnyRound]]:
+    """A session, round by round: the marks so far, and the round that `run(marks, turn)` returns.
 
-    Round 0 has the first marks alone, and `rounds` follow; fewer where nothing is left to ask about.
+    Round 0 has the first marks alone, and `rounds` follow; fewer if nothing is left to ask about.
 
-    >>> from lookalike.feedback.round import play
+    >>> from lookalike.feedback.round import run_round
     >>> from lookalike.index.flat import Flat
     >>> index, X = Flat(), np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     >>> index.add(np.arange(60), X)
     >>> user, first = EmulatedUser(index.ids, np.arange(20)), Marks(np.array([3]), X[3:4], np.array([1], np.int8))
-    >>> [len(marks.y) for marks, _ in emulate(user, index, first, 2, lambda marks, turn: play(index, marks, turn=turn))]
+    >>> session = emulate(user, index, first, 2, lambda marks, turn: run_round(index, marks, turn=turn))
+    >>> [len(marks.y) for marks, _ in session]
     [1, 10, 19]
     """
     for turn in range(rounds + 1):
-        played = play(marks, turn)
-        yield marks, played
-        asked = played.questions
+        result = run(marks, turn)
+        yield marks, result
+        asked = result.questions
         if not len(asked):
             return
         marks = Marks(

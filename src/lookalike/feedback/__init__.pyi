@@ -1,0 +1,11 @@
+from .emulated_user import EmulatedUser as EmulatedUser
+from .emulated_user import emulate as emulate
+from .estimate import Estimate as Estimate
+from .learners import Learner as Learner
+from .learners import Ranking as Ranking
+from .learners import Svdd as Svdd
+from .learners import Svm as Svm
+from .questions import STRATEGIES as STRATEGIES
+from .round import Marks as Marks
+from .round import RoundOutcome as RoundOutcome
+from .round import run_round as run_round
