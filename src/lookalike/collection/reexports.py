@@ -10,7 +10,6 @@ from lookalike.store.sessions import Summary as Summary
 from lookalike.types import format_id as format_id
 from lookalike.types import parse_id as parse_id
 
-__all__ = [
     "BackupReport",
     "Filter",
     "Item",
