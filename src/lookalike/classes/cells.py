@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace, to_numpy
 from lookalike.classes.moments import GrowingRows, Moments
-from lookalike.features.kmeans import kmeans
+from lookalike.features.clustering import kmeans
 from lookalike.linalg import distances
 from lookalike.types import Array, Vectors
 
