@@ -275,7 +275,7 @@ class Fourier(Histogram):
         return _root_of_shares(wave_energies((luminance - luminance.mean()) * _hann(height)[:, None] * _hann(width)))
 
 
-def wave_energies(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def wave_energies(values: NDArray[np.float64]) -> NDArray[Any]:
     """The energy of values (h, w) in each ring and wedge, (48,)."""
     energy = np.abs(np.fft.rfft2(values)) ** 2  # (h, w // 2 + 1): the other half has the same energies
     return np.bincount(_wave_bins(*values.shape).ravel(), energy.ravel(), minlength=RINGS * WEDGES + 1)[1:]
@@ -312,7 +312,7 @@ def resize_area(image: Pixels, area: int = AREA) -> Pixels:
     return resize(image, new_height, new_width)
 
 
-def _root_of_shares(histogram: NDArray[np.float64]) -> Vectors:
+def _root_of_shares(histogram: NDArray[Any]) -> Vectors:
     """The square roots of a histogram's shares, float32; equal shares if the histogram is all zero."""
     total = histogram.sum()
     shares = histogram / total if total else np.full(len(histogram), 1 / len(histogram))
