@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from slem_speed import clock, interleave
 
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn.adam import Adam
 from lookalike.learn.dfk_step import Packed
 from lookalike.learn.sets import Sets, take

@@ -18,8 +18,7 @@ from lookalike.bench.hashing import BITS, PAPER, rank
 from lookalike.bench.measures import tied_average_precision
 from lookalike.codes import spherical
 from lookalike.codes.bits import pack
-from lookalike.codes.lsh import Lsh
-from lookalike.codes.pca_rr import PcaRR
+from lookalike.codes.hyperplanes import Lsh, PcaRR
 from lookalike.codes.queries import CodeQuery, SphericalQuery
 
 

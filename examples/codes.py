@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from lookalike import Collection, create, read
-from lookalike.codes.bits import hamming, unpack
+from lookalike.codes import hamming, unpack
 from lookalike.images.demo import draw_folder
 
 if not Path("pictures").exists():

@@ -12,7 +12,7 @@ from PIL import Image
 from lookalike import cli
 from lookalike.bench import described, dfk, dfk_rows, dfk_sets, tables
 from lookalike.errors import SourceError
-from lookalike.features.color_sift import OpponentSift
+from lookalike.features.sift import OpponentSift
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.fess import Fess
 from lookalike.learn.pd import Pd

@@ -1,4 +1,4 @@
-"""Packed bits, and what codes are asked: each equals a loop over single bits."""
+"""Packed bits and queries of codes: each equals a loop over single bits."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lookalike.codes.bits import check_bits, hamming, pack, popcount, unpack, weighted_hamming
-from lookalike.codes.queries import CodeQuery, SphericalQuery
-from lookalike.codes.tables import TableQuery
+from lookalike.codes.queries import CodeQuery, SphericalQuery, TableQuery
 from lookalike.errors import InputError
 from reference import codes as slow
 
@@ -100,6 +99,6 @@ def test_bits_must_fill_bytes(bits):
         (lambda: CodeQuery(np.zeros((1, 1), np.uint8)).score(np.zeros((1, 2), np.uint8)), "bits"),
     ],
 )
-def test_what_cannot_be_right_is_refused(call, message):
+def test_invalid_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()

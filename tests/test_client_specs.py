@@ -16,7 +16,7 @@ from PIL import Image
 from lookalike import Collection
 from lookalike.collection.specs import check_client_fit, check_client_spec, is_open
 from lookalike.errors import InputError, RefusedSpecError, SpecError, UnknownNameError
-from lookalike.features.color import Color
+from lookalike.features.histograms import Color
 from lookalike.recipes import RECIPES
 from lookalike.registry import COMPONENTS, Spec, component, create, parse
 from lookalike.server import jobs

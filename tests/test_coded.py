@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.codes.itq import Itq
+from lookalike.codes.hyperplanes import Itq
 from lookalike.codes.pq import Pq
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index import coded, recall

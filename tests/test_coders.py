@@ -1,4 +1,4 @@
-"""The unsupervised coders: estimators of scikit-learn, and each what its paper says."""
+"""The coders that need no labels: scikit-learn's estimator checks, and the properties that their papers state."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,10 @@ from lookalike import load, registry, save
 from lookalike.arrays import principal
 from lookalike.codes import signs, spherical
 from lookalike.codes.bits import hamming, unpack
-from lookalike.codes.itq import Itq
-from lookalike.codes.lsh import Lsh
-from lookalike.codes.pca_rr import PcaRR
+from lookalike.codes.hyperplanes import Itq, Lsh, PcaRR
 from lookalike.codes.pq import Pq
-from lookalike.codes.sklsh import Sklsh
-from lookalike.codes.spectral import Spectral
 from lookalike.codes.spherical import Spherical
+from lookalike.codes.waves import Sklsh, Spectral
 from lookalike.errors import InputError
 from reference import codes as slow
 
@@ -38,7 +35,7 @@ def test_bits_are_the_signs_of_the_projection(coder):
 
 
 @pytest.mark.parametrize("coder", SIGNS)
-def test_a_row_has_one_code_whatever_comes_with_it(coder, monkeypatch):
+def test_a_row_has_the_same_code_alone_and_in_a_batch(coder, monkeypatch):
     """Also the mean itself, whose projections are nothing but rounding."""
     fitted = coder(bits=64).fit(X)
     rows = np.concatenate([X[:40], np.repeat(X.mean(axis=0, keepdims=True), 9, axis=0), np.zeros((2, 24), np.float32)])
@@ -77,7 +74,7 @@ def test_principal_coders_turn_the_principal_components(coder):
 
 
 @pytest.mark.parametrize("coder", [PcaRR, Itq])
-def test_more_bits_than_directions_are_spread_over_those_there_are(coder):
+def test_more_bits_than_directions_are_spread_over_all_directions(coder):
     fitted = coder(bits=64).fit(X)
     np.testing.assert_allclose(fitted.W_.T @ fitted.W_, np.eye(24), atol=1e-5)
     assert (np.linalg.norm(fitted.W_, axis=1) > 0.1).all()
@@ -85,7 +82,7 @@ def test_more_bits_than_directions_are_spread_over_those_there_are(coder):
 
 @given(st.integers(0, 20), st.sampled_from([8, 16, 32]))
 @settings(max_examples=10)
-def test_itq_comes_nearer_to_its_signs_with_every_turn(seed, bits):
+def test_itq_lowers_its_loss_with_every_iteration(seed, bits):
     losses = Itq(bits=bits, random_state=seed, iterations=12).fit(X).losses_
     assert (np.diff(losses) <= 1e-6 * losses[0]).all()
     assert losses[-1] < losses[0]
@@ -143,7 +140,7 @@ def test_sklsh_takes_its_scale_from_the_rows():
         Sklsh(gamma=0.0).fit(X)
 
 
-def test_spectral_waves_are_the_longest_there_are():
+def test_spectral_chooses_the_longest_waves():
     box = random.uniform(size=(3_000, 3)) * [9, 3, 1]
     fitted = Spectral(bits=8).fit(box)
     frequencies = np.linalg.norm(fitted.W_, axis=1) / np.pi
@@ -177,7 +174,7 @@ def test_pq_distances_are_those_to_the_nearest_centroids():
     np.testing.assert_allclose(coder.query(X[:5]).score(codes), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_pq_fills_up_what_does_not_divide():
+def test_pq_pads_rows_with_zeros():
     codes = Pq(bits=80).fit(X).encode(X)  # 24 columns in 10 parts: 8 of three, two of zeros
     assert codes.shape == (400, 10)
     assert not codes[:, 8:].any()
@@ -191,14 +188,14 @@ def test_iterations_must_be_a_whole_number(coder, iterations):
 
 
 def test_a_fit_on_a_sample_is_a_fit(monkeypatch):
-    monkeypatch.setattr("lookalike.codes.itq.draw_rows", lambda X, random: signs.draw_rows(X, random, 100))
+    monkeypatch.setattr("lookalike.codes.hyperplanes.draw_rows", lambda X, random: signs.draw_rows(X, random, 100))
     whole, part = Itq(bits=16, iterations=5), Itq(bits=16, iterations=5)
     assert part.fit(X).encode(X).shape == (400, 2)
     monkeypatch.undo()
     assert (part.encode(X) != whole.fit(X).encode(X)).any()
 
 
-def test_every_coder_is_registered():
+def test_every_unsupervised_coder_is_registered():
     assert {registry.component("coder", name) for name in registry.names("coder")} >= set(CODERS)
 
 
@@ -212,7 +209,7 @@ def test_a_saved_coder_gives_the_same_codes(coder, tmp_path):
 
 
 @pytest.mark.parametrize("coder", CODERS)
-def test_rows_all_alike_have_one_code(coder):
+def test_equal_rows_have_one_code(coder):
     rows = np.full((50, 6), 3.0, np.float32)
     codes = coder(bits=16).fit(rows).encode(rows)
     assert len(np.unique(codes, axis=0)) == 1

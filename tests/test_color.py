@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
-from lookalike.features.color import Color
+from lookalike.features.histograms import Color
 
 COLORS = st.tuples(*[st.integers(0, 255)] * 3)
 SIDES = st.integers(1, 60)

@@ -2,8 +2,7 @@ import cv2
 import numpy as np
 import pytest
 
-from lookalike.features.color_sift import CSift, OpponentSift, RgbSift, RgSift
-from lookalike.features.sift import Sift
+from lookalike.features.sift import CSift, OpponentSift, RgbSift, RgSift, Sift
 
 ALL = [RgbSift, OpponentSift, CSift, RgSift]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.dfk_step import SPREAD, Packed
 from lookalike.learn.fisher_scores import SMALL, FisherScores

@@ -9,8 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from lookalike import registry
 from lookalike.codes import fasthash as module
 from lookalike.codes.bits import unpack
-from lookalike.codes.boosted_trees import BINS, ask_trees, bin_edges, bin_rows, fit_trees
-from lookalike.codes.fasthash import FastHash, divide_classes
+from lookalike.codes.fasthash import BINS, FastHash, bin_edges, bin_rows, divide_classes, fit_trees, score_trees
 from lookalike.errors import InputError
 from reference import boosting
 
@@ -41,20 +40,20 @@ def test_trees_are_those_of_the_plain_algorithm(n, d, depth, seed):
     assert (np.diff(losses) <= 1e-4).all()
     for tree in range(3):
         before = boosting.scores(bins, columns[:tree], cuts[:tree], answers[:tree])
-        asked = list(zip(columns[tree], cuts[tree], strict=True))
-        for level in range(depth):  # no other question of this level would have lowered the loss more
+        comparisons = list(zip(columns[tree], cuts[tree], strict=True))
+        for level in range(depth):  # no other comparison at this level would have lowered the loss more
             gains = [
-                boosting.gain(bins, signs, before, [*asked[:level], (column, cut)])
+                boosting.gain(bins, signs, before, [*comparisons[:level], (column, cut)])
                 for column in candidates[tree, level]
                 for cut in range(BINS - 1)
             ]
-            assert boosting.gain(bins, signs, before, asked[: level + 1]) == pytest.approx(max(gains), rel=1e-3)
-        expected = boosting.answers(bins, signs, before, asked, 0.5)
+            assert boosting.gain(bins, signs, before, comparisons[: level + 1]) == pytest.approx(max(gains), rel=1e-3)
+        expected = boosting.answers(bins, signs, before, comparisons, 0.5)
         np.testing.assert_allclose(answers[tree], expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(scores, boosting.scores(bins, columns, cuts, answers), rtol=1e-4, atol=1e-4)
-    asked = np.empty((1, n), np.float32)
-    ask_trees(bins, columns[None], cuts[None], answers[None], asked)
-    np.testing.assert_allclose(asked[0], scores, rtol=1e-5, atol=1e-6)
+    again = np.empty((1, n), np.float32)
+    score_trees(bins, columns[None], cuts[None], answers[None], again)
+    np.testing.assert_allclose(again[0], scores, rtol=1e-5, atol=1e-6)
 
 
 @settings(max_examples=30, deadline=None)
@@ -77,7 +76,7 @@ def test_bins_keep_the_order_of_values_and_share_the_rows(n, values, seed):
 
 @settings(max_examples=30, deadline=None)
 @given(C=st.integers(2, 12), bits=st.integers(1, 24), seed=st.integers(0, 2**32))
-def test_divisions_are_nested_never_empty_and_tell_every_two_classes_apart(C, bits, seed):
+def test_divisions_are_nested_never_empty_and_separate_every_two_classes(C, bits, seed):
     counts = np.random.default_rng(seed).integers(1, 20, size=C)
     seeds = np.random.SeedSequence(seed).spawn(bits)
     sides = divide_classes(counts, np.eye(C, dtype=bool), seeds)
@@ -96,7 +95,7 @@ def test_classes_that_share_a_label_stay_together():
     assert agree[2:, 2:][~np.eye(4, dtype=bool)].max() < 0.7
 
 
-def test_it_tells_apart_what_no_plane_does():
+def test_it_separates_classes_that_no_plane_separates():
     random = np.random.default_rng(0)
     X = random.random((900, 2))
     y = (X[:, 0] > 0.5) ^ (X[:, 1] > 0.5)
@@ -157,6 +156,6 @@ def test_labels_that_cannot_be_learned_from_are_refused(y):
         small().fit(X, y)
 
 
-def test_an_unfitted_one_says_so():
+def test_an_unfitted_coder_raises():
     with pytest.raises(NotFittedError):
         FastHash().encode(X)

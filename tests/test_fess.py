@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn.fess import Fess, summarise
 from lookalike.learn.pd import Pd
 from lookalike.learn.sets import Sets

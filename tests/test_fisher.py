@@ -8,8 +8,8 @@ import pytest
 from lookalike import registry
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features import aggregate
+from lookalike.features.clustering import Mixture
 from lookalike.features.fisher import Fisher, Gradients
-from lookalike.features.mixture import Mixture
 from lookalike.types import LearnedFeature, Patches
 from patches import draw
 from reference.aggregation import fisher, log_likelihood, root_and_unit
@@ -63,7 +63,7 @@ def test_the_vector_of_each_cell_is_that_of_a_plain_loop_over_its_rows(monkeypat
     left = places[:, 0] < 0.5
     for row, rows in zip(got, (X, X[left], X[~left]), strict=True):
         np.testing.assert_allclose(row, fisher(rows, *mixture), atol=1e-5)
-    monkeypatch.setattr("lookalike.features.mixture.CACHE_BYTES", 500)
+    monkeypatch.setattr("lookalike.features.clustering.CACHE_BYTES", 500)
     np.testing.assert_allclose(Gradients(mixture).compute(X, places, ((1, 1), (2, 1))), got, atol=1e-6)
 
 

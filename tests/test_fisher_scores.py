@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from lookalike.errors import InputError
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn import fisher_scores, groups
 from lookalike.learn.fisher_gradient import back
 from lookalike.learn.fisher_scores import FisherScores

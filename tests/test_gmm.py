@@ -9,10 +9,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 
 from lookalike.errors import InputError
-from lookalike.features import mixture as module
+from lookalike.features import clustering as module
+from lookalike.features.clustering import Mixture, kmeans, step
 from lookalike.features.gmm import Gmm
-from lookalike.features.kmeans import kmeans
-from lookalike.features.mixture import Mixture, step
 from reference.aggregation import log_densities, log_likelihood
 
 random = np.random.default_rng(7)
@@ -185,7 +184,7 @@ def test_it_wants_to_be_fitted_first():
 
 
 def test_kmeans_draws_its_rows_and_gives_the_same_bytes(monkeypatch):
-    monkeypatch.setattr("lookalike.features.kmeans.ROWS_PER_CENTRE", 20)
+    monkeypatch.setattr("lookalike.features.clustering.ROWS_PER_CENTRE", 20)
     first, second, other = (kmeans(X, 6, seed)[0] for seed in (3, 3, 4))
     assert first.tobytes() == second.tobytes() != other.tobytes()
     assert first.shape == (6, 5)

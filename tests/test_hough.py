@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lookalike.features.hough import DIRECTIONS, DISTANCES, Hough
-from reference.hough import hough_histogram
+from lookalike.features.histograms import DIRECTIONS, DISTANCES, Hough
+from reference.histograms import hough_histogram
 from reference.pictures import draw
 
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookalike.features.hsv import BINS, Hsv
-from reference.hsv import hsv_histogram
+from lookalike.features.histograms import HSV_BINS, Hsv
+from reference.histograms import hsv_histogram
 from reference.pictures import draw
 
 
 def histogram(picture):
-    return (Hsv().extract([picture])[0].astype(float) ** 2).reshape(BINS)
+    return (Hsv().extract([picture])[0].astype(float) ** 2).reshape(HSV_BINS)
 
 
 def plain(hue, saturation, value):

@@ -5,7 +5,7 @@ import pytest
 
 from lookalike import registry
 from lookalike.errors import InputError, SpecError, UnknownNameError
-from lookalike.features.color import Color
+from lookalike.features.histograms import Color
 from lookalike.features.join import Join
 from reference.pictures import draw
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lookalike.errors import InputError
-from lookalike.features.efficientnet import EfficientNet, find_weights
-from lookalike.features.maps import EfficientNetMaps, OnnxMaps
+from lookalike.features.efficientnet import EfficientNet, EfficientNetMaps, find_weights
+from lookalike.features.onnx_networks import OnnxMaps
 from lookalike.registry import create, spec_of
 
 random = np.random.default_rng(3)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from lookalike.features.inference import open_session, save_graph
 from lookalike.features.pooling import POOLS, pool_graph, pools_for
-from lookalike.features.session import open_session, save_graph
 from reference.pooling import POOLS as REFERENCE
 from reference.pooling import gem, rmac_regions
 

@@ -7,9 +7,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike import registry
-from lookalike.codes import sdh as module
 from lookalike.codes.bits import unpack
-from lookalike.codes.sdh import Sdh
+from lookalike.codes.sdh import Sdh, update_bits
 from lookalike.errors import InputError
 
 X, Y = make_blobs(150, 5, centers=5, cluster_std=1.0, random_state=0)
@@ -39,10 +38,10 @@ def test_no_single_bit_could_be_better(seed, n, bits):
         return np.square(labels - B @ W).sum() - 2 * (B * pull).sum()
 
     before = loss(B)
-    module._change_bits(B, labels, W, pull)
+    update_bits(B, labels, W, pull)
     assert set(np.unique(B)) <= {-1.0, 1.0}
     assert loss(B) <= before + 1e-6
-    if not _settled(B, labels, W, pull):
+    if not _converged(B, labels, W, pull):
         return  # the number of sweeps is limited
     for i in range(n):
         for j in range(bits):
@@ -51,13 +50,13 @@ def test_no_single_bit_could_be_better(seed, n, bits):
             assert loss(other) >= loss(B) - 1e-6
 
 
-def _settled(B, labels, W, pull):
+def _converged(B, labels, W, pull):
     again = B.copy()
-    module._change_bits(again, labels, W, pull)
+    update_bits(again, labels, W, pull)
     return np.array_equal(again, B)
 
 
-def test_it_tells_apart_what_no_plane_does():
+def test_it_separates_classes_that_no_plane_separates():
     random = np.random.default_rng(0)
     X = random.random((900, 2))
     y = (X[:, 0] > 0.5) ^ (X[:, 1] > 0.5)
@@ -85,7 +84,7 @@ def test_scores_are_kernels_with_the_anchors():
 def test_rows_without_a_label_do_not_count_and_many_are_sampled(monkeypatch):
     expected = Sdh(bits=8).fit(X[SOME >= 0], SOME[SOME >= 0])
     np.testing.assert_array_equal(Sdh(bits=8).fit(X, SOME).P_, expected.P_)
-    monkeypatch.setattr(module, "ROWS", 50)
+    monkeypatch.setattr("lookalike.codes.sdh.ROWS", 50)
     assert Sdh(bits=8).fit(X, SOME).anchors_.shape == (50, 5)
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -9,8 +10,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from lookalike import registry
 from lookalike.codes import tsvmh as module
 from lookalike.codes.bits import unpack
-from lookalike.codes.rtsvm import RobustTsvm
-from lookalike.codes.tsvmh import HingeTsvmh, Tsvmh
+from lookalike.codes.labels import read_labels, sharing
+from lookalike.codes.robust_tsvm import RobustTsvm
+from lookalike.codes.tsvmh import HingeTsvmh, Tsvmh, TsvmPlanes, class_tree, hull_distances, similarities
 from lookalike.errors import InputError
 
 
@@ -26,6 +28,9 @@ def distances(A, B):
 
 
 X, Y, TRUTH = clouds()
+CLASSES = np.arange(120) % 12
+RANDOM = np.random.default_rng(0)
+WIDE = (RANDOM.normal(size=(12, 30))[CLASSES] * 3 + RANDOM.normal(size=(120, 30))).astype(np.float32)
 
 
 @parametrize_with_checks([Tsvmh(bits=8)])
@@ -50,7 +55,7 @@ def test_bits_are_the_signs_of_scores():
     np.testing.assert_array_equal(unpack(codes), scores > 0)
 
 
-def test_bits_tell_the_groups_of_classes_apart_that_they_say():
+def test_bits_separate_the_groups_of_classes_in_sides():
     X, y, truth = clouds(spread=0.5)
     coder = Tsvmh(bits=8).fit(X, y)
     sides, bits = coder.sides_, np.where(coder.project(X) > 0, 1, -1)
@@ -80,7 +85,7 @@ def test_processes_make_the_same_codes_as_one():
     assert one.b_.tobytes() == two.b_.tobytes()
 
 
-def test_where_and_how_large_rows_are_does_not_matter():
+def test_shift_and_scale_of_the_rows_do_not_matter():
     plain, moved = Tsvmh(bits=16).fit(X, Y), Tsvmh(bits=16).fit(100 * X + 30, Y)
     same = distances(plain.encode(X), moved.encode(100 * X + 30)).diagonal()
     assert same.mean() < 0.2
@@ -97,7 +102,7 @@ def test_labels_are_read_as_any_kind():
     assert (distances(coder.encode(X), coder.encode(X))[TRUTH == 0][:, TRUTH == 0] < 8).all()
 
 
-def test_several_labels_a_row_make_categories():
+def test_each_combination_of_labels_is_a_class():
     random = np.random.default_rng(0)
     labels = random.random((120, 2)) < 0.6
     X = labels * 4 + 0.3 * random.normal(size=(120, 2))
@@ -108,7 +113,7 @@ def test_several_labels_a_row_make_categories():
 
 
 @pytest.mark.parametrize("unlabelled", [0.05, 0.7])
-def test_unlabelled_rows_are_coded_like_their_kind(unlabelled):
+def test_unlabelled_rows_get_the_codes_of_their_class(unlabelled):
     X, y, truth = clouds(400, spread=0.7, unlabelled=unlabelled)
     codes = Tsvmh(bits=16).fit(X, y).encode(X)
     away = distances(codes[y < 0], codes[y >= 0])
@@ -135,7 +140,7 @@ def test_a_tree_takes_no_more_unlabelled_rows_than_labelled_ones_could_be():
     assert (bits[:, 0] == coder.sides_[0, truth]).mean() > 0.95
 
 
-def test_a_handful_of_unlabelled_rows_does_not_hold_a_plane():
+def test_a_few_unlabelled_rows_do_not_constrain_a_plane():
     X = np.array([[0.0], [1], [10], [11], [20], [21], [10.5]])
     coder = Tsvmh(bits=8).fit(X, [0, 0, 1, 1, 2, 2, -1])
     codes = coder.encode(X)
@@ -224,6 +229,130 @@ def test_labels_that_cannot_be_learned_from_are_refused(y, message):
         Tsvmh(bits=8).fit(X, y)
 
 
-def test_an_unfitted_one_says_so():
+def test_an_unfitted_coder_raises():
     with pytest.raises(NotFittedError):
         Tsvmh().encode(X)
+
+
+@parametrize_with_checks([TsvmPlanes(dim=3)])
+def test_planes_are_an_estimator_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_planes_are_those_of_the_codes():
+    some = np.where(np.random.default_rng(1).random(120) < 0.3, -1, CLASSES)
+    planes, coder = TsvmPlanes(dim=19).fit(WIDE, some), Tsvmh(bits=24).fit(WIDE, some)
+    np.testing.assert_allclose(planes.transform(WIDE), coder.transform(WIDE)[:, :19], atol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(planes.W_, axis=1), 1, atol=1e-5)
+    assert TsvmPlanes().fit(WIDE, some).transform(WIDE).shape == (120, 11)  # one tree of 12 classes
+
+
+def test_codes_of_the_distances_from_planes_keep_classes_together():
+    near = registry.create("coder", "itq(bits=16)")
+    embedded = TsvmPlanes().fit(WIDE[:60], CLASSES[:60]).transform(WIDE)
+    codes = near.fit(embedded).encode(embedded)
+    differ = np.unpackbits(codes[60:, None] ^ codes[None, :60], axis=2).sum(axis=2)  # new rows against known ones
+    assert (CLASSES[:60][differ.argmin(axis=1)] == CLASSES[60:]).mean() > 0.8
+
+
+def test_planes_are_saved_and_restored():
+    fitted = registry.create("transform", "tsvmplanes(dim=5)").fit(WIDE, CLASSES)
+    again = registry.restore("transform", registry.spec_of(fitted), registry.state_of(fitted))
+    np.testing.assert_array_equal(again.transform(WIDE), fitted.transform(WIDE))
+
+
+@pytest.mark.parametrize(
+    ("options", "y", "message"),
+    [({"dim": 0}, CLASSES, "dim must be"), ({}, np.zeros(120), "at least 2"), ({}, np.full(120, -1), "some labels")],
+)
+def test_planes_refuse_bad_input(options, y, message):
+    with pytest.raises(InputError, match=message):
+        TsvmPlanes(**options).fit(WIDE, y)
+
+
+def leaves(nodes):
+    """Classes that end alone on a side, from all nodes."""
+    return sorted(int(side[0]) for node in nodes for side in (node.left, node.right) if len(side) == 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(C=st.integers(2, 25), seed=st.integers(0, 2**32), kind=st.sampled_from(["any", "equal", "far", "blocks"]))
+def test_every_class_is_one_leaf_and_every_node_divides_a_side_of_its_parent(C, seed, kind):
+    random = np.random.default_rng(seed)
+    distances = {
+        "any": random.random((C, C)) * 10,
+        "equal": np.ones((C, C)),
+        "far": random.choice([0.0, 1e9], (C, C)),
+        "blocks": 100.0 * (np.arange(C)[:, None] // 3 != np.arange(C) // 3),
+    }[kind]
+    distances = np.triu(distances, 1) + np.triu(distances, 1).T
+    nodes = class_tree(similarities(distances))
+    assert len(nodes) == C - 1
+    assert leaves(nodes) == list(range(C))
+    for place, node in enumerate(nodes):
+        together = sorted([*node.left, *node.right])
+        if node.parent < 0:
+            assert place == 0
+            assert together == list(range(C))
+        else:
+            assert node.parent < place
+            assert together in [list(side) for side in nodes[node.parent][:2]]
+
+
+def test_a_cut_is_the_best_of_all_normalised_cuts_where_groups_are_plain():
+    random = np.random.default_rng(0)
+    groups = np.array([0, 1, 0, 1, 1, 0, 0])
+    W = np.where(groups[:, None] == groups, 0.9, 0.1) + 0.05 * random.random((7, 7))
+    W = np.triu(W, 1) + np.triu(W, 1).T
+    costs = {}
+    for number in range(1, 2**6):
+        side = (number >> np.arange(7)) & 1 == 1
+        across = W[side][:, ~side].sum()
+        costs[tuple(side)] = across / W[side].sum() + across / W[~side].sum()
+    best = np.array(min(costs, key=costs.get))
+    root = class_tree(W)[0]
+    assert {tuple(root.left), tuple(root.right)} == {tuple(np.flatnonzero(best)), tuple(np.flatnonzero(~best))}
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), scale=st.sampled_from([1e-3, 1.0, 1e4]))
+def test_hull_distance_is_the_distance_of_the_nearest_points_of_two_hulls(seed, scale):
+    random = np.random.default_rng(seed)
+    A, B = random.normal(size=(6, 3)), random.normal((7, 0, 0), size=(6, 3))
+
+    def gap(z):  # the squared distance of two mixtures
+        away = z[:6] @ A - z[6:] @ B
+        return away @ away
+
+    sums = [{"type": "eq", "fun": lambda z, part=part: z[part].sum() - 1} for part in (slice(6), slice(6, 12))]
+    found = minimize(gap, np.full(12, 1 / 6), method="SLSQP", bounds=[(0, 1)] * 12, constraints=sums, tol=1e-12)
+    expected = scale * np.sqrt(found.fun)
+    codes = np.repeat([0, 1], 6)
+    got = hull_distances(np.concatenate([A, B]) * scale, codes, np.random.default_rng(0))
+    np.testing.assert_allclose(got, [[0, expected], [expected, 0]], rtol=0.02, atol=1e-12)
+
+
+def test_hulls_that_overlap_have_distance_zero():
+    X = np.array([[0.0], [4.0], [1.0], [3.0], [2.0], [9.0]])
+    assert hull_distances(X, np.array([0, 0, 1, 1, 0, 2]), np.random.default_rng(0))[0, 1] == 0
+    assert (hull_distances(np.zeros((6, 2)), np.array([0, 0, 1, 1, 2, 2]), np.random.default_rng(0)) == 0).all()
+
+
+def test_label_combinations_that_share_a_label_have_the_largest_similarity():
+    labels = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 0]], bool)
+    combinations, codes = read_labels(labels, 5)
+    assert (combinations[codes] == labels).all()
+    assert len(combinations) == 4
+    W = similarities(np.full((4, 4), 7.0), sharing(combinations))
+    both = codes[3]
+    for single in (0, 1):
+        assert W[both, codes[single]] == 1
+    assert W[both, codes[2]] < 1
+    assert (np.diag(W) == 0).all()
+    root = class_tree(W)[0]
+    assert [codes[2]] in (root.left.tolist(), root.right.tolist())  # the one that shares no label goes first
+
+
+def test_a_class_without_rows_is_refused():
+    with pytest.raises(InputError, match=r"Every class must have a row. Got none of class 1"):
+        hull_distances(np.eye(3), np.array([0, 2, 2]), np.random.default_rng(0))

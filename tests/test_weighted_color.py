@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lookalike.features.weighted_color import LaplacianColor, ProbabilityColor
-from reference import weighted_color as slow
+from lookalike.features.histograms import LaplacianColor, ProbabilityColor
+from reference import histograms as slow
 from reference.pictures import draw
 
 RED, WHITE, BLUE = (250, 10, 10), (250, 250, 250), (10, 10, 250)

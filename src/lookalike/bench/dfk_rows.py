@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from lookalike.encode.whiten import PCA
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn.chunklets import Dca, Rca
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.fess import Fess, summarise

@@ -21,8 +21,8 @@ from lookalike.arrays import chunks, principal
 from lookalike.bench import datasets
 from lookalike.bench.described import Arrays, kept
 from lookalike.errors import SourceError
-from lookalike.features.color_sift import OpponentSift
 from lookalike.features.points import Points
+from lookalike.features.sift import OpponentSift
 from lookalike.images.read import read
 from lookalike.images.sources import Entry, split_member, walk
 from lookalike.learn.sets import Sets

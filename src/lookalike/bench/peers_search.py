@@ -16,7 +16,7 @@ from lookalike.arrays import chunks
 from lookalike.bench.peers_sets import DRAWN, Place, spread
 from lookalike.bench.turns import Compared, Timed, clocked, in_turns
 from lookalike.codes.bits import Codes
-from lookalike.codes.itq import Itq
+from lookalike.codes.hyperplanes import Itq
 from lookalike.codes.queries import CodeQuery
 from lookalike.index.ann import Ann
 from lookalike.index.flat import Flat

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, distances, like, namespace, to_numpy
 from lookalike.errors import InputError
-from lookalike.features.kmeans import kmeans
+from lookalike.features.clustering import kmeans
 from lookalike.types import Array, Vectors
 
 ROUNDING = 1e-9

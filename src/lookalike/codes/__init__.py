@@ -1,1 +1,25 @@
-"""Vectors as a few bytes each: coders, packed bits, and what codes can be asked."""
+"""Codes: vectors as a few bytes each.
+
+bits          pack, unpack and count bits; Hamming distances
+queries       how codes are scored: (weighted) Hamming, spherical Hamming, a table per byte
+signs         base classes of the coders whose bits are signs of scores
+
+Coders without labels:
+
+hyperplanes   Lsh, PcaRR, Itq: sides of hyperplanes
+waves         Spectral, Sklsh: signs of cosine waves
+spherical     Spherical: insides of balls
+pq            Pq: product quantisation, one byte per part of a row
+
+Coders that learn from labels:
+
+tsvmh         Tsvmh, TsvmPlanes: planes between groups of classes, at the nodes of class trees
+robust_tsvm   RobustTsvm: the SVM that finds these planes, also from unlabelled rows
+fasthash      FastHash: boosted trees
+sdh           Sdh: supervised discrete hashing
+labels        the classes of labelled rows
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
-"""Bits in bytes: pack, unpack, count, and compare codes.
+"""Packed bits: pack, unpack, count and compare codes.
 
-In: bits (n, bits) or packed codes (n, bits / 8) uint8. Out: the other, or distances (q, n). Bit 0 is the highest bit of
-byte 0, so that the first bytes of a code are its first bits: a prefix of a nested code is the shorter code.
+A code is a row of bits packed eight to a byte, (n, bits / 8) uint8. Bit 0 is the highest bit of byte 0, so the first
+bytes of a code are its first bits, and a prefix of a nested code is the shorter code.
 """
 
 from numbers import Integral
@@ -18,35 +18,11 @@ Codes: TypeAlias = NDArray[np.uint8]
 """(n, bits / 8) packed bits."""
 
 WORD = 8
-"""Bytes that are compared at a time."""
-
-
-def check_bits(bits: Any) -> int:
-    """How many bits a code has, if they fill whole bytes.
-
-    >>> check_bits(12)
-    Traceback (most recent call last):
-    lookalike.errors.InputError: bits must be a whole number of bytes: a multiple of 8, at least 8. Got 12.
-    """
-    if isinstance(bits, bool) or not isinstance(bits, Integral) or bits < 8 or bits % 8:
-        raise InputError(f"bits must be a whole number of bytes: a multiple of 8, at least 8. Got {bits!r}.")
-    return int(bits)
-
-
-def check_codes(codes: Any, n_bytes: int | None = None, name: str = "codes") -> Codes:
-    """`codes` as a matrix of bytes, of `n_bytes` columns where that is given; InputError for anything else."""
-    codes = np.asarray(codes)
-    if codes.dtype != np.uint8 or codes.ndim != 2 or codes.shape[1] < 1:
-        raise InputError(
-            f"{name} must be packed bits, (n, bits / 8) uint8. Got {codes.dtype} of shape {codes.shape}; see `pack`."
-        )
-    if n_bytes is not None and codes.shape[1] != n_bytes:
-        raise InputError(f"{name} must have {8 * n_bytes} bits. Got {8 * codes.shape[1]}.")
-    return np.ascontiguousarray(codes)
+"""Bytes compared at a time."""
 
 
 def pack(bits: ArrayLike) -> Codes:
-    """(n, bits) of anything that is true or false to (n, bits / 8) uint8.
+    """Pack truth values (n, bits) into codes (n, bits / 8) uint8.
 
     >>> pack([[1, 0, 0, 0, 0, 0, 0, 1]])
     array([[129]], dtype=uint8)
@@ -59,7 +35,7 @@ def pack(bits: ArrayLike) -> Codes:
 
 
 def unpack(codes: Codes) -> NDArray[np.bool_]:
-    """(n, bits / 8) uint8 to (n, bits) bool.
+    """Unpack codes (n, bits / 8) uint8 into (n, bits) bool.
 
     >>> unpack(np.array([[129]], np.uint8)).astype(int)
     array([[1, 0, 0, 0, 0, 0, 0, 1]])
@@ -68,7 +44,7 @@ def unpack(codes: Codes) -> NDArray[np.bool_]:
 
 
 def popcount(codes: Codes) -> NDArray[np.int64]:
-    """How many bits of each row are 1, (n,).
+    """Count the ones of each row, (n,).
 
     >>> popcount(np.array([[129, 3]], np.uint8))
     array([4])
@@ -78,7 +54,7 @@ def popcount(codes: Codes) -> NDArray[np.int64]:
 
 
 def hamming(A: Codes, B: Codes) -> NDArray[np.int32]:
-    """In how many bits each row of A (q, bytes) differs from each row of B (n, bytes): (q, n).
+    """Hamming distances (q, n): the number of bits in which each row of A differs from each row of B.
 
     >>> hamming(np.array([[129]], np.uint8), np.array([[129], [1], [126]], np.uint8))
     array([[0, 1, 8]], dtype=int32)
@@ -96,9 +72,9 @@ def hamming(A: Codes, B: Codes) -> NDArray[np.int32]:
 
 
 def weighted_hamming(A: Codes, B: Codes, weights: ArrayLike) -> Vectors:
-    """The weights of the bits in which rows differ, added up: (q, n) float32; weights (bits,) or (q, bits).
+    """Sums of the weights of the bits in which rows differ, (q, n) float32; weights (bits,) or (q, bits).
 
-    Weights that are the margins of a query, |w·x + b| of each bit, count a bit by how sure the query is of it.
+    With a query's margins |w·x + b| as weights, a bit counts by how certain it is.
 
     >>> weighted_hamming(np.array([[129]], np.uint8), np.array([[1]], np.uint8), [9, 1, 1, 1, 1, 1, 1, 1])
     array([[9.]], dtype=float32)
@@ -116,8 +92,32 @@ def weighted_hamming(A: Codes, B: Codes, weights: ArrayLike) -> Vectors:
     return sums
 
 
+def check_bits(bits: Any) -> int:
+    """Return the length of a code in bits if it is a positive multiple of 8, else raise InputError.
+
+    >>> check_bits(12)
+    Traceback (most recent call last):
+    lookalike.errors.InputError: bits must be a whole number of bytes: a multiple of 8, at least 8. Got 12.
+    """
+    if isinstance(bits, bool) or not isinstance(bits, Integral) or bits < 8 or bits % 8:
+        raise InputError(f"bits must be a whole number of bytes: a multiple of 8, at least 8. Got {bits!r}.")
+    return int(bits)
+
+
+def check_codes(codes: Any, n_bytes: int | None = None, name: str = "codes") -> Codes:
+    """Return `codes` as a contiguous matrix of bytes, with `n_bytes` columns if given; else raise InputError."""
+    codes = np.asarray(codes)
+    if codes.dtype != np.uint8 or codes.ndim != 2 or codes.shape[1] < 1:
+        raise InputError(
+            f"{name} must be packed bits, (n, bits / 8) uint8. Got {codes.dtype} of shape {codes.shape}; see `pack`."
+        )
+    if n_bytes is not None and codes.shape[1] != n_bytes:
+        raise InputError(f"{name} must have {8 * n_bytes} bits. Got {8 * codes.shape[1]}.")
+    return np.ascontiguousarray(codes)
+
+
 def check_weights(weights: ArrayLike, q: int, n_bytes: int) -> Vectors:
-    """Weights of bits as (q, bits) float32: finite and not negative."""
+    """Return the weights of bits as (q, bits) float32 if they are finite and not negative; else raise InputError."""
     W: NDArray[Any] = np.asarray(weights, np.float32)
     if W.shape not in ((8 * n_bytes,), (q, 8 * n_bytes)):
         raise InputError(f"weights must be ({8 * n_bytes},) or ({q}, {8 * n_bytes}). Got shape {W.shape}.")
@@ -127,7 +127,7 @@ def check_weights(weights: ArrayLike, q: int, n_bytes: int) -> Vectors:
 
 
 def to_words(codes: Codes) -> NDArray[np.uint64]:
-    """Codes (n, bytes) as (n, words) of 64 bits, zeros behind the last byte."""
+    """View codes (n, bytes) as (n, words) of 64 bits, padded with zeros after the last byte."""
     codes = check_codes(codes)
     missing = -codes.shape[1] % WORD
     return (np.pad(codes, ((0, 0), (0, missing))) if missing else codes).view(np.uint64)

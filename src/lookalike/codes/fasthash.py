@@ -1,13 +1,19 @@
-"""Supervised trees: each bit is a sum of boosted decision trees that tells half of the classes from the others.
+"""FastHash: each bit is a sum of boosted decision trees that separates half of the classes from the others.
 
-In: rows (n, d), NumPy, with labels for some. Out: (n, bits/8) uint8 codes, (n, bits) float32 scores, whose signs they
-are. Lin et al., "Fast supervised hashing with decision trees for high-dimensional data", CVPR 2014 (FastHash).
+`divide_classes` chooses the classes on each side of a bit; `fit_trees` fits the trees of a bit, and `score_trees`
+applies them. All nodes of one level of a tree make the same comparison, so that a tree is `depth` comparisons and a
+table of 2^depth answers (Kohavi & Li 1995; Prokhorenkova et al. 2018). Boosting minimises the logistic loss by Newton
+steps (Friedman et al. 2000).
+
+Lin, Shen, Shi, van den Hengel & Suter, "Fast supervised hashing with decision trees for high-dimensional data", CVPR
+2014.
 """
 
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.parallel import Parallel, delayed
@@ -15,49 +21,54 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lookalike.arrays import chunks
 from lookalike.codes.bits import check_bits
-from lookalike.codes.class_tree import sharing
-from lookalike.codes.labels import read_labels
+from lookalike.codes.labels import read_labels, sharing
 from lookalike.codes.signs import BitCoder
 from lookalike.limits import COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 ROWS = 20_000
-"""Rows that the trees of a bit learn from, by lot, at most."""
+"""Maximum number of rows, drawn at random, for the trees of a bit."""
 STARTS = 20
-"""Random divisions of the classes that the search for a bit's division starts from."""
+"""Random divisions of the classes from which the search for a bit's division starts."""
 PART_BYTES = 2**20
-"""Bins that are asked about at a time: they stay in the cache."""
+"""Bytes of bins scored at a time: they stay in the cache."""
+BINS = 32
+"""Maximum number of bins of a column."""
+EDGE_ROWS = 10_000
+"""Maximum number of rows for the edges between bins."""
+RIDGE = 1.0
+"""Added to the curvature in a leaf, so that a leaf of few rows has a small answer."""
 
 
 class FastHash(BitCoder):
-    """FastHash: first the bits that labelled rows should have, then trees that give these bits to any row.
+    """FastHash: choose the bits that labelled rows should have, then fit trees that predict these bits for any row.
 
-    Bits come one after the other. Step 1 divides the classes in two so that the pairs of classes which earlier bits
-    told apart least are told apart now: the paper's block search with a class as a block, for rows of one class all
-    want the same bit. Step 2 fits boosted trees to the division. A bit depends on none that follow: the first 64 of 256
-    bits are the 64-bit code. Rows without a label are not used.
+    Bits are learned one after the other. Step 1 divides the classes in two, so as to separate the pairs of classes that
+    earlier bits separated least: the paper's block search with a class as a block, since all rows of a class should
+    have the same bit. Step 2 fits boosted trees to the division. No bit depends on later ones, so codes are nested: the
+    first 64 of 256 bits are the 64-bit code. Rows without a label are ignored.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
-    trees : for each bit.
-    depth : questions a tree asks, 1 to 8.
-    rate : the share of each tree's answer that is believed, above 0, at most 1.
+    trees : number of trees for each bit.
+    depth : comparisons of a tree, 1 to 8.
+    rate : learning rate, the factor of each tree's answer, above 0, at most 1.
     random_state : seed, a whole number.
     n_jobs : threads that fit bits, as in joblib. The codes do not depend on it.
 
     Attributes
     ----------
-    edges_ : (d, 31) float32 values that columns are cut at.
-    columns_, cuts_ : (bits, trees, depth) int32, uint8: the questions. Is the column's value above this edge of it?
-    answers_ : (bits, trees, 2^depth) float32, what each combination of answers adds to the score.
-    sides_ : (bits, C) int8, −1 or +1: what each bit should be for each class.
+    edges_ : (d, 31) float32, edges between the bins of each column.
+    columns_, cuts_ : (bits, trees, depth) int32, uint8: the comparisons. Is the value of this column above this edge?
+    answers_ : (bits, trees, 2^depth) float32, the contribution of each leaf to the score.
+    sides_ : (bits, C) int8, −1 or +1: the target of each bit for each class.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
 
     Examples
     --------
     >>> X = np.random.default_rng(0).random((300, 2))
-    >>> y = (X[:, 0] > 0.5) ^ (X[:, 1] > 0.5)  # no line tells these apart
+    >>> y = (X[:, 0] > 0.5) ^ (X[:, 1] > 0.5)  # no line separates these
     >>> codes = FastHash(bits=8, trees=20, depth=3).fit(X, y).encode([[0.2, 0.2], [0.8, 0.8], [0.2, 0.8]])
     >>> codes[0].tolist() == codes[1].tolist(), codes[0].tolist() == codes[2].tolist()
     (True, False)
@@ -91,8 +102,6 @@ class FastHash(BitCoder):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows (n, d) and labels: (n,) with −1, NaN, None or "" for none, or (n, L) bool, several a row."""
-        from lookalike.codes.boosted_trees import bin_edges, bin_rows  # numba takes a second to load
-
         self._check()
         X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
         self.classes_, codes = read_labels(y, len(X))
@@ -113,14 +122,12 @@ class FastHash(BitCoder):
 
     def project(self, X: Any) -> Vectors:
         """Scores (n, bits) float32: bit j is 1 where score j is above 0."""
-        from lookalike.codes.boosted_trees import ask_trees, bin_rows
-
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0)
         out = np.empty((len(X), self.bits), np.float32)
         for part in chunks(len(X), X.shape[1], PART_BYTES):
             scores = np.empty((self.bits, part.stop - part.start), np.float32)
-            ask_trees(bin_rows(X[part], self.edges_), self.columns_, self.cuts_, self.answers_, scores)
+            score_trees(bin_rows(X[part], self.edges_), self.columns_, self.cuts_, self.answers_, scores)
             out[part] = scores.T
         return out
 
@@ -140,12 +147,12 @@ class FastHash(BitCoder):
 def divide_classes(
     counts: NDArray[np.int64], shared: NDArray[np.bool_], seeds: list[np.random.SeedSequence]
 ) -> NDArray[np.int8]:
-    """For each seed a division of the C classes, (bits, C) −1 or +1, neither side empty.
+    """A division of the C classes for each seed, (bits, C) −1 or +1, neither side empty.
 
     counts (C,): rows of each class; shared (C, C): classes that count as the same, since they share a label. Each bit
-    lowers Σ a_cd s_c s_d over pairs of classes, weighted by their rows, as far as a search by single changes can: a_cd
-    is twice the number of earlier bits that were equal, for classes to be told apart, and minus twice those that were
-    not, for others; ±1 so that the first bit, too, has something to go by.
+    minimises Σ a_cd s_c s_d over pairs of classes, weighted by their rows, in a search by single changes: a_cd is twice
+    the number of earlier bits that were equal, for classes to be separated, and minus twice those that were not, for
+    others; ±1, so that a_cd is not 0 for the first bit.
     """
     C = len(counts)
     shares = counts / counts.sum()
@@ -153,7 +160,7 @@ def divide_classes(
     sides = np.empty((len(seeds), C), np.int8)
     agreed = np.zeros((C, C))  # Σ of s_c s_d over the bits so far
     for r, seed in enumerate(seeds):
-        wanted = np.where(shared, -r, r)  # the residue of the loss: what the bits so far should have summed to
+        wanted = np.where(shared, -r, r)  # the target of the sum over the bits so far
         A = pairs * (agreed + wanted + np.where(shared, -1, 1))
         sides[r] = min((_descend(A, start) for start in _starts(C, seed)), key=lambda s: float(s @ A @ s))
         agreed += np.outer(sides[r], sides[r])
@@ -167,7 +174,7 @@ def _starts(C: int, seed: np.random.SeedSequence) -> NDArray[np.float64]:
 
 
 def _descend(A: NDArray[np.float64], s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Change the class whose change lowers sᵀAs most, while one does and no side becomes empty."""
+    """Move the class whose move lowers sᵀAs most to the other side, until none does; no side becomes empty."""
     while True:
         gains = s * (A @ s)  # a change of class c lowers sᵀAs by 4 gains[c]
         gains[[int((s == side).argmax()) for side in (-1, 1) if (s == side).sum() == 1]] = 0
@@ -180,9 +187,7 @@ def _descend(A: NDArray[np.float64], s: NDArray[np.float64]) -> NDArray[np.float
 def _fit_bit(
     bins: NDArray[np.uint8], signs: Vectors, trees: int, depth: int, rate: float, seed: np.random.SeedSequence
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8], Vectors]:
-    """The trees of one bit; each of their levels asks about one of √d columns by lot."""
-    from lookalike.codes.boosted_trees import fit_trees
-
+    """The trees of one bit; each level chooses among √d random columns."""
     random = np.random.default_rng(seed)
     some = np.sort(random.permutation(len(signs))[:ROWS])
     bins, signs = np.ascontiguousarray(bins[:, some]), signs[some]
@@ -192,3 +197,110 @@ def _fit_bit(
     answers, scores = np.empty((trees, 2**depth), np.float32), np.empty(n, np.float32)
     fit_trees(bins, signs, candidates, float(rate), columns, cuts, answers, scores)
     return columns, cuts, answers
+
+
+def bin_edges(X: NDArray[Any], random: np.random.Generator) -> NDArray[np.float32]:
+    """Edges (d, BINS − 1) between bins, with equally many rows in each as far as values allow; inf after the last."""
+    rows = X if len(X) <= EDGE_ROWS else X[np.sort(random.choice(len(X), EDGE_ROWS, replace=False))]
+    edges = np.full((X.shape[1], BINS - 1), np.inf, np.float32)
+    for j in range(X.shape[1]):
+        values, counts = np.unique(rows[:, j].astype(np.float32), return_counts=True)
+        if len(values) > BINS:  # one bin for each 1/BINS of the rows, or for a more frequent value
+            place = (np.cumsum(counts) - counts / 2) * BINS // counts.sum()
+            cuts = np.flatnonzero(np.diff(place))
+        else:
+            cuts = np.arange(len(values) - 1)
+        edges[j, : len(cuts)] = values[cuts]
+    return edges
+
+
+def bin_rows(X: NDArray[Any], edges: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Bins (d, n) of rows (n, d): the number of edges of its column that a value is above."""
+    out = np.empty(X.shape[::-1], np.uint8)
+    for j, column in enumerate(np.ascontiguousarray(X.T, np.float32)):
+        out[j] = np.searchsorted(edges[j], column)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def fit_trees(
+    bins: Any, signs: Any, candidates: Any, rate: float, columns: Any, cuts: Any, answers: Any, scores: Any
+) -> None:
+    """Fit trees, one after the other, to signs (n,) of bins (d, n).
+
+    candidates (trees, depth, m): the columns that a level may compare. Fills columns and cuts (trees, depth), where a
+    comparison is whether a bin is above the cut, answers (trees, 2^depth) and scores (n,).
+    """
+    n = bins.shape[1]
+    depth = columns.shape[1]
+    leaf = np.zeros(n, np.uint8)
+    gradient, hessian = np.empty(n, np.float32), np.empty(n, np.float32)
+    table = np.empty((1 << depth, BINS, 2), np.float32)
+    scores[:] = 0
+    for tree in range(len(columns)):
+        for i in range(n):
+            p = 1 / (1 + np.exp(-signs[i] * scores[i]))
+            gradient[i] = signs[i] * (1 - p)
+            hessian[i] = p * (1 - p)
+        leaf[:] = 0
+        for level in range(depth):
+            best, column, cut = -1.0, candidates[tree, level, 0], 0
+            for j in candidates[tree, level]:
+                gain, place = _best_cut(bins[j], leaf, gradient, hessian, 1 << level, table)
+                if gain > best:
+                    best, column, cut = gain, j, place
+            columns[tree, level], cuts[tree, level] = column, cut
+            row = bins[column]
+            for i in range(n):
+                leaf[i] |= np.uint8(row[i] > cut) << level
+        table[:, 0] = 0
+        for i in range(n):
+            table[leaf[i], 0, 0] += gradient[i]
+            table[leaf[i], 0, 1] += hessian[i]
+        for k in range(1 << depth):
+            answers[tree, k] = rate * table[k, 0, 0] / (table[k, 0, 1] + RIDGE)
+        for i in range(n):
+            scores[i] += answers[tree, leaf[i]]
+
+
+@njit(cache=True, nogil=True)
+def score_trees(bins: Any, columns: Any, cuts: Any, answers: Any, scores: Any) -> None:
+    """Write the scores (bits, n) of bins (d, n): the sums of the answers of the trees of each bit, (bits, trees, …)."""
+    n = bins.shape[1]
+    leaf = np.empty(n, np.uint8)
+    for bit in range(len(columns)):
+        total = scores[bit]
+        total[:] = 0
+        for tree in range(columns.shape[1]):
+            leaf[:] = 0
+            for level in range(columns.shape[2]):
+                row, cut = bins[columns[bit, tree, level]], cuts[bit, tree, level]
+                for i in range(n):
+                    leaf[i] |= np.uint8(row[i] > cut) << np.uint8(level)
+            answer = answers[bit, tree]
+            for i in range(n):
+                total[i] += answer[leaf[i]]
+
+
+@njit(cache=True, nogil=True)
+def _best_cut(row: Any, leaf: Any, gradient: Any, hessian: Any, leaves: int, table: Any) -> Any:
+    """The gain of splitting all leaves by one column at its best cut, and that cut."""
+    table[:leaves] = 0
+    for i in range(len(row)):
+        cell = table[leaf[i], row[i]]
+        cell[0] += gradient[i]
+        cell[1] += hessian[i]
+    gains = np.zeros(BINS - 1)
+    for k in range(leaves):
+        gradients, hessians = 0.0, 0.0
+        for bin_ in range(BINS):
+            gradients += table[k, bin_, 0]
+            hessians += table[k, bin_, 1]
+        left, left_hessian = 0.0, 0.0
+        for cut in range(BINS - 1):
+            left += table[k, cut, 0]
+            left_hessian += table[k, cut, 1]
+            right, right_hessian = gradients - left, hessians - left_hessian
+            gains[cut] += left * left / (left_hessian + RIDGE) + right * right / (right_hessian + RIDGE)
+    cut = int(np.argmax(gains))
+    return gains[cut], cut

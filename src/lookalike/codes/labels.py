@@ -1,8 +1,4 @@
-"""Labels for coders that learn from some: which rows have one, and which.
-
-In: labels (n,) of any kind, or (n, L) bool, several labels a row. Out: the classes, and each row's number among them,
-−1 where it has none.
-"""
+"""Labels for the coders that learn from them: the classes, and the class of each row, -1 where it has no label."""
 
 from typing import Any
 
@@ -11,15 +7,15 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from lookalike.arrays import as_numpy
-from lookalike.codes.class_tree import categories
 from lookalike.errors import InputError
 
 
 def read_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes, sorted, at least 2, and the number of each of n rows' class, (n,), −1 for no label.
+    """The sorted classes, at least 2, and the number of the class of each of n rows, (n,), −1 for no label.
 
-    No label is −1 (as in scikit-learn) or NaN among numbers, None, NaN or "" among others, an empty row of a
-    matrix. A matrix gives label combinations as classes, (C, L) bool.
+    Labels are (n,) of any kind, where −1 (as in scikit-learn) or NaN among numbers and None, NaN or "" among others
+    mean no label; or (n, L) bool for several labels per row. For these, each combination of labels is a class, and the
+    classes are (C, L) bool.
 
     >>> read_labels(["owl", None, "cat"], 3)
     (array(['cat', 'owl'], dtype='<U3'), array([ 1, -1,  0]))
@@ -37,20 +33,26 @@ def read_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         )
     known = values[~missing]
     if several:
-        classes, found = categories(known.astype(bool))
+        classes, numbers = np.unique(known.astype(bool), axis=0, return_inverse=True)
     else:
         if known.dtype.kind == "f" and (known % 1).any():
             raise InputError(
                 f"y must hold labels of classes. Got continuous numbers, such as {known[known % 1 != 0][0]:g}."
             )
-        classes, found = np.unique(known.astype(str) if known.dtype.kind == "O" else known, return_inverse=True)
+        classes, numbers = np.unique(known.astype(str) if known.dtype.kind == "O" else known, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
             f"y must name at least 2 classes to tell apart, besides -1 for no label. Got 1 class, {classes[0]!r}."
         )
     codes = np.full(n, -1, np.int64)
-    codes[~missing] = found
+    codes[~missing] = numbers.reshape(-1)
     return classes, codes
+
+
+def sharing(combinations: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the label combinations (C, L) have a label in common, (C, C)."""
+    numbers = combinations.astype(np.int64)
+    return np.asarray(numbers @ numbers.T > 0)
 
 
 def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:

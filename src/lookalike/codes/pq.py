@@ -1,8 +1,7 @@
-"""Product quantisation: a row is cut into parts, each part replaced by the nearest of 256 centroids, a byte each.
+"""Product quantisation: each part of a row is replaced by the number of the nearest of 256 centroids, one byte.
 
-In: rows (n, d). Out: codes (n, bits / 8) uint8, a byte a part, compared with a vector that is not quantised itself
-(asymmetric distance: `query`). Jégou, Douze & Schmid, "Product quantization for nearest neighbor search", IEEE TPAMI
-2011, Eq. 13. faiss finds the centroids.
+`query` compares codes with a vector that is not quantised itself (asymmetric distance). Jégou, Douze & Schmid, "Product
+quantization for nearest neighbor search", IEEE TPAMI 2011, Eq. 13. faiss computes the centroids.
 """
 
 from typing import Any, Self
@@ -14,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, chunks, to_numpy
 from lookalike.codes.bits import Codes, check_bits
-from lookalike.codes.signs import SAMPLE, draw_rows, summarise
-from lookalike.codes.tables import VALUES, TableQuery
+from lookalike.codes.queries import VALUES, TableQuery
+from lookalike.codes.signs import draw_rows, summarise
 from lookalike.encode.check import check_matrix
 from lookalike.types import Array, Query, Vectors
 
@@ -23,15 +22,15 @@ faiss: Any = _faiss  # its stubs know only a part of it
 
 
 class Pq(BaseEstimator):
-    """A byte for each of bits / 8 parts of a row. The bits of a byte mean nothing one by one: ask by `query`.
+    """One byte for each of bits / 8 parts of a row. Single bits have no meaning: compare codes by `query`.
 
-    Parts are columns in their order, as even as they can be: a row is filled up with zeros at its end. More parts than
-    columns: each column is a part, and the bytes behind them are always 0. Not nested.
+    A part is a run of adjacent columns, all of one width: rows are padded with zeros at their end. With more parts than
+    columns, each column is a part, and the remaining bytes are 0. Not nested.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
-    random_state : seed of the centroids and of the 100,000 rows they are found from, at most.
+    random_state : seed of the centroids and of the sample of at most 100,000 rows to learn from.
 
     Attributes
     ----------
@@ -55,23 +54,23 @@ class Pq(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Learn from rows X (n, d); fewer than 256 are used several times over. Labels are not used."""
+        """Learn from rows X (n, d), repeated if fewer than 256; labels are ignored."""
         parts = check_bits(self.bits) // 8
         X = check_matrix(self, X, reset=True, min_rows=2)
-        summarise(X)  # refuses NaN
+        summarise(X)  # raises on NaN
         random = np.random.default_rng(self.random_state)
-        rows = draw_rows(X, random, SAMPLE)
+        rows = draw_rows(X, random)
         rows = rows[np.arange(max(len(rows), VALUES)) % len(rows)]
         width = -(-X.shape[1] // parts)
         quantiser = faiss.ProductQuantizer(parts * width, parts, 8)
-        quantiser.cp.min_points_per_centroid = 1  # it would print a warning
+        quantiser.cp.min_points_per_centroid = 1  # avoids a printed warning
         quantiser.cp.seed = int(random.integers(2**31))
         quantiser.train(self._padded(rows, parts * width))
         self.centroids_ = faiss.vector_to_array(quantiser.centroids).reshape(parts, VALUES, width)
         return self
 
     def encode(self, X: Array) -> Codes:
-        """(n, d) to (n, bits / 8) uint8: the number of the nearest centroid of each part."""
+        """Codes (n, bits / 8) uint8 of rows X (n, d): the number of the nearest centroid of each part."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         parts, _, width = self.centroids_.shape
@@ -83,7 +82,7 @@ class Pq(BaseEstimator):
         return codes
 
     def query(self, X: Array) -> Query:
-        """What to ask an index of these codes for the neighbours of rows X (q, d): squared distances, asymmetric."""
+        """A query for the neighbours of rows X (q, d) in an index of these codes, by asymmetric squared distance."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         parts, _, width = self.centroids_.shape
@@ -96,6 +95,6 @@ class Pq(BaseEstimator):
 
     @staticmethod
     def _padded(rows: Vectors, width: int) -> Vectors:
-        """Rows with columns of zeros to this width."""
+        """Rows padded with zeros to this width."""
         missing = width - rows.shape[1]
         return np.pad(rows, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(rows)

@@ -1,7 +1,6 @@
-"""Supervised discrete hashing: codes from which labels can be read by a linear machine, found bit by bit.
+"""Supervised discrete hashing: codes from which a linear classifier predicts the labels, optimised bit by bit.
 
-In: rows (n, d), NumPy, with labels for some. Out: (n, bits/8) uint8 codes, (n, bits) float32 scores, whose signs they
-are. Shen et al., "Supervised discrete hashing", CVPR 2015 (SDH), Eq. 2–12, Algorithm 1.
+Shen, Shen, Liu & Shen, "Supervised discrete hashing", CVPR 2015 (SDH), Eq. 2–12, Algorithm 1.
 """
 
 from typing import Any, Self
@@ -20,35 +19,35 @@ from lookalike.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_num
 from lookalike.types import Vectors
 
 ROWS = 60_000
-"""Labelled rows it learns from, by lot, at most: their kernel values are held in memory."""
+"""Maximum number of labelled rows, drawn at random: their kernel values are held in memory."""
 SWEEPS = 5
-"""Over all bits in one iteration, at most."""
+"""Maximum number of sweeps over all bits in one iteration."""
 UNCLEAR = 1e-11
-"""Scores that are smaller, as a share of what is added up for them, could be nothing but rounding."""
+"""Scores smaller than this share of the terms they sum could be nothing but rounding."""
 RIDGE = 1e-4
-"""Added to the kernel's moments, as a share of their mean: anchors may be alike."""
+"""Added to the diagonal of the kernel's moments, as a share of its mean: anchors may be equal."""
 
 
 class Sdh(BitCoder):
     """min ‖Y − BW‖² + λ‖W‖² + ν‖B − φ(X)P‖² over codes B of ±1, with φ(x) = exp(−‖x − a‖²/σ²) for anchors a.
 
-    Y (n, L) says which labels rows have. W, P and B are changed in turn, B one bit at a time (discrete cyclic
-    coordinate descent), from a random code for each class; new rows get the signs of φ(x)P. Rows without a label are
-    not used. Not nested: bits depend on one another, and the first 64 of 256 are not the 64-bit code.
+    Y (n, L) are the labels of the rows. W, P and B are optimised in turn, B one bit at a time (discrete cyclic
+    coordinate descent), starting from a random code for each class; new rows get the signs of φ(x)P. Rows without a
+    label are ignored. Not nested: bits depend on one another, and the first 64 of 256 are not the 64-bit code.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
-    anchors : rows, by lot, that others are compared with; at most as many as there are labelled rows.
+    anchors : number of random rows to compare with; at most as many as there are labelled rows.
     lam : λ, above 0. nu : ν, at least 0.
-    iterations : of the three changes.
+    iterations : of the three updates.
     random_state : seed, a whole number.
 
     Attributes
     ----------
     anchors_ : (m, d) float32. width_ : float, σ²: the mean squared distance between rows and anchors.
     P_ : (m, bits) float32, b_ : (bits,) float32: scores are φ(x)P + b.
-    losses_ : (iterations,) what is minimised, after each; it never rises.
+    losses_ : (iterations,) the objective after each; it never rises.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
 
     Examples
@@ -107,14 +106,14 @@ class Sdh(BitCoder):
         moments[np.diag_indices_from(moments)] += RIDGE * (np.trace(moments) / len(moments) or 1.0)
         factor = scipy.linalg.cho_factor(moments)
         start = random.choice(np.array([-1, 1], np.float32), (len(self.classes_), self.bits))
-        B = start[codes]  # (n, bits): one for all rows of a class, lest few rows can be read from any codes at all
+        B = start[codes]  # (n, bits): one code per class, because W can fit any codes of few rows
         losses = []
         P = np.zeros((phi.shape[1], self.bits))
         for _ in range(self.iterations):
-            W = _read(B, Y, self.lam)  # Eq. 7
+            W = _regress(B, Y, self.lam)  # Eq. 7
             P = scipy.linalg.cho_solve(factor, phi.T @ B)  # Eq. 8
             F = phi @ P.astype(np.float32)  # (n, bits)
-            _change_bits(B, Y, W, self.nu * F)  # Eq. 10–12
+            update_bits(B, Y, W, self.nu * F)  # Eq. 10–12
             errors = np.square(Y - B @ W).sum() + self.lam * np.square(W).sum()
             losses.append(float(errors + self.nu * np.square(B - F, dtype=np.float64).sum()))
         self.P_ = scipy.linalg.cho_solve(factor, phi.T @ B).astype(np.float32)
@@ -125,8 +124,8 @@ class Sdh(BitCoder):
     def project(self, X: Any) -> Vectors:
         """Scores (n, bits) float32: bit j is 1 where score j is above 0.
 
-        A row has the same signs alone and in a batch: in float64, and, where even its rounding could decide, one row
-        after the other, whose sums are added up in one order.
+        A row has the same signs alone and in a batch: scores are computed in float64, and again row by row, in one
+        order of summation, where even that rounding could decide.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0)
@@ -135,8 +134,8 @@ class Sdh(BitCoder):
         for part in chunks(len(X), 8 * len(self.anchors_)):
             scores = self._kernel(X[part].astype(np.float64)) @ self.P_ + self.b_
             for row in np.flatnonzero((np.abs(scores) <= noise).any(axis=1)):
-                away = np.square(X[part][row].astype(np.float64) - self.anchors_).sum(axis=1)  # (m,)
-                scores[row] = (np.exp(-away / self.width_)[:, None] * self.P_).sum(axis=0) + self.b_
+                squared = np.square(X[part][row].astype(np.float64) - self.anchors_).sum(axis=1)  # (m,)
+                scores[row] = (np.exp(-squared / self.width_)[:, None] * self.P_).sum(axis=0) + self.b_
             out[part] = scores
         return out
 
@@ -162,7 +161,7 @@ class Sdh(BitCoder):
 
 def _squared(X: Vectors, anchors: Vectors) -> Vectors:
     """Squared distances (n, m)."""
-    middle = anchors.mean(axis=0)  # what is subtracted first is not lost to rounding
+    middle = anchors.mean(axis=0)  # subtracted first to lose less to rounding
     X, anchors = X - middle, anchors - middle
     out = X @ anchors.T
     out *= -2
@@ -176,16 +175,16 @@ def _mean_distance(X: Vectors, anchors: Vectors) -> float:
     return float(_squared(X[:: max(1, len(X) // 1_000)], anchors).mean(dtype=np.float64)) or 1.0
 
 
-def _read(B: Vectors, Y: NDArray[np.float64], lam: float) -> NDArray[np.float64]:
+def _regress(B: Vectors, Y: NDArray[np.float64], lam: float) -> NDArray[np.float64]:
     """W (bits, L): the ridge regression of labels on codes."""
     moments = (B.T @ B).astype(np.float64)
     moments[np.diag_indices_from(moments)] += lam
-    found: NDArray[np.float64] = scipy.linalg.solve(moments, B.T @ Y, assume_a="pos")
-    return found
+    W: NDArray[np.float64] = scipy.linalg.solve(moments, B.T @ Y, assume_a="pos")
+    return W
 
 
-def _change_bits(B: Vectors, Y: NDArray[np.float64], W: NDArray[np.float64], pull: NDArray[Any]) -> None:
-    """Set each bit of B (n, bits) to its best value given the others, again and again; pull: ν φ(X)P."""
+def update_bits(B: Vectors, Y: NDArray[np.float64], W: NDArray[np.float64], pull: NDArray[Any]) -> None:
+    """Set each bit of B (n, bits) to its best value given the others, in sweeps until none changes; pull: ν φ(X)P."""
     rest = Y - B @ W  # (n, L)
     for _ in range(SWEEPS):
         changed = False

@@ -1,12 +1,13 @@
-"""Coders whose bits are the signs of numbers: what all of them do alike.
+"""Base classes of the coders whose bits are the signs of numbers, and what they share.
 
-In: rows (n, d), NumPy, torch or a memory map, read in chunks. Out: `project`, (n, bits) float32, and its signs as
-codes, (n, bits / 8) uint8. A row has the same code alone and in a batch: where the rounding of a matrix product could
-decide a sign, it is worked out again, row by row, in float64.
+`BitCoder` turns scores into codes and queries; `SignCoder` computes the scores as g(XWᵀ + b); `UnsupervisedCoder`
+learns W and b without labels. Rows may be NumPy arrays, torch tensors or memory maps and are read in chunks. A row has
+the same code alone and in a batch: where the rounding of a matrix product could decide a sign, the score is computed
+again, one by one, in float64.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,44 +23,37 @@ from lookalike.encode.check import check_matrix
 from lookalike.types import Array, Query, Vectors
 
 SAMPLE = 100_000
-"""Rows, drawn by lot, that a coder with several passes to make learns from, at most."""
+"""Maximum number of rows, drawn at random, for coders that pass over the rows several times."""
 
 PART_BYTES = 2**21
-"""Projections that are worked on at a time: enough rows for a fast product, few enough to be near when it is done."""
+"""Bytes of scores computed at a time: enough rows for a fast product, few enough to stay in the cache."""
 
 EPS, MOST = np.finfo(np.float32).eps, np.finfo(np.float32).max
 
 
-class RowSummary(NamedTuple):
-    """What one pass over the rows tells."""
-
-    mean: NDArray[np.float64]  # (d,)
-    longest: float  # the length of the longest row
-
-
 class BitCoder(BaseEstimator, ABC):
-    """Bits are the signs of what `project` gives: 1 where it is above 0."""
+    """A coder whose bits are the signs of the scores that `project` returns: 1 where a score is above 0."""
 
     bits: int
 
     @abstractmethod
     def project(self, X: Array) -> Vectors:
-        """(n, d) to (n, bits) float32: the numbers whose signs are the bits."""
+        """Scores (n, bits) float32 of rows X (n, d): bit j is 1 where score j is above 0."""
 
     def encode(self, X: Array) -> Codes:
-        """(n, d) to (n, bits / 8) uint8."""
+        """Codes (n, bits / 8) uint8 of rows X (n, d)."""
         return pack(self.project(X) > 0)
 
     def query(self, X: Array, *, weighted: bool = False) -> Query:
-        """What to ask an index of this coder's codes for the neighbours of rows X; weighted: bits by their margins."""
+        """A query for the neighbours of rows X in an index of this coder's codes; `weighted` weights bits by margin."""
         return CodeQuery(self.encode(X), np.abs(self.project(X)) if weighted else None)
 
 
 class SignCoder(BitCoder):
-    """Bits are the signs of `_bend(XWᵀ + b)`: 1 where it is above 0.
+    """A coder whose scores are g(XWᵀ + b), g the identity by default.
 
-    Subclasses learn W and b in `fit`, `_keep` them, and may bend the product, as by a cosine: all at once in `_settle`,
-    and one by one in `_bend`.
+    `fit` of a subclass learns W and b and passes them to `_set_planes`. A subclass with another g, such as a cosine,
+    defines it twice: in `_finish` for whole batches and in `_finish_exact` for single scores.
     """
 
     n_features_in_: int
@@ -68,116 +62,140 @@ class SignCoder(BitCoder):
     noise_: Vectors  # (bits,) below this, the rounding of the product could decide a sign
 
     def project(self, X: Array) -> Vectors:
-        """(n, d) to (n, bits) float32: the numbers whose signs are the bits."""
+        """Scores (n, bits) float32 of rows X (n, d): bit j is 1 where score j is above 0."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
-        found = np.empty((X.shape[0], self.bits), np.float32)
-        for part, Y in self._parts(X, self._settle):
-            found[part] = Y
-        return found
+        scores = np.empty((X.shape[0], self.bits), np.float32)
+        for part, Y in self._parts(X, self._finish):
+            scores[part] = Y
+        return scores
 
     def encode(self, X: Array) -> Codes:
-        """(n, d) to (n, bits / 8) uint8."""
+        """Codes (n, bits / 8) uint8 of rows X (n, d)."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         codes = np.empty((X.shape[0], self.bits // 8), np.uint8)
-        for part, Y in self._parts(X, self._settle_signs):
+        for part, Y in self._parts(X, self._finish_signs):
             codes[part] = pack(Y > 0)
         return codes
 
-    def _keep(self, W: Array, b: Array, longest: float) -> Self:
-        """Take on W and b, learned from rows no longer than `longest`."""
+    def _set_planes(self, W: Array, b: Array, longest: float) -> Self:
+        """Store W and b, learned from rows of length `longest` at most, and the noise level of each bit."""
         self.W_, self.b_ = np.ascontiguousarray(W, np.float32), np.asarray(b, np.float32)
-        # Roundings of a sum of d products add up as a random walk does (Higham & Mary, 2019): 4 √d are plenty.
-        self.noise_ = (2 * (self.W_.shape[1] + 8) ** 0.5 * EPS * self._sizes(longest)).astype(np.float32)
+        # Rounding errors of a sum of d products add up like a random walk (Higham & Mary, 2019): 4 √d is ample.
+        self.noise_ = (2 * (self.W_.shape[1] + 8) ** 0.5 * EPS * self._magnitudes(longest)).astype(np.float32)
         return self
 
-    def _sizes(self, longest: float) -> NDArray[Any]:
-        """How large the terms that are added up for a bit can be, (bits,)."""
-        sizes: NDArray[Any] = np.linalg.norm(self.W_, axis=1) * longest + np.abs(self.b_)
-        return sizes
+    def _magnitudes(self, longest: float) -> NDArray[Any]:
+        """Upper bounds (bits,) of the terms that are summed for a score."""
+        magnitudes: NDArray[Any] = np.linalg.norm(self.W_, axis=1) * longest + np.abs(self.b_)
+        return magnitudes
 
-    def _settle(self, Y: Vectors, rows: Vectors, places: NDArray[np.int64]) -> int:  # noqa: ARG002 (for subclasses)
-        """Make of products Y = XWᵀ, (m, bits), what `project` gives, in place.
+    def _finish(self, Y: Vectors, rows: Vectors, unclear: NDArray[np.int64]) -> int:  # noqa: ARG002 (for subclasses)
+        """Turn products Y = XWᵀ (m, bits) into scores, in place.
 
-        Returns how many of them are not finite, or so near to 0 that rounding could decide their sign; `places` has
-        them, as they are numbered in Y row by row.
+        Returns how many scores are not finite, or so near to 0 that rounding could decide their sign, and writes their
+        flat indices in Y to `unclear`.
         """
-        return int(settle(Y, self.b_, np.zeros(len(Y), np.float32), self.noise_, places))
+        return int(add_bias(Y, self.b_, np.zeros(len(Y), np.float32), self.noise_, unclear))
 
-    def _settle_signs(self, Y: Vectors, rows: Vectors, places: NDArray[np.int64]) -> int:
-        """The same, where only signs matter: for coders that have a quicker way to these."""
-        return self._settle(Y, rows, places)
+    def _finish_signs(self, Y: Vectors, rows: Vectors, unclear: NDArray[np.int64]) -> int:
+        """As `_finish`, but only the signs of Y have to be right: some coders compute these faster."""
+        return self._finish(Y, rows, unclear)
 
-    def _parts(self, X: Array, settle: Callable[[Vectors, Vectors, NDArray[np.int64]], int]) -> Any:
-        """Slices of the rows and what `settle` makes of their products."""
-        places = np.empty(max(PART_BYTES // 4, self.bits), np.int64)
-        for part in chunks(X.shape[0], row_bytes=4 * self.bits, max_bytes=PART_BYTES):
-            with np.errstate(over="ignore", invalid="ignore"):  # looked at below
-                rows = to_numpy(X[part])
-                Y = rows @ self.W_.T  # (m, bits)
-                count = settle(Y, rows, places)
-            if count:
-                row, bit = np.divmod(places[:count], self.bits)
-                if not np.isfinite(Y[row, bit]).all():
-                    check_rows(rows)  # only now: NaN in a row comes through to Y, which is quicker to look at
-                Y[row, bit] = self._exact(rows, row, bit)
-            yield part, Y
-
-    def _exact(self, rows: Vectors, row: NDArray[np.intp], bit: NDArray[np.intp]) -> NDArray[np.float64]:
-        """What `project` gives for pairs of a row and a bit, (m,), in float64 and in the same order for any batch."""
-        rows = np.ascontiguousarray(rows)
-        return self._bend(_products(rows, self.W_, row, bit) + self.b_[bit], rows, row, bit).clip(-MOST, MOST)
-
-    def _bend(
+    def _finish_exact(
         self, Y: NDArray[np.float64], rows: Vectors, row: NDArray[np.intp], bit: NDArray[np.intp]  # noqa: ARG002
     ) -> NDArray[np.float64]:  # fmt: skip
-        """From x·w + b, (m,), of pairs of a row and a bit to what `project` gives for them."""
+        """Scores (m,) of pairs of a row and a bit from their x·w + b."""
         return Y
 
+    def _parts(
+        self, X: Array, finish: Callable[[Vectors, Vectors, NDArray[np.int64]], int]
+    ) -> Iterator[tuple[slice, Vectors]]:
+        """Slices of the rows with their scores, as `finish` computes them."""
+        unclear = np.empty(max(PART_BYTES // 4, self.bits), np.int64)
+        for part in chunks(X.shape[0], row_bytes=4 * self.bits, max_bytes=PART_BYTES):
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                rows = to_numpy(X[part])
+                Y = rows @ self.W_.T  # (m, bits)
+                count = finish(Y, rows, unclear)
+            if count:
+                row, bit = np.divmod(unclear[:count], self.bits)
+                if not np.isfinite(Y[row, bit]).all():
+                    check_rows(rows)  # NaN in a row shows in Y, which is smaller and so cheaper to check
+                rows = np.ascontiguousarray(rows)
+                exact = _products(rows, self.W_, row, bit) + self.b_[bit]  # float64, in one order of summation
+                Y[row, bit] = self._finish_exact(exact, rows, row, bit).clip(-MOST, MOST)
+            yield part, Y
 
-class Unsupervised(SignCoder):
+
+class RowSummary(NamedTuple):
+    """The result of one pass over the rows."""
+
+    mean: NDArray[np.float64]  # (d,)
+    longest: float  # the length of the longest row
+
+
+class UnsupervisedCoder(SignCoder):
     """A sign coder that needs no labels; subclasses learn W and b in `_learn`."""
 
     random_state: int
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Learn from rows X (n, d), n ≥ 2; labels are not used."""
+        """Learn from rows X (n, d), n ≥ 2; labels are ignored."""
         check_bits(self.bits)
         X = check_matrix(self, X, reset=True, min_rows=2)
         summary = summarise(X)
-        return self._keep(*self._learn(X, summary, np.random.default_rng(self.random_state)), summary.longest)
+        return self._set_planes(*self._learn(X, summary, np.random.default_rng(self.random_state)), summary.longest)
 
     @abstractmethod
     def _learn(self, X: Array, summary: RowSummary, random: np.random.Generator) -> tuple[Array, Array]:
         """W (bits, d) and b (bits,)."""
 
 
-@njit(cache=True, nogil=True)
-def settle(Y: Any, add: Any, less: Any, noise: Any, places: Any) -> Any:
-    """Add to each bit of Y (n, bits), take from each row, and find what is not finite or within the noise of its bit.
+def summarise(X: Array) -> RowSummary:
+    """The mean of the rows and the length of the longest; NaN raises InputError."""
+    total, longest = np.zeros(X.shape[1]), 0.0
+    for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
+        rows = to_numpy(check_rows(X[part])).astype(np.float64)
+        total += rows.sum(axis=0)
+        longest = max(longest, float(np.vecdot(rows, rows).max()) ** 0.5)
+    return RowSummary(total / X.shape[0], longest)
 
-    `places` gets where these are; returns how many.
+
+def draw_rows(X: Array, random: np.random.Generator, most: int = SAMPLE) -> Vectors:
+    """A random sample of at most `most` rows in their order, (m, d) float32."""
+    n = X.shape[0]
+    if n <= most:
+        return to_numpy(X[:])
+    return to_numpy(X[np.sort(random.choice(n, most, replace=False))])
+
+
+@njit(cache=True, nogil=True)
+def add_bias(Y: Any, bias: Any, less: Any, noise: Any, unclear: Any) -> Any:
+    """Add `bias` (bits,) to Y (n, bits) and subtract `less` (n,); write to `unclear` where rounding could decide.
+
+    Returns the number of entries of `unclear`: see `SignCoder._finish`.
     """
     n, bits = Y.shape
     count = 0
     for i in range(n):
-        unclear = np.int32(0)
-        for bit in range(bits):  # no branches: so it is done many bits at a time
-            value = Y[i, bit] + add[bit] - less[i]
+        found = np.int32(0)
+        for bit in range(bits):  # without branches, so that the compiler vectorises it
+            value = Y[i, bit] + bias[bit] - less[i]
             Y[i, bit] = value
-            unclear |= np.int32(not (noise[bit] < abs(value) <= MOST))
-        if unclear:
-            count = mark_unclear(Y, noise, i, places, count)
+            found |= np.int32(not (noise[bit] < abs(value) <= MOST))
+        if found:
+            count = list_unclear(Y, noise, i, unclear, count)
     return count
 
 
 @njit(cache=True, nogil=True)
-def mark_unclear(Y: Any, noise: Any, i: Any, places: Any, count: Any) -> Any:
-    """The places of a row of Y that are not finite, or nearer to 0 than the noise of their bit."""
+def list_unclear(Y: Any, noise: Any, i: Any, unclear: Any, count: Any) -> Any:
+    """Append to `unclear` the entries of row i of Y that are not finite, or nearer to 0 than the noise of their bit."""
     for bit in range(Y.shape[1]):
         if not (noise[bit] < abs(Y[i, bit]) <= MOST):
-            places[count] = i * Y.shape[1] + bit
+            unclear[count] = i * Y.shape[1] + bit
             count += 1
     return count
 
@@ -193,30 +211,3 @@ def _products(rows: Any, W: Any, row: Any, bit: Any) -> Any:
             total += np.float64(x[j]) * np.float64(w[j])
         found[m] = total
     return found
-
-
-def summarise(X: Array) -> RowSummary:
-    """The mean of the rows and the length of the longest; refuses NaN."""
-    total, longest = np.zeros(X.shape[1]), 0.0
-    for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
-        rows = to_numpy(check_rows(X[part])).astype(np.float64)
-        total += rows.sum(axis=0)
-        longest = max(longest, float(np.vecdot(rows, rows).max()) ** 0.5)
-    return RowSummary(total / X.shape[0], longest)
-
-
-def draw_rows(X: Array, random: np.random.Generator, most: int = SAMPLE) -> Vectors:
-    """Some rows by lot, in their order, (m, d) float32; all where there are no more."""
-    n = X.shape[0]
-    if n <= most:
-        return to_numpy(X[:])
-    return to_numpy(X[np.sort(random.choice(n, most, replace=False))])
-
-
-def principal_frame(D: int, bits: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """A random R (D, bits), bits ≥ D, to turn D principal components by: RRᵀ = I.
-
-    Where bits = D that is a rotation. Where rows have fewer directions than bits, it is a frame: as many directions as
-    bits, spread evenly over the D there are.
-    """
-    return np.linalg.qr(random.normal(size=(bits, D)))[0].T

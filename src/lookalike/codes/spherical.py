@@ -1,8 +1,7 @@
 """Spherical hashing: a bit says whether a row lies inside a ball.
 
-In: rows (n, d). Out: codes (n, bits / 8) uint8, compared by the spherical Hamming distance (`SphericalQuery`). Heo,
-Lee, He, Chang & Yoon, "Spherical hashing", CVPR 2012: every ball holds half of the rows, every two share a quarter (Eq.
-3, 4, Algorithm 1).
+Each ball holds half of the rows, and each two balls share a quarter. Codes are compared by the spherical Hamming
+distance (`SphericalQuery`). Heo, Lee, He, Chang & Yoon, "Spherical hashing", CVPR 2012, Eq. 3, 4, Algorithm 1.
 """
 
 from typing import Any
@@ -11,26 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.codes.queries import CodeQuery, SphericalQuery
-from lookalike.codes.signs import RowSummary, Unsupervised, draw_rows, settle
+from lookalike.codes.signs import RowSummary, UnsupervisedCoder, add_bias, draw_rows
 from lookalike.limits import COUNT, check_number
 from lookalike.types import Array, Query, Vectors
 
 ROWS = 10_000
-"""Rows, drawn by lot, that the balls are moved over: each iteration compares all of them with all centres."""
+"""Maximum size of the random sample that the balls are fitted to: each iteration compares it with all centres."""
 START = 10
-"""Rows whose mean is the first place of a centre: near the middle, as §3.3 wants it."""
+"""Rows whose mean is the initial position of a centre: near the middle, as §3.3 demands."""
 OVERLAP, SPREAD = 0.10, 0.15
-"""When to stop: the mean distance of overlaps from a quarter, and their spread, as shares of a quarter (§3.3)."""
+"""Stopping rule: the mean distance of overlaps from a quarter and their spread, as shares of a quarter (§3.3)."""
 
 
-class Spherical(Unsupervised):
+class Spherical(UnsupervisedCoder):
     """Balls with equal shares of the rows and equal overlaps. Any number of bits; not nested.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
     random_state : seed of the sample and of the first centres.
-    iterations : at most so many; fewer where the overlaps are even before.
+    iterations : maximum number; fitting stops earlier when the overlaps are even.
 
     Attributes
     ----------
@@ -51,7 +50,7 @@ class Spherical(Unsupervised):
         self.iterations = iterations
 
     def query(self, X: Array, *, weighted: bool = False) -> Query:
-        """By spherical Hamming distance; weighted: the margins of the bits that differ, as other coders do."""
+        """A query by spherical Hamming distance; `weighted` sums the margins of the bits that differ instead."""
         return CodeQuery(self.encode(X), np.abs(self.project(X))) if weighted else SphericalQuery(self.encode(X))
 
     def _learn(
@@ -69,25 +68,25 @@ class Spherical(Unsupervised):
             if np.abs(pairs).mean() <= OVERLAP and pairs.std() <= SPREAD:
                 break
             np.fill_diagonal(shared, 0.0)
-            # Two balls that share too much push each other away, by half of the excess (Eq. 7): the mean of all.
+            # Eq. 7: two balls that share too much repel each other by half of the excess; a centre moves by the mean.
             centres += (shared.sum(axis=1)[:, None] * centres - shared @ centres) / (2 * self.bits)
         radii = np.median(_distances(rows, centres), axis=0)  # (bits,) squared
         centres += summary.mean
         return 2 * centres, radii - np.square(centres).sum(axis=1)
 
-    def _sizes(self, longest: float) -> NDArray[Any]:
-        return super()._sizes(longest) + longest**2
+    def _magnitudes(self, longest: float) -> NDArray[Any]:
+        return super()._magnitudes(longest) + longest**2
 
-    def _settle(self, Y: Vectors, rows: Vectors, places: NDArray[np.int64]) -> int:
+    def _finish(self, Y: Vectors, rows: Vectors, unclear: NDArray[np.int64]) -> int:
         # r² − ‖x − c‖² = 2c·x + r² − ‖c‖² − ‖x‖²
-        return int(settle(Y, self.b_, np.vecdot(rows, rows), self.noise_, places))
+        return int(add_bias(Y, self.b_, np.vecdot(rows, rows), self.noise_, unclear))
 
-    def _bend(
+    def _finish_exact(
         self, Y: NDArray[np.float64], rows: Vectors, row: NDArray[np.intp], bit: NDArray[np.intp]  # noqa: ARG002
     ) -> NDArray[np.float64]:  # fmt: skip
         X = rows[row].astype(np.float64)
-        bent: NDArray[np.float64] = Y - np.vecdot(X, X)
-        return bent
+        scores: NDArray[np.float64] = Y - np.vecdot(X, X)
+        return scores
 
 
 def _distances(rows: Vectors, centres: NDArray[np.float64]) -> Vectors:

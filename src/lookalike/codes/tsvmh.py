@@ -1,56 +1,68 @@
-"""Codes whose bits are planes between groups of classes: robust transductive SVMs at the nodes of class trees.
+"""Transductive SVM hashing: a bit is a plane between two groups of classes, found at a node of a class tree.
 
-In: rows (n, d), NumPy, with labels for some of them. Out: (n, bits/8) uint8 codes, (n, bits) float32 scores, whose
-signs they are. Cevikalp et al. 2017 (tsvm-hashing), §2.3, TSVMH-BHT.
+`Tsvmh` makes codes, `TsvmPlanes` returns the distances from the planes as a transform. The tree is built by
+`class_tree` from the similarities of the classes, and `RobustTsvm` fits the plane of each node. Cevikalp, Elmas &
+Ozkan, "Large-scale image retrieval using transductive support vector machines", 2017 (tsvm-hashing): trees in §2.2
+(Eq. 9–11), codes in §2.3 (TSVMH-BHT).
 """
 
+from collections import deque
+from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.svm import SVC
 from sklearn.utils import Tags
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from lookalike.codes.bits import check_bits
-from lookalike.codes.class_tree import class_tree, hull_distances, sharing, similarities
-from lookalike.codes.labels import read_labels
-from lookalike.codes.rtsvm import RobustTsvm
+from lookalike.codes.labels import read_labels, sharing
+from lookalike.codes.robust_tsvm import RobustTsvm
 from lookalike.codes.signs import SignCoder
 from lookalike.encode.check import float32_out
+from lookalike.errors import InputError
 from lookalike.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 PASSES = 10
-"""Of stochastic gradients over a node's rows, in each round."""
-FEWEST = 20
-"""Unlabelled rows at a node that its plane heeds: the mean score of fewer would be held at what it cannot be."""
+"""Passes of stochastic gradients over a node's rows in each round."""
+LEAST_UNLABELLED = 20
+"""Unlabelled rows a node needs to use them: the mean score of fewer is no basis for a constraint."""
+HULL_ROWS = 30
+"""Maximum number of rows for the hull of a class: each pair of classes costs an SVM on twice as many."""
+HARD = 1e3
+"""C of these SVMs, for rows of mean squared length one: large, because the margin between hulls is a hard one."""
+LEAST_SIMILARITY = 1e-9
+"""Lower bound of similarities: without any, a cut would be undefined."""
 
 
 class Tsvmh(TransformerMixin, SignCoder):
     """Transductive SVM hashing on binary class trees.
 
-    A tree over C classes has C − 1 nodes; the plane that tells a node's two groups apart is one bit. Where more bits
-    are wanted, more trees are made, each on its own part of the labelled rows, so that they differ. Trees are numbered
-    and each has its own seed: the first 64 of 256 bits are the 64-bit code. Unlabelled rows go down a tree on the side
-    of the planes that they fall on; at nodes with fewer than 20 of them they are left out.
+    A tree over C classes has C − 1 nodes, and the plane between the two groups of a node is one bit. For more bits,
+    more trees are built, each on its own sample of the labelled rows, so that they differ. Each tree has its own
+    seed, so codes are nested: the first 64 of 256 bits are the 64-bit code. Unlabelled rows descend a tree on their
+    side of each plane; a node with fewer than 20 of them ignores them.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
     C, C_unlabelled : weights of labelled and unlabelled rows at a node, as in `RobustTsvm`, for rows that are centred
         and scaled to a mean squared length of one: the scale of X does not matter.
-    sample : labelled rows of each class that a tree learns from, by lot, and C times as many unlabelled ones, at most.
-        Fewer make trees differ more: worse short codes, better long ones.
+    sample : maximum number of labelled rows of each class per tree, drawn at random, and C times as many unlabelled
+        ones. Fewer make trees differ more: worse short codes, better long ones.
     random_state : seed, a whole number.
-    n_jobs : processes that make trees, as in joblib. The codes do not depend on it.
+    n_jobs : processes that build trees, as in joblib. The codes do not depend on it.
 
     Attributes
     ----------
     W_ : (bits, d) float32, b_ : (bits,) float32: the planes.
-    sides_ : (bits, C) int8, the classes each bit tells apart: −1, +1, and 0 for those it does not.
+    sides_ : (bits, C) int8, the side of each class in each bit: −1, +1, or 0 if the bit does not separate it.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
 
     Examples
@@ -98,20 +110,20 @@ class Tsvmh(TransformerMixin, SignCoder):
         centred /= np.float32(length)
         trees = -(-self.bits // (C - 1))
         wanted = [min(C - 1, self.bits - (C - 1) * k) for k in range(trees)]  # nodes of each tree
-        machine = RobustTsvm(self.C, self.C_unlabelled, self.loss, "scores", PASSES)
+        svm = RobustTsvm(self.C, self.C_unlabelled, self.loss, "scores", PASSES)
         seeds = np.random.SeedSequence(self.random_state).spawn(trees)  # the first ones do not depend on how many
         found = Parallel(n_jobs=self.n_jobs)(
-            delayed(_tree)(centred, codes, shared, machine, self.sample, count, seed)
+            delayed(_fit_tree)(centred, codes, shared, svm, self.sample, count, seed)
             for count, seed in zip(wanted, seeds, strict=True)
         )
         planes = [plane for tree in found for plane in tree]
         normals = np.array([plane.w for plane in planes])  # (bits, d)
         offsets = np.array([plane.b for plane in planes]) - normals / length @ mean  # (bits,)
         self.sides_ = np.array([plane.sides for plane in planes], np.int8)
-        return self._keep(normals / length, offsets, float(np.linalg.norm(X, axis=1).max()))
+        return self._set_planes(normals / length, offsets, float(np.linalg.norm(X, axis=1).max()))
 
     def transform(self, X: Any) -> Vectors:
-        """Distances from the planes, with sign, (n, bits) float32: for many classes, rows for another coder."""
+        """Signed distances from the planes, (n, bits) float32: with many classes, rows for another coder."""
         return np.asarray(self.project(X) / np.maximum(np.linalg.norm(self.W_, axis=1), np.float32(1e-12)))
 
     def __sklearn_tags__(self) -> Tags:
@@ -128,9 +140,173 @@ class Tsvmh(TransformerMixin, SignCoder):
 
 
 class HingeTsvmh(Tsvmh):
-    """The same with the hinge loss on labelled rows (Eq. 2): what noisy labels cost without the ramp."""
+    """`Tsvmh` with the hinge loss on labelled rows (Eq. 2), to measure the cost of wrong labels without the ramp.
+
+    Library only: it is not registered.
+    """
 
     loss = "hinge"
+
+
+class TsvmPlanes(TransformerMixin, BaseEstimator):
+    """Signed distances from the planes of `Tsvmh`, as rows for another coder or for search.
+
+    The paper's way with more classes than bits (end of §2.3): embed by the normals of all nodes, then hash in the
+    embedded space.
+
+    Parameters
+    ----------
+    dim : number of planes, from as many trees as that takes; None is one tree, a plane fewer than there are classes.
+    C, C_unlabelled, sample, random_state : as in `Tsvmh`.
+
+    Attributes
+    ----------
+    W_ : (dim, d) float32, normals of length one, b_ : (dim,) float32.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 0], [0, 1], [9, 0], [9, 1], [0, 9], [1, 9]])
+    >>> embedding = TsvmPlanes().fit(X, ["owl", "owl", "cat", "cat", "fox", None])
+    >>> embedding.transform(X).shape
+    (6, 2)
+
+    """
+
+    labels = True  # fit needs y
+    W_: Vectors
+    b_: Vectors
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        C: float = 10.0,
+        C_unlabelled: float = 2.0,
+        sample: int = 5_000,
+        random_state: int = 0,
+    ):
+        self.dim = dim
+        self.C = C
+        self.C_unlabelled = C_unlabelled
+        self.sample = sample
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from rows (n, d) and labels, as in `Tsvmh.fit`."""
+        if self.dim is not None:
+            check_number("dim", self.dim, Integral, "None or a whole number of at least 1", 1, np.inf)
+        X = validate_data(self, X, dtype=(np.float32, np.float64), ensure_min_samples=2)
+        dim = len(read_labels(y, len(X))[0]) - 1 if self.dim is None else self.dim
+        bits = -(-dim // 8) * 8  # Tsvmh makes whole bytes of planes; the first `dim` are used
+        coder = Tsvmh(bits, self.C, self.C_unlabelled, self.sample, self.random_state).fit(X, y)
+        lengths = np.maximum(np.linalg.norm(coder.W_[:dim], axis=1), np.float32(1e-12))
+        self.W_, self.b_ = coder.W_[:dim] / lengths[:, None], coder.b_[:dim] / lengths
+        return self
+
+    def transform(self, X: Any) -> Vectors:
+        """Distances (n, dim) float32 of rows X (n, d)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=(np.float32, np.float64), reset=False, ensure_min_samples=0)
+        return np.asarray(X @ self.W_.T + self.b_, np.float32)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = float32_out(super().__sklearn_tags__())
+        tags.target_tags.required = True
+        return tags
+
+
+class Node(NamedTuple):
+    """A node of a class tree: two groups of classes."""
+
+    left: NDArray[np.int64]  # classes with bit 0, sorted
+    right: NDArray[np.int64]  # classes with bit 1, sorted
+    parent: int  # index among the nodes, -1 for the root
+
+
+def class_tree(similarity: NDArray[np.float64]) -> list[Node]:
+    """The C − 1 nodes of a binary tree over C classes, level by level, from the similarities (C, C) of the classes.
+
+    Similar classes stay together as long as possible; every class is one leaf.
+
+    >>> [(node.left.tolist(), node.right.tolist()) for node in class_tree(np.eye(4)[[1, 0, 3, 2]] + 0.1)]
+    [([0, 1], [2, 3]), ([0], [1]), ([2], [3])]
+    """
+    nodes: list[Node] = []
+    waiting = deque([(np.arange(len(similarity)), -1)])
+    while waiting:
+        classes, parent = waiting.popleft()
+        if len(classes) == 1:
+            continue
+        right = _cut(similarity[np.ix_(classes, classes)])
+        nodes.append(Node(classes[~right], classes[right], parent))
+        waiting.extend((side, len(nodes) - 1) for side in nodes[-1][:2])
+    return nodes
+
+
+def similarities(distances: NDArray[np.float64], shared: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+    """exp(−distance / t) (C, C), zero on the diagonal (Eq. 9), with t the mean distance; 1 for `shared` labels.
+
+    >>> similarities(np.array([[0.0, 2.0], [2.0, 0.0]])).round(2)
+    array([[0.  , 0.37],
+           [0.37, 0.  ]])
+    """
+    C = len(distances)
+    t = distances.sum() / max(1, C * (C - 1)) or 1.0
+    W = np.maximum(np.exp(-distances / t), LEAST_SIMILARITY)
+    if shared is not None:
+        W[shared] = 1.0
+    np.fill_diagonal(W, 0.0)
+    return W
+
+
+def hull_distances(X: NDArray[Any], codes: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float64]:
+    """Distances (C, C) between the convex hulls of classes: the margin 2/‖w‖ of a linear SVM between each two.
+
+    A hull is that of at most 30 rows of its class, drawn at random. Hulls that overlap have distance 0.
+
+    >>> hull_distances(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1]), np.random.default_rng(0)).round(3)
+    array([[0., 3.],
+           [3., 0.]])
+    """
+    counts = np.bincount(codes)
+    if not counts.all():
+        raise InputError(f"Every class must have a row. Got none of class {np.argmin(counts)}.")
+    C = len(counts)
+    chosen = [random.permutation(np.flatnonzero(codes == c))[:HULL_ROWS] for c in range(C)]
+    rows = X[np.concatenate(chosen)].astype(np.float64)
+    rows -= rows.mean(axis=0)
+    gram = rows @ rows.T
+    unit = np.trace(gram) / len(gram) or 1.0  # the mean squared length
+    gram /= unit
+    ends = np.cumsum([len(part) for part in chosen])
+    places = [np.arange(end - len(part), end) for end, part in zip(ends, chosen, strict=True)]
+    distances = np.zeros((C, C))
+    for i in range(C):
+        for j in range(i):
+            distances[i, j] = distances[j, i] = np.sqrt(unit) * _margin(gram, places[i], places[j])
+    return distances
+
+
+def _margin(gram: NDArray[np.float64], one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+    """2/‖w‖ of the SVM between two sets of rows, 0 if it does not separate them."""
+    rows = np.concatenate([one, other])
+    K = gram[np.ix_(rows, rows)]  # (m, m)
+    signs = np.repeat([1.0, -1.0], [len(one), len(other)])
+    svm = SVC(C=HARD, kernel="precomputed").fit(K, signs)
+    if (svm.decision_function(K) * signs <= 0).any():
+        return 0.0
+    support, dual = svm.support_, svm.dual_coef_[0]
+    return float(2 / np.sqrt(dual @ K[np.ix_(support, support)] @ dual))
+
+
+def _cut(W: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The normalised cut of classes, (C,) bool: signs of the second eigenvector of La = λDa (Eq. 10–11)."""
+    D = np.diag(W.sum(axis=1))
+    a = scipy.linalg.eigh(D - W, D)[1][:, 1]
+    a *= np.sign(a[np.argmax(np.abs(a) > np.abs(a).max() / 2)])  # eigenvectors come with either sign
+    right = a < 0  # Eq. 11
+    if right.all() or not right.any():  # rounding only: a is orthogonal to D1 > 0
+        right = np.arange(len(a)) == np.argmax(np.abs(a))
+    return np.asarray(right)
 
 
 class _Plane(NamedTuple):
@@ -139,16 +315,16 @@ class _Plane(NamedTuple):
     sides: NDArray[np.int8]  # (C,)
 
 
-def _tree(
+def _fit_tree(
     X: Vectors,
     codes: NDArray[np.int64],
     shared: NDArray[np.bool_] | None,
-    machine: RobustTsvm,
+    svm: RobustTsvm,
     sample: int,
     count: int,
     seed: np.random.SeedSequence,
 ) -> list[_Plane]:
-    """The planes of the first `count` nodes of one tree. codes: the classes of rows, −1 without one."""
+    """The planes of the first `count` nodes of one tree. codes: the classes of rows, −1 for no label."""
     random = np.random.default_rng(seed)
     C = int(codes.max()) + 1
     labelled = np.sort(np.concatenate([random.permutation(np.flatnonzero(codes == c))[:sample] for c in range(C)]))
@@ -157,25 +333,24 @@ def _tree(
         unlabelled = np.sort(random.choice(unlabelled, C * sample, replace=False))
     rows = np.concatenate([labelled, unlabelled])
     X, codes = X[rows], codes[rows]
-    with threadpool_limits(1):  # so that sums come out the same in any number of processes
+    with threadpool_limits(1):  # so that sums are the same in any number of processes
         nodes = class_tree(similarities(hull_distances(X[codes >= 0], codes[codes >= 0], random), shared))[:count]
         planes: list[_Plane] = []
         here: list[NDArray[np.int64]] = []  # the rows at each node
         for node in nodes:
-            sides = np.zeros(C + 1, np.int8)  # the last is for rows without a class
+            sides = np.zeros(C + 1, np.int8)  # the last is for rows without a label
             sides[node.left], sides[node.right] = -1, 1
             if node.parent < 0:
                 inside = np.arange(len(X))
-            else:  # labelled rows as their class says, others as the plane above does
-                above, up = here[node.parent], planes[node.parent]
-                side = up.sides[node.left[0]]
-                free = codes[above] < 0
-                fallen = np.where(X[above] @ up.w + up.b >= 0, 1, -1) == side
-                inside = above[np.where(free, fallen, sides[codes[above]] != 0)]
+            else:  # labelled rows descend by their class, others by the plane of the parent
+                above, plane = here[node.parent], planes[node.parent]
+                side = plane.sides[node.left[0]]
+                descends = np.where(X[above] @ plane.w + plane.b >= 0, 1, -1) == side
+                inside = above[np.where(codes[above] < 0, descends, sides[codes[above]] != 0)]
             here.append(inside)
-            if (codes[inside] < 0).sum() < FEWEST:
+            if (codes[inside] < 0).sum() < LEAST_UNLABELLED:
                 inside = inside[codes[inside] >= 0]
-            machine.set_params(random_state=int(random.integers(2**31)))
-            machine.fit(X[inside], sides[codes[inside]])
-            planes.append(_Plane(machine.coef_, machine.intercept_, sides[:C]))
+            svm.set_params(random_state=int(random.integers(2**31)))
+            svm.fit(X[inside], sides[codes[inside]])
+            planes.append(_Plane(svm.coef_, svm.intercept_, sides[:C]))
     return planes

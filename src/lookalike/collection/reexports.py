@@ -10,13 +10,3 @@ from lookalike.store.sessions import Summary as Summary
 from lookalike.types import format_id as format_id
 from lookalike.types import parse_id as parse_id
 
-    "BackupReport",
-    "Filter",
-    "Item",
-    "Order",
-    "Prediction",
-    "StoredPrediction",
-    "Summary",
-    "format_id",
-    "parse_id",
-]

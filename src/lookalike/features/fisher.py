@@ -1,6 +1,5 @@
-"""Fisher vectors: how the patches of a picture would have a mixture of Gaussians change.
+"""Fisher vectors: the gradient of the log-likelihood of a picture's patches under a mixture of Gaussians.
 
-In: pictures, by way of locals. Out: (n, 2 · k · patch_dim · channels · cells) float32, unit rows.
 Perronnin, Sánchez & Mensink, "Improving the Fisher kernel for large-scale image classification", ECCV 2010.
 """
 
@@ -11,26 +10,26 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import principal, unit_rows
 from lookalike.errors import InputError
-from lookalike.features.aggregate import Aggregator, Vocabulary, project
-from lookalike.features.mixture import Mixture, Products, fit_mixture
-from lookalike.features.pyramid import Levels, Pyramid, count_cells, split_cells
+from lookalike.features.aggregate import Aggregator, Levels, Pyramid, Vocabulary, count_cells, project, split_cells
+from lookalike.features.clustering import Mixture, Products, fit_mixture
 from lookalike.types import LocalSpec, Patches, Progress, Vectors
 
 
 class Fisher(Vocabulary):
     """Fisher vectors of local descriptors, each local a channel with a mixture of its own.
 
-    A channel's patches are reduced by PCA; the gradients for means and standard deviations of the mean log-likelihood
-    of those in a cell are divided by the root of their Fisher information, each number replaced by its signed root,
-    and cells, channels and the whole are scaled to unit length, in this order.
+    A channel's patches are reduced by PCA. The gradients of the mean log-likelihood of the patches in a cell, for means
+    and standard deviations, are divided by the root of their Fisher information, each number is replaced by its signed
+    root, and cells, channels and the whole row are scaled to unit length, in this order: 2 · k · patch_dim · channels ·
+    cells numbers.
 
     Parameters
     ----------
-    local : specs of locals, a channel each; or one.
-    k : Gaussians a channel: 16 makes 4,096 dimensions of two channels, 256 makes 65,536.
-    patch_dim : numbers that PCA leaves of a patch.
+    local : specs of locals, a channel each; or one spec.
+    k : Gaussians per channel: with two channels, 16 make 4,096 dimensions and 256 make 65,536.
+    patch_dim : length of a patch after PCA.
     pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell is zeros.
-    random_state : of the sample of patches and of the mixtures.
+    random_state : seed of the sample of patches and of the mixtures.
 
     Attributes
     ----------
@@ -103,16 +102,16 @@ class Fisher(Vocabulary):
 
 
 class Gradients:
-    """Fisher vectors, as yet without roots and lengths, of sets of rows under one mixture."""
+    """Fisher vectors of sets of rows under one mixture, before roots and normalisation."""
 
     def __init__(self, mixture: Mixture):
         self._products = Products(mixture, np.empty(0, np.float32))
-        self._m = (mixture.means - self._products.shift) / self._products.scale  # (k, d), of z as there
+        self._m = (mixture.means - self._products.shift) / self._products.scale  # (k, d), of z as in `Products`
         self._s = np.sqrt(mixture.variances) / self._products.scale
         self._roots = np.sqrt(mixture.weights)[:, None]
 
     def compute(self, X: Vectors, places: Vectors, levels: Levels) -> Vectors:
-        """Rows X (m, d) at their places (m, 2) to (cells, 2kd) float32, for means, then for standard deviations.
+        """Gradients (cells, 2kd) float32 for rows X (m, d) at their places (m, 2): means, then standard deviations.
 
         With g the posteriors, Σ g (x - μ) / σ / (n √w) and Σ g ((x - μ)² / σ² - 1) / (n √(2w)): Eq. 17 and 18 of
         Sánchez, Perronnin, Mensink & Verbeek, "Image classification with the Fisher vector", IJCV 2013.

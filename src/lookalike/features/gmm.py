@@ -1,7 +1,7 @@
-"""Mixtures of Gaussians with diagonal covariances, for millions of rows.
+"""A mixture of Gaussians as a scikit-learn estimator. Library only: no feature uses it.
 
-In: (n, d) rows, NumPy or torch. Out: weights, means and variances; how likely each Gaussian is to have made a row.
-Dempster, Laird & Rubin, "Maximum likelihood from incomplete data via the EM algorithm", J. R. Stat. Soc. B 1977.
+`Fisher` and DFK call `clustering.fit_mixture`, which this class wraps: it is a module of its own so that processes that
+describe pictures do not load scikit-learn.
 """
 
 from typing import Self
@@ -11,26 +11,27 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, namespace
-from lookalike.features.mixture import Mixture, Moments, Products, fit_mixture
+from lookalike.features.clustering import Mixture, Moments, Products, fit_mixture
 from lookalike.limits import COUNT, NOT_NEGATIVE, POSITIVE, check_limits
 from lookalike.types import Array, Progress, silent
 
 
 class Gmm(BaseEstimator):
-    """A mixture of k Gaussians, each with a variance of its own along each axis, fitted by EM.
+    """A mixture of k Gaussians with diagonal covariances, fitted by EM to millions of rows, NumPy or torch.
 
-    Variances stay at or above a floor and weights at or above a thousandth of 1 / k. Each M step is the best one
-    under these two limits, which do not move, so that the likelihood cannot fall, floor or not, but by rounding; a
-    step that rounding spoils is not taken and ends the fit: `likelihoods_` never falls. A Gaussian that no row
-    belongs to keeps its mean and its variances.
+    Variances stay at or above a floor and weights at or above a thousandth of 1 / k. Each M step is the best one under
+    these two fixed limits, so that the likelihood can fall by rounding only; such a step is discarded and ends the fit:
+    `likelihoods_` never falls. A Gaussian that no row belongs to keeps its mean and its variances.
+
+    Dempster, Laird & Rubin, "Maximum likelihood from incomplete data via the EM algorithm", J. R. Stat. Soc. B 1977.
 
     Parameters
     ----------
-    k : Gaussians.
-    max_iterations : passes over the rows at most.
-    tolerance : the fit ends with a step that gains less than this share of all that was gained since the start.
-    floor : least variance, as a share of the variance of its column over all rows.
-    random_state : of the k-means that gives the first means.
+    k : number of Gaussians.
+    max_iterations : maximum number of passes over the rows.
+    tolerance : the fit ends with a step that gains less than this share of the whole gain since the start.
+    floor : minimum variance, as a share of the variance of its column over all rows.
+    random_state : seed of the k-means that gives the initial means.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class Gmm(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array | None = None, *, progress: Progress = silent) -> Self:  # noqa: ARG002
-        """Learn from (n, d) rows, n ≥ k: float32 rows with float32 products and float64 sums, float64 all through."""
+        """Learn from rows X (n, d), n ≥ k. For float32 rows, products are float32 and sums float64."""
         check_limits(self, {"k": COUNT, "max_iterations": COUNT, "tolerance": NOT_NEGATIVE, "floor": POSITIVE})
         X = check_rows(X)
         (self.weights_, self.means_, self.variances_), self.likelihoods_ = fit_mixture(
@@ -83,7 +84,7 @@ class Gmm(BaseEstimator):
         return self
 
     def posteriors(self, X: Array) -> Array:
-        """(n, d) to (n, k), in the precision of X: the share of each Gaussian in each row; rows sum to 1."""
+        """The probability of each Gaussian for each row of X (n, d), (n, k) in the precision of X; rows sum to 1."""
         X = self._check_rows(X)
         xp = namespace(X)
         out = xp.empty((X.shape[0], len(self.weights_)), dtype=X.dtype, device=array_api_compat.device(X))
@@ -94,7 +95,7 @@ class Gmm(BaseEstimator):
         return out
 
     def log_likelihood(self, X: Array) -> Array:
-        """(n, d) to (n,) float64: the logarithm of the mixture's density at each row."""
+        """The logarithm of the mixture's density at each row of X (n, d), (n,) float64."""
         X = self._check_rows(X)
         xp = namespace(X)
         out = xp.empty((X.shape[0],), dtype=xp.float64, device=array_api_compat.device(X))
@@ -105,7 +106,7 @@ class Gmm(BaseEstimator):
 
     @property
     def mixture(self) -> Mixture:
-        """What was learned, in one piece."""
+        """The learned parameters."""
         check_is_fitted(self)
         return Mixture(self.weights_, self.means_, self.variances_)
 

@@ -1,6 +1,5 @@
-"""Several features side by side in one row.
+"""Several features concatenated in one row.
 
-In: pictures. Out: (n, sum of the parts' dimensions) float32, the parts' rows one after the other.
 Ferecatu, Crucianu & Boujemaa, "Retrieval of difficult image classes using SVM-based relevance feedback", MIR 2004.
 """
 
@@ -15,11 +14,11 @@ from lookalike.types import Feature, FeatureSpec, Pixels, Prepared, Vectors, nee
 
 
 class Join(Feature):
-    """Several features as one. Each part counts with the length of its rows: alike, where those are unit rows.
+    """Several features as one: the row is the rows of the parts, one after the other. Unit rows count equally.
 
     Parameters
     ----------
-    parts : specs of the features, such as ["hsv()", "color()"]; none that must be fitted.
+    parts : specs of the features, such as ["hsv()", "color()"]; features that must be fitted are not allowed.
 
     >>> Join(parts=["color()", "color()"]).dim
     1024
@@ -41,14 +40,14 @@ class Join(Feature):
 
     @property
     def dim(self) -> int:
-        """The length of a row. Loads the networks among the parts, if any."""
+        """The length of a row. Loads the networks among the parts."""
         return sum(feature.dim for feature in self._features)
 
     def prepare(self, image: Pixels) -> tuple[Prepared, ...]:
-        """What each part makes of the picture."""
+        """The picture as each part prepares it."""
         return tuple(feature.prepare(image) for feature in self._features)
 
     def describe(self, prepared: Sequence[tuple[Any, ...]]) -> Vectors:
-        """The rows of the parts side by side, (n, dim) float32."""
+        """The concatenated rows of the parts, (n, dim) float32."""
         columns = [feature.describe([each[i] for each in prepared]) for i, feature in enumerate(self._features)]
         return np.concatenate(columns, axis=1)

@@ -1,7 +1,4 @@
-"""The part of a picture that a feature looks at.
-
-In: any picture, (height, width, 3) uint8. Out: a small one, uint8. Never more memory than the picture itself.
-"""
+"""Pictures as arrays: check, crop and resize them. No function needs more memory than the picture itself."""
 
 import cv2
 import numpy as np
@@ -11,7 +8,7 @@ from lookalike.types import Pixels
 
 
 def check_pixels(image: Pixels) -> Pixels:
-    """The picture itself, if it is one."""
+    """Return the picture if it is a (height, width, 3) uint8 array with at least one pixel; else raise InputError."""
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         raise InputError(f"A picture must be an array (height, width, 3) of uint8. Got {_kind(image)}.")
     if image.size == 0:
@@ -28,7 +25,7 @@ def crop_square(image: Pixels, size: int, share: float = 1.0) -> Pixels:
 
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:
-    """The picture as (height, width, 3): averaged where it shrinks, interpolated where it grows, else itself."""
+    """The picture as (height, width, 3): averaged where it shrinks, interpolated where it grows, else unchanged."""
     if image.shape[:2] == (height, width):
         return image
     shrinks = image.shape[0] > height or image.shape[1] > width

@@ -1,7 +1,8 @@
-"""Where a picture is looked at closely: patches on a dense grid over several scales, and at Harris–Laplace corners.
+"""Where local descriptors are computed: patches on a dense grid over several scales, and at Harris–Laplace corners.
 
-In: a picture. Out: it at working size, and `Points` on each of its levels, √2 apart. Sánchez et al., "Image
-classification with the Fisher vector", IJCV 2013; corners: Mikolajczyk & Schmid, IJCV 2004.
+`scale` brings a picture to working size; `lay_grid` and `detect_corners` return `Points` on each of its levels, which
+are √2 apart. Sánchez, Perronnin, Mensink & Verbeek, "Image classification with the Fisher vector", IJCV 2013; corners:
+Mikolajczyk & Schmid, "Scale & affine invariant interest point detectors", IJCV 2004.
 """
 
 import math
@@ -18,27 +19,27 @@ from lookalike.types import Pixels, Vectors
 AREA = 100_000
 """Pixels of a picture at working size: larger ones are shrunk to it (Sánchez et al.)."""
 SIDE = math.ceil(math.sqrt(AREA))
-"""The shorter side that suffices, whatever the shape: that of a square of so many pixels."""
+"""The shorter side that suffices for any shape: that of a square of this area."""
 RATIO = 8.0
-"""Longer than 8:1, a picture is squeezed to 8:1: a strip that kept its shape would be a row of pixels."""
+"""Maximum aspect ratio: a longer picture is squeezed to it, since a strip in its own shape would be a row of pixels."""
 PATCH = 24
-"""Pixels that a patch is wide on its level (Sánchez et al.)."""
+"""Width of a patch in pixels of its level (Sánchez et al.)."""
 STEP = 7
-"""Pixels from patch to patch on a level: about 3,000 patches a picture (4, as Sánchez et al. have it: 10,000)."""
+"""Pixels from patch to patch on a level: about 3,000 patches per picture (Sánchez et al.: 4, 10,000 patches)."""
 LEVELS = 5
-"""Each 1/√2 of the one before: patches of 24, 34, 48, 68 and 96 pixels of the first (five as Sánchez et al.)."""
+"""Each 1/√2 of the one before: patches of 24, 34, 48, 68 and 96 pixels of the first (five as in Sánchez et al.)."""
 OCTAVES = 3
-"""That corners are looked for in: corners of up to the size of the widest patch of the grid."""
+"""Octaves in which corners are detected: up to the size of the widest patch of the grid."""
 MAX_CORNERS = 1000
-"""The strongest corners that are kept: a third of what the grid gives."""
+"""Maximum number of corners, the strongest: a third of the patches of the grid."""
 
 
 class Points(NamedTuple):
     """The patches on one level of a picture, upright squares."""
 
     height: int
-    width: int  # of the level, in pixels
-    centres: Vectors  # (m, 2) float32, x and y in pixels of the level; the middle of the first pixel is 0
+    width: int  # height and width of the level in pixels
+    centres: Vectors  # (m, 2) float32, x and y in pixels of the level; the centre of the first pixel is 0
     widths: Vectors  # (m,) float32, pixels of the level
 
     @property
@@ -56,7 +57,7 @@ def scale(image: Pixels) -> Pixels:
     height, width = check_pixels(image).shape[:2]
     ratio = min(max(width / height, 1 / RATIO), RATIO)
     area = min(height * width, AREA)
-    grow = max(1.0, (PATCH + 1) / math.sqrt(area / max(ratio, 1 / ratio)))  # a patch has a pixel in its middle
+    grow = max(1.0, (PATCH + 1) / math.sqrt(area / max(ratio, 1 / ratio)))  # a patch has a pixel at its centre
     new_height, new_width = round(grow * math.sqrt(area / ratio)), round(grow * math.sqrt(area * ratio))
     return resize(image, new_height, new_width)
 
@@ -77,13 +78,13 @@ def lay_grid(height: int, width: int) -> tuple[Points, ...]:
 
 
 def detect_corners(gray: NDArray[np.uint8]) -> tuple[Points, ...]:
-    """The strongest Harris–Laplace corners of a grey picture at working size; level by level, none on some.
+    """The strongest Harris–Laplace corners of a grey picture at working size, level by level; some levels have none.
 
-    A patch is as wide as 12 standard deviations of the scale that the corner was found at, as Lowe's SIFT has it, and
-    lies on the level where that is nearest to 24 pixels: the cost of a patch does not grow with its size.
+    A patch is as wide as 12 standard deviations of the corner's scale, as in Lowe's SIFT, and lies on the level where
+    that is nearest to 24 pixels: the cost of a patch does not grow with its size.
     """
     found = cv2.xfeatures2d.HarrisLaplaceFeatureDetector.create(numOctaves=OCTAVES).detect(gray)
-    # A corner's `size` is 6 standard deviations. Sorted by all there is to it, so that ties have an order, too.
+    # A corner's `size` is 6 standard deviations. Sorted by all its properties, so that ties have an order, too.
     corners = sorted((-p.response, p.pt[1], p.pt[0], 2 * p.size) for p in found)[:MAX_CORNERS]
     y, x, widths = np.array(corners, np.float32).reshape(-1, 4).T[1:]
     sizes = level_sizes(*gray.shape)
@@ -98,7 +99,7 @@ def detect_corners(gray: NDArray[np.uint8]) -> tuple[Points, ...]:
 
 
 def level_sizes(height: int, width: int) -> list[tuple[int, int]]:
-    """Height and width of each level on which a patch finds room; the first is the picture itself.
+    """Height and width of each level on which a patch fits; the first is the picture itself.
 
     >>> level_sizes(256, 384)
     [(256, 384), (181, 272), (128, 192), (91, 136), (64, 96)]
@@ -108,13 +109,13 @@ def level_sizes(height: int, width: int) -> list[tuple[int, int]]:
 
 
 def _ticks(length: int) -> NDArray[np.int64]:
-    """Where centres lie along a side."""
+    """The centres of patches along a side."""
     n = (length - PATCH - 1) // STEP + 1
     return np.arange(n) * STEP + (length - 1 - (n - 1) * STEP) // 2
 
 
 def _frozen(values: NDArray[Any]) -> Vectors:
-    """The values as float32 that nobody changes: they are shared by all pictures of a size."""
+    """The values as read-only float32: all pictures of a size share them."""
     values = values.astype(np.float32)
     values.flags.writeable = False
     return values

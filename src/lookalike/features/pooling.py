@@ -1,9 +1,9 @@
-"""Feature maps and tokens to one row a picture, as ONNX graphs that run inside the network or after it.
+"""Pooling of feature maps (n, c, h, w) and tokens (n, tokens, c) to one row per picture, (n, c).
 
-In: (n, c, h, w) maps or (n, tokens, c) tokens. Out: (n, c). GeM is Radenović, Tolias & Chum, "Fine-tuning CNN image
-retrieval with no human annotation", 2018; SPoC is Babenko & Lempitsky, "Aggregating deep convolutional features for
-image retrieval", ICCV 2015, and "avg" the same without its centre prior; R-MAC is Tolias, Sicre & Jégou, "Particular
-object retrieval with integral max-pooling of CNN activations", ICLR 2016.
+Pools are ONNX graphs that run inside the network or after it. GeM: Radenović, Tolias & Chum, "Fine-tuning CNN image
+retrieval with no human annotation", 2018. SPoC: Babenko & Lempitsky, "Aggregating deep convolutional features for image
+retrieval", ICCV 2015; "avg" is the same without its centre prior. R-MAC: Tolias, Sicre & Jégou, "Particular object
+retrieval with integral max-pooling of CNN activations", ICLR 2016.
 """
 
 import math
@@ -15,7 +15,7 @@ from onnx.parser import parse_graph
 
 SCALES = (1, 2, 3)
 OVERLAP = 0.4
-"""Of R-MAC's regions: how many sizes they have, and how much of itself the largest shares with the next."""
+"""R-MAC's regions: their scales, and the share by which neighbours at scale 1 overlap."""
 
 
 def pool_graph(pool: str, shape: Sequence[int], p: float = 3.0) -> GraphProto:
@@ -32,12 +32,12 @@ def pool_graph(pool: str, shape: Sequence[int], p: float = 3.0) -> GraphProto:
 
 
 def pools_for(axes: int) -> list[str]:
-    """The names of the pools that take an array of so many axes."""
+    """The names of the pools for an array with this number of axes."""
     return [name for name, (wanted, _) in POOLS.items() if wanted == axes]
 
 
 def _spoc_steps(h: int, w: int) -> str:
-    """The sum over places, those near the centre counting more: a Gaussian that has three sigmas to the border."""
+    """The sum over places, weighted by a Gaussian that has three sigmas from the centre to the border."""
     sigma = min(h, w) / 2 / 3
     y, x = (np.arange(length) + 0.5 - length / 2 for length in (h, w))  # centres of cells, from the map's centre
     prior = np.exp(-(y[:, None] ** 2 + x**2) / (2 * sigma**2))  # (h, w)
@@ -50,11 +50,11 @@ def _spoc_steps(h: int, w: int) -> str:
 
 
 def _rmac_steps(h: int, w: int) -> str:
-    """The maximum of each region, as a unit row; their sum. (The paper whitens the rows before it adds them.)"""
+    """The sum of the maxima of all regions, each a unit row. (The paper whitens the rows before it adds them.)"""
     steps = ""
     for scale in SCALES:
         edge, tops, lefts = _lay_regions(h, w, scale)
-        # The maximum of every square of this size, then of those that count: fewer steps than cutting out each.
+        # The maxima of all squares of this size, then a choice of them: fewer steps than cropping each region.
         steps += f"""
             tops{scale} = Constant <value_ints = {tops}> ()
             lefts{scale} = Constant <value_ints = {lefts}> ()
@@ -109,5 +109,5 @@ POOLS: dict[str, tuple[int, str | Callable[[int, int], str]]] = {
     "cls": (3, "pooled = Gather <axis = 1> (map, first)"),
     "mean": (3, "pooled = ReduceMean <axes = [1], keepdims = 0> (map)"),
 }
-"""Name → how many axes it pools from, and the steps from `map` to `pooled`, (n, c) or (n, c, 1, 1): as text, or from
-what writes them for maps of a height and a width."""
+"""Name → the number of axes it pools from, and the steps from `map` to `pooled`, (n, c) or (n, c, 1, 1): as text, or a
+function that returns them for maps of a height and a width."""

@@ -1,6 +1,6 @@
-"""Weights from torch's legacy `.pth` files, without torch and without running anything the file says.
+"""Read weights from torch's legacy `.pth` files, without torch and without running code from the file.
 
-In: a path. Out: name → array. A pickle can name any function to call; this reader admits tensors and nothing else.
+A pickle can name any function to call; this reader accepts tensors and nothing else.
 """
 
 import io
@@ -22,12 +22,12 @@ STORAGES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
 
 
 def read_pth(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a state dictionary saved by `torch.save`, in the legacy format."""
+    """The tensors, by name, of a state dictionary that `torch.save` wrote in the legacy format."""
     file = io.BytesIO(Path(path).read_bytes())
     try:
         if _Tensors(file).load() != MAGIC or _Tensors(file).load() != PROTOCOL:
             raise ValueError("it does not begin as such a file does")
-        _Tensors(file).load()  # the writing machine; storages are little-endian wherever torch writes them
+        _Tensors(file).load()  # a description of the writing machine; torch writes storages as little-endian on all
         tensors: dict[str, _Tensor] = _Tensors(file).load()
         keys: list[str] = _Tensors(file).load()
         kinds = {tensor.storage.key: tensor.storage.dtype for tensor in tensors.values()}
@@ -43,7 +43,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """The arguments of torch's `_rebuild_tensor_v2`; the last two say nothing about the numbers."""
+    """The arguments of torch's `_rebuild_tensor_v2`; the last two do not affect the numbers."""
 
     storage: _Storage
     offset: int
@@ -53,17 +53,17 @@ class _Tensor(NamedTuple):
     hooks: object
 
     def cut(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        if math.prod(self.shape) > len(numbers):  # strides of zero could ask for any amount of memory
+        if math.prod(self.shape) > len(numbers):  # strides of zero could demand any amount of memory
             raise ValueError(f"a tensor of shape {self.shape} has {len(numbers)} numbers")
         item = numbers.itemsize
-        # NumPy refuses an offset or strides that lead outside the buffer.
+        # NumPy raises for an offset or strides outside the buffer.
         strides = [step * item for step in self.strides]
         view = np.ndarray(self.shape, numbers.dtype, numbers, self.offset * item, strides)
-        return np.ascontiguousarray(view).reshape(self.shape)  # a number alone keeps its shape ()
+        return np.ascontiguousarray(view).reshape(self.shape)  # a scalar keeps its shape ()
 
 
 class _Tensors(pickle.Unpickler):
-    """Reads tensors, their storages and dictionaries; refuses every other name."""
+    """Unpickles tensors, their storages and dictionaries; raises for every other name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -75,7 +75,7 @@ class _Tensors(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only tensors are admitted")
 
     def persistent_load(self, pid: Any) -> _Storage:
-        _, dtype, key, *_ = pid  # "storage", its class, its key, then where it lived and how long it is
+        _, dtype, key, *_ = pid  # "storage", its class, its key, then its device and length
         return _Storage(dtype, key)
 
 

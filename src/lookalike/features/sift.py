@@ -1,7 +1,11 @@
-"""SIFT at many places of a picture: which way its edges run there, whatever their contrast.
+"""SIFT at many points of a picture, in grey and in colour: the directions of edges, whatever their contrast.
 
-In: pictures. Out: `Patches`, rows of 128 float32 each. Lowe, "Distinctive image features from scale-invariant
-keypoints", IJCV 2004; OpenCV does the work. Square roots: Arandjelović & Zisserman, "Three things …", CVPR 2012.
+`Sift` describes the grey picture by 128 numbers per patch, the colour variants three channels by 128 each. They differ
+in the changes of light that leave a row unchanged. OpenCV computes SIFT.
+
+Lowe, "Distinctive image features from scale-invariant keypoints", IJCV 2004; rootSIFT: Arandjelović & Zisserman, "Three
+things everyone should know to improve object retrieval", CVPR 2012; colour: van de Sande, Gevers & Snoek, "Evaluating
+color descriptors for object and scene recognition", PAMI 2010.
 """
 
 from collections.abc import Sequence
@@ -18,7 +22,7 @@ from lookalike.features.points import SIDE, Points, detect_corners, lay_grid, sc
 from lookalike.types import Local, OneOf, Patches, Pixels, Vectors
 
 DIM = 128
-"""Of one channel: 4 × 4 cells of 8 directions."""
+"""Numbers per channel: 4 × 4 cells of 8 directions."""
 POINTS = ("dense", "harris", "both")
 SIGMA = 1.0
 """Pixels of blur that a level gets first: a sixth of a cell. (Lowe's third would leave less of small things.)"""
@@ -27,7 +31,7 @@ SIGMA = 1.0
 class Sift(Local):
     """SIFT of the grey picture, upright, on a dense grid of several scales or at corners.
 
-    A flat patch gives a row of zeros. A picture without corners is looked at on the grid.
+    A flat patch gives a row of zeros. A picture without corners is described on the grid.
 
     Parameters
     ----------
@@ -71,14 +75,88 @@ class Sift(Local):
         return [Patches(_root(rows) if self.root else rows.astype(np.float32), places) for rows, places in prepared]
 
     def _planes(self, picture: Pixels) -> list[NDArray[np.uint8]]:
-        """The channels whose edges are described, (height, width) each."""
+        """The channels to describe, (height, width) each."""
         return [_gray(picture)]
 
     def _points(self, picture: Pixels) -> list[tuple[Points, list[Any]]]:
-        """Levels with the patches on them, and these as OpenCV wants them; at least one patch in all."""
+        """Levels with their patches, also as OpenCV's keypoints; at least one patch in all."""
         corners = detect_corners(_gray(picture)) if self.points != "dense" else ()
         found = [(points, _keypoints(points)) for points in corners if len(points.widths)]
         return found if found and self.points == "harris" else [*_grid(*picture.shape[:2]), *found]
+
+
+class RgbSift(Sift):
+    """SIFT of red, green and blue. Options as in `Sift`.
+
+    Unchanged when light becomes stronger or is added, in each channel by a factor and a sum of its own.
+    """
+
+    dim = 3 * DIM
+
+    def _planes(self, picture: Pixels) -> list[NDArray[np.uint8]]:
+        return [np.ascontiguousarray(picture[..., i]) for i in range(3)]
+
+
+class OpponentSift(Sift):
+    """SIFT of the opponent channels: O1, red against green; O2, yellow against blue; O3, light. Options as in `Sift`.
+
+    Unchanged when light becomes stronger or is added, equally in all channels.
+    """
+
+    dim = 3 * DIM
+
+    def _planes(self, picture: Pixels) -> list[NDArray[np.uint8]]:
+        return [_stretch(plane) for plane in _opponents(picture)]
+
+
+class CSift(Sift):
+    """SIFT of the C-invariant: O1 / O3, O2 / O3, and light, O3, of the opponent channels. Options as in `Sift`.
+
+    Unchanged when light becomes stronger, equally in all channels. Shadows do not change O1 / O3 and O2 / O3.
+    """
+
+    dim = 3 * DIM
+
+    def _planes(self, picture: Pixels) -> list[NDArray[np.uint8]]:
+        o1, o2, light = _opponents(picture)
+        return [_stretch(_divide(o1, light)), _stretch(_divide(o2, light)), _stretch(light)]
+
+
+class RgSift(Sift):
+    """SIFT of the chromaticities r = R / (R + G + B), g = G / (R + G + B), and of light. Options as in `Sift`.
+
+    Unchanged when light becomes stronger, equally in all channels. Shadows do not change r and g.
+    """
+
+    dim = 3 * DIM
+
+    def _planes(self, picture: Pixels) -> list[NDArray[np.uint8]]:
+        red, green, light = *np.moveaxis(picture, 2, 0)[:2], _opponents(picture)[2]
+        return [_stretch(_divide(red, light, 1 / 3)), _stretch(_divide(green, light, 1 / 3)), _stretch(light)]
+
+
+def _gray(picture: Pixels) -> NDArray[np.uint8]:
+    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.uint8)
+
+
+def _opponents(picture: Pixels) -> tuple[NDArray[np.int16], NDArray[np.int16], NDArray[np.int16]]:
+    """√2·O1, √6·O2 and √3·O3: whole numbers, since a channel's factor does not change its SIFT."""
+    red, green, blue = np.moveaxis(picture.astype(np.int16), 2, 0)
+    return red - green, red + green - 2 * blue, red + green + blue
+
+
+def _divide(values: NDArray[Any], light: NDArray[np.int16], black: float = 0.0) -> Vectors:
+    """values / light, (height, width); `black`, the value of grey, where there is no light."""
+    shares = np.full(values.shape, black, np.float32)
+    np.divide(values, light, out=shares, where=light > 0, dtype=np.float32)
+    return shares
+
+
+def _stretch(plane: NDArray[Any]) -> NDArray[np.uint8]:
+    """A channel as bytes for OpenCV's SIFT, stretched to 0 to 255, so that rounding affects weak colours little."""
+    values = plane.astype(np.float32)
+    low, high = values.min(), values.max()
+    return np.asarray(np.rint((values - low) * (255 / (high - low or 1))), np.uint8)
 
 
 @lru_cache(maxsize=8)  # half a megabyte each
@@ -87,8 +165,8 @@ def _grid(height: int, width: int) -> list[tuple[Points, list[Any]]]:
 
 
 def _keypoints(points: Points) -> list[Any]:
-    """As OpenCV wants them: `size` is 2/3 of a cell, 1/6 of the patch; angle 0 (-1, the default, turns by a degree);
-    octave 0 has it take the level as it is, not doubled.
+    """OpenCV's keypoints: `size` is 2/3 of a cell, 1/6 of the patch; angle 0 (-1, the default, turns by a degree);
+    octave 0 makes it use the level as it is, not doubled.
     """
     return [
         cv2.KeyPoint(x=x, y=y, size=width / 6, angle=0.0, octave=0)
@@ -97,10 +175,10 @@ def _keypoints(points: Points) -> list[Any]:
 
 
 def _compute(plane: NDArray[np.uint8], keypoints: list[Any]) -> NDArray[np.uint8]:
-    """SIFT at these points, (m, 128). One layer an octave is the fewest that it can be told to blur."""
+    """SIFT at these points, (m, 128). One layer per octave is the least that OpenCV can be told to blur."""
     sift = cv2.SIFT.create(nOctaveLayers=1, sigma=SIGMA)
     _, rows = sift.compute(plane, keypoints)
-    assert len(rows) == len(keypoints)  # some of OpenCV's descriptors leave points out; places would go wrong
+    assert len(rows) == len(keypoints)  # some of OpenCV's descriptors skip points; places would be wrong
     return np.asarray(rows, np.uint8)
 
 
@@ -108,7 +186,3 @@ def _root(rows: NDArray[np.uint8]) -> Vectors:
     X = rows.astype(np.float32)
     X /= np.maximum(X.sum(axis=1, keepdims=True), 1)  # whole numbers: below 1 there is only 0
     return np.sqrt(X, out=X)
-
-
-def _gray(picture: Pixels) -> NDArray[np.uint8]:
-    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.uint8)

@@ -1,7 +1,7 @@
-"""VLAD: for each word of a vocabulary, where the patches of a picture lie around it.
+"""VLAD: the residuals of a picture's patches to the words of a vocabulary.
 
-In: pictures, by way of a local. Out: (n, k · patch length · cells) float32, unit rows. Jégou, Douze, Schmid & Pérez,
-CVPR 2010; rotations: Delhumeau et al., ACM MM 2013; normalisation by word: Arandjelović & Zisserman, CVPR 2013.
+Jégou, Douze, Schmid & Pérez, "Aggregating local descriptors into a compact image representation", CVPR 2010; rotations:
+Delhumeau et al., ACM MM 2013; normalisation by word: Arandjelović & Zisserman, CVPR 2013.
 """
 
 from collections.abc import Sequence
@@ -11,35 +11,34 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import CACHE_BYTES, chunks, principal, unit_rows
 from lookalike.errors import InputError
-from lookalike.features.aggregate import Aggregator, Vocabulary, project
-from lookalike.features.kmeans import kmeans
-from lookalike.features.pyramid import Pyramid, count_cells, split_cells
+from lookalike.features.aggregate import Aggregator, Pyramid, Vocabulary, count_cells, project, split_cells
+from lookalike.features.clustering import kmeans
 from lookalike.types import LocalSpec, Patches, Progress, Vectors
 
 ROUNDING = 1e-5
-"""A sum of residuals shorter than this share of what it is the difference of is noise, and counts as none."""
+"""A sum of residuals shorter than this share of its two terms is rounding noise and counts as 0."""
 
 
 class Vlad(Vocabulary):
-    """Residuals of local descriptors to their nearest word, summed up for each word.
+    """Residuals of local descriptors to their nearest word, summed for each word: k · D numbers per cell.
 
-    Each word's sum is turned to the principal axes of the residuals around that word and scaled to unit length (a
-    rotation keeps lengths: the order of the two is free); then each number is replaced by its signed root, which only
-    now makes sense, since it acts along the axes; then cells and the whole are scaled to unit length.
+    Each word's sum is rotated to the principal axes of the residuals around that word and scaled to unit length (in
+    either order, since a rotation keeps lengths); then each number is replaced by its signed root, which acts along
+    these axes; then cells and the whole row are scaled to unit length.
 
     Parameters
     ----------
     local : the spec of a local.
-    k : words.
-    patch_dim : patches that are longer, such as those of networks, are reduced to this by PCA; others are left alone.
+    k : number of words.
+    patch_dim : longer patches, such as those of networks, are reduced to this length by PCA; others are unchanged.
     pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell is zeros.
-    random_state : of the sample of patches and of the words.
+    random_state : seed of the sample of patches and of the words.
 
     Attributes
     ----------
-    words_ : (k, D) float32, D the lesser of patch_dim and the local's dim.
-    rotations_ : (k, D, D) float32, the axes of each word in rows, by falling variance.
-    center_, components_ : (d,) and (D, d) float32, the PCA, where there is one.
+    words_ : (k, D) float32, D the smaller of patch_dim and the local's dim.
+    rotations_ : (k, D, D) float32, the axes of each word as rows, by decreasing variance.
+    center_, components_ : (d,) and (D, d) float32, the PCA, if patches are reduced.
 
     """
 
@@ -81,7 +80,7 @@ class Vlad(Vocabulary):
         for word in range(self.k):
             progress("fitting the vocabulary", word, self.k)
             residuals = rows[nearest == word] - words[word]
-            few = max(0, D + 1 - len(residuals))  # too few for D axes: zeros add rows without a direction
+            few = max(0, D + 1 - len(residuals))  # too few for D axes: padded with zeros, which have no direction
             rotations[word] = principal(np.concatenate([residuals, np.zeros((few, D), np.float32)]), D)[1]
         progress("fitting the vocabulary", self.k, self.k)
         if pca is not None:
@@ -108,9 +107,9 @@ class Vlad(Vocabulary):
             residuals = (sums - counts * words).astype(np.float32)
             length = np.linalg.norm(residuals, axis=2, keepdims=True)  # (cells, k, 1)
             noise = ROUNDING * counts * lengths[:, None]
-            turned = np.matmul(rotations, residuals[..., None])[..., 0]  # (cells, k, D) float32
-            turned = np.where(length > noise, turned / np.where(length > 0, length, 1), 0)
-            rooted = np.copysign(np.sqrt(np.abs(turned)), turned).reshape(len(sums), -1)  # (cells, kD)
+            rotated = np.matmul(rotations, residuals[..., None])[..., 0]  # (cells, k, D) float32
+            rotated = np.where(length > noise, rotated / np.where(length > 0, length, 1), 0)
+            rooted = np.copysign(np.sqrt(np.abs(rotated)), rotated).reshape(len(sums), -1)  # (cells, kD)
             return unit_rows(unit_rows(rooted).reshape(1, -1))[0].astype(np.float32)  # type: ignore[no-any-return]
 
         return aggregate

@@ -52,7 +52,7 @@ class Coded:
 
     Examples
     --------
-    >>> from lookalike.codes.itq import Itq
+    >>> from lookalike.codes.hyperplanes import Itq
     >>> X = np.random.default_rng(0).normal(size=(2_000, 16)).astype(np.float32)
     >>> coder, codes, truth = Itq(bits=32).fit(X), Hamming(), Flat()
     >>> codes.add(np.arange(2_000), coder.encode(X))

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.features.kmeans import kmeans
+from lookalike.features.clustering import kmeans
 from lookalike.index.threads import share
 from lookalike.types import Ids, Progress, silent
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import float32_out
 from lookalike.errors import UnknownNameError
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn.adam import Adam
 from lookalike.learn.dfk_step import Packed
 from lookalike.learn.fisher_scores import FisherScores, root

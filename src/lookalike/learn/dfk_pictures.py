@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import PICTURES, Aggregate, Aggregator, project
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn.fisher_scores import FisherScores, root
 from lookalike.learn.label_names import join_names
 from lookalike.types import FIT_BYTES, LabelledFeature, LocalSpec, Patches, Prepared, Progress, Vectors, silent

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, like, namespace
-from lookalike.features.mixture import Mixture
+from lookalike.features.clustering import Mixture
 from lookalike.learn.fisher_gradient import Gradients, back
 from lookalike.learn.fisher_scores import FisherScores
 from lookalike.learn.neighbours import pulls

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import float32_out
-from lookalike.features.mixture import Mixture, Products
+from lookalike.features.clustering import Mixture, Products
 from lookalike.learn.sets import check_items, fit_items, take
 from lookalike.limits import COUNT, check_number
 from lookalike.types import Array

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import CACHE_BYTES, chunks, held_bytes, like, namespace
-from lookalike.features.mixture import FARTHEST, NEGLIGIBLE, Mixture, Products
+from lookalike.features.clustering import FARTHEST, NEGLIGIBLE, Mixture, Products
 from lookalike.learn.groups import ItemGroup, group_rows
 from lookalike.learn.room import Room
 from lookalike.types import Array

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
-from lookalike.features.kmeans import ROWS_PER_CENTRE, kmeans
+from lookalike.features.clustering import ROWS_PER_CENTRE, kmeans
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.likelihood import class_scores
 from lookalike.learn.ncmml import LIMITS, Ncmml, Task

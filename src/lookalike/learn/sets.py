@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from lookalike.arrays import check_rows, namespace
 from lookalike.errors import InputError
-from lookalike.features.mixture import Mixture, fit_mixture
+from lookalike.features.clustering import Mixture, fit_mixture
 from lookalike.learn.rows import check_source
 from lookalike.learn.sgd import Rows
 from lookalike.types import Array

@@ -1,4 +1,4 @@
-"""What the five classic descriptors have in common; each has a file of its own for the rest."""
+"""Properties that the classic histogram features share, and the working size; test_hsv.py and others test each."""
 
 import pickle
 
@@ -8,10 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
-from lookalike.features.fourier import Fourier
-from lookalike.features.hough import Hough
-from lookalike.features.hsv import Hsv
-from lookalike.features.weighted_color import LaplacianColor, ProbabilityColor
+from lookalike.features.histograms import (
+    AREA,
+    SIDE,
+    Fourier,
+    Hough,
+    Hsv,
+    LaplacianColor,
+    ProbabilityColor,
+    resize_area,
+)
 from reference.pictures import draw
 
 FEATURES = [ProbabilityColor, LaplacianColor, Hsv, Hough, Fourier]
@@ -99,3 +105,27 @@ def test_edges_and_waves_do_not_change_with_brightness_contrast_or_a_negative(fe
     np.testing.assert_allclose(brighter, row, atol=1e-5)
     np.testing.assert_allclose(stronger, row, atol=1e-5)
     np.testing.assert_allclose(negative, row, atol=1e-5)
+
+
+@given(st.integers(1, 600), st.integers(1, 600))
+def test_a_picture_comes_to_the_area_in_its_own_proportions(height, width):
+    small = resize_area(np.zeros((height, width, 3), np.uint8))
+    tall, wide = small.shape[:2]
+    assert min(tall, wide) <= SIDE
+    scale = (AREA / (height * width)) ** 0.5
+    assert abs(tall - scale * height) <= 0.5 or tall == 1
+    assert abs(wide - scale * width) <= 0.5 or wide == 1
+
+
+def test_a_line_of_a_million_pixels_stays_small():
+    assert resize_area(np.zeros((1, 1_000_000, 3), np.uint8)).shape == (1, AREA, 3)
+
+
+def test_a_picture_of_that_area_is_left_alone():
+    picture = np.random.default_rng(0).integers(0, 256, (105, 157, 3), np.uint8)
+    np.testing.assert_array_equal(resize_area(picture), picture)
+
+
+def test_only_pictures_are_resized():
+    with pytest.raises(InputError, match="A picture must"):
+        resize_area(np.zeros((4, 4), np.uint8))

@@ -7,7 +7,7 @@ import pytest
 from onnx.parser import parse_model
 
 from lookalike.errors import InputError, MissingError
-from lookalike.features.deep import Onnx
+from lookalike.features.onnx_networks import Onnx
 from lookalike.registry import create, spec_of
 from reference.pooling import rmac, spoc
 

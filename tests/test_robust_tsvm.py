@@ -6,9 +6,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from lookalike.codes import rtsvm as module
-from lookalike.codes.rtsvm import BALANCES, LOSSES, RobustTsvm
-from lookalike.codes.rtsvm_steps import steps
+from lookalike.codes import robust_tsvm as module
+from lookalike.codes.robust_tsvm import BALANCES, LOSSES, RobustTsvm, gradient_steps
 from lookalike.errors import InputError
 from reference import tsvm
 
@@ -49,7 +48,7 @@ def test_steps_are_those_of_the_plain_algorithm_and_each_ends_on_the_constraint(
     w, b, t = random.normal(size=d), 0.3, 50.0
     planes = tsvm.steps(X.astype(np.float64), terms, order, w, b, (a, level), t)
     last, mean = w.copy(), np.empty(d)
-    last_b, mean_b = steps(X, terms, order, last, b, (a, X @ a, level), t, mean)
+    last_b, mean_b = gradient_steps(X, terms, order, last, b, (a, X @ a, level), t, mean)
     if bound:
         for plane in planes:
             assert a @ plane[0] + plane[1] == pytest.approx(level, abs=1e-9)
@@ -106,7 +105,7 @@ def test_the_minimum_is_that_of_scikit_learns_machine_where_all_rows_have_labels
     assert ours.objectives_[-1] <= 1.02 * best
 
 
-def test_unlabelled_rows_move_the_plane_out_of_their_way():
+def test_unlabelled_rows_move_the_plane_away_from_them():
     random = np.random.default_rng(0)
     y = np.repeat([-1, 1], 200)
     X = np.stack([1.5 * y + 0.3 * random.normal(size=400), 1.5 * random.normal(size=400)], axis=1)
@@ -149,7 +148,7 @@ def test_the_same_seed_gives_the_same_plane():
     assert one.coef_.tobytes() == same.coef_.tobytes() != other.coef_.tobytes()
 
 
-def test_zero_rows_are_rows_like_others():
+def test_zero_rows_are_accepted():
     X, y, _ = two_clouds(60, 3, 5.0, 0)
     X[5:15] = 0
     machine = RobustTsvm().fit(X, y)
@@ -185,6 +184,6 @@ def test_labels_that_are_not_of_two_classes_are_refused(y, message):
         RobustTsvm().fit([[0.0], [1.0], [2.0]], y)
 
 
-def test_an_unfitted_one_says_so():
+def test_an_unfitted_svm_raises():
     with pytest.raises(NotFittedError):
         RobustTsvm().predict([[0.0]])

@@ -1,37 +1,75 @@
-"""The maths of mixtures of Gaussians with diagonal covariances: EM over millions of rows, matrix product by product.
+"""k-means and mixtures of Gaussians with diagonal covariances, for millions of rows, NumPy or torch.
 
-In: (n, d) rows, NumPy or torch. Out: weights, means and variances. Apart from `gmm`, whose class is scikit-learn's, so
-that reading processes need not load that. Dempster, Laird & Rubin, J. R. Stat. Soc. B 1977.
+`kmeans` calls faiss; `fit_mixture` starts from it and runs EM, whose expensive part, `Products.weigh`, is a few matrix
+products. `gmm.Gmm` is the same as a scikit-learn estimator.
+
+Dempster, Laird & Rubin, "Maximum likelihood from incomplete data via the EM algorithm", J. R. Stat. Soc. B 1977.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import array_api_compat
+import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import CACHE_BYTES, as_numpy, chunks, held_bytes, namespace
-from lookalike.features.kmeans import kmeans
-from lookalike.types import Array, Progress, silent
+from lookalike.arrays import CACHE_BYTES, as_numpy, chunks, held_bytes, namespace, to_numpy
+from lookalike.errors import InputError
+from lookalike.types import Array, Progress, Vectors, silent
 
+faiss: Any = _faiss  # its stubs cover only a part of it
+
+ROWS_PER_CENTRE = 256
+"""Maximum number of rows per centre, drawn at random: more would move the centre by little."""
+ITERATIONS = 25
 LEAST_WEIGHT = 1e-3
-"""No Gaussian weighs less than this share of 1 / k, so that it can come back to life."""
+"""Minimum weight of a Gaussian, as a share of 1 / k, so that it can grow again."""
 LEAST_ROWS = 1e-3
-"""Fewer rows than this have no mean: a Gaussian with less keeps its own."""
+"""A Gaussian with fewer rows than this keeps its mean and variances."""
 LEAST_SCALE = 1e-6
-"""A column with less than this share of the largest variance is taken to have that much."""
+"""Minimum variance of a column, as a share of the largest."""
 NEGLIGIBLE = -60.0
-"""The logarithm of the least share of a Gaussian in a row: smaller ones become float32's subnormal numbers, and
-processors are many times slower with those."""
+"""The logarithm of the smallest share of a Gaussian in a row: smaller ones become float32's subnormal numbers, with
+which processors are many times slower."""
 FARTHEST = 1e4
-"""Deviations from the mean beyond which a row counts as so far away: float32 squares lose all sense there."""
+"""Maximum distance of a row from the mean, in standard deviations: larger squares exceed the precision of float32."""
 
 Moments = NDArray[np.float64]
 
 
+def kmeans(X: Array, k: int, random_state: int = 0, iterations: int = ITERATIONS) -> tuple[Vectors, float]:
+    """k centres (k, d) float32 of rows X (n, d), n ≥ k, by faiss, and the mean squared distance to them.
+
+    The same rows, seed and number of threads give the same bytes. Lloyd, "Least squares quantization in PCM", IEEE
+    Trans. Information Theory 1982.
+
+    >>> centres, distance = kmeans(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
+    >>> sorted(centres.ravel().tolist()), distance
+    ([1.0, 11.0], 1.0)
+    """
+    n, d = X.shape
+    if n < k:
+        raise InputError(f"k must be at most {n} (the number of rows). Got {k}.")
+    random = np.random.default_rng(random_state)
+    if n > k * ROWS_PER_CENTRE:
+        xp = namespace(X)
+        X = X[xp.asarray(np.sort(random.choice(n, k * ROWS_PER_CENTRE, replace=False)))]
+    rows = to_numpy(X)
+    found = faiss.Kmeans(
+        d,
+        k,
+        niter=iterations,
+        seed=int(random.integers(2**31)),
+        min_points_per_centroid=1,  # avoids a printed warning
+        max_points_per_centroid=ROWS_PER_CENTRE,
+    )
+    found.train(rows)
+    return np.asarray(found.centroids, np.float32).reshape(k, d), float(found.obj[-1]) / len(rows)
+
+
 class Mixture(NamedTuple):
-    """The parameters, float64."""
+    """The parameters of a mixture of Gaussians, float64."""
 
     weights: Moments  # (k,), sum to 1
     means: Moments  # (k, d)
@@ -50,7 +88,7 @@ def fit_mixture(
 ) -> tuple[Mixture, Moments]:
     """A mixture of k Gaussians for rows X (n, d), n ≥ k, and the mean log-likelihood before each step.
 
-    What the options mean, and what holds for the result, stands with `Gmm`.
+    Options and properties of the result are those of `Gmm`.
     """
     d = X.shape[1]
     floors = floor * _variances(X)  # (d,)
@@ -62,7 +100,7 @@ def fit_mixture(
         progress("fitting the mixture", done, max_iterations)
         proposed, likelihood = step(X, mixture, floors)
         if likelihoods and likelihood < likelihoods[-1]:
-            break  # rounding: what EM has to gain is less than that
+            break  # EM can gain less than rounding
         likelihoods.append(likelihood)
         best = mixture
         if done and likelihood - likelihoods[-2] <= tolerance * (likelihood - likelihoods[0]):
@@ -73,9 +111,9 @@ def fit_mixture(
 
 
 class Products:
-    """A mixture made ready for matrix products with rows like X: log(w_i p_i(x)) is linear in (z², z, 1).
+    """A mixture prepared for matrix products with rows like X: log(w_i p_i(x)) is linear in (z², z, 1).
 
-    z is x less the mean of the mixture, by its standard deviation: without that, float32 would not do.
+    z is x less the mean of the mixture, over its standard deviation: otherwise float32 would not be precise enough.
     """
 
     def __init__(self, mixture: Mixture, X: Array):
@@ -89,21 +127,21 @@ class Products:
         self._xp = namespace(X)
         self._dtype, self._device = X.dtype, array_api_compat.device(X)
         self._shift, self._scale, self.W = (self._like_rows(a) for a in (shift, scale, W))
-        # As arrays: `clip` with numbers takes as long as the rest together.
+        # As arrays: `clip` with Python numbers takes as long as the rest together.
         self._negligible, self._farthest = (self._like_rows(np.array(a)) for a in (NEGLIGIBLE, FARTHEST))
         self._offset = -float(np.sum(np.log(scale)))  # of densities, from z to x
         self.row_bytes = self.W.itemsize * (2 * self.k + 4 * self.d)
         self.shift, self.scale = shift, scale
 
     def parts(self, n: int) -> Iterator[slice]:
-        """n rows in parts of a good size for `weigh`."""
+        """Slices of n rows in a good size for `weigh`."""
         return chunks(n, self.row_bytes, held_bytes(self.W, CACHE_BYTES))
 
     def weigh(self, X: Array) -> tuple[Array, Array, Array]:
-        """Rows X (m, d) to E (m, k), Y (m, 2d + 1) and log-likelihoods (m,).
+        """E (m, k), Y (m, 2d + 1) and log-likelihoods (m,) of rows X (m, d).
 
-        Row by row, E is the posteriors times some number and Y is (z², z, 1) divided by it: EᵀY sums up
-        posteriors × (z², z, 1), and dividing the narrow matrix is cheaper than dividing the wide one.
+        Each row of E is the posteriors times some number, and the row of Y is (z², z, 1) divided by it: EᵀY is the sum
+        of posteriors × (z², z, 1), and dividing the narrow matrix is cheaper than dividing the wide one.
         """
         xp = self._xp
         z = xp.maximum(xp.minimum((X - self._shift) / self._scale, self._farthest), -self._farthest)
@@ -114,7 +152,7 @@ class Products:
         E = Y @ self.W  # (m, k)
         most = xp.max(E, axis=1, keepdims=True)  # (m, 1)
         E -= most
-        xp.maximum(E, self._negligible, out=E)  # NumPy and torch both know `out`: new memory takes time
+        xp.maximum(E, self._negligible, out=E)  # in place, since new memory takes time; NumPy and torch both have `out`
         xp.exp(E, out=E)
         total = xp.sum(E, axis=1, keepdims=True)  # (m, 1), 1 to k
         Y /= total
@@ -147,7 +185,7 @@ def step(X: Array, mixture: Mixture, floors: Moments) -> tuple[Mixture, float]:
 
 
 def _weights(counts: Moments) -> Moments:
-    """The most likely weights (k,) for these counts (k,), none below the least."""
+    """The most likely weights (k,) for these counts (k,), none below the minimum."""
     least = LEAST_WEIGHT / len(counts)
     low = np.zeros(len(counts), bool)
     while True:
