@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lookalike import Collection, cli
-from lookalike.encode.calibrate import calibrate, calibrate_labels
+from lookalike.encode.calibration import calibrate, calibrate_labels
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import PCA
 from lookalike.engine import calibration

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lookalike.encode.calibrate import Calibration, Trial, calibrate, calibrate_labels
+from lookalike.encode.calibration import Calibration, Trial, calibrate, calibrate_labels
 from lookalike.engine.chain import Chain, fit
 from lookalike.engine.space_sample import Pool, labelled_rows
 from lookalike.engine.spaces import Spaces
