@@ -14,7 +14,7 @@ from lookalike.engine.space_sample import labelled_rows, labels_of, sample_rows
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.specs import is_coder, takes_labels
 from lookalike.errors import InputError
-from lookalike.learn.label_names import join_names
+from lookalike.learn.labels import join_names
 from lookalike.learn.measures import alike, precisions
 from lookalike.types import Ids, Vectors
 

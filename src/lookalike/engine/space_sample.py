@@ -13,7 +13,7 @@ from lookalike.engine.chain import Labelled
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.specs import is_coder, takes_labels, takes_several
 from lookalike.errors import InputError
-from lookalike.learn.label_names import join_names
+from lookalike.learn.labels import join_names
 from lookalike.text import many
 from lookalike.types import Ids, Vectors
 
