@@ -342,7 +342,7 @@ def kpca(X: Array, kernel: Kernel, gamma: float, rank: int) -> Factor:
         return xp.concat([kernel.pairs(X[part], X, gamma) @ Y for part in chunks(n, row_bytes=16 * n)])
 
     if exact:
-        values, vectors = xp.linalg.eigh(K)  # (n,) rising, (n, n) in columns
+        values, vectors = xp.linalg.eigh(K)  # (n,) increasing, (n, n) in columns
     else:
         Q = _krylov(product, X, rank + KRYLOV_SPARE)  # (n, b)
         values, inner = xp.linalg.eigh(Q.T @ product(Q))  # (b,), (b, b)

@@ -34,7 +34,7 @@ class PCA(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     mean_ : (d,) float64.
-    components_ : (D, d) float64, orthonormal rows, by falling variance, the largest entry of each positive.
+    components_ : (D, d) float64, orthonormal rows, by decreasing variance, the largest entry of each positive.
     variances_ : (D,) float64, of the rows it was fitted on.
 
     Examples
