@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from lookalike.features.clustering import Mixture
-from lookalike.learn.adam import Adam
-from lookalike.learn.dfk_step import Packed
+from lookalike.learn.dfk import Objective
 from lookalike.learn.sets import Sets, take
+from lookalike.learn.training import Adam
 
 CLASSES, WORDS, OWN = 50, 1_000, 40
 
@@ -46,7 +46,7 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     n, m, d, k, b = options.items, options.rows, options.d, options.k, options.batch
     X, y, words = make(n, m, d, options.device)
-    first = Packed(Mixture(np.full(k, 1 / k), words[:k], np.ones((k, d))), "all")
+    first = Objective(Mixture(np.full(k, 1 / k), words[:k], np.ones((k, d))), "all")
     random = np.random.default_rng(0)
     order, held = np.arange(n - b), np.arange(n - b, n)
     (parameters, scale), adam = first.start(*take(X, order[:b])), Adam()

@@ -20,10 +20,9 @@ import numpy as np
 from slem_speed import clock, interleave
 
 from lookalike.features.clustering import Mixture
-from lookalike.learn.adam import Adam
-from lookalike.learn.dfk_step import Packed
+from lookalike.learn.dfk import Objective
 from lookalike.learn.sets import Sets, take
-from lookalike.learn.sgd import train
+from lookalike.learn.training import Adam, train
 
 
 def main() -> None:
@@ -104,7 +103,7 @@ def epoch(
     random = np.random.default_rng(0)
     rows = random.standard_normal((n * m, d), np.float32)
     y = np.arange(n) % 50
-    first = Packed(mixture(k, d), "all")
+    first = Objective(mixture(k, d), "all")
     if torch:
         rows = _torch().from_numpy(rows)
     X = rows if m == 1 else Sets(rows, np.arange(0, n * m + 1, m))

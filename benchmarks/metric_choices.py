@@ -19,7 +19,7 @@ import numpy as np
 from lookalike.bench.described import keeping
 from lookalike.bench.labelled import parts
 from lookalike.bench.ncm_rows import METHODS, Method, choose
-from lookalike.learn import start
+from lookalike.learn import training
 from lookalike.learn.labels import hold_out
 from lookalike.learn.measures import ranks
 
@@ -47,7 +47,7 @@ def main() -> None:
             method = METHODS[row]
             learns = not (method.candidates or method.full)
             for lam in map(float, options.lams.split(",") if learns else ["0"]):
-                start.LAM = lam or start.LAM
+                training.LAM = lam or training.LAM
                 for rate in options.rates.split(",") if learns else [""]:
                     begin = time.perf_counter()
                     score = fit(method, X[kept], y[kept], options.dim, rate)

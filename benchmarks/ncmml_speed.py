@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from slem_speed import interleave, on_device
 
-from lookalike.learn.likelihood import euclidean
+from lookalike.learn.ncmml import likelihood_step
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def step(options: argparse.Namespace) -> dict[str, Any]:
     W /= d**0.5
     y, xp, wait = on_device(random.integers(0, C, b), options.device)
     centre = X[0]
-    run = euclidean(means, centre)
+    run = likelihood_step(means, None, centre)
     P, M, A = X @ W.T, means @ W.T, X[:, :1] @ means[:, :1].T  # (b, D), (C, D), (b, C)
 
     def products() -> None:

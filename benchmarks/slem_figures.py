@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookalike.bench import slem
-from lookalike.encode.calibrate import calibrate_labels
+from lookalike.encode.calibration import calibrate_labels
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.slem import Slem

@@ -14,8 +14,7 @@ from lookalike.bench import described, dfk, dfk_rows, dfk_sets, tables
 from lookalike.errors import SourceError
 from lookalike.features.sift import OpponentSift
 from lookalike.learn.dfk import Dfk
-from lookalike.learn.fess import Fess
-from lookalike.learn.pd import Pd
+from lookalike.learn.fess import Fess, Pd
 from lookalike.learn.sets import Sets
 
 random = np.random.default_rng(0)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 
-from lookalike.encode.calibrate import SIGNIFICANT, calibrate, calibrate_labels
+from lookalike.encode.calibration import SIGNIFICANT, calibrate, calibrate_labels
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import L2, PCA
 from lookalike.errors import InputError

@@ -8,7 +8,7 @@ import pytest
 from lookalike import Collection, cli
 from lookalike.collection import calibration
 from lookalike.collection.calibration import VARIANTS, variants
-from lookalike.encode.calibrate import calibrate, calibrate_labels
+from lookalike.encode.calibration import calibrate, calibrate_labels
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import PCA
 from lookalike.errors import InputError

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features.clustering import Mixture
-from lookalike.learn.dfk import Dfk
-from lookalike.learn.dfk_step import SPREAD, Packed
+from lookalike.learn.dfk import SPREAD, Dfk, Objective, neighbour_objective, neighbour_shares
 from lookalike.learn.fisher_scores import SMALL, FisherScores
-from lookalike.learn.neighbours import objective, retrieval
+from lookalike.learn.measures import retrieval
 from lookalike.learn.sets import Sets
 from reference import fisher_kernel as slow
 
@@ -22,6 +22,15 @@ X = random.normal(size=(240, 6)) * [1, 1, 3, 3, 3, 3]
 X[:, :2] += 2.5 * np.array([[0, 0], [1, 0], [0, 1]])[Y]
 SETS = [row + random.normal(size=(random.integers(1, 6), 6)) for row in X]
 SEVERAL = np.stack([Y == 0, Y == 1, Y == 2, random.random(240) < 0.3], axis=1)
+
+
+def objective(scores, w, y):
+    """The objective of scores (n, P) under weights w (P,), and its gradients by w and by scores."""
+    centred = scores - scores.mean(axis=0)
+    weighted = centred * w**0.5
+    value, L = neighbour_objective(weighted @ weighted.T, y)
+    pulled = L @ centred
+    return value, (centred * pulled).sum(axis=0), 2 * pulled * w
 
 
 @parametrize_with_checks([Dfk(k=3, max_iterations=3)])
@@ -34,7 +43,7 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
 def test_a_step_is_the_limit_of_finite_differences(seed, k, d, learned):
     random = np.random.default_rng(seed)
     first = Mixture(random.dirichlet(np.ones(k) * 3), random.normal(size=(k, d)), random.gamma(2, size=(k, d)) + 0.2)
-    packed, P, scale = Packed(first, learned), k * (2 * d + 1), random.gamma(2)
+    packed, P, scale = Objective(first, learned), k * (2 * d + 1), random.gamma(2)
     parameters = random.normal(size=P + 2 * k * d + k) * 0.3
     rows, starts = random.normal(size=(9, d)) * 2, np.array([0, 2, 3, 5, 9])
     y = random.integers(0, 2, (4, 3))
@@ -60,7 +69,7 @@ def test_a_step_is_the_limit_of_finite_differences(seed, k, d, learned):
     found, gradient = packed.step(parameters, rows, starts, y, scale)
     assert found == pytest.approx(loss(parameters))
     np.testing.assert_allclose(gradient, slow.differences(loss, parameters), rtol=1e-4, atol=1e-6)
-    weights_only = Packed(first, "weights").step(parameters, rows, starts, y, scale)[1]
+    weights_only = Objective(first, "weights").step(parameters, rows, starts, y, scale)[1]
     assert not weights_only[P:].any()
     np.testing.assert_array_equal(weights_only[:P], gradient[:P])
 
@@ -70,12 +79,12 @@ def test_a_step_is_the_limit_of_finite_differences(seed, k, d, learned):
 def test_whatever_the_parameters_the_mixture_and_the_weights_are_valid(seed, size):
     random = np.random.default_rng(seed)
     first = Mixture(np.array([0.3, 0.7]), random.normal(size=(2, 2)), random.gamma(2, size=(2, 2)) + 0.1)
-    (alpha, _, variances), roots = Packed(first, "all").unpack(random.normal(size=10 + 8 + 2) * size)
+    (alpha, _, variances), roots = Objective(first, "all").unpack(random.normal(size=10 + 8 + 2) * size)
     assert (roots > 0).all()
     assert (variances > 0).all()
     assert alpha.sum() == pytest.approx(1)
     assert (alpha >= 0).all()
-    (alpha, means, variances), _ = Packed(first, "all").unpack(np.zeros(20))
+    (alpha, means, variances), _ = Objective(first, "all").unpack(np.zeros(20))
     np.testing.assert_allclose(
         [*alpha, *means.flat, *variances.flat], [*first.weights, *first.means.flat, *first.variances.flat]
     )
@@ -188,3 +197,51 @@ def test_memory_grows_with_the_batch_and_not_with_the_square_of_the_items():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4_000**2  # bytes: a quarter of one float32 distance a pair
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 7), st.booleans())
+def test_the_objective_and_its_gradients_are_those_of_plain_loops(seed, n, several):
+    random = np.random.default_rng(seed)
+    scores, w = random.normal(size=(n, 3)), random.gamma(1, size=3)
+    y = random.integers(0, 2, (n, 4)) if several else random.integers(0, 3, n)
+    labels = [set(np.flatnonzero(row)) for row in y] if several else [{one} for one in y]
+    found, by_w, by_scores = objective(scores, w, y)
+    assert found == pytest.approx(slow.objective(scores, w, labels))
+    np.testing.assert_allclose(by_w, slow.differences(lambda v: slow.objective(scores, v, labels), w, 1e-7), atol=1e-6)
+    numeric = slow.differences(lambda rows: slow.objective(rows, w, labels), scores)
+    np.testing.assert_allclose(by_scores, numeric, atol=1e-6)
+
+
+def test_with_one_label_an_item_it_is_the_objective_of_nca():
+    random = np.random.default_rng(1)
+    X, y, w = random.normal(size=(30, 4)), random.integers(0, 3, 30), random.gamma(1, size=4)
+    nca = NeighborhoodComponentsAnalysis()
+    nca.n_iter_ = 0
+    loss, gradient = nca._loss_grad_lbfgs(np.diag(np.sqrt(w)), X, y[:, None] == y[None, :], -1.0)
+    found, by_w, _ = objective(X, w, y)
+    s = np.tanh(0.5)  # of one label in common; -s of none
+    assert found == pytest.approx(s * (2 * -loss / 30 - 1))
+    by_root = -np.diag(gradient.reshape(4, 4)) * 2 * s / 30
+    np.testing.assert_allclose(by_w * 2 * np.sqrt(w), by_root, atol=1e-10)
+
+
+def test_torch_gives_the_same_objective():
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(2)
+    scores, w, y = random.normal(size=(6, 5)), random.gamma(1, size=5), random.integers(0, 2, (6, 3))
+    results = []
+    for cast in (np.asarray, torch.from_numpy):
+        Z = cast(scores)
+        results.append([*objective(Z, cast(w), cast(y)), neighbour_shares(Z @ Z.T), retrieval(Z, y)])
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(np.asarray(theirs), ours, atol=1e-10)
+
+
+def test_retrieval_is_average_precision_by_distance():
+    Z = np.array([[0.0], [1.0], [3.0], [3.5]])
+    assert retrieval(Z, np.array([0, 1, 0, 2])) == pytest.approx((1 / 2 + 1 / 3) / 2)
+    assert retrieval(Z, np.array([[1, 0], [0, 1], [1, 1], [0, 0]])) == pytest.approx(
+        (1 / 2 + 1 / 2 + (1 / 2 + 2 / 3) / 2) / 3
+    )
+    assert retrieval(Z, np.arange(4)) == 0

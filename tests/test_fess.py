@@ -6,8 +6,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError
 from lookalike.features.clustering import Mixture
-from lookalike.learn.fess import Fess, summarise
-from lookalike.learn.pd import Pd
+from lookalike.learn.fess import Fess, Pd, summarise
 from lookalike.learn.sets import Sets
 from reference import fisher_kernel as slow
 
@@ -22,27 +21,28 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 500))
-def test_pieces_are_those_of_the_slow_twins_and_sum_to_the_likelihood(seed, k, d, items):
+def test_terms_are_those_of_the_slow_twins_and_sum_to_the_likelihood(seed, k, d, items):
     random = np.random.default_rng(seed)
     mixture = Mixture(random.dirichlet(np.ones(k)), random.normal(size=(k, d)) * 2, random.gamma(2, size=(k, d)) + 0.1)
     rows, starts = random.normal(size=(7, d)) * 2, np.array([0, 1, 3, 7])
     parts = mixture.weights, mixture.means, np.sqrt(mixture.variances)
     fess, pd = Fess(), Pd()
     pd.items_ = items
-    pieces, effects = (part._pieces(*summarise(mixture, rows, starts)) for part in (fess, pd))
+    terms, effects = (part.terms(*summarise(mixture, rows, starts)) for part in (fess, pd))
     for i, item in enumerate(np.split(rows, starts[1:-1])):
-        np.testing.assert_allclose(pieces[i], slow.free_energy_pieces(item, *parts), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(terms[i], slow.free_energy_pieces(item, *parts), rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(effects[i], slow.posterior_divergence(item, items, *parts), rtol=1e-5, atol=1e-7)
         likelihood = slow.mean_log_likelihood(item, np.log(mixture.weights), *parts[1:])
-        assert pieces[i].sum() == pytest.approx(likelihood)
+        assert terms[i].sum() == pytest.approx(likelihood)
         assert effects[i].sum() > likelihood - 1e-9  # the step of EM gains
 
 
 @pytest.mark.parametrize("kind", [Fess, Pd])
 def test_columns_have_variance_one_before_items_have_length_one(kind):
     part = kind(k=2).fit(SETS)
-    pieces = np.concatenate(list(part._parts(Sets(np.concatenate(SETS), np.cumsum([0, *map(len, SETS)])))))
-    scaled = (pieces - part.centre_) / part.spreads_
+    mixture = Mixture(part.alphas_, part.means_, part.deviations_**2)
+    terms = part.terms(*summarise(mixture, np.concatenate(SETS), np.cumsum([0, *map(len, SETS)])))
+    scaled = (terms - part.centre_) / part.spreads_
     np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(scaled.std(axis=0), 1, atol=1e-6)
     expected = scaled / np.linalg.norm(scaled, axis=1, keepdims=True)

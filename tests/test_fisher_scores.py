@@ -5,14 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
-from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from lookalike.errors import InputError
 from lookalike.features.clustering import Mixture
-from lookalike.learn import fisher_scores, groups
-from lookalike.learn.fisher_gradient import back
+from lookalike.learn import fisher_scores
 from lookalike.learn.fisher_scores import FisherScores
-from lookalike.learn.neighbours import objective, retrieval, shares
 from lookalike.learn.sets import Sets, check_items, take
 from reference import fisher_kernel as slow
 
@@ -21,9 +18,9 @@ def mixed(random, k, d):
     return Mixture(random.dirichlet(np.ones(k)), random.normal(size=(k, d)) * 2, random.gamma(2, size=(k, d)) + 0.1)
 
 
-def back_from(fisher, rows, starts, M, learned="all"):
+def gradients(fisher, rows, starts, M, learned="all"):
     scored = fisher.score(rows, starts)
-    return back(fisher, scored, fisher.rooted(scored), M, learned)
+    return fisher.backward(scored, fisher.rooted(scored), M, learned)
 
 
 def items(random, n, d, most=4):
@@ -80,11 +77,11 @@ def test_gradients_are_limits_of_finite_differences_with_posteriors_fixed_or_not
 
     at = logs, mixture.weights, mixture.means, np.sqrt(mixture.variances)
     fisher = FisherScores(mixture, rows, np.exp(logs))
-    found = back_from(fisher, rows, starts, M, "fixed" if fixed else "all")
+    found = gradients(fisher, rows, starts, M, "fixed" if fixed else "all")
     for i, gradient in enumerate(found):
         numeric = slow.differences(lambda x, i=i: value(*at[:i], x, *at[i + 1 :]), at[i], 1e-6 * min(1, at[1].min()))
         np.testing.assert_allclose(gradient, numeric, rtol=1e-3, atol=1e-4 * (1 + np.abs(numeric).max()))
-    alone = back_from(fisher, rows, starts, M, "weights")
+    alone = gradients(fisher, rows, starts, M, "weights")
     np.testing.assert_allclose(alone.logs, found.logs)
     assert not any(part.any() for part in alone[1:])
 
@@ -97,12 +94,11 @@ def test_items_are_scored_the_same_one_by_one_and_in_groups_of_any_size(monkeypa
     for i in range(30):
         own = rows[starts[i] : starts[i + 1]]
         np.testing.assert_allclose(fisher.scores(own, np.array([0, len(own)]))[0], together[i], atol=1e-12)
-    at_once = back_from(fisher, rows, starts, M)
-    for module in (groups, fisher_scores):
-        monkeypatch.setattr(module, "held_bytes", lambda *_: 900)  # a few rows, a Gaussian at a time
+    at_once = gradients(fisher, rows, starts, M)
+    monkeypatch.setattr(fisher_scores, "held_bytes", lambda *_: 900)  # a few rows, a Gaussian at a time
     assert len(fisher.score(rows, starts).groups) > 9
     assert len(list(fisher.blocks(30))) == 3
-    for ours, theirs in zip(back_from(fisher, rows, starts, M), at_once, strict=True):
+    for ours, theirs in zip(gradients(fisher, rows, starts, M), at_once, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
@@ -112,7 +108,7 @@ def test_a_weight_too_small_for_a_number_has_no_gradient_and_spoils_none():
     roots = np.ones(10, np.float32)
     roots[:2] = 0
     fisher = FisherScores(mixture, rows, roots)
-    found = back_from(fisher, rows, np.arange(7), np.eye(6, dtype=np.float32))
+    found = gradients(fisher, rows, np.arange(7), np.eye(6, dtype=np.float32))
     assert all(np.isfinite(part).all() for part in found)
     assert not found.logs[:2].any()
 
@@ -131,63 +127,23 @@ def test_gaussians_that_no_row_belongs_to_or_that_are_a_point_give_finite_scores
         scores = fisher.scores(rows, starts)
         assert np.isfinite(scores).all()
         np.testing.assert_allclose(scores[:, 2:4], 0, atol=1e-5)  # nothing belongs to the second
-        assert all(np.isfinite(part).all() for part in back_from(fisher, rows, starts, M))
+        assert all(np.isfinite(part).all() for part in gradients(fisher, rows, starts, M))
     far = fisher.scores(rows * np.float32(1e30), np.arange(9))
     assert np.isfinite(far).all()
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 7), st.booleans())
-def test_the_objective_and_its_gradients_are_those_of_plain_loops(seed, n, several):
-    random = np.random.default_rng(seed)
-    scores, w = random.normal(size=(n, 3)), random.gamma(1, size=3)
-    y = random.integers(0, 2, (n, 4)) if several else random.integers(0, 3, n)
-    labels = [set(np.flatnonzero(row)) for row in y] if several else [{one} for one in y]
-    found, by_w, by_scores = objective(scores, w, y)
-    assert found == pytest.approx(slow.objective(scores, w, labels))
-    np.testing.assert_allclose(by_w, slow.differences(lambda v: slow.objective(scores, v, labels), w, 1e-7), atol=1e-6)
-    numeric = slow.differences(lambda rows: slow.objective(rows, w, labels), scores)
-    np.testing.assert_allclose(by_scores, numeric, atol=1e-6)
-
-
-def test_with_one_label_an_item_it_is_the_objective_of_nca():
-    random = np.random.default_rng(1)
-    X, y, w = random.normal(size=(30, 4)), random.integers(0, 3, 30), random.gamma(1, size=4)
-    nca = NeighborhoodComponentsAnalysis()
-    nca.n_iter_ = 0
-    loss, gradient = nca._loss_grad_lbfgs(np.diag(np.sqrt(w)), X, y[:, None] == y[None, :], -1.0)
-    found, by_w, _ = objective(X, w, y)
-    s = np.tanh(0.5)  # of one label in common; -s of none
-    assert found == pytest.approx(s * (2 * -loss / 30 - 1))
-    by_root = -np.diag(gradient.reshape(4, 4)) * 2 * s / 30
-    np.testing.assert_allclose(by_w * 2 * np.sqrt(w), by_root, atol=1e-10)
 
 
 def test_torch_gives_the_same_numbers():
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(2)
     mixture, (rows, starts) = mixed(random, 3, 2), items(random, 6, 2)
-    y, M = random.integers(0, 2, (6, 3)), random.normal(size=(6, 6))
+    M = random.normal(size=(6, 6))
     results = []
     for cast in (np.asarray, torch.from_numpy):
         X = cast(rows)
         fisher = FisherScores(mixture, X)
-        scores = fisher.scores(X, starts)
-        value, by_w, by_scores = objective(scores, fisher.information(), cast(y))
-        found = back_from(fisher, X, starts, cast(M))
-        results.append([value, by_w, by_scores, shares(scores), *found])
-        retrieval(scores, y)
+        results.append([fisher.scores(X, starts), fisher.information(), *gradients(fisher, X, starts, cast(M))])
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(np.asarray(theirs), ours, atol=1e-10)
-
-
-def test_retrieval_is_average_precision_by_distance():
-    Z = np.array([[0.0], [1.0], [3.0], [3.5]])
-    assert retrieval(Z, np.array([0, 1, 0, 2])) == pytest.approx((1 / 2 + 1 / 3) / 2)
-    assert retrieval(Z, np.array([[1, 0], [0, 1], [1, 1], [0, 0]])) == pytest.approx(
-        (1 / 2 + 1 / 2 + (1 / 2 + 2 / 3) / 2) / 3
-    )
-    assert retrieval(Z, np.arange(4)) == 0
 
 
 def test_items_are_read_by_number():

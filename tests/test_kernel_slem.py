@@ -4,10 +4,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike import arrays as lookalike_arrays
-from lookalike.encode import slem_query
-from lookalike.encode.factor import FACTORS
-from lookalike.encode.kernel_slem import KernelSlem
-from lookalike.encode.slem_query import SlemQuery
+from lookalike.encode import kernel_slem
+from lookalike.encode.kernel_slem import FACTORS, KernelSlem, SlemQuery
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
@@ -130,8 +128,8 @@ def test_scores_are_the_same_block_by_block(monkeypatch):
     slem = KernelSlem(gamma=GAMMA, rank=8).fit(N)
     rows = slem.transform(N)
     whole = slem.query(X).score(rows)
-    monkeypatch.setattr(slem_query, "BLOCK_BYTES", 4 * 30)
-    monkeypatch.setattr(slem_query, "WIDTH", 10)
+    monkeypatch.setattr(kernel_slem, "BLOCK_BYTES", 4 * 30)
+    monkeypatch.setattr(kernel_slem, "BLOCK_ROWS", 10)
     np.testing.assert_allclose(slem.query(X).score(rows), whole, atol=1e-6)
     assert slem.query(X).score(rows[:0]).shape == (6, 0)
 

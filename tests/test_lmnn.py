@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.learn.lmnn import Lmnn, count_votes
+from lookalike.learn import Lmnn
+from lookalike.learn.lmnn import TripletBatches, count_triplets, count_votes, nearest_of_class, triplet_loss
+from reference.lmnn import counts, targets_of, triplet_loop
 
 
 def draw(seed, n, noise=8, scale=3.0):
@@ -148,3 +152,159 @@ def test_votes_are_those_of_a_plain_count():
         near = np.argsort(((seen - row) ** 2).sum(axis=1))[:7]
         np.testing.assert_allclose(got, np.bincount(codes[near], minlength=3), atol=1e-5)
     assert count_votes(asked, seen, codes, 500).round() == pytest.approx(np.bincount(codes)[None].repeat(20, axis=0))
+
+
+MODES = ("dynamic", "fixed", "all")
+
+
+def problem(seed, q, b, d=4, D=3):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(q + b, d)) + 3
+    W = random.normal(size=(D, d)) * random.uniform(0.2, 0.8)
+    return W, X
+
+
+def as_targets(mode, X, q, k):
+    """What `triplet_loss` wants for a mode: fixed targets by ℓ2, -1 where a class has too few."""
+    if mode != "fixed":
+        return None if mode == "all" else k
+    lists = targets_of(X[:q], np.zeros(q), "fixed", k)
+    return np.array([one + [-1] * (k - len(one)) for one in lists])
+
+
+def positives(mode, W, X, q, k):
+    return targets_of(X[:q], np.zeros(q), mode, k, W)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 7), st.integers(1, 6), st.sampled_from(MODES), st.integers(1, 8))
+def test_loss_and_gradient_equal_the_triplet_loop(seed, q, b, mode, k):
+    W, X = problem(seed, q, b)
+    wanted = positives(mode, W, X, q, k)
+    loss, gradient, count, _ = triplet_loop(W, X, range(q), wanted, [list(range(q, q + b))] * q)
+    got = triplet_loss(W, X, q, as_targets(mode, X, q, k))
+    np.testing.assert_allclose(got.loss, loss, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(got.gradient, gradient, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(got.active, count[:, q:].sum() / (b * sum(map(len, wanted))), rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 7), st.integers(1, 6), st.sampled_from(MODES), st.integers(1, 3))
+def test_the_gradient_is_the_limit_of_finite_differences(seed, q, b, mode, k):
+    W, X = problem(seed, q, b)
+    wanted = positives(mode, W, X, q, k)
+    kink = triplet_loop(W, X, range(q), wanted, [list(range(q, q + b))] * q)[3]
+    assume(kink > 1e-3)
+    if mode == "dynamic":  # a change of targets is a kink, too
+        Z = X[:q] @ W.T
+        gaps = np.diff(np.sort(((Z[:, None] - Z) ** 2).sum(axis=2), axis=1), axis=1)
+        assume(gaps.min() > 1e-3)
+    targets, step = as_targets(mode, X, q, k), 1e-6
+    numeric = np.empty(W.shape)
+    for place in np.ndindex(*W.shape):
+        shift = np.zeros(W.shape)
+        shift[place] = step
+        up, down = (float(triplet_loss(W + sign * shift, X, q, targets).loss) for sign in (1, -1))
+        numeric[place] = (up - down) / (2 * step)
+    np.testing.assert_allclose(triplet_loss(W, X, q, targets).gradient, numeric, rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(0, 6), st.integers(0, 6))
+def test_counts_by_sorting_equal_the_loop_also_where_distances_are_equal(seed, q, k, b):
+    random = np.random.default_rng(seed)
+    near, far = (random.integers(0, 4, (q, width)).astype(float) for width in (k, b))  # margins of exactly 0 abound
+    near[random.random((q, k)) < 0.2] = -np.inf
+    for got, expected in zip(count_triplets(near, far), counts(near, far), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_rows_far_from_zero_cost_no_precision():
+    W, X = problem(1, 6, 5)
+    moved = triplet_loss(W.astype(np.float32), (X + 1000).astype(np.float32), 6, 3)
+    np.testing.assert_allclose(moved.gradient, triplet_loss(W, X, 6, 3).gradient, atol=2e-3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_torch_gives_the_same_triplet_loss(mode):
+    torch = pytest.importorskip("torch")
+    for seed in range(5):
+        W, X = problem(seed, 9, 7)
+        targets = as_targets(mode, X, 9, 3)
+        there = torch.from_numpy(targets) if mode == "fixed" else targets
+        for got, expected in zip(
+            triplet_loss(torch.from_numpy(W), torch.from_numpy(X), 9, there),
+            triplet_loss(W, X, 9, targets),
+            strict=True,
+        ):
+            np.testing.assert_allclose(got.numpy(), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_a_query_without_targets_adds_nothing():
+    W, X = problem(3, 4, 3)
+    targets = np.array([[1], [-1], [-1], [0]])
+    loss, gradient, _, _ = triplet_loop(W, X, [0, 3], [[1], [], [], [0]], [[4, 5, 6]] * 4)
+    got = triplet_loss(W, X, 4, targets)
+    np.testing.assert_allclose(got.loss, loss)
+    np.testing.assert_allclose(got.gradient, gradient, atol=1e-10)
+    nothing = triplet_loss(W, X, 4, np.full((4, 1), -1))
+    assert float(nothing.loss) == float(nothing.active) == 0
+    assert not nothing.gradient.any()
+
+
+CODES = np.repeat([0, 1, 2, 3, 4], [1, 5, 40, 300, 2])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_are_two_thirds_of_one_class_and_a_third_of_the_others(mode):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(len(CODES), 3))
+    table = nearest_of_class(X, CODES, 4)
+    batches = TripletBatches(CODES, {"all": None, "dynamic": 4, "fixed": table}[mode], 60)
+    seen = set()
+    for _ in range(200):
+        numbers = batches.draw(random)
+        codes = CODES[numbers]
+        q = int((codes == codes[0]).sum())
+        seen.add(int(codes[0]))
+        assert (codes[:q] == codes[0]).all()
+        assert (codes[q:] != codes[0]).all()
+        assert len(set(numbers.tolist())) == len(numbers)
+        assert len(numbers) - q == 20
+        assert q <= 40
+        if mode != "fixed":
+            assert q == min(40, (codes[0] == CODES).sum())
+        else:
+            whole = sum(set(table[n][table[n] >= 0]) <= set(numbers[:q]) for n in numbers[:q])
+            assert whole >= 1  # queries came with their targets
+            assert q >= min(40 - 4, (codes[0] == CODES).sum())
+    assert seen == {1, 2, 3, 4}  # all as likely; a class of one row has no pair
+
+
+def test_fixed_targets_are_found_in_the_batch_wherever_they_are():
+    random = np.random.default_rng(1)
+    X = random.normal(size=(len(CODES), 3))
+    table = nearest_of_class(X, CODES, 4)
+    batches = TripletBatches(CODES, table, 60)
+    W = np.eye(3)
+    for _ in range(10):
+        numbers = batches.draw(random)
+        q = int((CODES[numbers] == CODES[numbers[0]]).sum())
+        place = {number: at for at, number in enumerate(numbers[:q])}
+        wanted = [[place[t] for t in table[n] if t in place] for n in numbers[:q]]
+        loss, gradient, count, _ = triplet_loop(W, X[numbers], range(q), wanted, [list(range(q, len(numbers)))] * q)
+        got = batches.step(W, X[numbers], numbers)
+        np.testing.assert_allclose(got[0], loss, rtol=1e-9)
+        share = count[:, q:].sum() / (sum(map(len, wanted)) * (len(numbers) - q))
+        np.testing.assert_allclose(got[1], gradient / share, rtol=1e-8, atol=1e-9)
+
+
+def test_nearest_of_class_is_a_plain_search():
+    random = np.random.default_rng(2)
+    X, y = random.normal(size=(60, 3)), random.integers(0, 4, 60)
+    found = nearest_of_class(X, y, 20)
+    for got, expected in zip(found, targets_of(X, y, "fixed", 20), strict=True):
+        assert sorted(got[got >= 0]) == sorted(expected)
+    torch = pytest.importorskip("torch")
+    again = nearest_of_class(torch.from_numpy(X), y, 20)
+    np.testing.assert_array_equal(np.sort(again, axis=1), np.sort(found, axis=1))

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,13 +7,13 @@ from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError
+from lookalike.learn import Fda, Ncmml, NcmmlDot, PqRows
 from lookalike.learn.labels import encode_labels, hold_out
-from lookalike.learn.linear import Fda
 from lookalike.learn.measures import mean_average_precision, ranks, top
-from lookalike.learn.ncmml import SPREADS, Ncmml, NcmmlDot
-from lookalike.learn.pq_rows import PqRows
-from lookalike.learn.start import LAM
+from lookalike.learn.ncmml import SPREADS, class_scores, inner_product_step, likelihood_step, pack, unpack
+from lookalike.learn.training import LAM
 from lookalike.registry import restore, spec_of, state_of
+from reference.likelihood import differences, gradient, inner_log_likelihood, log_likelihood
 
 
 def draw(n=600, classes=6, useful=4, nuisance=12, seed=0):
@@ -272,3 +274,127 @@ def test_measures_are_those_of_slow_twins(seed, n):
     np.testing.assert_array_equal(found, [sorted(-row).index(-row[c]) for row, c in zip(Z, y, strict=True)])
     assert abs(top(found, 2) - np.mean(found < 2)) < 1 / n
     assert (top(found, 1) >= 1) == (found == 0).all()
+
+
+@st.composite
+def problems(draw, most=3):
+    """W, rows, labels, centroids and their owners; every class has a centroid."""
+    random = np.random.default_rng(draw(st.integers(0, 10**6)))
+    d, b, C = draw(st.integers(1, 6)), draw(st.integers(1, 8)), draw(st.integers(2, 5))
+    D = draw(st.integers(1, d + 2))
+    owners = np.repeat(np.arange(C), random.integers(1, most + 1, C))
+    scale, offset = draw(st.sampled_from([0.3, 1.0, 3.0])), draw(st.sampled_from([0.0, 50.0]))
+    return (
+        random.normal(size=(D, d)) * scale / d**0.5,
+        random.normal(size=(b, d)) + offset,
+        random.integers(0, C, b),
+        random.normal(size=(len(owners), d)) + offset,
+        owners,
+    )
+
+
+def close(got, expected, tolerance=1e-6):
+    np.testing.assert_allclose(got, expected, atol=tolerance * max(1, np.abs(expected).max()), rtol=tolerance)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(most=1))
+def test_the_gradient_of_ncmml_is_that_of_finite_differences(problem):
+    W, X, y, means, owners = problem
+    loss, found = likelihood_step(means, None, X.mean(axis=0))(W, X, y)
+    close(loss, -log_likelihood(W, X, y, means, owners), 1e-9)
+    close(found, -gradient(W, X, y, means, owners), 1e-9)
+    close(found, differences(lambda V: -log_likelihood(V, X, y, means, owners), W), 2e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_the_gradient_of_ncmc_is_that_of_finite_differences(problem):
+    W, X, y, centroids, owners = problem
+    loss, found = likelihood_step(centroids, owners, X.mean(axis=0))(W, X, y)
+    close(loss, -log_likelihood(W, X, y, centroids, owners), 1e-9)
+    close(found, -gradient(W, X, y, centroids, owners), 1e-9)
+    close(found, differences(lambda V: -log_likelihood(V, X, y, centroids, owners), W), 2e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(most=1), st.sampled_from([0.5, 1.0, 4.0]))
+def test_the_gradient_of_inner_products_is_that_of_finite_differences(problem, unit):
+    W, X, y, means, _ = problem
+    t = np.linspace(-1, 1, len(means))
+    centre = X.mean(axis=0)
+
+    def slow(packed):
+        V, u = unpack(packed, X.shape[1], len(means))
+        return -inner_log_likelihood(V, unit * u, X - centre, y, means - centre)
+
+    loss, found = inner_product_step(means, centre, unit)(pack(W, t), X, y)
+    close(loss, slow(pack(W, t)), 1e-9)
+    close(found, differences(slow, pack(W, t)), 2e-5)
+
+
+@given(problems(most=1))
+def test_a_centroid_a_class_is_ncmml(problem):
+    W, X, y, means, owners = problem
+    one, other = (step(W, X, y) for step in (likelihood_step(means, owners, X[0]), likelihood_step(means, None, X[0])))
+    close(one[0], other[0], 1e-12)
+    close(one[1], other[1], 1e-12)
+
+
+@given(problems())
+def test_class_scores_are_log_probabilities_but_for_a_constant_a_row(problem):
+    W, X, y, centroids, owners = problem
+    centre = X.mean(axis=0)
+    scores = class_scores((X - centre) @ W.T, (centroids - centre) @ W.T, owners)
+    logs = scores - scores.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    close(logs[np.arange(len(y)), y].mean(), log_likelihood(W, X, y, centroids, owners), 1e-9)
+
+
+def test_far_classes_keep_a_gradient():
+    """exp(−½d) of the right class is zero in float32: the row must still be drawn to it."""
+    W, X = np.eye(2, dtype=np.float32) * 30, np.array([[1.0, 0.0]], np.float32)
+    centroids = np.array([[1, 0], [0, 1], [-1, 0], [-1, 1]], np.float32)
+    for owners in (None, np.array([0, 0, 1, 1])):
+        loss, found = likelihood_step(centroids, owners, np.zeros(2, np.float32))(W, X, np.array([1]))
+        assert np.isfinite(loss)
+        assert loss > 100
+        assert np.isfinite(found).all()
+        assert np.abs(found).max() > 1
+
+
+@pytest.mark.parametrize("form", ["euclidean", "mixture", "inner", "small inner"])
+def test_a_step_forms_no_differences(form):
+    """What a step holds is far from the batch × classes × d that differences of rows and means would take."""
+    random = np.random.default_rng(0)
+    b, C, d, D = (8 if form == "small inner" else 200), 150, 300, 16
+    W, X, means = (random.normal(size=(m, d)).astype(np.float32) for m in (D, b, C))
+    y, centre = random.integers(0, C, b), X[0]
+    if "inner" in form:
+        step, W = inner_product_step(means, centre, 1.0), pack(W, np.zeros(C, np.float32))
+    else:
+        step = likelihood_step(means, None if form == "euclidean" else np.arange(C), centre)
+    step(W, X, y)
+    tracemalloc.start()
+    step(W, X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * (6 * b * C + 3 * D * d + 4 * (b + C) * D + 3 * b * d) < 4 * b * C * d / 5
+
+
+def test_torch_gives_the_same_likelihood():
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(1)
+    W, X, centroids = random.normal(size=(3, 7)), random.normal(size=(20, 7)), random.normal(size=(8, 7))
+    y, owners = random.integers(0, 4, 20), np.repeat(np.arange(4), 2)
+    T = torch.from_numpy
+    ours = likelihood_step(centroids, owners, X[0])(W, X, y)
+    theirs = likelihood_step(T(centroids), T(owners), T(X[0]))(T(W), T(X), T(y))
+    close(theirs[0].item(), ours[0], 1e-12)
+    close(theirs[1].numpy(), ours[1], 1e-12)
+    packed = pack(W, np.zeros(4))
+    ours = inner_product_step(centroids[:4], X[0], 2.0)(packed, X, y)
+    theirs = inner_product_step(T(centroids[:4]), T(X[0]), 2.0)(T(packed), T(X), T(y))
+    close(theirs[1].numpy(), ours[1], 1e-12)
+    P, M = X @ W.T, centroids @ W.T
+    close(class_scores(T(P), T(M), owners).numpy(), class_scores(P, M, owners), 1e-12)

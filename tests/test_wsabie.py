@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.learn.jscl import Jscl, hinge_loss
-from lookalike.learn.wsabie import Wsabie, rank_loss
+from lookalike.learn import Jscl, Wsabie, training
+from lookalike.learn.wsabie import hinge_loss, rank_loss
 
 random = np.random.default_rng(0)
 MEANS = random.normal(size=(6, 10)) * 1.5
@@ -55,16 +55,14 @@ def test_gradients_are_the_limits_of_finite_differences(loss, seed, m, C):
 
 @BOTH
 def test_the_step_by_projection_and_classifiers_is_the_limit_of_finite_differences(kind, monkeypatch):
-    from lookalike.learn import wsabie
-
     seen = {}
 
     def spy(both, step, rows, labels, **options):
         seen.update(both=both.astype(np.float64), step=step, X=rows[np.arange(30)], y=labels[:30])
         return train(both, step, rows, labels, **options)
 
-    train = wsabie.train
-    monkeypatch.setattr(wsabie, "train", spy)
+    train = training.train
+    monkeypatch.setattr(training, "train", spy)
     kind(dim=4, max_iterations=1).fit(X, Y)
     both, step, rows, y = seen["both"], seen["step"], seen["X"], seen["y"]
     both = both + 0.1 * np.random.default_rng(1).normal(size=both.shape)

@@ -16,13 +16,11 @@ from lookalike.encode.whiten import PCA
 from lookalike.features.clustering import Mixture
 from lookalike.learn.chunklets import Dca, Rca
 from lookalike.learn.dfk import Dfk
-from lookalike.learn.fess import Fess, summarise
+from lookalike.learn.fess import Fess, Pd, summarise
 from lookalike.learn.labels import hold_out
 from lookalike.learn.lmnn import Lmnn
-from lookalike.learn.neighbours import retrieval
-from lookalike.learn.pairs import DmlEig, Mmc
-from lookalike.learn.pd import Pd
-from lookalike.learn.sdpm import Sdpm
+from lookalike.learn.measures import retrieval
+from lookalike.learn.semidefinite import DmlEig, Mmc, Sdpm
 from lookalike.learn.sets import Sets
 from lookalike.types import Vectors
 

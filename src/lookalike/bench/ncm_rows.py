@@ -15,14 +15,13 @@ from sklearn.svm import LinearSVC
 from lookalike.classes.knn import KnnClassifier
 from lookalike.classes.open_set import OpenSet
 from lookalike.encode.whiten import PCA
-from lookalike.learn.jscl import Jscl
 from lookalike.learn.labels import hold_out
 from lookalike.learn.linear import Fda, InverseCovariance, Ridge
 from lookalike.learn.lmnn import Lmnn
 from lookalike.learn.measures import ranks
 from lookalike.learn.ncmc import Ncmc
 from lookalike.learn.ncmml import Ncmml, NcmmlDot
-from lookalike.learn.wsabie import Wsabie
+from lookalike.learn.wsabie import Jscl, Wsabie
 from lookalike.types import Vectors
 
 HELD, MOST = 0.2, 8_000

@@ -38,7 +38,7 @@ from lookalike.bench.described import base, describe
 from lookalike.bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean
 from lookalike.bench.slem_paper import PAPER, SECONDS, UNLIKE
 from lookalike.bench.tables import Bench, Printed, Score
-from lookalike.encode.calibrate import calibrate_labels
+from lookalike.encode.calibration import calibrate_labels
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.slem import Slem

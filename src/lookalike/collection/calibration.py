@@ -21,7 +21,7 @@ from lookalike.collection.describing import Prepare, read_pool
 from lookalike.collection.fitting import Pool, labelled_rows
 from lookalike.collection.space import Space
 from lookalike.collection.specs import step_class
-from lookalike.encode.calibrate import Calibration, Trial, calibrate, calibrate_labels
+from lookalike.encode.calibration import Calibration, Trial, calibrate, calibrate_labels
 from lookalike.errors import InputError
 from lookalike.images.sources import locate
 from lookalike.images.workers import Read

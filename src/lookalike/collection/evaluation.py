@@ -19,7 +19,7 @@ from lookalike.collection.fitting import labelled_rows, labels_of, sample_rows
 from lookalike.collection.space import Space
 from lookalike.collection.specs import is_coder, takes_labels
 from lookalike.errors import InputError
-from lookalike.learn.label_names import join_names
+from lookalike.learn.labels import join_names
 from lookalike.learn.measures import alike, precisions
 from lookalike.text import many
 from lookalike.types import Ids, Progress, Vectors

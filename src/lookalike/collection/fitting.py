@@ -40,7 +40,7 @@ from lookalike.collection.specs import (
 from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool
-from lookalike.learn.label_names import join_names
+from lookalike.learn.labels import join_names
 from lookalike.registry import Spec, create, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store

@@ -5,8 +5,6 @@ from lookalike.store.backup import BackupReport as BackupReport
 from lookalike.store.items import Filter as Filter
 from lookalike.store.items import Item as Item
 from lookalike.store.items import Order as Order
-from lookalike.store.predictions import Prediction as StoredPrediction
 from lookalike.store.sessions import Summary as Summary
 from lookalike.types import format_id as format_id
 from lookalike.types import parse_id as parse_id
-

@@ -1,7 +1,4 @@
-"""What the encoders check about their rows, and what they say of themselves.
-
-In: rows (NumPy or torch). Out: the same, checked; InputError with what is allowed otherwise.
-"""
+"""Input checks and scikit-learn tags shared by encoders, metrics, codes and classifiers."""
 
 import array_api_compat
 from sklearn.base import BaseEstimator
@@ -13,7 +10,10 @@ from lookalike.types import Array
 
 
 def check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int = 1) -> Array:
-    """X as a matrix with the columns `part` knows; `reset` lets it learn them. Values are checked chunk by chunk."""
+    """Return X, a NumPy or torch matrix with as many columns as `part` was fitted on; `reset` stores their number.
+
+    NaN and infinity are not looked for: the caller checks values chunk by chunk.
+    """
     if not array_api_compat.is_torch_array(X):
         return validate_data(part, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
     if X.ndim != 2 or X.shape[0] < min_rows:
@@ -26,6 +26,6 @@ def check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int = 
 
 
 def float32_out(tags: Tags) -> Tags:
-    """The tags of an encoder, for scikit-learn's checks."""
-    tags.transformer_tags.preserves_dtype = []  # float32 comes out, whatever went in
+    """The tags of an encoder whose output is always float32."""
+    tags.transformer_tags.preserves_dtype = []
     return tags

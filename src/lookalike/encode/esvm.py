@@ -1,7 +1,7 @@
-"""The exemplar SVM, the baseline that SLEM is measured against: one linear SVM per row.
+"""The exemplar SVM, the baseline of SLEM: one linear SVM per row.
 
-In: a pool (n, d) once, then rows (m, d), NumPy or torch. Out: (m, d) float32 unit rows of the same kind. Malisiewicz,
-Gupta & Efros, ICCV 2011; as an encoder Zepeda & Pérez, CVPR 2015. Eq. 1 of slem with the hinge loss.
+Malisiewicz, Gupta & Efros, ICCV 2011; as an encoder Zepeda & Pérez, CVPR 2015. Eq. 1 of slem with the hinge loss.
+Library only: no recipe and no command uses it, the benchmarks compare SLEM with it.
 """
 
 from typing import Self
@@ -19,27 +19,27 @@ from lookalike.limits import COST, COUNT, check_number
 from lookalike.types import Array, Vectors
 
 BIAS_SCALE = 3.0
-"""liblinear counts ν as one more weight of ω. As the weight of a column this many times as long as the longest row it
-costs next to nothing; a longer column takes many more iterations."""
+"""liblinear regularises ν as one more weight of ω. As the weight of a column this many times as long as the longest row
+it costs next to nothing; a longer column takes many more iterations."""
 TOLERANCE = 1e-2
-"""Of liblinear's dual, where a training stops: the direction of ω, all that is wanted, has long settled by then."""
+"""Of liblinear's dual, where a training stops: the direction of ω, all that is used, converges much earlier."""
 
 
 class Esvm(TransformerMixin, BaseEstimator):
     """ω/‖ω‖ of the hyperplane between each row and a pool of negatives, by scikit-learn's `LinearSVC`.
 
-    Slow by nature: every row is a training of its own over all negatives, seconds where SLEM takes microseconds.
+    Slow: every row needs a training over all negatives, seconds where SLEM takes microseconds.
 
     Parameters
     ----------
-    lam : λ of Eq. 1, above 0. In the words of SVMs, C = theta / lam for the row and 1 / (n · lam) for each negative.
-    theta : θ of Eq. 1, above 0: the weight of the row against that of all negatives together. Unlike SLEM's it counts.
-    max_iterations : of each training; scikit-learn warns where they do not suffice.
-    random_state : of the order in which a training visits the rows.
+    lam : λ of Eq. 1, above 0. In terms of SVMs, C = theta / lam for the row and 1 / (n · lam) for each negative.
+    theta : θ of Eq. 1, above 0: the weight of the row relative to all negatives together. Unlike in SLEM it matters.
+    max_iterations : iterations of each training; scikit-learn warns when they are too few.
+    random_state : seed of the order in which a training visits the rows.
 
     Attributes
     ----------
-    negatives_ : (n, d) float32, the pool itself: there is nothing to learn in advance.
+    negatives_ : (n, d) float32, the pool: there is nothing to learn in advance.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Esvm(TransformerMixin, BaseEstimator):
 
     """
 
-    negatives = True  # what it is fitted on is a pool that rows are told from
+    negatives = True  # fit takes a pool of negatives
 
     negatives_: Vectors
 
@@ -60,7 +60,7 @@ class Esvm(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Keep rows (n, d) as the pool."""
+        """Store rows (n, d) as the pool."""
         check_number("lam", self.lam, *COST)
         check_number("theta", self.theta, *COST)
         check_number("max_iterations", self.max_iterations, *COUNT)
@@ -69,7 +69,7 @@ class Esvm(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """(m, d) to (m, d) float32 unit rows, one training each. A row equal to all negatives becomes zero."""
+        """Encode rows (m, d) as float32 unit rows (m, d), a training each. A row equal to all negatives becomes 0."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         exemplars = to_numpy(check_rows(X))

@@ -1,50 +1,59 @@
-"""Kernel SLEM: every row becomes the square-loss classifier that tells it from a fixed pool of negatives.
+"""Kernel SLEM: each row becomes the square-loss classifier that separates it from a fixed pool of negatives.
 
-In: (n, d) rows, NumPy or torch. Out: (n, D) float32 rows of the same kind, and a query that compares them. Rezende et
-al., "Kernel Square-Loss Exemplar Machines for Image Retrieval", CVPR 2017 (`slem`): Eq. 6, 12, 16–18, §5.
+Rezende et al., "Kernel Square-Loss Exemplar Machines for Image Retrieval", CVPR 2017 (slem): Eq. 6, 12, 16–18, §5. The
+encoder `KernelSlem`, the query that compares its rows, and the factors of the pool's kernel matrix that `fit` is built
+on: incomplete Cholesky, kernel PCA and the full Cholesky (§5.1 and §5.2, slem; Musco & Musco, NIPS 2015).
 """
 
+from collections.abc import Callable, Iterator
 from numbers import Integral
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
+import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lookalike.arrays import check_rows, chunks, like, namespace, solve_lower
+from lookalike.arrays import check_rows, cholesky, chunks, held_bytes, like, namespace, solve_lower, to_numpy
 from lookalike.encode.check import check_matrix, float32_out
-from lookalike.encode.factor import FACTORS, ccd
-from lookalike.encode.slem_query import SlemQuery, shortlist
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.kernels import TANGENTS, check_kernel
+from lookalike.kernels import TANGENTS, Kernel, check_kernel
 from lookalike.limits import check_number
 from lookalike.types import Array, OneOf, Vectors
 
 LARGEST = 1e6
 """The largest number in a row whose kernels still fit into float32."""
 NOTHING = 1e-12
-"""A classifier with a square length below this share of K(x, x) is rounding: the row is the pool's mean."""
-
-
-class Machines(NamedTuple):
-    """Exemplars' classifiers h, each divided by its α₀: ⟨h, h'⟩ = K(x, x') − p − p' − zᵀz'. float64."""
-
-    y: Array  # (m, r): v − μ along the pool's principal axes; at full rank g = M⁻¹k̃, (m, n)
-    z: Array  # (m, R): R = r, or 2n at full rank
-    p: Array  # (m,)
-    s: Array  # (m,): ⟨h, h⟩
+"""A classifier with a squared length below this share of K(x, x) is rounding error: the row is the pool's mean."""
+BLOCK_BYTES = 4 * 2**20
+"""Size of the blocks of kernel values that `SlemQuery.score` computes: blocks that fit into the cache are fastest."""
+BLOCK_ROWS = 256
+"""The least number of stored rows in a block, whatever the number of queries."""
+LEAST_PIVOT = 1e-12
+"""Incomplete Cholesky stops where no row has more than this share of the largest K(x, x) left to explain."""
+LEAST_VALUE = 1e-10
+"""Kernel PCA drops eigenvalues below this share of the largest: they are rounding errors."""
+KRYLOV_DEPTH = 6
+"""Products with K that kernel PCA builds its subspace from: few, as each block is wider than the rank."""
+KRYLOV_SPARE = 8
+"""Columns that a block has in addition to the rank."""
+KPCA_BYTES = 2 * 2**30
+"""The largest kernel matrix that kernel PCA keeps; a larger one is computed again, in chunks, for every product."""
+ICD_BYTES = 2**20
+"""Size of the chunks of rows that incomplete Cholesky works on: chunks that fit into the cache are fastest."""
+NO_ROWS = "X must have a row with K(x, x) above 0. Got none: every row is zero."
 
 
 class KernelSlem(TransformerMixin, BaseEstimator):
-    """Rows as exemplar classifiers in a kernel's feature space, against the rows it is fitted on. θ = 1/n.
+    """Exemplar classifiers in a kernel's feature space; the rows it is fitted on are the negatives. θ = 1/n.
 
-    β̂ and v of the paper enter its score (Eq. 16) only through A's eigenvectors: with y = Uᵀ(v − μ), A = U(σ² + λ)Uᵀ,
+    The paper's score (Eq. 16) depends on β̂ and v only through A's eigenvectors: with y = Uᵀ(v − μ), A = U(σ² + λ)Uᵀ,
 
         s(x, x') / α₀α₀' = K(x, x') − vᵀv' + λ²β̂ᵀβ̂' = K(x, x') − p − p' − zᵀz',
         z = y · sqrt(1 − (λ / (σ² + λ))²),   p = μᵀv − μᵀμ / 2,
 
-    so that [x, z, p, s(x, x)^-½] is all there is to store: D = d + r + 2 instead of the paper's d + 2r. At full rank,
+    so a stored row is [x, z, p, s(x, x)^-½]: D = d + r + 2 instead of the paper's d + 2r. At full rank,
     M = HKH + nλI = RRᵀ and k̃ the centred kernels with the pool, zᵀz' is k̃ᵀM⁻¹k̃' + nλ k̃ᵀM⁻²k̃': one Cholesky, no jitter,
     D = d + 2n + 2. float32 rows give scores to about 1e-7 · K(x, x) / s(x, x).
 
@@ -52,18 +61,18 @@ class KernelSlem(TransformerMixin, BaseEstimator):
     ----------
     kernel : "gaussian", "poly" or "linear".
     gamma : the kernel's γ, above 0.
-    lam : λ of Eq. 1, above 0: the smaller, the more a classifier heeds what is rare in the pool.
-    factor : "icd" (any number of negatives) or "kpca" (the best of its rank; up to about 20,000 negatives).
-    rank : r, at most. Fewer, or much the same, negatives span less: then r is what they span. None: full rank.
+    lam : λ of Eq. 1, above 0: a smaller value gives more weight to directions that are rare in the pool.
+    factor : "icd" (any number of negatives) or "kpca" (the best factor of its rank; up to about 20,000 negatives).
+    rank : the largest r; negatives that span fewer dimensions give a smaller one. None: full rank.
 
     Attributes
     ----------
-    Arrays are of the kind, and on the device, of the rows it was fitted on: a factor of full rank takes longer to copy
-    from a GPU than to compute there. `transform` takes rows of any kind.
+    Arrays have the type and the device of the rows it was fitted on: a factor of full rank takes longer to copy from a
+    GPU than to compute there. `transform` takes rows of any type.
 
     negatives_ : the size of the pool, n.
     landmarks_ : (m, d) float64: the pool's rows that new rows are compared with, r pivots or all n.
-    projection_ : (m, r) float64, kernels with these to y + Uᵀμ; at full rank R, (n, n), lower.
+    projection_ : (m, r) float64, from kernel values with the landmarks to y + Uᵀμ; at full rank R, (n, n), lower.
     offset_ : (r,) float64, Uᵀμ; at full rank the mean of each row of K, (n,).
     variances_ : (r,) float64, σ²; at full rank empty.
 
@@ -80,7 +89,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     """
 
-    negatives = True  # what it is fitted on is a pool that rows are told from
+    negatives = True  # fit takes a pool of negatives
 
     negatives_: int
     landmarks_: Array
@@ -93,7 +102,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         kernel: Annotated[str, OneOf(TANGENTS)] = "gaussian",
         gamma: float = 1.0,
         lam: float = 0.01,
-        factor: Annotated[str, OneOf(FACTORS)] = "icd",
+        factor: Annotated[str, OneOf(("icd", "kpca"))] = "icd",
         rank: int | None = 32,
     ):
         self.kernel = kernel
@@ -130,36 +139,48 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """(n, d) to (n, D) float32: [x, z, p, s(x, x)^-½]. A row that is the pool's mean has 0 there: like nothing."""
+        """Encode rows (n, d) as (n, D) float32: [x, z, p, s(x, x)^-½]. The last number of the pool's mean is 0."""
 
-        def row(X: Array, made: Machines, scale: Array) -> Array:
+        def row(X: Array, made: "Machines", scale: Array) -> Array:
             return namespace(X).concat([X, made.z, made.p[:, None], scale[:, None]], axis=1)
 
         return self._each(X, row)
 
-    def query(self, Y: Array) -> SlemQuery:
-        """What is nearest to rows Y (q, d) among rows that `transform` gave."""
+    def query(self, Y: Array) -> "SlemQuery":
+        """Return a query for the encoded rows nearest to Y (q, d)."""
         return self.compare(self.transform(Y))
 
-    def compare(self, rows: Array) -> SlemQuery:
-        """What is nearest to rows (q, D) that `transform` gave among others that it gave."""
+    def compare(self, rows: Array) -> "SlemQuery":
+        """Return a query for the encoded rows nearest to rows (q, D) that are encoded already."""
         return SlemQuery(rows, kernel=self.kernel, gamma=self.gamma, d=self.n_features_in_)
 
     def shortlist(self, rows: Array, length: float | None = None) -> Vectors:
-        """Rows that `transform` gave, (m, D), as (m, D + 1) for an ordinary index: see `slem_query.shortlist`."""
-        return shortlist(rows, kernel=self.kernel, gamma=self.gamma, d=self.n_features_in_, length=length)
+        """Encoded rows (m, D) as (m, D + 1) float32 for any index by inner products or by Euclidean distances.
+
+        Their inner products with `SlemQuery.shortlist` order rows as the scores do, except that the kernel is replaced
+        by its tangent where two rows are the same: right for near rows, too low or too high for far ones. So search for
+        several times k and score those exactly. The last column gives all rows the same length, so that the nearest
+        rows are those with the largest inner products; `length` is that length, by default that of the longest of these
+        rows. Rows added later should get the same one; a longer row keeps its length and appears a little farther away.
+        """
+        x, z, p, scale = _split(to_numpy(rows), self.n_features_in_)
+        _, _, fall = TANGENTS[self.kernel](x, self.gamma)
+        vectors = scale[:, None] * np.hstack([x, z, _columns(p + fall, np.ones_like(p))])  # (m, D)
+        squares = np.vecdot(vectors, vectors)  # (m,)
+        most = squares.max(initial=0.0) if length is None else np.float32(length) ** 2
+        return np.hstack([vectors, _columns(np.sqrt(np.maximum(most - squares, 0.0)))])
 
     def pushes(self, X: Array, negatives: Array) -> Array:
         """How much each of the pool's rows `negatives` (m, d) pushes each row of X (n, d) away, (n, m) float32.
 
-        −n α_i / α₀, where the classifier is h = α₀ φ(x) + Σ α_i φ(x_i). Over the whole pool their mean is 1; a
-        negative that the classifier takes for the row has more, one with less than 0 pulls.
+        The push is −n α_i / α₀, where the classifier is h = α₀ φ(x) + Σ α_i φ(x_i). The mean over the whole pool is 1.
+        A negative that the classifier confuses with the row has a larger push; one with a push below 0 attracts it.
         """
         check_is_fitted(self)
         Y = _check_values(check_matrix(self, negatives, reset=False, min_rows=0))  # (m, d)
         theirs = self._solve(Y)
 
-        def row(X: Array, made: Machines, _: Array) -> Array:
+        def row(X: Array, made: "Machines", _: Array) -> Array:
             if self.rank is None:
                 K = check_kernel(self.kernel, self.gamma).pairs(X, Y, self.gamma)
                 t = slice(0, self.negatives_)
@@ -170,8 +191,8 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
         return self._each(X, row)
 
-    def _solve(self, X: Array) -> Machines:
-        """Rows X (m, d) float64 to their classifiers."""
+    def _solve(self, X: Array) -> "Machines":
+        """The classifiers of rows X (m, d), float64."""
         xp = namespace(X)
         functions = check_kernel(self.kernel, self.gamma)
         learned = self.landmarks_, self.projection_, self.offset_, self.variances_
@@ -190,13 +211,13 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         s = functions.diagonal(X, self.gamma) - 2 * p - xp.sum(z * z, axis=1)
         return Machines(y, z, p, s)
 
-    def _each(self, X: Array, row: Any) -> Array:
+    def _each(self, X: Array, row: Callable[[Array, "Machines", Array], Array]) -> Array:
         """`row(X, machines, scale)` for rows X in chunks, float32."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         parts = []
-        # No rows are one empty chunk, so that they, too, come out with all their columns.
+        # An X without rows is one empty chunk, so that the result has all columns.
         for part in chunks(max(1, X.shape[0]), row_bytes=48 * len(self.landmarks_) + 24 * X.shape[1]):
             rows = _check_values(X[part])
             made = self._solve(rows)
@@ -209,11 +230,184 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         return float32_out(super().__sklearn_tags__())
 
 
+class SlemQuery:
+    """Compares encoded rows by their classifiers: 1 − ⟨h, h'⟩ / ‖h‖‖h'‖, from 0 to 2 (Eq. 16, slem, normalised).
+
+    Parameters
+    ----------
+    rows : (q, D), as returned by `KernelSlem.transform`.
+    kernel, gamma : those of the `KernelSlem`.
+    d : the number of columns of its input.
+
+    """
+
+    def __init__(self, rows: Array, *, kernel: str, gamma: float, d: int):
+        self.rows = to_numpy(check_rows(rows, name="query"))  # (q, D)
+        self.kernel = kernel
+        self.gamma = gamma
+        self.d = d
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return int(self.rows.shape[1])
+
+    def score(self, X: Vectors) -> Vectors:
+        """Scores (q, m) float32 of encoded rows X (m, D), smaller is better."""
+        scores = np.empty((len(self.rows), len(X)), np.float32)
+        pairs = check_kernel(self.kernel, self.gamma).pairs
+        for mine in chunks(len(self.rows), row_bytes=4 * BLOCK_ROWS, max_bytes=BLOCK_BYTES):
+            x, z, p, scale = _split(self.rows[mine], self.d)
+            for part in chunks(len(X), row_bytes=4 * len(x), max_bytes=BLOCK_BYTES):
+                x_, z_, p_, scale_ = _split(X[part], self.d)
+                block = pairs(x, x_, self.gamma)  # (q, m) of the block
+                block -= z @ z_.T
+                block -= p[:, None]
+                block -= p_
+                block *= scale[:, None]
+                block *= -scale_
+                block += 1
+                np.clip(block, 0.0, 2.0, out=scores[mine, part])
+        return scores
+
+    def shortlist(self) -> Vectors:
+        """Points (q, D + 1) float32 to search an index of `KernelSlem.shortlist` vectors with."""
+        x, z, p, _ = _split(self.rows, self.d)
+        slope, level, _ = TANGENTS[self.kernel](x, self.gamma)
+        return np.hstack([slope[:, None] * x, -z, _columns(-np.ones_like(p), level - p, np.zeros_like(p))])
+
+
+class Machines(NamedTuple):
+    """Exemplars' classifiers h, each divided by its α₀: ⟨h, h'⟩ = K(x, x') − p − p' − zᵀz'. float64."""
+
+    y: Array  # (m, r): v − μ along the pool's principal axes; at full rank g = M⁻¹k̃, (m, n)
+    z: Array  # (m, R): R = r, or 2n at full rank
+    p: Array  # (m,)
+    s: Array  # (m,): ⟨h, h⟩
+
+
+class Factor(NamedTuple):
+    """K ≈ BBᵀ of rank r. A new row has v = K(x, landmarks) @ projection, (r,): B⁺k₀ of Eq. 12, slem."""
+
+    B: Array  # (n, r)
+    landmarks: Array  # (m, d): m = r pivots, or all n rows
+    projection: Array  # (m, r)
+
+
+def icd(X: Array, kernel: Kernel, gamma: float, rank: int) -> Factor:
+    """Factor K by greedy incomplete Cholesky: O(nr²) time, O(nr) memory, without forming K.
+
+    Each step adds the row with the largest unexplained K(x, x). Stops early where nothing is left: r ≤ rank.
+    """
+    xp, device, n = namespace(X), array_api_compat.device(X), X.shape[0]
+    B = xp.zeros((n, min(rank, n)), dtype=xp.float64, device=device)
+    left = xp.concat([kernel.diagonal(X64, gamma) for X64 in _float64(X)])  # (n,): K − BBᵀ, on the diagonal
+    least = LEAST_PIVOT * float(xp.max(left))
+    pivots: list[int] = []
+    for step in range(B.shape[1]):
+        pivot = int(xp.argmax(left))
+        if float(left[pivot]) <= least:
+            break
+        chosen = xp.astype(X[pivot : pivot + 1], xp.float64)  # (1, d)
+        column = xp.concat([kernel.pairs(X64, chosen, gamma)[:, 0] for X64 in _float64(X)])  # (n,)
+        column -= B[:, :step] @ B[pivot, :step]
+        column /= float(left[pivot]) ** 0.5
+        B[:, step] = column
+        left -= column * column
+        pivots.append(pivot)
+        left[xp.asarray(pivots, device=device)] = 0.0  # explained, whatever the rounding error
+    if not pivots:
+        raise InputError(NO_ROWS)
+    B = B[:, : len(pivots)]
+    L = xp.take(B, xp.asarray(pivots, device=device), axis=0)  # (r, r), lower triangular: K = LLᵀ on the pivots
+    identity = xp.eye(len(pivots), dtype=xp.float64, device=device)
+    landmarks = xp.astype(xp.take(X, xp.asarray(pivots, device=device), axis=0), xp.float64)
+    return Factor(B, landmarks, solve_lower(L, identity).T)
+
+
+def kpca(X: Array, kernel: Kernel, gamma: float, rank: int) -> Factor:
+    """Find the best K ≈ BBᵀ of rank r ≤ rank: eigenvectors times the roots of their eigenvalues. O(n²r) time.
+
+    Exact unless r is small compared with n; then by a block Krylov subspace.
+    """
+    xp, n = namespace(X), X.shape[0]
+    X = xp.astype(X, xp.float64)
+    exact = 3 * KRYLOV_DEPTH * (rank + KRYLOV_SPARE) > n
+    K = kernel.pairs(X, X, gamma) if exact or 8 * n * n <= KPCA_BYTES else None  # (n, n)
+
+    def product(Y: Array) -> Array:
+        if K is not None:
+            return K @ Y
+        return xp.concat([kernel.pairs(X[part], X, gamma) @ Y for part in chunks(n, row_bytes=16 * n)])
+
+    if exact:
+        values, vectors = xp.linalg.eigh(K)  # (n,) increasing, (n, n) in columns
+    else:
+        Q = _krylov(product, X, rank + KRYLOV_SPARE)  # (n, b)
+        values, inner = xp.linalg.eigh(Q.T @ product(Q))  # (b,), (b, b)
+        vectors = Q @ inner
+    values, vectors = xp.flip(values[-rank:]), xp.flip(vectors[:, -rank:], axis=1)
+    if float(values[0]) <= 0:
+        raise InputError(NO_ROWS)
+    r = int(xp.sum(xp.astype(values > LEAST_VALUE * float(values[0]), xp.int64)))
+    roots, vectors = xp.sqrt(values[:r]), vectors[:, :r]
+    return Factor(vectors * roots, X, vectors / roots)
+
+
+def ccd(X: Array, kernel: Kernel, gamma: float, ridge: float) -> tuple[Array, Array]:
+    """Return the Cholesky factor R of HKH + ridge·I = RRᵀ, (n, n), and the mean of each row of K, (n,).
+
+    H subtracts the mean. A ridge above 0 makes the matrix positive definite, so the paper's jitter ε is not needed.
+    """
+    xp, n = namespace(X), X.shape[0]
+    X = xp.astype(X, xp.float64)
+    K = kernel.pairs(X, X, gamma)  # (n, n), changed in place below: it may take most of the memory
+    means = xp.mean(K, axis=1)  # (n,)
+    K -= (means - xp.mean(means))[:, None]
+    K -= means
+    diagonal = xp.arange(n, device=array_api_compat.device(X))
+    K[diagonal, diagonal] += ridge
+    return cholesky(K), means
+
+
+FACTORS = {"icd": icd, "kpca": kpca}
+"""Low-rank factors by name: the values of the option `factor`."""
+
+
 def _check_values(X: Array) -> Array:
-    """X as finite float64 rows of a size that kernels can be made of."""
+    """X as finite float64 rows, none of whose numbers is too large for kernels."""
     xp = namespace(X)
     X = xp.astype(check_rows(X), xp.float64)
     largest = float(xp.max(xp.abs(X))) if X.shape[0] else 0.0
     if largest > LARGEST:
         raise InputError(f"X must hold numbers of at most {LARGEST:g}. Got {largest:g}; scale it down.")
     return X
+
+
+def _columns(*values: Vectors) -> Vectors:
+    return np.stack(values, axis=1)
+
+
+def _split(rows: Vectors, d: int) -> tuple[Vectors, Vectors, Vectors, Vectors]:
+    """x (m, d), z (m, R), p (m,) and scale (m,) of stored rows."""
+    return rows[:, :d], rows[:, d:-2], rows[:, -2], rows[:, -1]
+
+
+def _krylov(product: Callable[[Array], Array], X: Array, width: int) -> Array:
+    """An orthonormal basis, (n, KRYLOV_DEPTH · width), of the images of random columns under K, K², …"""
+    xp, start = namespace(X), np.random.default_rng(0).normal(size=(X.shape[0], width))
+    block = xp.asarray(start, device=array_api_compat.device(X))
+    basis = xp.empty((X.shape[0], 0), dtype=xp.float64, device=array_api_compat.device(X))
+    for _ in range(KRYLOV_DEPTH):
+        block = xp.linalg.qr(product(block))[0]
+        for _ in range(2):  # once is not enough: the rest may be small
+            block = xp.linalg.qr(block - basis @ (basis.T @ block))[0]
+        basis = xp.concat([basis, block], axis=1)
+    return basis
+
+
+def _float64(X: Array) -> Iterator[Array]:
+    """X in chunks of float64 rows."""
+    xp = namespace(X)
+    for part in chunks(X.shape[0], row_bytes=16 * X.shape[1], max_bytes=held_bytes(X, ICD_BYTES)):
+        yield xp.astype(X[part], xp.float64)

@@ -1,7 +1,6 @@
-"""Linear SLEM: every row becomes the weights of the ridge classifier that tells it from a pool of negatives.
+"""Linear SLEM: each row becomes the weights of the ridge classifier that separates it from a pool of negatives.
 
-In: a pool (n, d) once, then rows (m, d), NumPy or torch. Out: (m, d) float32 unit rows of the same kind. Rezende
-et al., CVPR 2017, "Kernel square-loss exemplar machines for image retrieval" (slem), Eq. 1–7.
+Rezende et al., "Kernel square-loss exemplar machines for image retrieval", CVPR 2017 (slem), Eq. 1–7.
 """
 
 from typing import Any, NamedTuple, Self
@@ -20,9 +19,9 @@ from lookalike.limits import NOT_NEGATIVE, POSITIVE, check_number
 from lookalike.types import Array
 
 ROWS_BYTES = 16 * 2**20
-"""What `transform` holds of its rows at a time: enough for a product at full speed, little enough for the caches."""
+"""Size of the chunks of `transform`: enough for a product at full speed, little enough for the caches."""
 SAFE = 1e30
-"""Squared lengths between 1 / SAFE and SAFE are float32's; rows outside are done again in float64."""
+"""Squared lengths between 1 / SAFE and SAFE fit into float32; rows outside are computed again in float64."""
 
 
 class Slem(TransformerMixin, BaseEstimator):
@@ -34,16 +33,16 @@ class Slem(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    lam : λ of Eq. 1, at least 0, in units of the squared rows: 1e-4 to 0.1 for rows of length one, less than 0.01 only
-        for a pool without other views of what is looked for. 0 needs negatives that span all d dimensions. Where they
-        do not, the error is deliberate: a pseudo-inverse would ignore what no negative has, while the limit of small λ
-        sees nothing else.
+    lam : λ of Eq. 1, at least 0, in units of the squared rows: 1e-4 to 0.1 for rows of length one, below 0.01 only if
+        the pool has no other views of the things that are searched for. 0 requires negatives that span all d
+        dimensions. If they do not, the error is deliberate: a pseudo-inverse would ignore the directions that no
+        negative has, while the limit of small λ depends on nothing else.
 
     Attributes
     ----------
-    Arrays are of the kind, and on the device, of the rows it was fitted on; `transform` takes rows of any kind.
+    Arrays have the type and the device of the rows it was fitted on; `transform` takes rows of any type.
 
-    n_ : how many negatives the pool holds.
+    n_ : the number of negatives.
     mean_ : (d,) float64, of the negatives.
     covariance_ : (d, d) float64, of the negatives, divided by n.
     inverse_ : (d, d) float64, (covariance_ + lam · I)⁻¹.
@@ -51,12 +50,12 @@ class Slem(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> negatives = np.random.default_rng(0).normal(size=(500, 2)) * [3, 1]
-    >>> Slem(lam=0.01).fit(negatives).transform([[5, 5]]).round(1)  # what negatives vary in counts for less
+    >>> Slem(lam=0.01).fit(negatives).transform([[5, 5]]).round(1)  # directions in which negatives vary count less
     array([[0.1, 1. ]], dtype=float32)
 
     """
 
-    negatives = True  # what it is fitted on is a pool that rows are told from
+    negatives = True  # fit takes a pool of negatives
 
     n_: int
     mean_: Array
@@ -67,22 +66,22 @@ class Slem(TransformerMixin, BaseEstimator):
         self.lam = lam
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Take rows (n, d) as the pool. A memory-mapped X is read once in chunks, never copied as a whole."""
+        """Learn the pool of negatives, X (n, d). A memory-mapped X is read once in chunks, never copied as a whole."""
         X = check_matrix(self, X, reset=True)
         xp, d = namespace(X), X.shape[1]
         kind = {"dtype": xp.float64, "device": array_api_compat.device(X)}
         return self._learn(_merge(_Pool(0, xp.zeros((d,), **kind), xp.zeros((d, d), **kind)), X, 1))
 
     def add(self, X: Array) -> Self:
-        """Add rows (m, d) to the pool: the moments of a fresh fit, in O(md²) whatever n, and a new inverse.
+        """Add rows (m, d) to the pool: the moments of a fresh fit in O(md²), whatever n, and a new inverse.
 
-        The inverse is made anew, in O(d³): one more negative divides Σ by another n but not λI, and a change of
-        λI against Σ has full rank, so that no low-rank update is exact.
+        The inverse is computed again, in O(d³): one more negative changes the n that Σ is divided by, but not λI, and
+        that change has full rank, so no low-rank update is exact.
         """
         return self._learn(_merge(*self._pool_and(X), 1))
 
     def remove(self, X: Array) -> Self:
-        """Take rows (m, d), m < n, out of the pool; they must have been in it. Costs what `add` costs."""
+        """Remove rows (m, d), m < n, from the pool; they must be in it. Costs as much as `add`."""
         pool, X = self._pool_and(X)
         if X.shape[0] >= self.n_:
             raise InputError(
@@ -97,7 +96,7 @@ class Slem(TransformerMixin, BaseEstimator):
         return self._learn(smaller)
 
     def transform(self, X: Array) -> Array:
-        """(m, d) to (m, d) float32 unit rows ω/‖ω‖ (Eq. 6). The product runs at the precision of X."""
+        """Encode rows (m, d) as (m, d) float32 unit rows ω/‖ω‖ (Eq. 6). The product runs at the precision of X."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         xp, device = namespace(X), array_api_compat.device(X)
@@ -124,7 +123,7 @@ class Slem(TransformerMixin, BaseEstimator):
     def weights(self, X: Array, theta: float = 1.0) -> tuple[Array, Array]:
         """The minimum of Eq. 1 for each row as the exemplar: ω (m, d) and ν (m,), float64, not scaled to length one.
 
-        `theta`, above 0, is the exemplar's weight against that of all negatives together.
+        `theta`, above 0, is the exemplar's weight relative to all negatives together.
         """
         check_is_fitted(self)
         check_number("theta", theta, *POSITIVE)
@@ -141,9 +140,9 @@ class Slem(TransformerMixin, BaseEstimator):
         """How much each of the pool's rows `negatives` (n, d) pushes each row of X (m, d) away, (m, n).
 
         The push of negative i is p_i = 1 + (x_i − μ)ᵀA⁻¹(x − μ). Where the derivative of Eq. 1 is zero,
-        λA⁻¹(x − μ) = (x − μ) − mean_i p_i (x_i − μ): the direction of ω is the row less its negatives, each as often
-        as p_i says. It is their residual 1 + ωᵀx_i + ν too, but for a factor they share. The mean over the pool is
-        1; a negative that the classifier takes for the row has more, one with less than 0 pulls.
+        λA⁻¹(x − μ) = (x − μ) − mean_i p_i (x_i − μ): the direction of ω is the row minus its weighted negatives.
+        Up to a common factor, p_i is also the residual 1 + ωᵀx_i + ν. The mean over the pool is 1. A negative that the
+        classifier confuses with the row has a larger push; one with a push below 0 attracts it.
         """
         check_is_fitted(self)
         X, negatives = (check_matrix(self, rows, reset=False, min_rows=0) for rows in (X, negatives))
@@ -157,14 +156,14 @@ class Slem(TransformerMixin, BaseEstimator):
         return float32_out(super().__sklearn_tags__())
 
     def _learn(self, pool: "_Pool") -> Self:
-        """Keep a pool and what follows from it; nothing is changed where that fails."""
+        """Store a pool and its inverse; an error leaves everything as it was."""
         check_number("lam", self.lam, *NOT_NEGATIVE)
         inverse = _invert(pool.covariance, float(self.lam))
         self.n_, self.mean_, self.covariance_, self.inverse_ = pool.n, pool.mean, pool.covariance, inverse
         return self
 
     def _pool_and(self, X: Array) -> tuple["_Pool", Array]:
-        """The pool as arrays of the kind of X, and X, checked."""
+        """The pool as arrays of the type of X, and X, checked."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         return _Pool(self.n_, like(X, self.mean_), like(X, self.covariance_)), X
@@ -185,7 +184,7 @@ class _Pool(NamedTuple):
 
 
 def _merge(pool: _Pool, X: Array, sign: int) -> _Pool:
-    """The moments with rows X (m, d) added (sign 1) or taken out (-1): Chan, Golub & LeVeque, COMPSTAT 1982."""
+    """The moments with rows X (m, d) added (sign 1) or removed (-1): Chan, Golub & LeVeque, COMPSTAT 1982."""
     xp = namespace(X)
     n, mean, covariance = pool
     for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):

@@ -1,7 +1,6 @@
-"""Centred PCA with optional whitening, and unit rows.
+"""Centred PCA with optional whitening, and rows of unit length.
 
-In: (n, d) rows, NumPy or torch. Out: (n, D) float32 of the same kind, on the same device. Whitening after
-Jégou & Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 2012.
+Whitening after Jégou & Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 2012.
 """
 
 from numbers import Real
@@ -20,22 +19,22 @@ from lookalike.limits import COUNT, check_number
 from lookalike.types import Array
 
 FLOOR = 1e-6
-"""Variances below this share of the largest are whitened as if they were this large: noise is not blown up."""
+"""Variances below this share of the largest are whitened as if they were this large, so that noise is not amplified."""
 
 
 class PCA(TransformerMixin, BaseEstimator):
-    """The `dim` directions of largest variance, centred; whitened where asked.
+    """Projection on the `dim` directions of largest variance, centred and optionally whitened.
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1): n rows span no more.
+    dim : output dimension. D = min(dim, d, n - 1): n rows span no more dimensions.
     whiten : power between 0 and 1. Each direction is divided by its standard deviation to this power:
-        0 leaves the variances alone (the same kind of picture), 1 makes them equal (the same thing again).
+        0 keeps the variances (to find the same kind of picture), 1 makes them equal (to find the same thing).
 
     Attributes
     ----------
     mean_ : (d,) float64.
-    components_ : (D, d) float64, orthonormal rows, by falling variance, the largest entry of each positive.
+    components_ : (D, d) float64, orthonormal rows, by decreasing variance, the largest entry of each positive.
     variances_ : (D,) float64, of the rows it was fitted on.
 
     Examples
@@ -60,12 +59,12 @@ class PCA(TransformerMixin, BaseEstimator):
         check_number("whiten", self.whiten, Real, "between 0 (not at all) and 1 (fully)", 0, 1)
         X = check_matrix(self, X, reset=True, min_rows=2)
         n, d = X.shape
-        # Learned arrays are NumPy's whatever X was: they are saved as they stand.
+        # Learned arrays are NumPy's whatever the type of X.
         self.mean_, self.components_, self.variances_ = map(as_numpy, principal(X, min(self.dim, d, n - 1)))
         return self
 
     def transform(self, X: Array) -> Array:
-        """(n, d) to (n, D) float32. The product runs at the precision of X."""
+        """Project rows (n, d) to (n, D) float32. The product runs at the precision of X."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
@@ -80,8 +79,8 @@ class PCA(TransformerMixin, BaseEstimator):
         return out
 
     def _scales(self) -> NDArray[np.float64]:
-        """What each direction is multiplied by, (D,)."""
-        floor = FLOOR * self.variances_[0] or 1.0  # rows all alike have no variance to divide by
+        """The factor of each direction, (D,)."""
+        floor = FLOOR * self.variances_[0] or 1.0  # equal rows have no variance to divide by
         scales: NDArray[np.float64] = np.maximum(self.variances_, floor) ** (-self.whiten / 2)
         return scales
 
@@ -101,14 +100,14 @@ class L2(TransformerMixin, BaseEstimator):
     """
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Only checks X and notes the number of its columns."""
+        """Check X and store the number of its columns."""
         X = check_matrix(self, X, reset=True)
         for part in chunks(X.shape[0], row_bytes=8 * X.shape[1]):
             check_rows(X[part])
         return self
 
     def transform(self, X: Array) -> Array:
-        """(n, d) to (n, d) float32."""
+        """Scale rows (n, d) to unit length, float32."""
         X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         out = xp.empty(tuple(X.shape), dtype=xp.float32, device=array_api_compat.device(X))

@@ -1,7 +1,7 @@
 """Approximate search among kernel SLEM's rows: an inner-product shortlist, then the exact scores.
 
 In: ids (n,) and rows (n, D) as `KernelSlem.transform` gives them, kept in a `Flat`, and `SlemQuery`s. Out: `Hits`, with
-exact scores. faiss proposes some times k by the tangent of the kernel (`encode.slem_query.shortlist`).
+exact scores. faiss proposes some times k by the tangent of the kernel (`KernelSlem.shortlist`).
 """
 
 from typing import Any, Protocol, Self
@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from lookalike.arrays import chunks, to_numpy, unit_rows
-from lookalike.encode.slem_query import SlemQuery
+from lookalike.encode.kernel_slem import SlemQuery
 from lookalike.index.ann import BREADTHS, Ann
 from lookalike.index.flat import Flat
 from lookalike.index.recall import measure

@@ -1,6 +1,5 @@
-"""RCA and DCA: metrics in closed form from chunklets, small groups of rows known to be of one kind.
+"""RCA and DCA: metrics in closed form from chunklets, small groups of rows known to be of one class.
 
-In: (n, d) rows, and labels, or the number of each row's chunklet, -1 where it is in none. Out: (n, D) float32.
 Bar-Hillel et al., "Learning a Mahalanobis metric from equivalence constraints", JMLR 2005; Hoi et al., "Learning
 distance metrics with contextual constraints for image retrieval", CVPR 2006.
 """
@@ -13,9 +12,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import as_numpy
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
-from lookalike.learn.projection import Projection
-from lookalike.learn.rows import Picked, blocks, check_source, means_by_label
-from lookalike.learn.sgd import Rows
+from lookalike.learn.rows import Picked, Projection, Rows, blocks, check_source, means_by_label
 from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.types import Array
 
@@ -25,7 +22,7 @@ TINY = 1e-10
 
 
 class Rca(Projection):
-    """Relevant component analysis: rows are whitened by the covariance inside chunklets, W = (C + λI)⁻¹ᐟ².
+    """Relevant component analysis: whitening by the covariance inside chunklets, W = (C + λI)⁻¹ᐟ².
 
     Parameters
     ----------
@@ -48,7 +45,10 @@ class Rca(Projection):
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None, *, chunklets: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,), each class a chunklet; or from `chunklets` (n,) in their place."""
+        """Learn from rows (n, d) and labels (n,), each class a chunklet.
+
+        `chunklets` (n,) replaces the labels: the chunklet number of each row, -1 for none.
+        """
         found = _gather(self, X, y, chunklets, self.lam)
         self.classes_ = found.classes
         values, U = np.linalg.eigh(found.by_rows)
@@ -58,19 +58,19 @@ class Rca(Projection):
 
 
 class Dca(Projection):
-    """Discriminative component analysis: directions in which chunklets differ, whitened by what varies inside them.
+    """Discriminative component analysis: directions in which chunklets differ, whitened by the covariance inside them.
 
-    In the span of the differences between chunklets' means, those directions that vary least inside chunklets against
-    what they vary between them, each with unit variance inside. D = min(dim, d, C - 1).
+    Of the span of the differences between chunklet means, the directions with the smallest variance inside chunklets
+    relative to that between them, each with unit variance inside. D = min(dim, d, C - 1).
 
     Parameters
     ----------
-    dim : output dimension, at most.
+    dim : maximum output dimension.
     lam : added to the variances inside chunklets, as a share of their mean.
 
     Attributes
     ----------
-    W_ : (D, d) float32, NumPy, by falling variance between chunklets.
+    W_ : (D, d) float32, NumPy, by decreasing variance between chunklets.
     classes_ : (C,) sorted labels, or the numbers of chunklets.
 
     Examples
@@ -87,7 +87,10 @@ class Dca(Projection):
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None, *, chunklets: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,), each class a chunklet; or from `chunklets` (n,) in their place."""
+        """Learn from rows (n, d) and labels (n,), each class a chunklet.
+
+        `chunklets` (n,) replaces the labels: the chunklet number of each row, -1 for none.
+        """
         check_number("dim", self.dim, *COUNT)
         found = _gather(self, X, y, chunklets, self.lam)
         self.classes_ = found.classes
@@ -97,9 +100,9 @@ class Dca(Projection):
         apart = found.means - found.means.mean(axis=0)
         between, U = np.linalg.eigh(2 / (C - 1) * apart.T @ apart)  # the mean over pairs of chunklets
         real = between > TINY * max(between[-1], np.finfo(np.float64).tiny)
-        real[-1] = True  # chunklets that all have one mean: some direction there must be
+        real[-1] = True  # if all chunklets have the same mean, keep one direction
         Z = U[:, real] / np.sqrt(np.maximum(between[real], np.finfo(np.float64).eps))  # ZᵀC_bZ = I
-        values, V = np.linalg.eigh(Z.T @ inside @ Z)  # rising: the first vary least inside
+        values, V = np.linalg.eigh(Z.T @ inside @ Z)  # increasing: the first vary least inside
         W = (Z @ V / np.sqrt(values)).T[: self.dim]
         extremes = np.argmax(np.abs(W), axis=1)[:, None]
         self.W_ = (W * np.sign(np.take_along_axis(W, extremes, axis=1))).astype(np.float32)
@@ -107,16 +110,16 @@ class Dca(Projection):
 
 
 class _Chunklets(NamedTuple):
-    """What chunklets look like, float64."""
+    """Moments of chunklets, float64."""
 
     classes: NDArray[Any]  # (C,)
     means: Matrix  # (C, d)
-    by_rows: Matrix  # (d, d) covariance inside chunklets, each row counts the same: rca
-    by_chunklets: Matrix  # (d, d) the same, each chunklet counts the same: dca
+    by_rows: Matrix  # (d, d) covariance inside chunklets with equal weights of rows: rca
+    by_chunklets: Matrix  # (d, d) the same with equal weights of chunklets: dca
 
 
 def _gather(part: Projection, X: Rows, y: Array | None, chunklets: Array | None, lam: float) -> _Chunklets:
-    """Check, and read X twice."""
+    """Check the arguments; the moments, in two passes over X."""
     check_number("lam", lam, *NOT_NEGATIVE)
     X = check_source(part, X, reset=True, min_rows=2)
     if chunklets is not None:

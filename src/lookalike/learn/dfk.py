@@ -1,13 +1,15 @@
 """DFK: Fisher scores whose weights, and whose mixture, are learned so that items with labels in common are near.
 
-In: (n, d) rows, or n sets of descriptors, and labels, one or several an item; NumPy or torch. Out: (n, k(2d + 1))
-float32, weighted scores: plain Euclidean distance is the learned one. Wang, Li & Liu 2013, "Learning discriminative
-Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches.
+Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches. An
+item is a row or a set of rows; plain Euclidean distance between transformed items is the learned one. Eq. 8–11 are
+derived again: the printed label similarity is negative throughout, and Eq. 10–11 lack a factor.
 """
 
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Annotated, Any, Self
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -18,57 +20,57 @@ from lookalike.arrays import as_numpy, chunks, like, namespace, unit_rows
 from lookalike.encode.check import float32_out
 from lookalike.errors import UnknownNameError
 from lookalike.features.clustering import Mixture
-from lookalike.learn.adam import Adam
-from lookalike.learn.dfk_step import Packed
-from lookalike.learn.fisher_scores import FisherScores, root
+from lookalike.learn.fisher_scores import Buffers, FisherScores, Gradients, root
 from lookalike.learn.labels import encode_many, hold_out
-from lookalike.learn.neighbours import retrieval
+from lookalike.learn.measures import retrieval
 from lookalike.learn.sets import check_items, fit_items, take
-from lookalike.learn.sgd import Callback, train
+from lookalike.learn.training import Adam, Callback, train
 from lookalike.limits import COUNT, COUNT_OR_ZERO, SHARE, Limit, check_limits
 from lookalike.types import Array, OneOf
 
-MOST_HELD = 1_000
-"""Items held out, at most: each asks all others."""
+MAX_HELD = 1_000
+"""Items to validate on, at most: each is compared with all others."""
 RATE = 0.03
 """The length of a step (Adam's), as a share of weights and deviations."""
 EVERY, PATIENCE = 10, 10
-"""Batches between two validations, and how many without a gain end the training."""
+"""Batches between two validations, and validations without a gain that end the training."""
+SPREAD = 24.0
+"""The mean of D over pairs at the start, which fixes the scale. If the scale is learned, or chosen by the objective, it
+grows until only the nearest neighbour of an item counts, and training overfits (docs/dfk.md)."""
 LIMITS: dict[str, Limit] = {
     "k": COUNT,
     "batch": (Integral, "a whole number of at least 2", 2, np.inf),
     "max_iterations": COUNT_OR_ZERO,
     "validation": SHARE,
 }
-"""What the numbers among the parameters may be."""
 PARTS = ("all", "fixed", "weights")
 
 
 class Dfk(TransformerMixin, BaseEstimator):
     """Discriminative Fisher kernel: items become weighted Fisher scores of a mixture of Gaussians.
 
-    EM fits the mixture; then the mean of Σ_j s_ij p_ij is raised, p the soft nearest neighbours under weights w of the
-    scores' columns and s how many labels two items share, by w and by the mixture. Scores are divided by the root of
-    their Fisher information, weighted, replaced by their signed roots and brought to one length; w = exp(v),
-    σ = σ₀ exp(t) and α = softmax(a), so that every step leaves them valid.
+    EM fits the mixture; then training maximises the mean of Σ_j s_ij p_ij by the weights w of the scores' columns and
+    by the mixture: p are soft nearest neighbours, s grows with the number of labels that two items share. Scores are
+    divided by the root of their Fisher information, weighted, replaced by their signed roots and scaled to one length;
+    w = exp(v), σ = σ₀ exp(t) and α = softmax(a), so that every step leaves them valid.
 
     Parameters
     ----------
-    k : Gaussians; no more than rows there are.
-    batch : items a step, which cost batch² distances; as many as there are, or more: full batches.
-    max_iterations : steps at most; 0: the plain Fisher kernel.
-    validation : share of the items (at most 1,000), below 1, held out to see when to stop, by mean average precision;
-        the best parameters seen are kept. 0: all steps are taken, the last parameters are kept.
-    learned : "all"; "fixed": the same by the paper's gradient, which leaves out that posteriors change with the
-        mixture; or "weights": the mixture stays that of EM.
-    random_state : seed of the mixture, of what is held out and of the batches.
+    k : Gaussians; at most the number of rows.
+    batch : items per step, which cost batch² distances; full batches if it is at least the number of items.
+    max_iterations : maximum number of steps; 0 is the plain Fisher kernel.
+    validation : share of the items (at most 1,000), below 1, held out to decide when to stop, by mean average
+        precision; the best parameters are kept. 0: all steps are taken, and the last parameters are kept.
+    learned : "all"; "fixed": the same with the paper's gradient, which holds posteriors fixed; or "weights": the
+        mixture of EM is kept.
+    random_state : seed of the mixture, of the validation part and of the batches.
 
     Attributes
     ----------
-    roots_ : (k(2d + 1),) float32, √w. scale_ : float, the length of what comes out.
+    roots_ : (k(2d + 1),) float32, √w. scale_ : float, the length of transformed items.
     alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. All NumPy.
     likelihoods_ : (passes,) float64, the mean log-likelihood of a row before each step of EM.
-    curve_ : (t, 3) float64: step, mean loss (less the objective) since the entry before, and score, at each validation.
+    curve_ : (t, 3) float64: step, mean loss (negative objective) since the previous entry, score, at each validation.
 
     Examples
     --------
@@ -81,7 +83,7 @@ class Dfk(TransformerMixin, BaseEstimator):
     """
 
     labels = True  # fit needs y
-    several = True  # of which an item may have more than one
+    several = True  # an item may have more than one
 
     roots_: NDArray[np.float32]
     scale_: float
@@ -108,10 +110,10 @@ class Dfk(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Array | None = None, *, callback: Callback | None = None) -> Self:
-        """Learn from items and their labels, (n,), or (n, C) ones and zeros where an item may have several.
+        """Learn from items and their labels, (n,), or (n, C), 0 and 1, if an item may have several.
 
-        X is a matrix (n, d), a list of n matrices (m, d), or `Sets`. An item that shares no label with another is only
-        what others keep away from. `callback(step, loss, score)` is called at each validation.
+        X is a matrix (n, d), a list of n matrices (m, d), or `Sets`. An item that shares no label with another only
+        serves as a negative. `callback(step, loss, score)` is called at each validation.
         """
         check_limits(self, LIMITS)
         if self.learned not in PARTS:
@@ -120,25 +122,25 @@ class Dfk(TransformerMixin, BaseEstimator):
         codes = encode_many(y, X.shape[0])
         random = np.random.default_rng(self.random_state)
         strata = codes if codes.ndim == 1 else np.zeros(len(codes), np.int64)
-        kept, held = hold_out(strata, self.validation, random, MOST_HELD)
+        kept, held = hold_out(strata, self.validation, random, MAX_HELD)
         if len(kept) < 2:
             kept, held = np.arange(len(codes)), held[:0]
         mixture, self.likelihoods_ = fit_items(X, int(self.k), self.random_state, random)
-        first = Packed(mixture, self.learned)
+        objective = Objective(mixture, self.learned)
         batch = min(int(self.batch), len(kept))
-        start, self.scale_ = first.start(*take(X, np.sort(random.permutation(kept)[:batch])))
+        start, self.scale_ = objective.start(*take(X, np.sort(random.permutation(kept)[:batch])))
 
         def step(parameters: Array, _: Array, numbers: Array) -> tuple[Array, Array]:
             chosen = as_numpy(numbers)
-            return first.step(parameters, *take(X, chosen), like(parameters, codes[chosen]), self.scale_)
+            return objective.step(parameters, *take(X, chosen), like(parameters, codes[chosen]), self.scale_)
 
         def score(parameters: Array) -> float:
-            return retrieval(_transform(X, held, *first.unpack(parameters)), codes[held])
+            return retrieval(_transform(X, held, *objective.unpack(parameters)), codes[held])
 
         parameters, curve = train(
             start,
             step,
-            np.empty((len(kept), 0)),  # rows are read by number: an item may have many
+            np.empty((len(kept), 0)),  # `step` reads items by number: they may have many rows
             kept,
             rate=RATE,
             batch=batch,
@@ -150,13 +152,13 @@ class Dfk(TransformerMixin, BaseEstimator):
             callback=callback,
             condition=Adam(),
         )
-        (self.alphas_, self.means_, variances), roots = first.unpack(parameters)
+        (self.alphas_, self.means_, variances), roots = objective.unpack(parameters)
         self.deviations_, self.roots_ = np.sqrt(variances), roots.astype(np.float32)
         self.curve_ = curve.table()
         return self
 
     def transform(self, X: Any) -> Array:
-        """Items to (n, k(2d + 1)) float32, of their kind: roots of their scores times √w, all of length `scale_`."""
+        """Transform items to (n, k(2d + 1)) float32: roots of weighted scores, all of length `scale_`."""
         check_is_fitted(self)
         X = check_items(self, X, reset=False, min_items=0)
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
@@ -169,11 +171,132 @@ class Dfk(TransformerMixin, BaseEstimator):
         return tags
 
 
+@dataclass(frozen=True)
+class Objective:
+    """The objective of DFK, Eq. 9–11, as a function of one array of parameters.
+
+    The parameters are v (P,), the shifts of means u and of log deviations t (k, d) from EM's mixture, and a (k,).
+    """
+
+    mixture: Mixture  # of EM
+    learned: str
+    buffers: Buffers = field(default_factory=Buffers)
+
+    def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64]]:
+        """The mixture, and √w (P,)."""
+        values = as_numpy(parameters).astype(np.float64)
+        k, d = self.mixture.means.shape
+        v, u, t, a = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d]))
+        sigma = np.sqrt(self.mixture.variances)
+        means = self.mixture.means + sigma * u.reshape(k, d)
+        alpha = self.mixture.weights * np.exp(a - a.max())
+        mixture = Mixture(alpha / alpha.sum(), means, (sigma * np.exp(t.reshape(k, d))) ** 2)
+        return mixture, np.exp(v)
+
+    def start(self, rows: Array, starts: NDArray[np.int64]) -> tuple[Array, float]:
+        """The parameters of EM's mixture and weights of 1, of the type of the rows, and the scale of scores."""
+        xp, (k, d) = namespace(rows), self.mixture.means.shape
+        fisher = FisherScores(self.mixture, rows)
+        products, _ = _products(fisher.rooted(fisher.score(rows, starts, self.buffers)))
+        mean = 2 * float(xp.mean(xp.linalg.diagonal(products)) - xp.mean(products))  # of D, over all pairs
+        zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=rows.dtype, device=array_api_compat.device(rows))
+        return zeros, (SPREAD / mean) ** 0.5 if mean > 0 else 1.0
+
+    def step(
+        self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array, scale: float
+    ) -> tuple[Array, Array]:
+        """The loss of a batch, which is the negative objective, and its gradient."""
+        xp, (mixture, _) = namespace(parameters), self.unpack(parameters)
+        rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
+        k, d = mixture.means.shape
+        fisher = FisherScores(mixture, rows, xp.exp(parameters[: k * (2 * d + 1)]))
+        scored = fisher.score(rows, starts, self.buffers)
+        R = fisher.rooted(scored)
+        products, lengths = _products(R)  # (n, n), (n,)
+        value, M = neighbour_objective(scale**2 * products, y)
+        M *= 2 * scale**2  # times V, the roots at unit length, it is the gradient by V
+        each = xp.arange(M.shape[0], device=array_api_compat.device(M))
+        M[each, each] -= xp.sum(M * products, axis=1)  # without the part along V, which only changes its length
+        M /= lengths
+        M /= lengths[:, None]
+        found = fisher.backward(scored, R, M, self.learned)
+        return -value, -xp.concat([found.logs, self._by_mixture(mixture, found)])
+
+    def _by_mixture(self, mixture: Mixture, found: Gradients) -> Array:
+        """Gradients by u, t and a, in one array, from those by means, deviations and weights."""
+        xp = namespace(found.alphas)
+
+        def cast(values: NDArray[np.float64]) -> Array:
+            return xp.astype(like(found.alphas, values), found.alphas.dtype)
+
+        alpha = cast(mixture.weights)
+        u = found.means * cast(np.sqrt(self.mixture.variances))
+        t = found.deviations * cast(np.sqrt(mixture.variances))
+        a = alpha * (found.alphas - xp.sum(alpha * found.alphas))
+        return xp.concat([xp.reshape(u, (-1,)), xp.reshape(t, (-1,)), a])
+
+
+def neighbour_objective(products: Array, y: Array) -> tuple[Array, Array]:
+    """The mean over items of Σ_j s_ij p_ij (Eq. 9), from inner products (n, n) of weighted scores, n ≥ 2, and L (n, n).
+
+    L is the Laplacian of ∂O/∂D: 2L times the weighted scores is the gradient by them; its rows sum to 0. Labels y are
+    as for `likeness`. With one label per item this is the objective of NCA (Goldberger et al. 2004).
+    """
+    xp, n = namespace(products), products.shape[0]
+    p, s = neighbour_shares(products), likeness(y, products.dtype)
+    means = xp.sum(s * p, axis=1, keepdims=True)  # (n, 1)
+    by_distance = p * (means - s) / n  # ∂O/∂D
+    L = -(by_distance + by_distance.T)
+    own = xp.arange(n, device=array_api_compat.device(L))
+    L[own, own] = -xp.sum(L, axis=1)  # an item is not its own neighbour: the diagonal was zero
+    return xp.mean(means), L
+
+
+def neighbour_shares(products: Array) -> Array:
+    """The normalised Fisher kernel (Eq. 8), (n, n), from inner products (n, n): rows sum to 1, 0 on the diagonal.
+
+    >>> neighbour_shares(np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]))[0].tolist()
+    [0.0, 0.5, 0.5]
+    """
+    xp = namespace(products)
+    squares = xp.linalg.diagonal(products)
+    D = squares[:, None] + squares[None, :] - 2 * products
+    own = xp.arange(products.shape[0], device=array_api_compat.device(D))
+    D[own, own] = xp.inf
+    p = xp.exp(xp.min(D, axis=1, keepdims=True) - D)
+    return p / xp.sum(p, axis=1, keepdims=True)
+
+
+def likeness(y: Array, dtype: object) -> Array:
+    """The similarity (n, n), of the type of y, of items with c labels in common: 2 / (1 + exp(1 − 2c)) − 1.
+
+    y is (n,), one label per item, or (n, C), 0 and 1.
+
+    >>> likeness(np.array([[1, 1], [1, 1], [0, 0]]), np.float64)[0].round(2).tolist()
+    [0.91, 0.91, -0.46]
+    """
+    xp = namespace(y)
+    common = xp.astype(y[:, None] == y[None, :], dtype) if y.ndim == 1 else xp.astype(y, dtype) @ xp.astype(y, dtype).T
+    return xp.tanh(common - 0.5)
+
+
 def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any]) -> Array:
-    """The weighted scores (n, P) of the items chosen."""
+    """The weighted scores (n, P) of the chosen items, at unit length."""
     out = []
     for part in chunks(max(len(chosen), 1), row_bytes=16 * len(roots)):
         rows, starts = take(X, chosen[part])
         fisher = FisherScores(mixture, rows, namespace(rows).astype(like(rows, roots), rows.dtype))
         out.append(unit_rows(root(fisher.scores(rows, starts))))
     return namespace(out[0]).concat(out)
+
+
+def _products(R: Array) -> tuple[Array, Array]:
+    """Inner products (n, n) of the roots of scores R (k, 2d + 1, n) at unit length, and their lengths before, (n,)."""
+    xp = namespace(R)
+    R = xp.reshape(R, (-1, R.shape[2]))
+    products = R.T @ R
+    lengths = xp.sqrt(xp.linalg.diagonal(products))
+    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
+    products /= lengths
+    products /= lengths[:, None]
+    return products, lengths

@@ -1,8 +1,7 @@
-"""DFK as a feature: pictures, by way of their local descriptors, to scores learned from labels.
+"""DFK as a feature of pictures: the scores of their local descriptors, learned from labels.
 
-In: pictures, by way of a local, and to learn from, their labels. Out: (n, k · (2 · patch_dim + 1)) float32, unit rows:
-plain Euclidean distance is the learned one. Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image
-retrieval" (dfk). `Dfk` does the learning.
+`Dfk` does the learning. It is imported when a feature is fitted: processes that only describe pictures need no
+scikit-learn. Vectors have unit length; plain Euclidean distance is the learned one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,32 +16,32 @@ from lookalike.errors import InputError
 from lookalike.features.aggregate import PICTURES, Aggregate, Aggregator, project
 from lookalike.features.clustering import Mixture
 from lookalike.learn.fisher_scores import FisherScores, root
-from lookalike.learn.label_names import join_names
+from lookalike.learn.labels import join_names
 from lookalike.types import FIT_BYTES, LabelledFeature, LocalSpec, Patches, Prepared, Progress, Vectors, silent
 
 PCA_SHARE = 4
-"""Of what may be held, one part in so many is patches as they came, to reduce the others by."""
+"""One part in so many of `max_bytes` holds raw patches, which the PCA is fitted to."""
 
 
 class DfkPictures(Aggregate, LabelledFeature):
     """Discriminative Fisher kernel of local descriptors, reduced by PCA, learned from labelled pictures.
 
-    Of each picture it learns from as many patches, by lot, as may be held of all; of a picture that it describes, all
-    patches count.
+    It learns from a random sample of each picture's patches, as large as `max_bytes` allows, and describes a picture by
+    all of its patches.
 
     Parameters
     ----------
     local : the spec of a local.
     k : Gaussians.
-    patch_dim : numbers that PCA leaves of a patch; all of them where the local has fewer.
-    max_iterations : steps of learning, at most; 0 is the plain Fisher kernel.
-    random_state : of the patches that are learned from, and of `Dfk`.
+    patch_dim : dimension of patches after PCA; at most that of the local.
+    max_iterations : maximum number of training steps; 0 is the plain Fisher kernel.
+    random_state : seed of the sample of patches, and of `Dfk`.
 
     Attributes
     ----------
     center_ : (the local's dim,) float32, the mean patch.
     components_ : (patch_dim, the local's dim) float32, the PCA.
-    roots_ : (k · (2 · patch_dim + 1),) float32, alphas_ : (k,), means_ and deviations_ : (k, patch_dim) float64, as of
+    roots_ : (k · (2 · patch_dim + 1),) float32, alphas_ : (k,), means_ and deviations_ : (k, patch_dim) float64, as in
         `Dfk`.
 
     """
@@ -85,7 +84,7 @@ class DfkPictures(Aggregate, LabelledFeature):
         progress: Progress = silent,
     ) -> Self:
         """Learn from a stream of prepared pictures, each with the names of its labels."""
-        from lookalike.learn.dfk import Dfk  # scikit-learn, which processes that only describe need not load
+        from lookalike.learn.dfk import Dfk  # loads scikit-learn
         from lookalike.learn.sets import Sets
 
         (D,), random = self._lengths(), np.random.default_rng(self.random_state)
@@ -103,14 +102,14 @@ class DfkPictures(Aggregate, LabelledFeature):
                 f" on. Got {seen}. Give it more labelled pictures, or smaller numbers."
             )
         center, components, _ = (part.astype(np.float32) for part in principal(np.concatenate(first), D))
-        held = _Held(max_bytes // (2 * D))
+        sample = _Sample(max_bytes // (2 * D))
         for rows in _then(first, patches):
-            held.add(project(rows, center, components).astype(np.float16))
-        starts = np.cumsum([0, *map(len, held.items)])
+            sample.add(project(rows, center, components).astype(np.float16))
+        starts = np.cumsum([0, *map(len, sample.items)])
         progress("fitting", 0, None)
         dfk = Dfk(k=self.k, max_iterations=self.max_iterations, random_state=self.random_state)
         dfk.fit(
-            Sets(np.concatenate(held.items), starts),
+            Sets(np.concatenate(sample.items), starts),
             join_names(names),
             callback=lambda step, *_: progress("learning from labels", step, self.max_iterations),
         )
@@ -122,12 +121,12 @@ class DfkPictures(Aggregate, LabelledFeature):
     def _patches(
         self, labelled: Iterable[tuple[Prepared, Sequence[str]]], names: list[Sequence[str]], random: Any
     ) -> Iterator[Vectors]:
-        """The patches of each picture, (m, d), in an order by lot; notes the labels on the way."""
+        """The patches of each picture, (m, d), in random order; appends its labels to `names`."""
         stream = iter(labelled)
         while batch := list(islice(stream, PICTURES)):
             described = self._describe([prepared for prepared, _ in batch])
-            for ((rows, _),), (_, said) in zip(described, batch, strict=True):
-                names.append(said)
+            for ((rows, _),), (_, labels) in zip(described, batch, strict=True):
+                names.append(labels)
                 yield rows[random.permutation(len(rows))]
 
     def _lengths(self) -> list[int]:
@@ -145,8 +144,8 @@ class DfkPictures(Aggregate, LabelledFeature):
         return aggregate
 
 
-class _Held:
-    """Items of many rows within a bound: when there are too many rows, each item keeps the first half of its own."""
+class _Sample:
+    """Items with a limited total of rows: above the limit, each item keeps the first half of its rows."""
 
     def __init__(self, most: int):
         self.items: list[Any] = []
@@ -162,7 +161,7 @@ class _Held:
 
 
 def _then(first: list[Vectors], rest: Iterator[Vectors]) -> Iterator[Vectors]:
-    """One after the other; what is done with goes."""
+    """The first arrays, then the rest; frees each array once it is used."""
     while first:
         yield first.pop(0)
     yield from rest

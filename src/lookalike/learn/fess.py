@@ -1,7 +1,9 @@
-"""FESS: the pieces that an item's free energy is the sum of, under a mixture of Gaussians, as its coordinates.
+"""FESS and PD: items as scores of a mixture of Gaussians, without labels.
 
-In: (n, d) rows, or n sets of descriptors, NumPy or torch. Out: (n, k(d + 2)) float32. Perina, Cristani, Castellani,
-Murino & Jojic, "Free energy score spaces", PAMI 2012, for a mixture with diagonal covariances.
+FESS: Perina, Cristani, Castellani, Murino & Jojic, "Free energy score spaces", PAMI 2012. PD: Li, Lee & Liu, "Hybrid
+generative-discriminative classification using posterior divergence", CVPR 2011, the likelihood of incremental EM by
+its terms; the formulas are derived here from that idea. Both for mixtures with diagonal covariances. An item is a row,
+or a set of rows such as a picture's local descriptors.
 """
 
 import math
@@ -21,39 +23,22 @@ from lookalike.limits import COUNT, check_number
 from lookalike.types import Array
 
 
-class Moments(NamedTuple):
-    """What items are to a mixture, means over their rows; g are posteriors, z rows in units of all rows."""
-
-    counts: Array  # (n, k), Σ g
-    off: Array  # (n, k, d), Σ g (z − m)
-    squares: Array  # (n, k, d), Σ g (z − m)²
-    entropies: Array  # (n, k), −Σ g log g
-
-
-class Gaussians(NamedTuple):
-    """A mixture, float64, of the kind of the rows, in the same units as `Moments`."""
-
-    alpha: Array  # (k,)
-    variances: Array  # (k, d), of z
-    units: Array  # (d,), the deviation of all rows: z times it is in units of the rows
-
-
 class Fess(TransformerMixin, BaseEstimator):
-    """Free energy score space: how well an item fits each Gaussian, and how sure the mixture is of it.
+    """Free energy score space: the terms of an item's free energy under a mixture of Gaussians as its coordinates.
 
-    A row's log-likelihood is the sum over Gaussians of −g log g, of g log α, and, number by number, of g log N(x).
-    These are its coordinates; an item's are the mean over its rows. Each column is centred and brought to variance 1,
-    as the pieces are of very different size, then each item to one length. Labels are not used.
+    A row's log-likelihood is the sum over Gaussians of −g log g, of g log α and, column by column, of g log N(x). These
+    terms are its coordinates; an item's are the mean over its rows. As terms differ much in size, columns are
+    standardised; then items are scaled to unit length. Labels are not used.
 
     Parameters
     ----------
-    k : Gaussians; no more than rows there are.
+    k : Gaussians; at most the number of rows.
     random_state : seed of the mixture.
 
     Attributes
     ----------
     alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. All NumPy.
-    items_ : int, how many items it was fitted on.
+    items_ : int, the number of items it was fitted on.
     centre_, spreads_ : (P,) float64, the mean and the standard deviation of each column over those items.
 
     Examples
@@ -84,48 +69,98 @@ class Fess(TransformerMixin, BaseEstimator):
         self.alphas_, self.means_, self.deviations_ = mixture.weights, mixture.means, np.sqrt(mixture.variances)
         self.items_ = int(X.shape[0])
         sums = squares = 0.0
-        for pieces in self._parts(X):
-            some = as_numpy(pieces).astype(np.float64)
+        for terms in self._parts(X):
+            some = as_numpy(terms).astype(np.float64)
             sums, squares = sums + some.sum(axis=0), squares + (some**2).sum(axis=0)
         self.centre_ = np.asarray(sums / self.items_)
         variances = np.maximum(squares / self.items_ - self.centre_**2, 0)
-        still = variances <= 1e-12 * (1 + self.centre_**2)  # a column that is the same for all stays as small as it is
+        still = variances <= 1e-12 * (1 + self.centre_**2)  # constant columns are only centred
         self.spreads_ = np.where(still, 1.0, np.sqrt(np.where(still, 1.0, variances)))
         return self
 
     def transform(self, X: Any) -> Array:
-        """Items to (n, P) float32, of their own kind."""
+        """Transform items to (n, P) float32, of their own type."""
         check_is_fitted(self)
         X = check_items(self, X, reset=False, min_items=0)
         out = []
-        for pieces in self._parts(X):
-            xp = namespace(pieces)
-            centre, spreads = like(pieces, self.centre_), like(pieces, self.spreads_)
-            out.append(xp.astype(unit_rows((pieces - centre) / spreads), xp.float32))
+        for terms in self._parts(X):
+            xp = namespace(terms)
+            centre, spreads = like(terms, self.centre_), like(terms, self.spreads_)
+            out.append(xp.astype(unit_rows((terms - centre) / spreads), xp.float32))
         if not out:  # no items
             rows, _ = take(X, np.arange(0))
             return namespace(rows).zeros((0, len(self.centre_)), dtype=namespace(rows).float32)
         return namespace(out[0]).concat(out)
 
-    def _pieces(self, gaussians: Gaussians, moments: Moments) -> Array:
-        """(n, k(d + 2)): of the densities, of the weights, of the entropies."""
+    def terms(self, gaussians: "Gaussians", moments: "Moments") -> Array:
+        """(n, k(d + 2)): the terms of densities, of weights and of entropies."""
         xp, (alpha, _, _), (counts, _, _, entropies) = namespace(moments.counts), gaussians, moments
         densities = log_densities(gaussians, moments, gaussians.variances)
         return xp.concat([xp.reshape(densities, (counts.shape[0], -1)), counts * xp.log(alpha), entropies], axis=1)
 
     def _parts(self, X: Any) -> Any:
-        """The pieces (m, P) of all items, some at a time."""
+        """The terms (m, P) of all items, some at a time."""
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
         n, (k, d) = X.shape[0], self.means_.shape
         for part in chunks(n, row_bytes=64 * k * (2 * d + 3)):
-            yield self._pieces(*summarise(mixture, *take(X, np.arange(n)[part])))
+            yield self.terms(*summarise(mixture, *take(X, np.arange(n)[part])))
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())
 
 
+class Pd(Fess):
+    """Posterior divergence: the effect of an item on the mixture in one step of incremental EM.
+
+    With N the number of items fitted on, θ the mixture, θ⁺ the mixture after the step, and g the item's posteriors, its
+    coordinates are, for each Gaussian: the effect on the other items, Nα log(α⁺ / α) and, column by column,
+    −Nα KL(N(u, σ²) ‖ N(u⁺, σ⁺²)); the fit of the item, g log α⁺ and g log N(x; u⁺, σ⁺²); and −g log g. Their sum is the
+    gain of the bound on the log-likelihood of all items. Everything else is as in `Fess`.
+
+    Examples
+    --------
+    >>> random = np.random.default_rng(0)
+    >>> pictures = [random.normal(size=(random.integers(5, 9), 3)) for _ in range(50)]
+    >>> Pd(k=2).fit(pictures).transform(pictures).shape
+    (50, 18)
+
+    """
+
+    def terms(self, gaussians: "Gaussians", moments: "Moments") -> Array:
+        """(n, k(2d + 3)): effect and fit of the densities, of the weights, and the entropies."""
+        xp, (alpha, old, _), (counts, off, squares, entropies) = namespace(moments.counts), gaussians, moments
+        rows = self.items_ * alpha  # (k,), items of each Gaussian before the step
+        now = rows + counts  # (n, k)
+        new_alpha = now / (self.items_ + 1)
+        shift = off / now[:, :, None]  # (n, k, d), u⁺ − u
+        new = (rows[:, None] * old + squares) / now[:, :, None] - shift * shift  # σ⁺²
+        effects = -rows[:, None] * (xp.log(new / old) + (old + shift * shift) / new - 1) / 2
+        about = squares - shift * (2 * off - counts[:, :, None] * shift)  # Σ g (z − m⁺)²
+        fits = log_densities(gaussians, moments._replace(squares=about), new)
+        flat = (xp.reshape(part, (counts.shape[0], -1)) for part in (effects, fits))
+        weights = rows * xp.log(new_alpha / alpha), counts * xp.log(new_alpha)
+        return xp.concat([*flat, *weights, entropies], axis=1)
+
+
+class Moments(NamedTuple):
+    """Moments of items under a mixture, means over their rows; g are posteriors, z standardised rows."""
+
+    counts: Array  # (n, k), Σ g
+    off: Array  # (n, k, d), Σ g (z − m)
+    squares: Array  # (n, k, d), Σ g (z − m)²
+    entropies: Array  # (n, k), −Σ g log g
+
+
+class Gaussians(NamedTuple):
+    """A mixture, float64, of the type of the rows, in the units of `Moments`."""
+
+    alpha: Array  # (k,)
+    variances: Array  # (k, d), of z
+    units: Array  # (d,), the standard deviation of all rows, which z is divided by
+
+
 def summarise(mixture: Mixture, rows: Array, starts: NDArray[np.int64]) -> tuple[Gaussians, Moments]:
-    """The mixture and what items are to it; the rows of item i are those from starts[i] to starts[i + 1]."""
+    """The mixture and the moments of items under it; the rows of item i are those from starts[i] to starts[i + 1]."""
     xp, products = namespace(rows), Products(mixture, rows)
     d, scale = mixture.means.shape[1], products.scale
     gaussians = Gaussians(*(like(rows, a) for a in (mixture.weights, mixture.variances / scale**2, scale)))
@@ -144,6 +179,6 @@ def summarise(mixture: Mixture, rows: Array, starts: NDArray[np.int64]) -> tuple
 
 
 def log_densities(gaussians: Gaussians, moments: Moments, variances: Array) -> Array:
-    """Σ g log N(x; u, σ²), number by number, for Gaussians of these variances (of z): (n, k, d)."""
+    """Σ g log N(x; u, σ²), column by column, for Gaussians of these variances (of z): (n, k, d)."""
     xp, counts = namespace(moments.counts), moments.counts[:, :, None]
     return -(counts * xp.log(2 * math.pi * variances * gaussians.units**2) + moments.squares / variances) / 2

@@ -1,41 +1,52 @@
-"""Fisher scores of a mixture of Gaussians: how an item would have the mixture's parameters change.
+"""Fisher scores of a mixture of Gaussians: the gradient of an item's log-likelihood by the mixture's parameters.
 
-In: items of one row or many, NumPy or torch, and a mixture (k, d). Out: (n, k(2d + 1)) scores, for means, for standard
-deviations, for weights. Wang, Li & Liu 2013, "Learning discriminative Fisher kernel" (dfk), Eq. 3, 5–7: Eq. 6 holds
-for each Gaussian by itself; weights are a soft-max, as weights that sum to 1 have k - 1 directions, not k.
-Inside, rows and items are the last axis: what is done to all of them alike is done to long runs of numbers.
+Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image retrieval" (dfk), Eq. 3, 5–7, and the gradients
+that DFK needs, Eq. 10–11, derived again, with the dependence of posteriors on the mixture that the paper leaves out.
+Eq. 6 holds for each Gaussian by itself; weights are a soft-max, as weights that sum to 1 have k - 1 directions, not k.
+An item has one row or many. scikit-learn is not imported: processes that only describe pictures do not need it.
 """
 
+import math
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import CACHE_BYTES, chunks, held_bytes, like, namespace
 from lookalike.features.clustering import FARTHEST, NEGLIGIBLE, Mixture, Products
-from lookalike.learn.groups import ItemGroup, group_rows
-from lookalike.learn.room import Room
 from lookalike.types import Array
 
 SMALL = 1e-3
-"""Scores below this, in deviations, are taken as they are, not by their root, whose slope there has no bound."""
+"""Scores below this, in deviations, are nearly linear in `root`, as the slope of a square root has no bound at zero."""
 
 
 class Scored(NamedTuple):
-    """Items, and what of the way to their scores the way back needs."""
+    """The scores of items, and the intermediate results that `FisherScores.backward` needs."""
 
-    U: Array  # (k, 2d + 1, n): scores for deviations, for means, for the weight, of each Gaussian
+    U: Array  # (k, 2d + 1, n): scores for the deviations, the means and the weight of each Gaussian
     counts: Array  # (k, n), mean posteriors
     Y: Array  # (2d + 1, n): (z², z, 1) of items of one row
-    groups: list[tuple[ItemGroup, Array, Array]]  # of items of many: shares g, (k, c · m), and Y, (2d + 1, c · m)
-    room: Room  # where all these are
+    groups: list[tuple["ItemGroup", Array, Array]]  # of items of many: shares g, (k, c · m), and Y, (2d + 1, c · m)
+    buffers: "Buffers"  # that hold all these
+
+
+class Gradients(NamedTuple):
+    """Gradients by everything that scores depend on."""
+
+    logs: Array  # (k(2d + 1),), by the logarithms of `roots`
+    alphas: Array  # (k,), taken as k free numbers
+    means: Array  # (k, d)
+    deviations: Array  # (k, d)
 
 
 class FisherScores:
-    """Scores under one mixture, for rows of the kind and the precision of X, times `roots` (k(2d + 1),) where given.
+    """Scores under one mixture, for rows of the type and the precision of X, times `roots` (k(2d + 1),) if given.
 
-    `scores` are divided by the root of their Fisher information, so that the parts can be compared; `information`
-    undoes it. Numbers inside are those of z, rows less the mixture's mean by its deviation, which no score depends on.
+    `scores` are divided by the root of their Fisher information, so that their parts are comparable; `information`
+    undoes it. Inside, z are standardised rows, which changes no score, and rows or items are the last axis: operations
+    on all of them run over contiguous numbers.
 
     >>> mixture = Mixture(np.array([1.0]), np.array([[0.0]]), np.array([[4.0]]))
     >>> fisher = FisherScores(mixture, np.empty((0, 1)))
@@ -58,10 +69,10 @@ class FisherScores:
         self._shift, self._by_scale = cast(products.shift)[:, None], 1 / self.scale[:, None]  # (d, 1)
         self._W, self._row_bytes = products.W.T, products.row_bytes
         self._negligible, self._farthest = cast(NEGLIGIBLE), cast(FARTHEST)
-        reach = FARTHEST * products.scale  # inside, no row is cut off at the farthest
+        reach = FARTHEST * products.scale  # rows inside are not clipped
         self._least, self._most = float(np.max(products.shift - reach)), float(np.min(products.shift + reach))
         root = xp.sqrt(self.alpha)
-        # Scores are A Σg(z − m), B (Σg(z − m)² / s² − Σg) and C (Σg − α), sums over an item's rows by their number.
+        # Scores are A Σg(z − m), B (Σg(z − m)² / s² − Σg) and C (Σg − α), Σ the mean over an item's rows.
         self.A = 1 / (self.s * root[:, :, None])  # (k, d, 1)
         self.B = xp.ones_like(self.s) / (2**0.5 * root[:, :, None])
         self.C = 1 / root  # (k, 1)
@@ -71,35 +82,35 @@ class FisherScores:
             self.C = self.C * roots[2 * k * d :, None]
 
     def scores(self, rows: Array, starts: NDArray[np.int64]) -> Array:
-        """(n, k(2d + 1)): all Gaussians' for means, then for deviations, then for weights (Eq. 6)."""
+        """Scores (n, k(2d + 1)): for the means of all Gaussians, then for deviations, then for weights (Eq. 6)."""
         xp, n, d = self.xp, len(starts) - 1, self.d
         U = self.score(rows, starts).U
         parts = (U[:, d:-1, :], U[:, :d, :], U[:, -1:, :])
         return xp.concat([xp.reshape(part, (part.shape[0] * part.shape[1], n)) for part in parts]).T
 
     def information(self) -> Array:
-        """(k(2d + 1),): what `scores` were divided by; times these they are Eq. 6, in the units of the rows."""
+        """The divisors (k(2d + 1),) of `scores`; scores times these are Eq. 6, in the units of the rows."""
         xp, root = self.xp, self.xp.sqrt(self.alpha)[:, :, None]
         by_mean = root / (self.s * self.scale[:, None])  # (k, d, 1)
         return xp.concat([xp.reshape(part, (-1,)) for part in (by_mean, 2**0.5 * by_mean, root)])
 
-    def score(self, rows: Array, starts: NDArray[np.int64], room: Room | None = None) -> Scored:
-        """The scores of items, in a room; the rows of item i are those from starts[i] to starts[i + 1]."""
-        xp, n, width, room = self.xp, len(starts) - 1, 2 * self.d + 1, room or Room()
-        U = room.array("U", (self.k, width, n), like=self.m)
+    def score(self, rows: Array, starts: NDArray[np.int64], buffers: "Buffers | None" = None) -> Scored:
+        """The scores of items, in buffers; the rows of item i are those from starts[i] to starts[i + 1]."""
+        xp, n, width, buffers = self.xp, len(starts) - 1, 2 * self.d + 1, buffers or Buffers()
+        U = buffers.array("U", (self.k, width, n), like=self.m)
         if len(rows) == n:
-            Y = self.powers(rows, room.array("Y", (width, n), like=U))
-            counts = self.posteriors(Y, room.array("g", (self.k, n), like=U))
+            Y = self.powers(rows, buffers.array("Y", (width, n), like=U))
+            counts = self.posteriors(Y, buffers.array("g", (self.k, n), like=U))
             for part in self.blocks(n):
-                self._of_rows(Y[self.d : -1, :], counts[part, :], part, U[part, ...])
-            return Scored(U, counts, Y, [], room)
-        sums, counts = room.array("sums", (n, self.dim), like=U), xp.empty_like(U[:, 0, :])
+                self._score_rows(Y[self.d : -1, :], counts[part, :], part, U[part, ...])
+            return Scored(U, counts, Y, [], buffers)
+        sums, counts = buffers.array("sums", (n, self.dim), like=U), xp.empty_like(U[:, 0, :])
         groups: list[tuple[ItemGroup, Array, Array]] = []
         for group in group_rows(starts, self._row_bytes, 2 * self.dim * U.itemsize, rows):
             some, (c, m) = group.take(rows), group.shape
-            Y = self.powers(some, room.array(("Y", len(groups)), (width, c * m), like=U))
-            g = self.posteriors(Y, room.array(("g", len(groups)), (self.k, c * m), like=U), group.shares)
-            found = sums[group.items, :]  # where items do not follow each other, a copy
+            Y = self.powers(some, buffers.array(("Y", len(groups)), (width, c * m), like=U))
+            g = self.posteriors(Y, buffers.array(("g", len(groups)), (self.k, c * m), like=U), group.shares)
+            found = sums[group.items, :]  # a copy unless items are consecutive
             xp.matmul(group.split(g), group.split(Y).mT, out=xp.reshape(found, (c, self.k, width)))
             if not group.even:
                 sums[group.items, :] = found
@@ -108,13 +119,13 @@ class FisherScores:
             u = U[part, ...]
             u[...] = xp.reshape(sums[:, part.start * width : part.stop * width].T, u.shape)
             counts[part, :] = u[:, -1, :]
-            self._of_sums(u, part)
-        return Scored(U, counts, U[0, :, :0], groups, room)
+            self._score_sums(u, part)
+        return Scored(U, counts, U[0, :, :0], groups, buffers)
 
     def rooted(self, scored: Scored) -> Array:
-        """`root` of scores U (k, 2d + 1, n), of the same shape, in their room."""
+        """`root` of scores U (k, 2d + 1, n), of the same shape, in their buffers."""
         xp, U = self.xp, scored.U
-        R = scored.room.array("R", U.shape, like=U)
+        R = scored.buffers.array("R", U.shape, like=U)
         for part in self.blocks(U.shape[2]):
             u, r = U[part, ...], R[part, ...]
             xp.abs(u, out=r)
@@ -123,12 +134,64 @@ class FisherScores:
             xp.divide(u, r, out=r)
         return R
 
-    def blocks(self, n: int) -> Any:
-        """Gaussians, a few at a time, so that what is done to the scores of n items stays in the processor's cache."""
+    def backward(self, scored: Scored, R: Array, M: Array, learned: str = "all") -> Gradients:
+        """Gradients of a function whose gradient by R (k, 2d + 1, n), the roots of scores U, is R M; M is (n, n).
+
+        `learned` is "all"; "fixed": as if posteriors did not depend on the mixture, as in the paper's Eq. 10–11; or
+        "weights": by the roots alone, all others are zero. R and U are overwritten; H is the gradient by U.
+        """
+        xp, d, U, counts, buffers = self.xp, self.d, scored.U, scored.counts, scored.buffers
+        logs = xp.empty_like(U[:, :, 0])  # (k, 2d + 1)
+        by_alpha, by_m, by_s = (xp.zeros_like(part[..., 0]) for part in (self.alpha, self.m, self.s))
+        by_g = xp.empty_like(counts)  # (k, n): Σ over scores of H by posteriors, times these where an item is one row
+        M, n, ones = M / 2, M.shape[0], xp.ones_like(M[:, 0])  # `root_slope` is twice the derivative
+        by_sums = buffers.array("sums", (n, U.shape[0] * U.shape[1] if scored.groups else 0), like=U)
+        for part in self.blocks(n):
+            m, s, alpha, A, B, C = (one[part, ...] for one in (self.m, self.s, self.alpha, self.A, self.B, self.C))
+            u, count = U[part, ...], counts[part, :]  # (b, 2d + 1, n), (b, n)
+            H, slope, more = (buffers.array(name, u.shape, like=u) for name in ("H", "slope", "more"))
+            xp.matmul(xp.reshape(R[part, ...], (-1, n)), M, out=xp.reshape(H, (-1, n)))
+            H *= root_slope(u, slope, more)
+            own = xp.multiply(H, u, out=R[part, ...])
+            logs[part, :] = own @ ones
+            if learned == "weights":
+                continue
+            H_s, H_m, H_w = H[:, :d, :], H[:, d:-1, :], H[:, -1, :]
+            shared = (H @ count[:, :, None])[:, :-1, :]  # Σ H Σg, (b, 2d, 1)
+            off = xp.multiply(H_s, u[:, d:-1, :], out=more[:, :d, :]) @ ones  # Σ H Σg(z − m) A
+            logs_s, logs_m = logs[part, :d, None], logs[part, d:-1, None]
+            by_m[part, :] = (-A * shared[:, d:, :] - 2 * B / s**2 * off[:, :, None] / _positive(A))[:, :, 0]
+            by_s[part, :] = (-(logs_m + 2 * (logs_s + B * shared[:, :d, :])) / s)[:, :, 0]
+            by_weights = C[:, 0] * ((H_w * (count + alpha)) @ ones)
+            by_alpha[part] = -(xp.sum(logs[part, :-1], axis=1) + by_weights) / (2 * alpha[:, 0])
+            if learned == "fixed":
+                continue
+            if not scored.groups:  # scores of one row contain g already
+                by_g[part, :] = xp.sum(own[:, :-1, :], axis=1) + H_w * C * count
+                continue
+            flat = xp.concat([B * ((m / s) ** 2 - 1), -A * m, C[:, :, None]], axis=1)  # (b, 2d + 1, 1), by Σg
+            by_g[part, :] = xp.matmul(flat.mT, H)[:, 0, :]
+            H_s *= B / s**2  # by Σgz²
+            H_m *= A
+            H_m -= 2 * m * H_s  # by Σgz
+            H[:, -1, :] = by_g[part, :]
+            by_sums[:, part.start * U.shape[1] : part.stop * U.shape[1]] = xp.reshape(H, (-1, n)).T
+        if learned == "all":
+            total = _sum_over_sets(scored, by_sums) if scored.groups else _sum_over_rows(scored, by_g)
+            first, count, m, s = total[:, d:-1], total[:, -1:], self.m[..., 0], self.s[..., 0]
+            off = first - count * m
+            by_alpha += count[:, 0] / self.alpha[:, 0]
+            by_m += off / s**2
+            by_s += (total[:, :d] - m * (first + off)) / s**3 - count / s
+        logs = xp.concat([xp.reshape(part, (-1,)) for part in (logs[:, d:-1], logs[:, :d], logs[:, -1])])
+        return Gradients(logs, by_alpha, by_m / self.scale, by_s / self.scale)
+
+    def blocks(self, n: int) -> Iterator[slice]:
+        """Slices of a few Gaussians, so that operations on the scores of n items stay in the processor's cache."""
         return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m, 2 * CACHE_BYTES))
 
     def powers(self, rows: Array, Y: Array) -> Array:
-        """Rows (m, d) to (z², z, 1), in Y (2d + 1, m)."""
+        """(z², z, 1) of rows (m, d), in Y (2d + 1, m)."""
         xp, d = self.xp, self.d
         z = Y[d:-1, :]
         xp.subtract(rows.T, self._shift, out=z)  # NumPy and torch both know `out`
@@ -141,7 +204,7 @@ class FisherScores:
         return Y
 
     def posteriors(self, Y: Array, g: Array, shares: Any = 1.0) -> Array:
-        """How likely each Gaussian is to have made each row of Y (2d + 1, m), times the rows' shares, in g (k, m)."""
+        """Posteriors of the Gaussians for rows Y (2d + 1, m), times the rows' shares, in g (k, m)."""
         xp = self.xp
         xp.matmul(self._W, Y, out=g)
         g -= xp.max(g, axis=0)
@@ -150,8 +213,8 @@ class FisherScores:
         g *= shares / xp.sum(g, axis=0)
         return g
 
-    def _of_rows(self, z: Array, g: Array, part: slice, U: Array) -> None:
-        """Scores (b, 2d + 1, n) of items of one row z (d, n), with posteriors g (b, n)."""
+    def _score_rows(self, z: Array, g: Array, part: slice, U: Array) -> None:
+        """Write the scores of items of one row z (d, n), with posteriors g (b, n), to U (b, 2d + 1, n)."""
         off = z - self.m[part, ...]  # (b, d, n)
         self.xp.multiply(off, self.A[part, ...], out=U[:, self.d : -1, :])
         off *= off
@@ -160,8 +223,8 @@ class FisherScores:
         U[:, :-1, :] *= g[:, None, :]
         U[:, -1, :] = (g - self.alpha[part, :]) * self.C[part, :]
 
-    def _of_sums(self, U: Array, part: slice) -> None:
-        """Scores (b, 2d + 1, n) where there were mean posteriors times (z², z, 1)."""
+    def _score_sums(self, U: Array, part: slice) -> None:
+        """Replace U (b, 2d + 1, n), mean posteriors times (z², z, 1), by scores."""
         m, B = self.m[part, ...], self.B[part, ...]
         second, first, count = U[:, : self.d, :], U[:, self.d : -1, :], U[:, -1:, :]
         off = first - m * count  # (b, d, n), of z − m
@@ -178,8 +241,7 @@ class FisherScores:
 def root(U: Array) -> Array:
     """The signed square root, smooth at zero.
 
-    Roots keep the few Gaussians that an item is all about from drowning the others (Perronnin, Sánchez & Mensink, ECCV
-    2010).
+    Roots keep the few Gaussians with large scores from dominating the others (Perronnin, Sánchez & Mensink, ECCV 2010).
 
     >>> root(np.array([-4.0, 0.0, 9.0])).round(3).tolist()
     [-2.0, 0.0, 3.0]
@@ -189,7 +251,7 @@ def root(U: Array) -> Array:
 
 
 def root_slope(U: Array, out: Array, scratch: Array) -> Array:
-    """Twice the derivative of `root`, in `out`; `scratch` is another of its shape."""
+    """Twice the derivative of `root`, in `out`; `scratch` is another array of its shape."""
     xp = namespace(U)
     xp.abs(U, out=out)
     out += SMALL
@@ -198,3 +260,109 @@ def root_slope(U: Array, out: Array, scratch: Array) -> Array:
     out += SMALL
     out /= scratch
     return out
+
+
+class ItemGroup:
+    """c items of at most m rows each, in one batch of products.
+
+    Parameters
+    ----------
+    items : their numbers; a slice if they are consecutive and of one size.
+    starts, sizes : (c,), the first row and the number of rows of each, the largest last.
+    X : an array of the type that `take` will be given.
+    """
+
+    def __init__(self, items: Any, starts: NDArray[np.int64], sizes: NDArray[np.int64], X: Array):
+        m = int(sizes[-1])
+        self.items, self.shape = items, (len(sizes), m)
+        self._rows: Any = slice(int(starts[0]), int(starts[0]) + len(sizes) * m)
+        self.even = isinstance(items, slice)
+        self.sizes: Any = float(m)  # of each row's item
+        self.shares: Any = 1.0 / m  # of each row in its item
+        if not self.even:  # shorter items are padded with their last row, with a share of 0
+            xp, there = namespace(X), np.arange(m) < sizes[:, None]  # (c, m)
+            self._rows = like(X, (starts[:, None] + np.minimum(np.arange(m), sizes[:, None] - 1)).ravel())
+            self.sizes = xp.astype(like(X, np.repeat(sizes, m)), X.dtype)  # (c · m,)
+            self.shares = xp.astype(like(X, (there / sizes[:, None]).ravel()), X.dtype)
+
+    def take(self, rows: Array) -> Array:
+        """The rows of all its items, (c · m, d)."""
+        return rows[self._rows, :]
+
+    def split(self, values: Array) -> Array:
+        """A view of values (k, c · m) by item, (c, k, m)."""
+        xp = namespace(values)
+        return xp.permute_dims(xp.reshape(values, (values.shape[0], *self.shape)), (1, 0, 2))
+
+
+def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Array) -> Iterator[ItemGroup]:
+    """Divide all items into groups of similar size that fit into the cache, at so many bytes per row and per item.
+
+    >>> X = np.arange(5.0).reshape(5, 1)
+    >>> [(group.items, group.take(X).ravel().tolist()) for group in group_rows(np.array([0, 3, 5]), 1, 1, X)]
+    [(array([1, 0]), [3.0, 4.0, 4.0, 0.0, 1.0, 2.0])]
+    """
+    sizes = np.diff(starts)
+    if not len(sizes):
+        return
+    even = bool((sizes == sizes[0]).all())
+    order = np.arange(len(sizes)) if even else np.argsort(sizes, kind="stable")
+    costs = sizes[order] * row_bytes + item_bytes
+    most, begin = held_bytes(X), 0
+    while begin < len(order):
+        # The longest item of a group is its last, and all are padded to it.
+        together = np.arange(1, len(order) - begin + 1) * costs[begin:]
+        chosen = order[begin : begin + max(1, int(np.searchsorted(together, most, side="right")))]
+        items = slice(begin, begin + len(chosen)) if even else like(X, chosen)
+        yield ItemGroup(items, starts[:-1][chosen], sizes[chosen], X)
+        begin += len(chosen)
+
+
+class Buffers:
+    """Arrays by name, reused from one training step to the next: fresh memory is slow.
+
+    An array holds whatever it held before, and is valid until its name is requested again.
+
+    >>> buffers = Buffers()
+    >>> buffers.array("sums", (2, 3), like=np.empty(0)).shape, buffers.array("sums", (1, 4), like=np.empty(0)).shape
+    ((2, 3), (1, 4))
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, Array] = {}
+
+    def array(self, name: Hashable, shape: tuple[int, ...], like: Array) -> Array:
+        """An array of this shape, of the type, the precision and the device of `like`."""
+        xp, size, held = namespace(like), math.prod(shape), self._held.get(name)
+        if held is None or held.shape[0] < size or held.dtype != like.dtype:
+            held = self._held[name] = xp.empty((size,), dtype=like.dtype, device=array_api_compat.device(like))
+        return xp.reshape(held[:size], shape)
+
+
+def _sum_over_rows(scored: Scored, by_logs: Array) -> Array:
+    """Gradients by log(α N(x)) times (z², z, 1), summed over items of one row: (k, 2d + 1).
+
+    `by_logs` (k, n) are gradients by posteriors, times the posteriors.
+    """
+    g = scored.counts  # of items of one row: their posteriors
+    return (by_logs - g * namespace(g).sum(by_logs, axis=0)) @ scored.Y.T
+
+
+def _sum_over_sets(scored: Scored, by_sums: Array) -> Array:
+    """The same over items of many rows; `by_sums` (n, k(2d + 1)) are gradients by the sums over their rows."""
+    (k, width, _), buffers = scored.U.shape, scored.buffers
+    xp, total = namespace(by_sums), namespace(by_sums).zeros_like(scored.U[:, :, 0])
+    for group, g, Y in scored.groups:
+        mine = xp.reshape(by_sums[group.items, :], (-1, k, width))
+        by_logs, each = (buffers.array(name, g.shape, like=g) for name in ("by logs", "each"))  # (k, c · m)
+        xp.matmul(mine, group.split(Y), out=group.split(by_logs))
+        by_logs *= g
+        by_logs -= xp.multiply(g, group.sizes * xp.sum(by_logs, axis=0), out=each)  # g are posteriors divided by sizes
+        total += by_logs @ Y.T
+    return total
+
+
+def _positive(values: Array) -> Array:
+    """The values, at least the smallest positive number: a weight that underflows divides a gradient that does, too."""
+    xp = namespace(values)
+    return xp.maximum(values, xp.ones_like(values) * xp.finfo(values.dtype).tiny)

@@ -1,30 +1,47 @@
-"""Labels as numbers, and a part of each class held out to validate on.
+"""Labels as class numbers, and the division of rows into a training and a validation part.
 
-In: labels of any kind, one a row. Out: the classes, sorted, and each row's number among them.
+scikit-learn is imported when labels are encoded, not with the module: the engine imports `join_names` at its start.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import column_or_1d
 
 from lookalike.arrays import as_numpy
 from lookalike.errors import InputError
 from lookalike.types import Array
 
-MOST = 20_000
-"""More rows than this are not held out: they would cost time at each validation and hardly sharpen it."""
+MAX_HELD_OUT = 20_000
+"""Rows that `hold_out` holds out at most: more cost time at each validation and hardly make it more precise."""
+
+
+def join_names(labels: Sequence[Sequence[str]]) -> NDArray[Any]:
+    """The names of each item's labels as `encode_many` takes them: (n,) if all items have one, else 0 and 1, (n, C).
+
+    >>> join_names([["owl"], ["cat"]]).tolist(), join_names([["owl"], ["owl", "cat"]]).tolist()
+    (['owl', 'cat'], [[0, 1], [1, 1]])
+    """
+    if all(len(names) == 1 for names in labels):
+        return np.array([name for (name,) in labels])
+    columns = {name: i for i, name in enumerate(sorted({name for names in labels for name in names}))}
+    y = np.zeros((len(labels), len(columns)), np.int64)
+    for row, names in zip(y, labels, strict=True):
+        row[[columns[name] for name in names]] = 1
+    return y
 
 
 def encode_labels(y: Array | None, n: int, known: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes (C,), sorted, C ≥ 2, and the number of each of n rows' class, (n,).
+    """The sorted classes (C,), C ≥ 2, and the class number of each of n rows, (n,).
 
-    Where classes are `known`, sorted, the numbers are theirs, and any other label is refused.
+    With `known`, the sorted classes of a training, the numbers are those of `known`; other labels are rejected.
 
     >>> encode_labels(["owl", "cat", "owl"], 3)
     (array(['cat', 'owl'], dtype='<U3'), array([1, 0, 1]))
     """
+    from sklearn.utils import column_or_1d
+
     if y is None:
         raise InputError("This metric requires y to be passed, but the target y is None: it learns from labels.")
     labels = column_or_1d(as_numpy(y), warn=True)
@@ -40,7 +57,7 @@ def encode_labels(y: Array | None, n: int, known: NDArray[Any] | None = None) ->
             f"y must hold labels of classes. Got continuous numbers, such as {labels[labels % 1 != 0][0]:g}."
         )
     if labels.dtype.kind == "O":
-        labels = labels.astype(str)  # what is saved is never a pickle
+        labels = labels.astype(str)  # objects could only be saved as a pickle
     if known is not None:
         codes = np.minimum(np.searchsorted(known, labels), len(known) - 1)
         strange = np.unique(labels[known[codes] != labels])
@@ -56,7 +73,7 @@ def encode_labels(y: Array | None, n: int, known: NDArray[Any] | None = None) ->
 
 
 def encode_many(y: Array | None, n: int) -> NDArray[np.int64]:
-    """Labels as numbers (n,), or as ones and zeros (n, C) where y has several columns; not all items alike.
+    """Labels as class numbers (n,), or as 0 and 1 (n, C) if y has several columns; not all items may be the same.
 
     >>> encode_many(["owl", "cat", "owl"], 3).tolist(), encode_many([[1, 1], [0, 1]], 2).tolist()
     ([1, 0, 1], [[1, 1], [0, 1]])
@@ -73,22 +90,16 @@ def encode_many(y: Array | None, n: int) -> NDArray[np.int64]:
     return several.astype(np.int64)
 
 
-def encode_held(held: tuple[Any, Array], classes: NDArray[Any], measure: str) -> NDArray[np.int64]:
-    """The classes of rows to validate on, as numbers (m,): those of `classes`, or for "map" any of their own."""
-    rows, y = held
-    return encode_labels(y, rows.shape[0], None if measure == "map" else classes)[1]
-
-
 def hold_out(
-    codes: NDArray[np.int64], share: float, random: np.random.Generator, most: int = MOST
+    codes: NDArray[np.int64], share: float, random: np.random.Generator, most: int = MAX_HELD_OUT
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row numbers to train on and to validate on, both sorted: `share` of each class by lot, never all of it.
+    """Row numbers to train on and to validate on, both sorted: a random `share` of each class, never all of it.
 
-    A class whose share is not a whole number is rounded by lot, so that small classes give their part together.
+    A class whose share is not a whole number is rounded at random, so that small classes are represented together.
     """
     counts = np.bincount(codes)
     wanted = np.floor(min(share, most / len(codes)) * counts + random.random(len(counts)))
-    order = np.lexsort((random.random(len(codes)), codes))  # class by class, by lot inside each
+    order = np.lexsort((random.random(len(codes)), codes))  # class by class, in random order inside each
     starts = np.cumsum(counts) - counts
     place = np.arange(len(codes)) - np.repeat(starts, counts)
     held = place < np.repeat(np.minimum(wanted, counts - 1), counts)

@@ -1,47 +1,34 @@
 """Metrics in closed form: Fisher's discriminants, ridge regression, the inverse covariance.
 
-In: (n, d) rows, and labels where classes count; NumPy, torch, a memory map or `PqRows`, read twice in chunks. Out:
-(n, D) float32. Paper: ncm, Eq. 11, 17–18 and §5.3: what NCMML is compared with. λ is a share of the mean variance,
-so that the same one does for rows of any length.
+The baselines of NCMML: Mensink et al. 2013 (ncm), Eq. 11, 17–18 and §5.3. Rows are read twice in chunks. λ is a share
+of the mean variance, so that one value serves rows of any length.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import cholesky, like, namespace, solve_lower
-from lookalike.encode.check import float32_out
 from lookalike.learn.labels import encode_labels
-from lookalike.learn.rows import blocks, check_source, means_by_label, project
-from lookalike.learn.sgd import Rows
+from lookalike.learn.rows import Projection, Rows, blocks, check_source, means_by_label
 from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.types import Array
 
 LEAST = 1e-6
-"""λ below this share of the mean variance is taken for it: what no row varies in has no inverse."""
+"""The smallest λ, as a share of the mean variance: directions without variance have no inverse."""
 
 
-class _Linear(TransformerMixin, BaseEstimator):
-    """x ↦ W(x − μ), plus a bias where there is one."""
+class _Affine(Projection):
+    """x ↦ Wx + b."""
 
-    W_: Array  # (D, d) float32
     bias_: Array  # (D,) float32
 
     def transform(self, X: Rows) -> Array:
-        """(n, d) to (n, D) float32."""
-        check_is_fitted(self)
-        Y = project(check_source(self, X, reset=False, min_rows=0), self.W_)
+        """Transform rows (n, d) to (n, D) float32."""
+        Y = super().transform(X)
         return Y + like(Y, self.bias_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = float32_out(super().__sklearn_tags__())
-        tags.target_tags.required = getattr(self, "labels", False)
-        return tags
 
     def _keep(self, W: Array, bias: Array) -> Self:
         xp = namespace(W)
@@ -49,19 +36,19 @@ class _Linear(TransformerMixin, BaseEstimator):
         return self
 
 
-class Fda(_Linear):
-    """Fisher's discriminants: directions in which class means differ most against the spread inside classes (Eq. 11).
+class Fda(_Affine):
+    """Fisher's discriminants: directions in which class means differ most relative to the spread in classes (Eq. 11).
 
-    Scaled so that classes have unit variance on average. D = min(dim, d, C - 1): C means span no more.
+    Scaled so that classes have unit variance on average. D = min(dim, d, C - 1): C means span no more dimensions.
 
     Parameters
     ----------
-    dim : output dimension, at most.
+    dim : maximum output dimension.
     lam : added to the variances inside classes, as a share of their mean.
 
     Attributes
     ----------
-    W_ : (D, d) float32, by falling share of variance between classes. bias_ : (D,) float32, the mean becomes zero.
+    W_ : (D, d) float32, by decreasing share of variance between classes. bias_ : (D,) float32: the mean becomes zero.
     classes_ : (C,) sorted labels, NumPy.
 
     Examples
@@ -73,9 +60,6 @@ class Fda(_Linear):
     array([[1., 0., 0., 0.]], dtype=float32)
 
     """
-
-    labels = True  # fit needs y
-    classes_: NDArray[Any]
 
     def __init__(self, dim: int = 64, lam: float = 1e-3):
         self.dim = dim
@@ -98,8 +82,8 @@ class Fda(_Linear):
         return self._keep(W, -W @ found.mean)
 
 
-class Ridge(_Linear):
-    """Ridge regression of each class against the others: rows become their C scores (Eq. 17–18), largest for the class.
+class Ridge(_Affine):
+    """Ridge regression of each class against the others: rows become their scores for the C classes (Eq. 17–18).
 
     Parameters
     ----------
@@ -119,9 +103,6 @@ class Ridge(_Linear):
 
     """
 
-    labels = True  # fit needs y
-    classes_: NDArray[Any]
-
     def __init__(self, lam: float = 1e-2):
         self.lam = lam
 
@@ -137,8 +118,8 @@ class Ridge(_Linear):
         return self._keep(W, found.shares - W @ found.mean)  # Eq. 17, for rows that are not centred
 
 
-class InverseCovariance(_Linear):
-    """The metric WᵀW = (Σ + λI)⁻¹ in the principal directions: labels, where there are some, are not looked at.
+class InverseCovariance(_Affine):
+    """The metric WᵀW = (Σ + λI)⁻¹ in the principal directions, without labels.
 
     Parameters
     ----------
@@ -147,7 +128,7 @@ class InverseCovariance(_Linear):
 
     Attributes
     ----------
-    W_ : (D, d) float32, by falling variance. bias_ : (D,) float32, the mean becomes zero.
+    W_ : (D, d) float32, by decreasing variance. bias_ : (D,) float32: the mean becomes zero.
 
     Examples
     --------
@@ -156,6 +137,8 @@ class InverseCovariance(_Linear):
     array([1., 1., 1.], dtype=float32)
 
     """
+
+    labels = False
 
     def __init__(self, dim: int = 256, lam: float = 1e-2):
         self.dim = dim
@@ -167,7 +150,7 @@ class InverseCovariance(_Linear):
         X = check_source(self, X, reset=True, min_rows=2)
         found = _moments(X, np.zeros(X.shape[0], np.int64), self.lam)
         xp, D = namespace(found.mean), min(self.dim, X.shape[1])
-        values, vectors = xp.linalg.eigh(found.within)  # (d,) rising, (d, d) in columns
+        values, vectors = xp.linalg.eigh(found.within)  # (d,) increasing, (d, d) in columns
         V = xp.flip(vectors[:, -D:], axis=1).T  # (D, d)
         extremes = xp.argmax(xp.abs(V), axis=1)
         V = V * xp.sign(xp.take_along_axis(V, extremes[:, None], axis=1))
@@ -176,7 +159,7 @@ class InverseCovariance(_Linear):
 
 
 class _Moments(NamedTuple):
-    """Of classes, float64, divided by n."""
+    """Moments of classes, float64, divided by n."""
 
     means: Array  # (C, d)
     shares: Array  # (C,) of all rows
@@ -186,7 +169,7 @@ class _Moments(NamedTuple):
 
 
 def _moments(X: Rows, codes: NDArray[np.int64], lam: float) -> _Moments:
-    """Read X twice."""
+    """The moments of classes `codes` (n,), in two passes over X."""
     check_number("lam", lam, *NOT_NEGATIVE)
     counts = np.bincount(codes)
     means = means_by_label(X, codes, len(counts))  # (C, d)

@@ -1,78 +1,75 @@
-"""Large-margin nearest neighbours (LMNN): a metric under which the nearest rows have one's own label.
+"""Large-margin nearest neighbours (LMNN): a metric under which the nearest rows have the same label.
 
-In: (n, d) rows and labels, NumPy, torch, a memory map or `PqRows`. Out: (m, D) float32, D = min(dim, d, n - 1).
-Weinberger and Saul 2009, in the form of Mensink et al. 2013 (ncm), §4: Eq. 35–43, and triplets by its §4.2.
+Weinberger & Saul 2009, in the form of Mensink et al. 2013 (ncm), §4: Eq. 35–43, triplets by its §4.2. The estimator
+`Lmnn`, the batches it draws, and the loss of the triplets of a batch, by one sort per query.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import as_numpy, chunks, namespace
-from lookalike.errors import InputError, UnknownNameError
-from lookalike.learn.labels import encode_held, encode_labels, hold_out
-from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
-from lookalike.learn.projection import Projection
-from lookalike.learn.rows import Picked, check_source, check_values, project
-from lookalike.learn.sgd import Callback, Curve, Rows, train
-from lookalike.learn.start import start
-from lookalike.learn.triplet_batches import TripletBatches, nearest_of_class
-from lookalike.learn.triplets import Targets
-from lookalike.limits import COUNT, POSITIVE, Limit, check_limits
+from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
+from lookalike.errors import InputError
+from lookalike.learn.measures import MEASURES, mean_average_precision, ranks
+from lookalike.learn.rows import Picked, Rows, check_values, project
+from lookalike.learn.training import Callback, Curve, Problem, TrainedProjection, find_start
+from lookalike.limits import COUNT, POSITIVE, Limit
 from lookalike.types import Array, OneOf
 
-Watch: TypeAlias = Callable[[Array], float]
-
 TARGETS = ("dynamic", "fixed", "all")
-BATCH = 300
-"""Rows a step, as in the paper."""
-HELD, MOST_HELD, MOST_SEEN = 0.2, 1_000, 5_000
-"""The share of each class that training is stopped by, at most so many rows; and at most so many to be near to."""
-MOST_TO_REPEAT = 100_000
-"""With no more rows than these, training is done again on all of them, for as many steps as were best."""
 LIMITS: dict[str, Limit] = {"dim": COUNT, "k": COUNT, "rate": POSITIVE, "max_iterations": COUNT}
-"""What the numbers among the parameters may be."""
-EVERY, PATIENCE = 25, 8
-"""Batches between two validations, and how many without a gain end the training."""
+CHOICES = {"targets": TARGETS, "measure": MEASURES}
+MAX_HELD, MAX_NEIGHBOURS = 1_000, 5_000
+"""Rows to validate on, and rows that they search for neighbours, at most."""
+POSITIVES = 2 / 3
+"""The share ρ of a batch that is of the queries' class: it makes the most triplets of a batch (Eq. 38)."""
+
+Targets: TypeAlias = Array | int | None
+"""A query's targets. None: all of its class. A number k: the k nearest by W. (q, k) places: those, -1 for none."""
 
 
-class Lmnn(Projection):
+class Lmnn(TrainedProjection):
     """A projection W that brings rows nearer to some of their own class, by a margin of one, than to any other class.
 
     Minimises the hinge loss 1 + ‖Wx_q − Wx_p‖² − ‖Wx_q − Wx_n‖² of all triplets of a query, a target of its class and a
-    negative (Eq. 36), by descent in mini-batches from where `start` says. A class of one row is only told from.
+    negative (Eq. 36), by mini-batch descent from `find_start`. The row of a class of one row is only a negative.
 
     Parameters
     ----------
     dim : output dimension. D = min(dim, d, n - 1).
-    targets : a query's targets. "dynamic", its k nearest by the metric as it is (best in the paper); "fixed", its k
+    targets : a query's targets. "dynamic", its k nearest by the current metric (best in the paper); "fixed", its k
         nearest by ℓ2 of the rows; "all", every row of its class.
-    k : targets a query, and neighbours that vote in validation. Of a class with no more than k rows, all others.
-    rate : length of a step, at a scale where two rows are 2 apart, squared, on average. A step is the mean over the
+    k : targets per query, and neighbours that vote in validation. In a class with no more than k rows, all others.
+    rate : length of a step, at a scale where the mean squared distance of two rows is 2. A step is the mean over the
         triplets that have a loss, so that one rate serves easy and hard problems.
-    max_iterations : steps at most.
-    measure : what is watched on a fifth of each class to see after how many steps to stop; up to 100,000 rows are
-        then all trained on, for that many. "top1" (the class most of the k nearest have; ties by their share), "top5"
-        (the right one among the first five) or "map" (rows as queries for their like).
-    random_state : seed of what is held out and of the batches.
+    max_iterations : maximum number of steps.
+    measure : the score on a fifth of each class that decides when to stop; up to 100,000 rows are then all trained on,
+        for the best number of steps. "top1" (the class of most of the k nearest; ties by their share), "top5" (the
+        right one among the first five) or "map" (retrieval by cosine).
+    random_state : seed of the validation part and of the batches.
 
     Attributes
     ----------
-    W_ : (D, d) float32, of the kind and on the device of the rows it was fitted on; `transform` takes any kind.
+    W_ : (D, d) float32, of the type and on the device of the rows it was fitted on; `transform` takes rows of any type.
     classes_ : (C,) sorted labels, NumPy.
-    curve_ : (t, 3) float64, NumPy: step, mean loss since the entry before, and score, at each validation.
+    curve_ : (t, 3) float64, NumPy: step, mean loss since the previous entry, and score, at each validation.
 
     Examples
     --------
-    >>> X = np.random.default_rng(0).normal(size=(200, 2)) * [1, 5]  # the second column is large and says nothing
+    >>> X = np.random.default_rng(0).normal(size=(200, 2)) * [1, 5]  # the second column is large and useless
     >>> y = np.where(X[:, 0] > 0, "right", "left")
     >>> first, second = np.linalg.norm(Lmnn(targets="all").fit(X, y).W_, axis=0)
     >>> bool(first > 5 * second)
     True
 
     """
+
+    batch = 300  # as in the paper
+    _limits = LIMITS
+    _choices = CHOICES
+    _every, _patience = 25, 8
 
     def __init__(
         self,
@@ -102,87 +99,59 @@ class Lmnn(Projection):
     ) -> Self:
         """Learn from rows (n, d) and labels (n,) of at least 2 classes, one of them with at least 2 rows.
 
-        `held`, rows and labels, is validated on instead of a part of X: for "map", labels of any classes.
+        `held`, rows and labels, replaces the validation part of X; for "map" its labels may be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
-        self._check()
-        X = check_source(self, X, reset=True, min_rows=2)
-        classes, codes = encode_labels(y, X.shape[0])
-        if np.bincount(codes).max() < 2:
-            raise InputError(f"y must give a class to 2 rows or more. Got {len(codes)} rows and {len(codes)} classes.")
-        check_values(X)
-        random = np.random.default_rng(self.random_state)
-        kept, out = hold_out(codes, HELD if held is None else 0.0, random, MOST_HELD)
-        if np.bincount(codes[kept]).max() < 2:
-            kept, out = np.arange(len(codes)), out[:0]
-        rows, labels = Picked(X, kept), codes[kept]
-        asked, wanted = Picked(X, out), codes[out]
-        if held is not None:
-            asked, wanted = held[0], encode_held(held, classes, self.measure)
-        seen = np.sort(random.permutation(len(kept))[:MOST_SEEN])
-        watch = self._watch(Picked(rows, seen), labels[seen], asked, wanted)
-        self.W_, curve = self._descend(rows, labels, self.max_iterations, watch, callback)
-        self.classes_ = classes
-        self.curve_ = curve.table()
-        if len(out) and len(codes) <= MOST_TO_REPEAT:
-            self.W_, _ = self._descend(X, codes, curve.best(), None, None)
+        problem = self._problem(X, y, held, MAX_HELD)
+        n = len(problem.codes)
+        if np.bincount(problem.codes).max() < 2:
+            raise InputError(f"y must give a class to 2 rows or more. Got {n} rows and {n} classes.")
+        check_values(problem.X)
+        if np.bincount(problem.labels).max() < 2:
+            problem = problem.whole()
+        self.W_, curve = self._descend(problem, callback=callback)
+        if problem.repeats:
+            self.W_, _ = self._descend(problem.whole(), steps=curve.best())
+        self.classes_, self.curve_ = problem.classes, curve.table()
         return self
 
     def _descend(
-        self, rows: Rows, labels: NDArray[np.int64], steps: int, watch: Watch | None, callback: Callback | None
+        self, problem: Problem, *, steps: int | None = None, callback: Callback | None = None
     ) -> tuple[Array, Curve]:
-        """The W that is best for what is watched, or the last, and the learning curve."""
-        begin = start(rows, labels, int(self.dim), np.random.default_rng(self.random_state))
-        scale = begin.total**-0.5  # two rows are 2 · total apart on average
-        batches = TripletBatches(labels, self._targets(rows, labels), BATCH)
-        return train(
-            begin.W * scale,
-            batches.step,
-            rows,
-            np.arange(len(labels)),
-            rate=self.rate * scale**2,  # as if the rows, not W, were scaled
-            batch=BATCH,
-            max_iterations=steps,
-            validate=watch,
-            every=EVERY,
-            patience=PATIENCE,
-            seed=self.random_state,
-            callback=callback,
-            draw=batches.draw,
-            condition=begin.condition,
-        )
-
-    def _check(self) -> None:
-        check_limits(self, LIMITS)
-        for name, known in (("targets", TARGETS), ("measure", MEASURES)):
-            if getattr(self, name) not in known:
-                raise UnknownNameError(name, str(getattr(self, name)), known)
-
-    def _targets(self, rows: Rows, codes: NDArray[np.int64]) -> Targets:
-        """What a query's targets are, for `TripletBatches`."""
-        if self.targets == "all":
-            return None
-        return int(self.k) if self.targets == "dynamic" else nearest_of_class(rows, codes, int(self.k))
-
-    def _watch(self, seen: Rows, codes: NDArray[np.int64], held: Rows, wanted: NDArray[np.int64]) -> Watch | None:
-        """The score of a W, larger is better: how rows held out fare among `seen`."""
-        if not len(wanted):
-            return None
+        """The W that is best for the validation part, or the last one, and the learning curve."""
+        rows, labels, k = problem.rows, problem.labels, int(self.k)
+        targets: Targets = None if self.targets == "all" else k
+        if self.targets == "fixed":
+            targets = nearest_of_class(rows, labels, k)
+        start = find_start(rows, labels, int(self.dim), np.random.default_rng(self.random_state))
+        scale = start.total**-0.5  # the mean squared distance of two rows is 2 · total
+        batches = TripletBatches(labels, targets, self.batch)
+        near = np.sort(problem.random.permutation(len(labels))[:MAX_NEIGHBOURS])
 
         def score(W: Array) -> float:
-            asked = project(held, W)
+            asked, y = project(problem.held, W), problem.held_labels
             if self.measure == "map":
-                return mean_average_precision(asked, wanted)
-            votes = count_votes(asked, project(seen, W), codes, int(self.k))
-            own = votes[np.arange(len(wanted)), wanted]
-            found = top(ranks(votes, wanted), 5 if self.measure == "top5" else 1)
-            return found + float(np.mean(own)) / (self.k * len(wanted) ** 3)  # of equals, the one with surer votes
+                return mean_average_precision(asked, y)
+            votes = count_votes(asked, project(Picked(rows, near), W), labels[near], k)
+            share = float(np.mean(votes[np.arange(len(y)), y])) / (k * len(y) ** 3)  # of equal scores, surer votes
+            return self._top(ranks(votes, y)) + share
 
-        return score
+        return self._train(
+            problem,
+            start.W * scale,
+            batches.step,
+            score,
+            start.condition,
+            steps=steps,
+            callback=callback,
+            rate=self.rate * scale**2,  # as if the rows, not W, were scaled
+            labels=np.arange(len(labels)),
+            draw=batches.draw,
+        )
 
 
 def count_votes(X: Array, seen: Array, codes: NDArray[np.int64], k: int) -> NDArray[np.float64]:
-    """How many of the k rows of `seen` nearest to each row of X are of each class, (m, C); nearer ones a hair more.
+    """The votes (m, C) of the k rows of `seen` nearest to each row of X; of equal votes the nearer class has more.
 
     >>> count_votes(np.array([[0.0]]), np.array([[1.0], [2.0], [3.0]]), np.array([1, 0, 0]), 2).round(2)
     array([[1., 1.]])
@@ -193,9 +162,183 @@ def count_votes(X: Array, seen: Array, codes: NDArray[np.int64], k: int) -> NDAr
     squares = xp.vecdot(seen, seen)
     votes = np.zeros((X.shape[0], C))
     for part in chunks(X.shape[0], row_bytes=16 * seen.shape[0]):
-        distances = as_numpy(squares - 2 * (X[part] @ seen.T))  # (p, n), less what a row's classes share
+        distances = as_numpy(squares - 2 * (X[part] @ seen.T))  # (p, n), up to a constant per row
         near = np.argpartition(distances, k - 1, axis=1)[:, :k]
         near = np.take_along_axis(near, np.argsort(np.take_along_axis(distances, near, 1), axis=1, kind="stable"), 1)
         weights = np.broadcast_to(1 + 1e-6 / 2.0 ** np.arange(k), near.shape)  # the nearest outweighs the rest
         np.add.at(votes, (np.arange(part.start, part.stop)[:, None], codes[near]), weights)
     return votes
+
+
+class TripletBatches:
+    """Batches of which two thirds are of one class, the rest of the others, and their loss (ncm, §4.1 and §4.2).
+
+    Parameters
+    ----------
+    codes : (n,) the class of each row, from 0; at least two classes, one with at least two rows.
+    targets : a query's targets. None: all rows of its class in the batch; a number k: the k nearest of them by W;
+        (n, k) row numbers, -1 for a missing one: those of them that are in the batch.
+    batch : rows per batch, at least 3.
+
+    """
+
+    def __init__(self, codes: NDArray[np.int64], targets: Targets, batch: int = 300):
+        self.codes, self.targets = codes, targets
+        self.most = max(2, round(POSITIVES * batch))
+        self.others = max(1, batch - self.most)
+        self.counts = np.bincount(codes)
+        self.starts = np.cumsum(self.counts) - self.counts
+        self.order = np.argsort(codes, kind="stable")  # class by class
+        self.able = np.flatnonzero(self.counts >= 2)  # a class of one row has no pair
+
+    def draw(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Row numbers (m,): of one class, all equally likely, then of the others; both parts are sorted."""
+        c = random.choice(self.able)
+        start, count = self.starts[c], self.counts[c]
+        rows = self.order[start : start + count]
+        some = random.permutation(count)[: self.most]
+        if self.targets is None or isinstance(self.targets, int):
+            positives = rows[some]
+        else:
+            positives = self._with_targets(rows[some])
+        far = random.choice(len(self.codes) - count, min(self.others, len(self.codes) - count), replace=False)
+        negatives = self.order[np.where(far < start, far, far + count)]
+        return np.concatenate([np.sort(positives), np.sort(negatives)])
+
+    def step(self, W: Array, X: Array, numbers: Array) -> tuple[Any, Array]:
+        """The loss of a batch, and its gradient as a mean over the triplets that have a loss."""
+        codes = self.codes[as_numpy(numbers)]
+        q = int(np.count_nonzero(codes == codes[0]))
+        loss, gradient, active = triplet_loss(W, X, q, self._places(numbers[:q]))
+        xp = namespace(active)
+        return loss, gradient / xp.where(active > 0, active, xp.ones_like(active))
+
+    def _with_targets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As many of these queries, with their targets, as fit into a batch; at least one."""
+        table: Any = self.targets
+        together = np.concatenate([queries[:, None], table[queries]], axis=1)  # (q, 1 + k)
+        first = np.unique(together, return_index=True)[1] // together.shape[1]  # the query that first needs each row
+        seen = np.cumsum(np.bincount(first, minlength=len(queries)))  # one too many if a target is missing: -1
+        rows = np.unique(together[: max(1, int(np.searchsorted(seen, self.most, side="right")))])
+        return rows[rows >= 0]
+
+    def _places(self, numbers: Array) -> Targets:
+        """The places of each query's targets in a batch, for `triplet_loss`."""
+        if self.targets is None or isinstance(self.targets, int):
+            return self.targets
+        own = as_numpy(numbers)
+        wanted = self.targets[own]  # (q, k)
+        place = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
+        return like(numbers, np.where(own[place] == wanted, place, -1))
+
+
+def nearest_of_class(X: Rows, codes: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The k rows of its own class nearest to each row by ℓ2, (n, k), -1 if the class has fewer others.
+
+    Only one class at a time is in memory.
+    """
+    found = np.full((len(codes), k), -1, np.int64)
+    for c in range(int(codes.max()) + 1):
+        members = np.flatnonzero(codes == c)
+        few = min(k, len(members) - 1)
+        if few < 1:
+            continue
+        rows = check_rows(X[members])
+        xp = namespace(rows)
+        rows = rows - xp.mean(rows, axis=0)
+        squares = xp.vecdot(rows, rows)  # (m,)
+        for part in chunks(len(members), row_bytes=16 * len(members)):
+            distances = as_numpy(squares[part, None] + squares - 2 * (rows[part] @ rows.T))  # (p, m)
+            distances[np.arange(len(distances)), np.arange(part.start, part.stop)] = np.inf  # not itself
+            near = np.argpartition(distances, few - 1, axis=1)[:, :few]
+            found[members[part], :few] = members[near]
+    return found
+
+
+class Loss(NamedTuple):
+    """The result of `triplet_loss`; the first and the third are arrays without dimensions."""
+
+    loss: Any  # mean of Eq. 35 over all triplets
+    gradient: Array  # (D, d), of that mean
+    active: Any  # the share of triplets with a loss
+
+
+def triplet_loss(W: Array, X: Array, q: int, targets: Targets) -> Loss:
+    """The mean of Eq. 35 over the triplets of a batch, and its gradient by W, without forming triplets or differences.
+
+    The first q rows of X (m, d) are of one class, each a query and a possible target; the rest are negatives. Eq. 42
+    and Algorithm 1 of the paper disagree about signs; those here are confirmed by finite differences of Eq. 36.
+
+    >>> X = np.array([[0.0], [0.1], [0.5]])  # 1 + 0.01 − 0.25 and 1 + 0.01 − 0.16
+    >>> float(triplet_loss(np.eye(1), X, 2, None).loss.round(3))
+    0.805
+    """
+    xp = namespace(X)
+    X = X - xp.mean(X, axis=0)  # reduces rounding errors
+    Z = X @ W.T  # (m, D)
+    squares = xp.vecdot(Z, Z)  # (m,)
+    distances = squares[:q, None] + squares - 2 * (Z[:q] @ Z.T)  # (q, m)
+    which = _targets(distances[:, :q], targets)  # (q, k)
+    there = which >= 0
+    near = xp.take_along_axis(distances, xp.where(there, which, xp.zeros_like(which)), axis=1)  # (q, k)
+    far = distances[:, q:]  # (q, m − q)
+    pulled, pushed = count_triplets(xp.where(there, near, xp.full_like(near, -xp.inf)), far)
+    # Each triplet adds 1 + d_p − d_n, so the counts give the loss, too.
+    loss = xp.sum(pulled * (1 + near)) - xp.sum(pushed * far)
+    # Eq. 40 with A = diag(S1 + Sᵀ1) − S − Sᵀ: S counts, for each query, pairs to pull (+) and to push (−).
+    S = xp.concat([_spread(which, pulled, q), -pushed], axis=1)  # (q, m)
+    AZ = xp.sum(S, axis=0)[:, None] * Z - S.T @ Z[:q]  # (m, D)
+    AZ[:q] += xp.sum(S, axis=1)[:, None] * Z[:q] - S @ Z
+    triplets = xp.clip(xp.sum(xp.astype(there, Z.dtype)) * far.shape[1], 1, None)
+    return Loss(loss / triplets, (2 / triplets) * (AZ.T @ X), xp.sum(pulled) / triplets)
+
+
+def count_triplets(near: Array, far: Array) -> tuple[Array, Array]:
+    """The number of triplets with a loss that each target and each negative is in, (q, k) and (q, b): Algorithm 1.
+
+    Takes the distances of each query to its targets (q, k), -inf for a missing one, and to the negatives (q, b). One
+    sort of a query's k + b distances replaces its k · b triplets.
+
+    >>> count_triplets(np.array([[0.5, 2.0]]), np.array([[1.0, 2.0, 9.0]]))
+    (array([[1., 2.]]), array([[2., 1., 0.]]))
+    """
+    xp, device, k = namespace(near), array_api_compat.device(near), near.shape[1]
+    counts = xp.zeros((near.shape[0], k + far.shape[1]), dtype=near.dtype, device=device)
+    if not 0 < k < counts.shape[1]:
+        return counts[:, :k], counts[:, k:]
+    # Late in training most queries have no loss: their farthest target is nearer than any negative, by the margin.
+    active = xp.nonzero(xp.min(far, axis=1) < 1 + xp.max(near, axis=1))[0]
+    both = xp.concat([near[active] + 1, far[active]], axis=1)  # (p, k + b)
+    # Stable: a target sorts before a negative at the same distance, where the loss is zero.
+    order = xp.argsort(both, axis=1, stable=True)
+    negative = order >= k
+    before = xp.cumulative_sum(xp.astype(negative, xp.int32), axis=1)  # C_n: negatives up to each place
+    places = xp.arange(1, both.shape[1] + 1, dtype=xp.int32, device=device)
+    after = k - (places - before)  # C_p: targets after each place
+    counts[active[:, None], order] = xp.astype(xp.where(negative, after, before), near.dtype)
+    return counts[:, :k], counts[:, k:]
+
+
+def _targets(distances: Array, targets: Targets) -> Array:
+    """The places of each query's targets, (q, k), -1 for a missing one, from distances within the class (q, q)."""
+    if targets is not None and not isinstance(targets, int):
+        return targets
+    xp, q, device = namespace(distances), distances.shape[0], array_api_compat.device(distances)
+    own = xp.arange(q, device=device)
+    if targets is None:
+        every = xp.broadcast_to(own, (q, q))
+        return xp.where(every == own[:, None], -xp.ones_like(every), every)
+    k = min(targets, q - 1)
+    others = xp.where(own == own[:, None], xp.full_like(distances, xp.inf), distances)
+    if array_api_compat.is_torch_array(others):
+        return xp.topk(others, k, dim=1, largest=False).indices
+    return np.argpartition(others, max(0, k - 1), axis=1)[:, :k]
+
+
+def _spread(which: Array, values: Array, q: int) -> Array:
+    """A matrix (q, q) with these values (q, k) in these columns, 0 elsewhere."""
+    xp, device = namespace(values), array_api_compat.device(values)
+    out = xp.zeros((q, q), dtype=values.dtype, device=device)
+    rows = xp.arange(q, device=device)[:, None]
+    out[rows, xp.where(which >= 0, which, rows)] = values  # a missing target writes 0 to the query's own place
+    return out

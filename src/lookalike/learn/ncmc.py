@@ -1,6 +1,6 @@
-"""NCMC: as NCMML, with several centroids a class instead of one mean; a classifier that is no longer linear.
+"""NCMC: NCMML with several centroids per class instead of one mean, a classifier that is not linear.
 
-In: (n, d) rows and their labels, as for NCMML. Out: (n, D) float32 rows, classes, probabilities. Paper: ncm, Eq. 21–25.
+Mensink et al. 2013 (ncm), Eq. 21–25.
 """
 
 from typing import Any, NamedTuple, Self
@@ -12,13 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
 from lookalike.features.clustering import ROWS_PER_CENTRE, kmeans
-from lookalike.learn.labels import encode_labels
-from lookalike.learn.likelihood import class_scores
-from lookalike.learn.ncmml import LIMITS, Ncmml, Task
-from lookalike.learn.rows import check_source, project
-from lookalike.learn.sgd import Callback, Rows
+from lookalike.learn.labels import MAX_HELD_OUT, encode_labels
+from lookalike.learn.ncmml import LIMITS as NCMML_LIMITS
+from lookalike.learn.ncmml import Likelihood, Ncmml, class_means, class_scores
+from lookalike.learn.rows import Rows, check_source, project
+from lookalike.learn.training import Callback, Problem, Start, find_start
 from lookalike.limits import COUNT, COUNT_OR_ZERO
 from lookalike.types import Array, Vectors
+
+LIMITS = NCMML_LIMITS | {"k": COUNT, "rounds": COUNT_OR_ZERO}
 
 
 class Ncmc(ClassifierMixin, Ncmml):
@@ -27,20 +29,20 @@ class Ncmc(ClassifierMixin, Ncmml):
     Parameters
     ----------
     dim, rate, batch, max_iterations, random_state : as in `Ncmml`.
-    k : centroids a class, by k-means over its rows; a class of fewer rows has as many as it has rows. 1 is NCM.
-    rounds : 1, as in the paper: k-means among the rows as they are, then W for those centroids. More: k-means among
-        the projected rows, and W again, until a round brings no gain. 0: W is learned for one mean a class, and k
-        centroids, of the projected rows, serve at test time only (the paper's NCMC-test).
+    k : centroids per class, by k-means of its rows; a class of fewer rows has one per row. 1 is NCM.
+    rounds : 1, as in the paper: k-means of the rows, then W for those centroids. More: k-means of the projected rows,
+        and W again, until a round brings no gain. 0: W is learned for one mean per class, and k centroids of the
+        projected rows are used for predictions only (the paper's NCMC-test).
 
     Attributes
     ----------
-    W_, classes_, curve_ : as in `Ncmml`; the steps of all rounds are counted on.
+    W_, classes_, curve_ : as in `Ncmml`; steps are counted over all rounds.
     centroids_ : (K, d) float32, class by class, each the mean of its rows.
     centroid_labels_ : (K,) the class of each, NumPy.
 
     Examples
     --------
-    >>> X = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0]]).repeat(20, axis=0)  # exclusive or: no plane parts it
+    >>> X = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0]]).repeat(20, axis=0)  # exclusive or: no plane separates it
     >>> X += np.random.default_rng(0).normal(size=X.shape) / 10
     >>> y = np.array(["same", "same", "other", "other"]).repeat(20)
     >>> Ncmc(dim=2, k=2).fit(X, y).predict([[0.1, 0.1], [0.9, 0.2]])
@@ -48,12 +50,7 @@ class Ncmc(ClassifierMixin, Ncmml):
 
     """
 
-    validation = 0.2
-    measure = "top1"
-    _limits = LIMITS | {
-        "k": COUNT,
-        "rounds": COUNT_OR_ZERO,
-    }
+    _limits = LIMITS
 
     centroids_: Array
     centroid_labels_: NDArray[Any]
@@ -85,21 +82,19 @@ class Ncmc(ClassifierMixin, Ncmml):
         callback: Callback | None = None,
     ) -> Self:
         """Learn from rows (n, d) and labels (n,) of at least 2 classes; `held` and `callback` as in `Ncmml`."""
-        task = self._task(X, y, held)
+        problem = self._problem(X, y, held, MAX_HELD_OUT)
+        start = find_start(problem.rows, problem.labels, int(self.dim), problem.random)
         if self.rounds:
-            W, clusters, curve = self._alternate(task, callback)
+            self.W_, clusters, self.curve_ = self._alternate(problem, start, callback)
         else:
-            means = task.means(task.rows, task.labels)
-            begin = self._scaled(task, means, None)
-            W, steps = self._descend(task, begin, means, None, callback)
-            if task.repeats:
-                task = task.whole()
-                W, _ = self._descend(task, begin, task.means(task.X, task.codes), None, None, steps.best())
-            clusters, curve = self._cluster(task, W)[0], steps.table()
-        joined = _assign(task.X, task.codes, clusters)  # what was held out joins the nearest of its class
-        self.W_, self.classes_, self.curve_ = W, task.classes, curve
-        self.centroids_ = task.means(task.X, joined, len(clusters.owners))
-        self.centroid_labels_ = task.classes[clusters.owners]
+            means = class_means(problem.X, problem.codes, len(problem.classes), start.W)
+            self.W_, curve = self._learn(problem, start, means, callback)
+            clusters, _ = self._cluster(problem.whole() if problem.repeats else problem, start, self.W_)
+            self.curve_ = curve.table()
+        joined = _assign(problem.X, problem.codes, clusters)  # held-out rows join the nearest cluster of their class
+        self.classes_ = problem.classes
+        self.centroids_ = class_means(problem.X, joined, len(clusters.owners), start.W)
+        self.centroid_labels_ = problem.classes[clusters.owners]
         return self
 
     def predict(self, X: Rows) -> NDArray[Any]:
@@ -108,16 +103,16 @@ class Ncmc(ClassifierMixin, Ncmml):
         return np.asarray(self.classes_[likely])
 
     def predict_proba(self, X: Rows) -> Array:
-        """p(c|x), (n, C) float32 of the kind of X, in the order of `classes_`: Eq. 22."""
+        """p(c|x), (n, C) float32 of the type of X, in the order of `classes_`: Eq. 22."""
         scores = self._scores(X)
         xp = namespace(scores)
         p = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
         return p / xp.sum(p, axis=1, keepdims=True)
 
     def decision_function(self, X: Rows) -> Array:
-        """ln p(c|x) but for what all classes share, (n, C) float32: tells classes apart whose p is too small to write.
+        """ln p(c|x) up to a constant per row, (n, C) float32, which orders even classes whose p is rounded to 0.
 
-        Of two classes (n,), how much more the second has: scikit-learn's way.
+        Of two classes (n,), the second minus the first, as in scikit-learn.
         """
         scores = self._scores(X)
         return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
@@ -137,49 +132,52 @@ class Ncmc(ClassifierMixin, Ncmml):
             out.append(class_scores(P, M, owners))  # (m, C)
         return namespace(out[0]).concat(out)
 
-    def _alternate(self, task: Task, callback: Callback | None) -> tuple[Array, "Clusters", NDArray[np.float64]]:
+    def _alternate(
+        self, problem: Problem, start: Start, callback: Callback | None
+    ) -> tuple[Array, "Clusters", NDArray[np.float64]]:
         """The best W over all rounds with its clusters, and the learning curve."""
-        W, space, best_score, past = task.start.W, None, -np.inf, 0.0
+        W, space, best_score, past = start.W, None, -np.inf, 0.0
         curves: list[NDArray[np.float64]] = []
         for _ in range(self.rounds):
-            clusters, centroids = self._cluster(task, space)
+            clusters, likelihood = self._cluster(problem, start, space)
             if space is None:
-                W = begin = self._scaled(task, centroids, clusters.owners)
-            found, steps = self._descend(task, W, centroids, clusters.owners, callback)
-            curves.append(steps.table() + np.array([past, 0, 0]))
-            score, past = max(steps.scores), curves[-1][-1, 0]
+                W = begin = self._scaled(problem, likelihood)
+            found, curve = self._descend(problem, likelihood, W, callback=callback)
+            curves.append(curve.table() + np.array([past, 0, 0]))
+            score, past = max(curve.scores), curves[-1][-1, 0]
             if space is not None and not score > best_score:
                 break
             W, space, best, best_score = found, found, clusters, score
-        if self.rounds == 1 and task.repeats:
-            best, centroids = self._cluster(task.whole(), None)
-            W, _ = self._descend(task.whole(), begin, centroids, best.owners, None, steps.best())
+        if self.rounds == 1 and problem.repeats:
+            best, likelihood = self._cluster(problem.whole(), start, None)
+            W, _ = self._descend(problem.whole(), likelihood, begin, steps=curve.best())
         return W, best, np.concatenate(curves)
 
-    def _cluster(self, task: Task, space: Array | None) -> tuple["Clusters", Array]:
-        """At most k clusters of each class, by k-means in a space, and the means of their rows, (K, d)."""
+    def _cluster(self, problem: Problem, start: Start, space: Array | None) -> tuple["Clusters", Likelihood]:
+        """At most k clusters of each class, by k-means in a space, and the likelihood of the means of their rows."""
         centres, owners = [], []
         random = np.random.default_rng(self.random_state)
-        for c, members in enumerate(_members(task.labels)):
+        for c, members in enumerate(_members(problem.labels)):
             k = min(self.k, len(members))
             if len(members) > k * ROWS_PER_CENTRE:
                 members = np.sort(random.choice(members, k * ROWS_PER_CENTRE, replace=False))
-            Z = _enter(task.rows[members], space)
+            Z = _enter(problem.rows[members], space)
             centres.append(kmeans(Z, k, self.random_state)[0])
             owners += [c] * k
         clusters = Clusters(np.concatenate(centres), np.array(owners), space)
-        joined = _assign(task.rows, task.labels, clusters)
-        used, joined = np.unique(joined, return_inverse=True)  # rows that are all alike leave clusters empty
+        joined = _assign(problem.rows, problem.labels, clusters)
+        used, joined = np.unique(joined, return_inverse=True)  # equal rows leave clusters empty
         clusters = Clusters(clusters.centres[used], clusters.owners[used], space)
-        return clusters, task.means(task.rows, joined, len(used))
+        centroids = class_means(problem.rows, joined, len(used), start.W)
+        return clusters, Likelihood(centroids, clusters.owners, start)
 
 
 class Clusters(NamedTuple):
-    """Where the rows of each class gather."""
+    """The clusters of all classes."""
 
-    centres: Vectors  # (K, D), or (K, d) where no space was entered
-    owners: NDArray[np.int64]  # (K,) rising: the class of each
-    space: Array | None  # W (D, d) of the space they were sought in
+    centres: Vectors  # (K, D), or (K, d) without a space
+    owners: NDArray[np.int64]  # (K,) sorted: the class of each
+    space: Array | None  # W (D, d) of the space they were found in
 
 
 def _assign(X: Rows, y: NDArray[np.int64], clusters: Clusters) -> NDArray[np.int64]:
@@ -192,7 +190,7 @@ def _assign(X: Rows, y: NDArray[np.int64], clusters: Clusters) -> NDArray[np.int
             Z = _enter(X[members[part]], clusters.space)
             xp = namespace(Z)
             M = like(Z, own - own[0])
-            squares = xp.sum(M * M, axis=1) - 2 * (Z - like(Z, own[0])) @ M.T  # ‖z − m‖² but for ‖z‖², (m, k)
+            squares = xp.sum(M * M, axis=1) - 2 * (Z - like(Z, own[0])) @ M.T  # ‖z − m‖² − ‖z‖², (m, k)
             out[members[part]] = first + as_numpy(xp.argmin(squares, axis=1))
         first += k
     return out

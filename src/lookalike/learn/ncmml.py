@@ -1,36 +1,32 @@
 """NCMML: a projection under which rows are near the mean of their own class and far from the others.
 
-In: (n, d) rows and their labels, NumPy, torch, a memory map or `PqRows`. Out: (n, D) float32, D = min(dim, d, n - 1).
 Mensink et al. 2013, "Large scale metric learning for distance-based image classification on open ended data sets"
-(ncm), Eq. 3–10, and Eq. 27 for the form with inner products.
+(ncm), Eq. 3–10, and Eq. 27 for the form with inner products. The estimators, then the likelihood that they, and NCMC
+with several centroids per class, maximise.
 """
 
-from typing import Annotated, Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
-from lookalike.errors import UnknownNameError
-from lookalike.learn.labels import MOST, encode_held, encode_labels, hold_out
-from lookalike.learn.likelihood import class_scores, inner, mixture, pack, unpack
-from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
-from lookalike.learn.projection import Projection
-from lookalike.learn.rows import Picked, check_source, means_by_label, project
-from lookalike.learn.sgd import Callback, Curve, Rows, Step, train
-from lookalike.learn.start import Start, start
-from lookalike.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit, check_limits
+from lookalike.learn.labels import MAX_HELD_OUT
+from lookalike.learn.measures import MEASURES, mean_average_precision, ranks
+from lookalike.learn.rows import Picked, Rows, means_by_label, project
+from lookalike.learn.training import Callback, Curve, Problem, Start, Step, TrainedProjection, find_start
+from lookalike.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit
 from lookalike.types import Array, OneOf
 
 SPREADS = 2.0 ** np.arange(-4, 2.5, 0.5)
-"""Standard deviations within classes that training may start at: the one that makes held-out labels most likely."""
-MOST_TO_SCALE = 2_000
+"""Standard deviations within classes that training may start at; the most likely one for held-out labels is chosen."""
+MAX_TO_SCALE = 2_000
 """Rows that choose it, at most."""
-MOST_TO_REPEAT = 100_000
-"""With no more rows than these, training is done again on all of them, for as many steps as were best."""
-MOST_FOR_MAP = 2_000
-"""Rows held out to watch retrieval: each asks all others."""
+MAX_HELD_FOR_MAP = 2_000
+"""Rows held out to measure retrieval: each is compared with all others."""
 LIMITS: dict[str, Limit] = {
     "dim": COUNT,
     "rate": POSITIVE,
@@ -38,44 +34,90 @@ LIMITS: dict[str, Limit] = {
     "max_iterations": COUNT_OR_ZERO,
     "validation": SHARE,
 }
-"""What the numbers among the parameters may be."""
-EVERY, PATIENCE = 10, 25
-"""Batches between two validations, and how many without a gain end the training."""
 
 
-class Ncmml(Projection):
+@dataclass(frozen=True)
+class Likelihood:
+    """The likelihood of the right class under centroids, as a function of parameters: here of W itself."""
+
+    centroids: Array  # (K, d)
+    owners: NDArray[np.int64] | None  # (K,), the class of each; None: one per class
+    start: Start
+
+    def step(self) -> Step:
+        """The loss of a batch and its gradient."""
+        owners = None if self.owners is None else like(self.centroids, self.owners)
+        return likelihood_step(self.centroids, owners, self.start.mean)
+
+    def parameters(self, W: Array) -> Array:
+        """The parameters that training starts at."""
+        return W
+
+    def metric(self, parameters: Array) -> Array:
+        """W among the parameters."""
+        return parameters
+
+    def condition(self, gradient: Array) -> Array:
+        """The preconditioned gradient; the division makes one rate serve rows of any length."""
+        return self.start.condition(gradient) / self.start.first
+
+
+class InnerProducts(Likelihood):
+    """The same with inner products and a bias per class (Eq. 27): the parameters are W and the biases in one vector."""
+
+    def step(self) -> Step:
+        """The loss of a batch and its gradient."""
+        return inner_product_step(self.centroids, self.start.mean, self.start.first**0.5)
+
+    def parameters(self, W: Array) -> Array:
+        """W, and the biases −½‖Wμ_c‖² of the Euclidean form."""
+        M = (self.centroids - self.start.mean) @ W.T  # (C, D)
+        return pack(W, namespace(W).sum(M * M, axis=1) / (-2 * self.start.first**0.5))
+
+    def metric(self, parameters: Array) -> Array:
+        """W among the parameters."""
+        C, d = self.centroids.shape
+        return unpack(parameters, d, C)[0]
+
+    def condition(self, gradient: Array) -> Array:
+        """The preconditioned gradient by W, and that by the biases."""
+        C, d = self.centroids.shape
+        W, biases = unpack(gradient, d, C)
+        return pack(self.start.condition(W), biases) / self.start.first
+
+
+class Ncmml(TrainedProjection):
     """Nearest class mean metric learning: W that makes the right class mean the most likely one for each row.
 
-    Maximises the mean of ln p(y|x), p(c|x) ∝ exp(−½‖Wx − Wμ_c‖²), by descent in mini-batches, from Fisher's
-    discriminants and in rows whitened within classes (`start`; the paper has neither). Distances after `transform`
-    are those of the metric; means of new classes need no new training.
+    Maximises the mean of ln p(y|x), p(c|x) ∝ exp(−½‖Wx − Wμ_c‖²), by mini-batch descent from `find_start`. Distances
+    after `transform` are those of the metric; means of new classes need no new training.
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1), n the rows that are not held out.
+    dim : output dimension. D = min(dim, d, n - 1), n the number of training rows.
     rate : length of a step, at a scale where the variance along the first direction of whitened rows is one.
-    batch : rows a step.
-    max_iterations : steps at most.
-    validation : share of each class, below 1, held out to see after how many steps to stop; of up to 100,000 rows all
-        are then trained on, for that many steps. 0: all steps are taken, the last W is kept.
-    measure : what is watched there: "top1" (the right class first), "top5" (among the first five; ties by the first)
-        or "map" (rows as queries for their like, by cosine: for retrieval, where training should stop much sooner).
-    random_state : seed of what is held out and of the batches.
+    batch : rows per step.
+    max_iterations : maximum number of steps.
+    validation : share of each class, below 1, held out to decide when to stop; up to 100,000 rows are then all trained
+        on, for the best number of steps. 0: all steps are taken, and the last W is the result.
+    measure : the score of the validation part: "top1" (the right class first), "top5" (among the first five; ties by
+        the first) or "map" (retrieval by cosine, for which training should stop much sooner).
+    random_state : seed of the validation part and of the batches.
 
     Attributes
     ----------
-    Arrays are of the kind, and on the device, of the rows it was fitted on; `transform` takes rows of any kind.
+    Arrays have the type and the device of the rows it was fitted on; `transform` takes rows of any type.
 
     W_ : (D, d) float32.
     classes_ : (C,) sorted labels, NumPy.
     means_ : (C, d) float32, of all rows of each class.
-    curve_ : (t, 3) float64, NumPy: step, mean loss since the entry before, and score, at each validation.
+    curve_ : (t, 3) float64, NumPy: step, mean loss since the previous entry, and score, at each validation.
 
     Examples
     --------
     >>> random = np.random.default_rng(0)
     >>> y = np.repeat(["cat", "owl"], 100)
-    >>> X = random.normal(size=(200, 5)) * [1, 5, 5, 5, 5]  # four columns are large and say nothing
+    >>> X = random.normal(size=(200, 5)) * [1, 5, 5, 5, 5]  # four columns are large and useless
     >>> X[y == "owl", 0] += 4
     >>> W = np.abs(Ncmml(dim=1).fit(X, y).W_)
     >>> (W / W.max()).round(1).tolist()
@@ -83,9 +125,11 @@ class Ncmml(Projection):
 
     """
 
-    _limits = LIMITS
-
     means_: Array
+
+    _limits = LIMITS
+    _every, _patience = 10, 25
+    _likelihood: ClassVar[type[Likelihood]] = Likelihood
 
     def __init__(
         self,
@@ -115,118 +159,86 @@ class Ncmml(Projection):
     ) -> Self:
         """Learn from rows (n, d) and labels (n,) of at least 2 classes.
 
-        `held`, rows and labels, is validated on instead of a part of X: for "map", labels of any classes.
+        `held`, rows and labels, replaces the validation part of X; for "map" its labels may be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
-        task = self._task(X, y, held)
-        self.classes_, self.means_ = task.classes, task.means(task.X, task.codes)
-        means = task.means(task.rows, task.labels)  # (C, d), without what is held out
-        W = self._scaled(task, means, None)
-        self.W_, curve = self._descend(task, W, means, None, callback)
-        self.curve_ = curve.table()
-        if task.repeats:
-            self.W_, _ = self._descend(task.whole(), W, self.means_, None, None, curve.best())
+        problem = self._problem(X, y, held, MAX_HELD_FOR_MAP if self.measure == "map" else MAX_HELD_OUT)
+        start = find_start(problem.rows, problem.labels, int(self.dim), problem.random)
+        self.means_ = class_means(problem.X, problem.codes, len(problem.classes), start.W)
+        self.W_, curve = self._learn(problem, start, self.means_, callback)
+        self.classes_, self.curve_ = problem.classes, curve.table()
         return self
 
-    def _task(self, X: Rows, y: Array | None, held: tuple[Rows, Array] | None) -> "Task":
-        """Check all there is to check, hold a part out, and find where to start."""
-        check_limits(self, self._limits)
-        if self.measure not in MEASURES:
-            raise UnknownNameError("measure", str(self.measure), MEASURES)
-        X = check_source(self, X, reset=True, min_rows=2)
-        classes, codes = encode_labels(y, X.shape[0])
-        random = np.random.default_rng(self.random_state)
-        kept, out = np.arange(len(codes)), np.arange(0)
-        if held is None:
-            kept, out = hold_out(codes, self.validation, random, MOST_FOR_MAP if self.measure == "map" else MOST)
-            held = Picked(X, out), classes[codes[out]]
-        watched = held[0]
-        rows = Picked(X, kept) if len(out) else X
-        begin = start(rows, codes[kept], int(self.dim), random)
-        watched_labels = encode_held(held, classes, self.measure) if watched.shape[0] else codes[:0]
-        repeats = len(out) > 0 and len(codes) <= MOST_TO_REPEAT
-        return Task(X, codes, classes, rows, codes[kept], watched, watched_labels, begin, repeats)
+    def _learn(self, problem: Problem, start: Start, means: Array, callback: Callback | None) -> tuple[Array, Curve]:
+        """The best W for one mean per class, and the learning curve; `means` (C, d) are those of all rows."""
+        part = class_means(problem.rows, problem.labels, len(means), start.W)
+        likelihood = self._likelihood(part, None, start)
+        W = self._scaled(problem, likelihood)
+        found, curve = self._descend(problem, likelihood, W, callback=callback)
+        if problem.repeats:
+            likelihood = self._likelihood(means, None, start)
+            found, _ = self._descend(problem.whole(), likelihood, W, steps=curve.best())
+        return found, curve
 
-    def _scaled(self, task: "Task", centroids: Array, owners: NDArray[np.int64] | None) -> Array:
-        """Where to start, (D, d), at the length that makes the labels of rows held out, or of some rows, most likely.
+    def _scaled(self, problem: Problem, likelihood: Likelihood) -> Array:
+        """The W to start at, (D, d), at the length that makes the labels of validation or training rows most likely.
 
-        At a greater length a row has but one class near, and at a smaller one all are as near: both learn little.
+        If W is too long, every row has only one class near it; if it is too short, all classes are equally near. Both
+        have small gradients.
         """
-        W, centre = task.start.W, task.start.mean
-        seen, labels = (task.rows, task.labels) if self.measure == "map" else (task.held, task.held_labels)
-        if not len(labels):
-            seen, labels = task.rows, task.labels
+        start, owners = likelihood.start, likelihood.owners
+        W, centre = start.W, start.mean
+        seen, labels = problem.held, problem.held_labels
+        if self.measure == "map" or not len(labels):
+            seen, labels = problem.rows, problem.labels
         random = np.random.default_rng(self.random_state)
-        some = np.sort(random.permutation(len(labels))[:MOST_TO_SCALE])
+        some = np.sort(random.permutation(len(labels))[:MAX_TO_SCALE])
         P = like(W, project(Picked(seen, some), W)) - W @ centre  # (m, D)
-        M = (centroids - centre) @ W.T  # (K, D)
-        nearest = namespace(P).max(class_scores(P, M, owners), axis=1)  # −½d² but for ½‖p‖²
+        M = (likelihood.centroids - centre) @ W.T  # (K, D)
+        nearest = namespace(P).max(class_scores(P, M, owners), axis=1)  # −½d² up to ½‖p‖²
         unit = float(namespace(P).mean(namespace(P).vecdot(P, P) - 2 * nearest)) / P.shape[1]
-        unit = max(unit, 1e-6 * task.start.first) ** -0.5  # one over the distance to a class, in each direction
-        likely = [_likelihood(class_scores(P * length, M * length, owners), labels[some]) for length in SPREADS * unit]
+        unit = max(unit, 1e-6 * start.first) ** -0.5  # one over the distance to a class, in each direction
+        likely = [_mean_log_p(class_scores(P * length, M * length, owners), labels[some]) for length in SPREADS * unit]
         return W * float(SPREADS[int(np.argmax(likely))] * unit)
 
     def _descend(
         self,
-        task: "Task",
+        problem: Problem,
+        likelihood: Likelihood,
         W: Array,
-        centroids: Array,
-        owners: NDArray[np.int64] | None,
-        callback: Callback | None,
+        *,
         steps: int | None = None,
+        callback: Callback | None = None,
     ) -> tuple[Array, Curve]:
         """The best W found from this start, and the learning curve; `steps` in place of `max_iterations`."""
-        centre = task.start.mean
+        centre = likelihood.start.mean
 
         def score(parameters: Array) -> float:
-            W = self._metric(task, parameters)
+            W = likelihood.metric(parameters)
             if self.measure == "map":
-                return mean_average_precision(project(task.held, W), task.held_labels)
-            M, found = (centroids - centre) @ W.T, []
-            for part in chunks(len(task.held_labels), row_bytes=16 * (centroids.shape[0] + W.shape[1])):
-                P = like(W, check_rows(task.held[part])) @ W.T - W @ centre
-                found.append(ranks(class_scores(P, M, owners), task.held_labels[part]))
-            return top(np.concatenate(found), 5 if self.measure == "top5" else 1)
+                return mean_average_precision(project(problem.held, W), problem.held_labels)
+            M, found = (likelihood.centroids - centre) @ W.T, []
+            for part in chunks(len(problem.held_labels), row_bytes=16 * sum(M.shape)):
+                P = like(W, check_rows(problem.held[part])) @ W.T - W @ centre
+                found.append(ranks(class_scores(P, M, likelihood.owners), problem.held_labels[part]))
+            return self._top(np.concatenate(found))
 
-        found, curve = train(
-            self._parameters(task, W, centroids),
-            self._step(task, centroids, owners),
-            task.rows,
-            task.labels,
-            rate=self.rate,
-            batch=self.batch,
-            max_iterations=self.max_iterations if steps is None else steps,
-            validate=score if len(task.held_labels) else None,
-            every=EVERY,
-            patience=PATIENCE,
-            seed=self.random_state,
+        found, curve = self._train(
+            problem,
+            likelihood.parameters(W),
+            likelihood.step(),
+            score,
+            likelihood.condition,
+            steps=steps,
             callback=callback,
-            # The same rate does for rows of any length.
-            condition=lambda gradient: self._condition(task, gradient) / task.start.first,
         )
-        return self._metric(task, found), curve
-
-    def _parameters(self, task: "Task", W: Array, means: Array) -> Array:  # noqa: ARG002 (others have more)
-        """What is learned, as one array: here W itself."""
-        return W
-
-    def _metric(self, task: "Task", parameters: Array) -> Array:  # noqa: ARG002 (as above)
-        """W among what is learned."""
-        return parameters
-
-    def _condition(self, task: "Task", gradient: Array) -> Array:
-        """A gradient by all that is learned, made even."""
-        return task.start.condition(gradient)
-
-    def _step(self, task: "Task", centroids: Array, owners: NDArray[np.int64] | None) -> Step:
-        """The loss and the gradient of a batch."""
-        return mixture(centroids, None if owners is None else like(centroids, owners), task.start.mean)
+        return likelihood.metric(found), curve
 
 
 class NcmmlDot(Ncmml):
-    """NCMML learned with inner products and a bias a class (Eq. 27): quicker steps where batches are below `dim`.
+    """NCMML learned with inner products and a bias per class (Eq. 27): faster steps where `batch` is below `dim`.
 
-    Everything else is as in `Ncmml`; the biases serve training only, and −½‖Wμ_c‖² takes their place afterwards.
+    Everything else is as in `Ncmml`; the biases are used in training only, −½‖Wμ_c‖² replaces them afterwards.
 
     Examples
     --------
@@ -236,45 +248,115 @@ class NcmmlDot(Ncmml):
 
     """
 
-    def _parameters(self, task: "Task", W: Array, means: Array) -> Array:
-        M = (means - task.start.mean) @ W.T  # (C, D)
-        return pack(W, namespace(W).sum(M * M, axis=1) / (-2 * task.start.first**0.5))
-
-    def _metric(self, task: "Task", parameters: Array) -> Array:
-        return unpack(parameters, task.X.shape[1], len(task.classes))[0]
-
-    def _condition(self, task: "Task", gradient: Array) -> Array:
-        W, biases = unpack(gradient, task.X.shape[1], len(task.classes))
-        return pack(task.start.condition(W), biases)
-
-    def _step(self, task: "Task", centroids: Array, owners: NDArray[np.int64] | None) -> Step:  # noqa: ARG002
-        return inner(centroids, task.start.mean, task.start.first**0.5)
+    _likelihood = InnerProducts
 
 
-class Task(NamedTuple):
-    """What one fit works on."""
-
-    X: Rows  # (n, d): all there is
-    codes: NDArray[np.int64]  # (n,)
-    classes: NDArray[Any]  # (C,)
-    rows: Rows  # to train on
-    labels: NDArray[np.int64]
-    held: Rows  # to validate on, or none
-    held_labels: NDArray[np.int64]
-    start: Start
-    repeats: bool  # whether to train again on all rows
-
-    def means(self, rows: Rows, labels: NDArray[np.int64], C: int | None = None) -> Array:
-        """The mean of the rows of each class, or of each of C labels, (C, d), of the kind of W."""
-        means = like(self.start.W, means_by_label(rows, labels, C or len(self.classes)))
-        return namespace(means).astype(means, self.start.W.dtype)
-
-    def whole(self) -> "Task":
-        """The same with all rows to train on."""
-        return self._replace(rows=self.X, labels=self.codes, held_labels=self.held_labels[:0])
+def class_means(rows: Rows, y: NDArray[np.int64], C: int, W: Array) -> Array:
+    """The mean of the rows of each of C labels, (C, d), of the type and the precision of W."""
+    means = like(W, means_by_label(rows, y, C))
+    return namespace(means).astype(means, W.dtype)
 
 
-def _likelihood(scores: Array, y: NDArray[np.int64]) -> float:
+def likelihood_step(centroids: Array, owners: Array | None, centre: Array) -> Step:
+    """The loss −mean ln p(y|x) of a batch and its gradient by W, for centroids (K, d) whose classes are `owners` (K,).
+
+    p(c|x) is the sum of exp(−½‖Wx − Wm‖²) over the centroids of c, normalised (Eq. 21–22); without owners each centroid
+    is the mean of a class (Eq. 5). No difference of a row and a centroid is formed: a step costs O(D · d · (b + K)).
+    `centre` is any point near the rows and only reduces rounding errors.
+    """
+    means = centroids - centre
+
+    def step(W: Array, rows: Array, labels: Array) -> tuple[Any, Array]:
+        xp = namespace(W)
+        P, M = rows @ W.T - W @ centre, means @ W.T  # (b, D), (K, D)
+        loss, A = _residuals(P @ M.T - xp.sum(M * M, axis=1) / 2, labels, owners)  # −½d up to a constant, (b, K)
+        # Σ α Wzzᵀ, z = m − x, Eq. 10 and 24; Σ_c α = 0 removes the term in xxᵀ.
+        S, T = A @ M, xp.sum(A, axis=0)[:, None] * M - A.T @ P  # (b, D), (K, D)
+        return loss, S.T @ rows - xp.sum(S, axis=0)[:, None] * centre - T.T @ means
+
+    return step
+
+
+def inner_product_step(means: Array, centre: Array, unit: float) -> Step:
+    """The same with inner products: p(c|x) ∝ exp(xᵀWᵀWμ_c + s_c), Eq. 27, by W and s in one vector `pack(W, s / unit)`.
+
+    A batch of fewer than D rows is projected twice instead of projecting the class means.
+    """
+    means = means - centre
+    C, d = means.shape
+
+    def step(packed: Array, rows: Array, labels: Array) -> tuple[Any, Array]:
+        xp = namespace(packed)
+        W, t = unpack(packed, d, C)
+        P = rows @ W.T - W @ centre  # (b, D)
+        if P.shape[0] < P.shape[1]:  # twice projected rows against means, Table 1
+            loss, A = _residuals((P @ W) @ means.T + unit * t, labels, None)  # (b, C)
+            B = A @ means  # (b, d)
+            S, gradient = B @ W.T, P.T @ B  # (b, D), (D, d)
+        else:
+            M = means @ W.T  # (C, D)
+            loss, A = _residuals(P @ M.T + unit * t, labels, None)
+            S, gradient = A @ M, (A.T @ P).T @ means
+        gradient = gradient + S.T @ rows - xp.sum(S, axis=0)[:, None] * centre
+        return loss, pack(gradient, unit * xp.sum(A, axis=0))
+
+    return step
+
+
+def pack(W: Array, t: Array) -> Array:
+    """A matrix and a vector in one vector."""
+    xp = namespace(W)
+    return xp.concat([xp.reshape(W, (-1,)), t])
+
+
+def unpack(packed: Array, d: int, C: int) -> tuple[Array, Array]:
+    """The matrix (D, d) and the vector (C,) of a packed pair."""
+    return namespace(packed).reshape(packed[:-C], (-1, d)), packed[-C:]
+
+
+def class_scores(P: Array, M: Array, owners: NDArray[np.int64] | None = None) -> Array:
+    """ln p(c|x) up to a constant per row, (n, C), from projected rows (n, D) and projected centroids (K, D).
+
+    `owners` (K,) are sorted, and every class has a centroid.
+    """
+    xp = namespace(P)
+    scores = P @ M.T - xp.sum(M * M, axis=1) / 2  # (n, K)
+    if owners is None:
+        return scores
+    counts = np.bincount(owners)  # (C,)
+    place = np.arange(counts.max())  # (k,)
+    there = place < counts[:, None]  # (C, k): a class may have fewer than k centroids
+    columns = np.where(there, (np.cumsum(counts) - counts)[:, None] + place, 0)
+    own = xp.where(like(P, there), scores[:, like(P, columns)], -xp.inf)  # (n, C, k)
+    highest = xp.max(own, axis=2, keepdims=True)
+    return highest[:, :, 0] + xp.log(xp.sum(xp.exp(own - highest), axis=2))
+
+
+def _residuals(scores: Array, labels: Array, owners: Array | None) -> tuple[Any, Array]:
+    """The loss, and α of Eq. 10 or 25 over the size of the batch, (b, K); `scores` are overwritten."""
+    xp, b = namespace(scores), scores.shape[0]
+    scores -= xp.max(scores, axis=1, keepdims=True)
+    if owners is None:
+        at = xp.arange(b, device=array_api_compat.device(scores))
+        own = scores[at, labels]  # (b,)
+    else:
+        inside = xp.where(owners[None, :] == labels[:, None], scores, -xp.inf)  # (b, K)
+        highest = xp.max(inside, axis=1, keepdims=True)
+        inside = xp.exp(inside - highest)
+        among = xp.sum(inside, axis=1, keepdims=True)
+        own = (highest + xp.log(among))[:, 0]
+    p = xp.exp(scores, out=scores)
+    total = xp.sum(p, axis=1, keepdims=True)  # (b, 1)
+    loss = xp.mean(xp.log(total)[:, 0] - own)
+    p /= b * total
+    if owners is None:
+        p[at, labels] -= 1 / b
+    else:
+        p -= inside / (b * among)
+    return loss, p
+
+
+def _mean_log_p(scores: Array, y: NDArray[np.int64]) -> float:
     """The mean of ln p(y|x), from scores (m, C)."""
     scores = as_numpy(scores).astype(np.float64)
     return float(np.mean(scores[np.arange(len(y)), y] - logsumexp(scores, axis=1)))

@@ -1,8 +1,8 @@
-"""Training rows in a byte for every 8 numbers: product quantisation, taken apart again batch by batch.
+"""Training rows compressed to a byte for every 8 numbers by product quantisation, decompressed batch by batch.
 
-In: rows (n, d) from any source. Out: an object that gives its rows back, nearly, by row numbers: a source for every
-metric that learns. Jégou et al., IEEE TPAMI 2011, "Product quantization for nearest neighbor search"; sub-vectors that
-are all zero, many in Fisher vectors, take no byte: Sánchez & Perronnin, CVPR 2011. Paper: ncm, §5.1.
+Jégou et al., "Product quantization for nearest neighbor search", IEEE TPAMI 2011; sub-vectors that are all zero, many
+in Fisher vectors, take no byte: Sánchez & Perronnin, CVPR 2011; as in Mensink et al. 2013 (ncm), §5.1. Library only: no
+command uses it, but every metric of this package accepts `PqRows` in place of an array.
 """
 
 from typing import Any
@@ -13,34 +13,34 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, chunks, to_numpy
 from lookalike.errors import InputError, MissingError
-from lookalike.learn.sgd import Rows
+from lookalike.learn.rows import Rows
 from lookalike.types import Array, Vectors
 
-faiss: Any = _faiss  # its stubs know only a part of it
+faiss: Any = _faiss  # its stubs are incomplete
 
 PART = 8
 """Numbers in a sub-vector."""
 ITERATIONS = 10
-"""Of k-means; more move the centroids of so few dimensions by little."""
+"""Iterations of k-means; more hardly change centroids of so few dimensions."""
 CODES = 256
-"""Centroids of each: a byte."""
+"""Centroids of each sub-vector: a byte."""
 SAMPLE_BYTES = 128 * 2**20
-"""What is held of the rows to find the centroids; at least as many rows as there are centroids."""
+"""Size of the sample of rows that centroids are found in; at least as many rows as there are centroids."""
 
 
 class PqRows:
-    """Rows held as product quantiser codes; `rows[numbers]` and `rows[start:stop]` give (m, d) float32.
+    """Rows stored as product quantiser codes; `rows[numbers]` and `rows[start:stop]` return (m, d) float32.
 
     Parameters
     ----------
-    X : rows (n, d), from any source; read once in chunks, and a sample of them before.
-    device : None gives NumPy rows; a torch device ("cpu", "cuda") gives tensors there: codes travel, rows do not.
+    X : rows (n, d) from any source; a sample is read first, then all rows once in chunks.
+    device : None for NumPy rows; a torch device ("cpu", "cuda") for tensors there, where codes are decompressed.
     random_state : seed of the sample.
 
     Attributes
     ----------
     shape : (n, d).
-    nbytes : what is held: a byte for each sub-vector that is not zero, a bit for each, and the centroids.
+    nbytes : memory in use: a byte for each sub-vector that is not zero, a bit for each, and the centroids.
 
     Examples
     --------
@@ -60,21 +60,21 @@ class PqRows:
         parts = -(-d // PART)  # the last may be part zeros
         quantiser = faiss.ProductQuantizer(parts * PART, parts, 8)
         quantiser.cp.niter = ITERATIONS
-        quantiser.cp.min_points_per_centroid = 1  # it would print a warning
+        quantiser.cp.min_points_per_centroid = 1  # avoids a printed warning
         quantiser.cp.seed = int(np.random.default_rng(random_state).integers(2**31))
         quantiser.train(_sample(X, parts * PART, random_state))
         self.there = np.empty((n, -(-parts // 8)), np.uint8)  # a bit for each sub-vector: whether it is not zero
         self.starts = np.zeros(n + 1, np.int64)  # where the codes of each row begin
-        codes = np.empty(n * parts, np.uint8)  # no memory is taken before it is written to
+        codes = np.empty(n * parts, np.uint8)  # pages are allocated when they are written
         for part in chunks(n, row_bytes=16 * d):
             rows = _padded(X[part], parts * PART)
             there = rows.reshape(len(rows), parts, PART).any(axis=2)  # (m, parts)
             self.there[part] = np.packbits(there, axis=1)
             self.starts[part.start + 1 : part.stop + 1] = self.starts[part.start] + np.cumsum(there.sum(axis=1))
             codes[self.starts[part.start] : self.starts[part.stop]] = quantiser.compute_codes(rows)[there]
-        self.codes = codes[: self.starts[-1]]  # of sub-vectors that are not zero, one after the other
+        self.codes = codes[: self.starts[-1]]  # of sub-vectors that are not zero, row after row
         tables = faiss.vector_to_array(quantiser.centroids).reshape(parts * CODES, PART)
-        self._tables: Array = np.concatenate([tables, np.zeros((1, PART), np.float32)])  # the last is zero's
+        self._tables: Array = np.concatenate([tables, np.zeros((1, PART), np.float32)])  # the last is zero
         self._torch: Any = None
         if device is not None:
             try:
@@ -85,7 +85,7 @@ class PqRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Memory in use."""
         return sum(int(part.nbytes) for part in (self.codes, self.there, self.starts, self._tables))
 
     def __len__(self) -> int:
@@ -106,21 +106,21 @@ class PqRows:
         return self._tables[entries].reshape(len(numbers), entries.shape[1] * PART)[:, :d]
 
     def _entries(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where in the tables the sub-vectors of these rows are, (m, parts)."""
+        """The places of the sub-vectors of these rows in the tables, (m, parts)."""
         parts = len(self._tables) // CODES
-        tables = CODES * np.arange(parts)  # where that of each sub-vector begins
+        tables = CODES * np.arange(parts)  # where the table of each sub-vector begins
         if len(self.codes) == len(self) * parts:  # none is zero
             return self.codes.reshape(len(self), parts)[numbers] + tables
         there = np.unpackbits(self.there[numbers], axis=1, count=parts).view(bool)  # (m, parts)
         lengths = self.starts[numbers + 1] - self.starts[numbers]
-        shift = self.starts[numbers] - (np.cumsum(lengths) - lengths)  # from a place here to one among all codes
+        shift = self.starts[numbers] - (np.cumsum(lengths) - lengths)  # from places here to those among all codes
         entries = np.full((len(numbers), parts), parts * CODES)
         entries[there] = self.codes[np.repeat(shift, lengths) + np.arange(lengths.sum())]
         return np.where(there, entries + tables, entries)
 
 
 def _sample(X: Rows, width: int, random_state: int) -> Vectors:
-    """Some rows by lot, at least as many as there are centroids: the same ones again where there are fewer."""
+    """A random sample of rows, at least as many as there are centroids: rows are repeated if there are fewer."""
     n = X.shape[0]
     some = max(CODES, SAMPLE_BYTES // (4 * width))
     chosen = np.arange(max(n, CODES)) % n
@@ -130,6 +130,6 @@ def _sample(X: Rows, width: int, random_state: int) -> Vectors:
 
 
 def _padded(rows: Array, width: int) -> Vectors:
-    """Rows with columns of zeros to this width, float32."""
+    """Rows padded with columns of zeros to this width, float32."""
     found: NDArray[np.float32] = to_numpy(check_rows(rows))
     return found if found.shape[1] == width else np.pad(found, ((0, 0), (0, width - found.shape[1])))

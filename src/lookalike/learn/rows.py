@@ -1,28 +1,32 @@
-"""Where training rows come from: arrays, tensors, memory maps, anything that gives rows for row numbers.
+"""Training rows from any source (arrays, tensors, memory maps, `PqRows`), and projections of them.
 
-In: such a source, (n, d). Out: chunks of it, projections, sums by class. What is larger than memory is never held.
+Rows are read in chunks: a source larger than memory is never held as a whole.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import array_api_compat
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import check_rows, chunks, like, namespace
-from lookalike.encode.check import check_matrix
+from lookalike.encode.check import check_matrix, float32_out
 from lookalike.errors import InputError
-from lookalike.learn.sgd import Rows
 from lookalike.types import Array
+
+Rows: TypeAlias = Any
+"""(n, d): an object with `shape` whose `rows[numbers]` returns (m, d) floats."""
 
 
 def check_source(part: BaseEstimator, X: Rows, *, reset: bool, min_rows: int = 1) -> Rows:
-    """X, if it is a matrix of at least `min_rows` rows with the columns `part` knows; `reset` lets it learn them.
+    """Return X, a matrix of at least `min_rows` rows with as many columns as `part` was fitted on.
 
-    Values are not read: whoever reads them, through `blocks`, finds NaN.
+    `reset` stores the number of columns instead. Values are not read; `blocks` finds NaN.
     """
     if hasattr(X, "__array__") or not hasattr(X, "shape") or scipy.sparse.issparse(X):
         return check_matrix(part, X, reset=reset, min_rows=min_rows)
@@ -51,19 +55,19 @@ class Picked:
 
 
 def blocks(X: Rows) -> Iterator[tuple[slice, Array]]:
-    """All rows, block by block, as finite floats of their own kind."""
+    """All rows, block by block, as finite floats of their own type."""
     for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
         yield part, check_rows(X[part])
 
 
 def check_values(X: Rows) -> None:
-    """Refuse rows with NaN before anything is learned from the others."""
+    """Reject rows with NaN or infinity, for trainings that may not read every row."""
     for _ in blocks(X):
         pass
 
 
 def project(X: Rows, W: Array) -> Array:
-    """XWᵀ, (n, D), of the kind of the rows, at the precision of W; W may be of another kind."""
+    """XWᵀ, (n, D), of the type of the rows, at the precision of W; W may be of another type."""
     out = []
     for _, rows in blocks(X):
         xp, there = namespace(rows), like(rows, W)
@@ -74,8 +78,8 @@ def project(X: Rows, W: Array) -> Array:
     return namespace(out[0]).concat(out)
 
 
-def sums_by_label(X: Rows, y: NDArray[np.int64], C: int) -> Array:
-    """The sum of the rows of each of C labels, (C, d) float64 of their kind."""
+def means_by_label(X: Rows, y: NDArray[np.int64], C: int) -> Array:
+    """The mean of the rows of each of C labels, (C, d) float64 of their type; zero for a label without rows."""
     total: Any = None
     for part, rows in blocks(X):
         xp, labels = namespace(rows), y[part]
@@ -86,10 +90,23 @@ def sums_by_label(X: Rows, y: NDArray[np.int64], C: int) -> Array:
         else:
             m = len(labels)
             total += scipy.sparse.csr_array((np.ones(m), (labels, np.arange(m))), (C, m)) @ rows
-    return total
-
-
-def means_by_label(X: Rows, y: NDArray[np.int64], C: int) -> Array:
-    """The mean of the rows of each of C labels, (C, d) float64; a label without rows has the mean zero."""
-    total = sums_by_label(X, y, C)
     return total / like(total, np.maximum(np.bincount(y, minlength=C), 1).astype(np.float64))[:, None]
+
+
+class Projection(TransformerMixin, BaseEstimator):
+    """A learned linear map x ↦ Wx as a scikit-learn transformer; subclasses have `fit`."""
+
+    labels = True  # whether fit needs y
+
+    W_: Array  # (D, d) float32
+    classes_: NDArray[Any]
+
+    def transform(self, X: Rows) -> Array:
+        """Project rows (n, d) to (n, D) float32."""
+        check_is_fitted(self)
+        return project(check_source(self, X, reset=False, min_rows=0), self.W_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = float32_out(super().__sklearn_tags__())
+        tags.target_tags.required = self.labels
+        return tags

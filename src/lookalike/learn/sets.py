@@ -1,6 +1,6 @@
-"""Items of many rows each, such as a picture's local descriptors: all rows in one matrix, and where each item starts.
+"""Items of many rows each, such as a picture's local descriptors: the input of DFK, FESS and PD.
 
-In: a list of (m, d) arrays, one an item, or a matrix, one row an item. Out: a source whose items are read by number.
+All rows are in one matrix, item after item. A plain matrix has one row per item.
 """
 
 from typing import Any
@@ -13,16 +13,15 @@ from sklearn.base import BaseEstimator
 from lookalike.arrays import check_rows, namespace
 from lookalike.errors import InputError
 from lookalike.features.clustering import Mixture, fit_mixture
-from lookalike.learn.rows import check_source
-from lookalike.learn.sgd import Rows
+from lookalike.learn.rows import Rows, check_source
 from lookalike.types import Array
 
 MIXTURE_BYTES = 64 * 2**20
-"""What is held of the rows to fit a mixture to them, as float64."""
+"""Size of the sample of rows, as float64, that a mixture is fitted to."""
 
 
 class Sets:
-    """n items with rows of their own: those of item i are `rows[starts[i] : starts[i + 1]]`.
+    """n items; the rows of item i are `rows[starts[i] : starts[i + 1]]`.
 
     >>> sets = Sets(np.arange(10.0).reshape(5, 2), np.array([0, 2, 5]))
     >>> sets.shape, sets[[1]].rows.tolist()
@@ -42,9 +41,9 @@ class Sets:
 
 
 def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> Any:
-    """X as a matrix (a row an item) or as `Sets`, with the columns `part` knows; `reset` lets it learn them.
+    """Return X as a matrix (one row per item) or as `Sets`, with as many columns as `part` was fitted on.
 
-    A list of matrices becomes `Sets`. An item without rows is refused: nothing is known of it.
+    `reset` stores the number of columns instead. A list of matrices becomes `Sets`. An item without rows is rejected.
     """
     if isinstance(X, list | tuple) and X and all(getattr(item, "ndim", 0) == 2 for item in X):
         X = _join(X)
@@ -66,23 +65,18 @@ def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> 
 
 
 def take(X: Any, chosen: Any) -> tuple[Array, NDArray[np.int64]]:
-    """The rows (M, d) of the items chosen, finite floats, and where each item starts (n + 1,)."""
+    """The rows (M, d) of the chosen items, finite floats, and the start of each item (n + 1,)."""
     some = X[chosen]
     if isinstance(some, Sets):
         return check_rows(some.rows), some.starts
     return check_rows(some), np.arange(some.shape[0] + 1)
 
 
-def sample_rows(X: Any, most: int, random: np.random.Generator) -> Array:
-    """At most so many rows of all items together, by lot."""
-    rows = X.rows if isinstance(X, Sets) else X
-    M = rows.shape[0]
-    return check_rows(rows[:] if most >= M else rows[np.sort(random.choice(M, most, replace=False))])
-
-
 def fit_items(X: Any, k: int, random_state: int, random: np.random.Generator) -> tuple[Mixture, NDArray[np.float64]]:
-    """A mixture of k Gaussians, no more than there are rows, for some rows of all items, and EM's log-likelihoods."""
-    rows = sample_rows(X, MIXTURE_BYTES // (8 * X.shape[1]), random)
+    """Fit a mixture of k Gaussians, at most one per row, to a sample of all rows; also EM's log-likelihoods."""
+    rows, most = X.rows if isinstance(X, Sets) else X, MIXTURE_BYTES // (8 * X.shape[1])
+    M = rows.shape[0]
+    rows = check_rows(rows[:] if most >= M else rows[np.sort(random.choice(M, most, replace=False))])
     return fit_mixture(rows, min(k, rows.shape[0]), random_state=random_state)
 
 

@@ -1,7 +1,8 @@
-"""WSABIE: a projection and a linear classifier in it, learned together by a loss on the rank of the right class.
+"""WSABIE and JSCL: a projection and a linear classifier in it, learned together.
 
-In: (n, d) rows and labels, NumPy, torch, a memory map or `PqRows`. Out: (m, D) float32, D ≤ dim, or labels.
-Weston, Bengio, Usunier, IJCAI 2011, with the scores of Mensink et al. 2013 (ncm), Eq. 15.
+WSABIE minimises a loss on the rank of the right class: Weston, Bengio & Usunier, IJCAI 2011. JSCL, joint subspace and
+classifier learning, a hinge loss for each class against the rest: Gordo, Rodríguez, Perronnin & Valveny, CVPR 2012.
+Both have the scores of Mensink et al. 2013 (ncm), Eq. 15.
 """
 
 from typing import Annotated, Any, Self
@@ -9,34 +10,25 @@ from typing import Annotated, Any, Self
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassifierMixin
 
 from lookalike.arrays import as_numpy, like, namespace
-from lookalike.encode.check import float32_out
-from lookalike.errors import UnknownNameError
-from lookalike.learn.labels import encode_held, encode_labels, hold_out
-from lookalike.learn.measures import MEASURES, mean_average_precision, ranks, top
-from lookalike.learn.rows import Picked, check_source, check_values, means_by_label, project
-from lookalike.learn.sgd import Callback, Rows, train
-from lookalike.learn.start import start
-from lookalike.limits import COUNT, POSITIVE, Limit, check_limits
+from lookalike.learn.measures import MEASURES, mean_average_precision, ranks
+from lookalike.learn.rows import Rows, means_by_label, project
+from lookalike.learn.training import Callback, TrainedProjection, find_start
+from lookalike.limits import COUNT, POSITIVE, Limit
 from lookalike.types import Array, OneOf
 
-HELD, MOST_HELD = 0.2, 5_000
-"""The share of each class that training is stopped by, and at most so many rows."""
+MAX_HELD = 5_000
+"""Rows to validate on, at most."""
 LIMITS: dict[str, Limit] = {"dim": COUNT, "rate": POSITIVE, "batch": COUNT, "max_iterations": COUNT}
-"""What the numbers among the parameters may be."""
-EVERY, PATIENCE = 50, 8
-"""Batches between two validations, and how many without a gain end the training."""
 
 
 def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
-    """The WARP loss of class scores (m, C) for classes y (m,), a mean, and its gradient by the scores.
+    """The mean WARP loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
 
-    Of the r classes that come within a margin of one of the right one, or before it, each adds its hinge loss times
-    (1 + 1/2 + … + 1/r) / r: what the paper finds by trying classes at random is here taken over all of them.
+    Each of the r classes that score more than the right one minus a margin of 1 adds its hinge loss times
+    (1 + 1/2 + … + 1/r) / r. The paper estimates r by trying classes at random; here it is counted over all classes.
 
     >>> rank_loss(np.array([[2.0, 1.5, 0.0]]), np.array([0]))
     (np.float64(0.5), array([[-1.,  1.,  0.]]))
@@ -55,31 +47,49 @@ def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
     )
 
 
-class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
+def hinge_loss(scores: Array, y: Array) -> tuple[Any, Array]:
+    """The mean hinge loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
+
+    The right class should score at least 1, the others at most -1. The others together have the weight of the right
+    one: with many classes they would dominate it.
+
+    >>> hinge_loss(np.array([[0.5, -3.0, -0.5]]), np.array([0]))
+    (np.float64(0.75), array([[-1. ,  0. ,  0.5]]))
+    """
+    xp, C = namespace(scores), scores.shape[1]
+    own = xp.arange(C, device=array_api_compat.device(scores)) == y[:, None]  # (m, C)
+    signs = xp.where(own, xp.ones_like(scores), -xp.ones_like(scores))
+    weights = xp.where(own, xp.ones_like(scores), xp.full_like(scores, 1 / (C - 1))) / scores.shape[0]
+    margins = 1 - signs * scores
+    weights = weights * xp.astype(margins > 0, scores.dtype)
+    return xp.sum(weights * margins), -signs * weights
+
+
+class Wsabie(ClassifierMixin, TrainedProjection):
     """A projection with a linear classifier in it: scores v_cᵀ(Wx + w), the right class first by a margin of one.
 
-    All of W, w and v are learned together, in mini-batches, from where `start` says and the class means there.
-    `transform` is the projection, a metric for new classes too; `predict` knows the classes it was fitted on.
+    W, w and v are learned together, in mini-batches, from `find_start` and the class means there. `transform` is the
+    projection, a metric for new classes too; `predict` returns only the classes that it was fitted on.
 
     Parameters
     ----------
     dim : output dimension. D = min(dim, d, n - 1).
     rate : length of a step, at a scale where rows have length one on average.
-    batch : rows a step.
-    max_iterations : steps at most.
-    measure : what is watched on a fifth of each class to stop early: "top1" (the right class first), "top5" (among the
-        first five; ties by the first) or "map" (rows as queries for their like, by cosine: for retrieval).
-    random_state : seed of what is held out and of the batches.
+    batch : rows per step.
+    max_iterations : maximum number of steps.
+    measure : the score on a fifth of each class that stops the training: "top1" (the right class first), "top5" (among
+        the first five; ties by the first) or "map" (retrieval by cosine).
+    random_state : seed of the validation part and of the batches.
 
     Attributes
     ----------
-    Arrays are of the kind, and on the device, of the rows it was fitted on; other kinds are taken, too.
+    Arrays have the type and the device of the rows it was fitted on; `transform` takes rows of any type.
 
     W_ : (D, d) float32.
-    offset_ : (D,) float32, what is added after the projection: it is what biases of the classes come from.
+    offset_ : (D,) float32, added after the projection: it gives the classes their biases.
     coef_ : (C, D) float32, the vectors v_c.
     classes_ : (C,) sorted labels, NumPy.
-    curve_ : (t, 3) float64, NumPy: step, mean loss since the entry before, and score, at each validation.
+    curve_ : (t, 3) float64, NumPy: step, mean loss since the previous entry, and score, at each validation.
 
     Examples
     --------
@@ -90,14 +100,13 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     """
 
-    labels = True  # fit needs y
     loss = staticmethod(rank_loss)
 
-    W_: Array
     offset_: Array
     coef_: Array
-    classes_: NDArray[Any]
-    curve_: NDArray[np.float64]
+
+    _limits = LIMITS
+    _every, _patience = 50, 8
 
     def __init__(
         self,
@@ -125,23 +134,14 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
     ) -> Self:
         """Learn from rows (n, d) and labels (n,) of at least 2 classes.
 
-        `held`, rows and labels, is validated on instead of a part of X: for "map", labels of any classes.
+        `held`, rows and labels, replaces the validation part of X; for "map" its labels may be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
-        self._check()
-        X = check_source(self, X, reset=True, min_rows=2)
-        classes, codes = encode_labels(y, X.shape[0])
-        check_values(X)
-        random = np.random.default_rng(self.random_state)
-        kept, out = hold_out(codes, HELD if held is None else 0.0, random, MOST_HELD)
-        rows, labels = Picked(X, kept), codes[kept]
-        asked, wanted = (
-            (Picked(X, out), codes[out]) if held is None else (held[0], encode_held(held, classes, self.measure))
-        )
-        begin = start(rows, labels, int(self.dim), random)
-        W, mean, scale = begin.W, begin.mean, begin.total**-0.5
-        xp, C = namespace(W), len(classes)
-        means = xp.astype(like(W, means_by_label(rows, labels, C)), W.dtype)
+        problem = self._problem(X, y, held, MAX_HELD)
+        start = find_start(problem.rows, problem.labels, int(self.dim), problem.random)
+        W, mean, scale = start.W, start.mean, start.total**-0.5
+        xp, C, d = namespace(W), len(problem.classes), W.shape[1]
+        means = xp.astype(like(W, means_by_label(problem.rows, problem.labels, C)), W.dtype)
         V = scale * (means - mean) @ W.T  # (C, D)
 
         def step(both: Array, rows: Array, y: Array) -> tuple[Any, Array]:
@@ -153,62 +153,57 @@ class Wsabie(ClassifierMixin, TransformerMixin, BaseEstimator):
             return loss, xp.concat([(G @ V).T @ rows, Z.T @ G], axis=1)
 
         def condition(gradient: Array) -> Array:
-            d = rows.shape[1]
-            return xp.concat([begin.condition(gradient[:, :d]), gradient[:, d:]], axis=1)
+            return xp.concat([start.condition(gradient[:, :d]), gradient[:, d:]], axis=1)
 
-        def apart(both: Array) -> tuple[Array, Array, Array]:
+        def unpack(both: Array) -> tuple[Array, Array, Array]:
             W = scale * both[:, : -C - 1]
             return W, both[:, -C - 1] - W @ mean, both[:, -C:].T
 
         def score(both: Array) -> float:
-            W, offset, V = apart(both)
-            Z = like(V, project(asked, W)) + offset
+            W, offset, V = unpack(both)
+            Z = like(V, project(problem.held, W)) + offset
             if self.measure == "map":
-                return mean_average_precision(Z, wanted)
-            return top(ranks(Z @ V.T, wanted), 5 if self.measure == "top5" else 1)
+                return mean_average_precision(Z, problem.held_labels)
+            return self._top(ranks(Z @ V.T, problem.held_labels))
 
-        both, curve = train(
-            xp.concat([W, 0 * W[:, :1], V.T], axis=1),  # (D, d + 1 + C): W, its offset and V are learned as one array
-            step,
-            rows,
-            labels,
-            rate=self.rate,
-            batch=self.batch,
-            max_iterations=self.max_iterations,
-            validate=score if len(wanted) else None,
-            every=EVERY,
-            patience=PATIENCE,
-            seed=self.random_state,
-            callback=callback,
-            condition=condition,
-        )
-        self.W_, self.offset_, self.coef_ = apart(both)
-        self.classes_ = classes
+        both = xp.concat([W, 0 * W[:, :1], V.T], axis=1)  # (D, d + 1 + C): W, its offset and V are learned as one array
+        both, curve = self._train(problem, both, step, score, condition, callback=callback)
+        self.W_, self.offset_, self.coef_ = unpack(both)
+        self.classes_ = problem.classes
         self.curve_ = curve.table()
         return self
 
     def transform(self, X: Rows) -> Array:
-        """(m, d) to (m, D) float32: XWᵀ and the offset."""
-        check_is_fitted(self)
-        Z = project(check_source(self, X, reset=False, min_rows=0), self.W_)
+        """Project rows (m, d) to (m, D) float32: XWᵀ plus the offset."""
+        Z = super().transform(X)
         return Z + like(Z, self.offset_)
 
     def decision_function(self, X: Rows) -> Array:
-        """(m, d) to scores (m, C) float32; of two classes (m,), how much more the second has: scikit-learn's way."""
+        """Scores (m, C) float32 of rows (m, d); of two classes (m,), the second minus the first, as in scikit-learn."""
         Z = self.transform(X)
         scores = Z @ like(Z, self.coef_).T
         return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """(m, d) to labels (m,); of equal scores the first class wins."""
+        """Labels (m,) of rows (m, d); of equal scores the first class wins."""
         scores = as_numpy(self.decision_function(X))
         best = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
         return np.asarray(self.classes_[best])
 
-    def __sklearn_tags__(self) -> Tags:
-        return float32_out(super().__sklearn_tags__())
 
-    def _check(self) -> None:
-        check_limits(self, LIMITS)
-        if self.measure not in MEASURES:
-            raise UnknownNameError("measure", str(self.measure), MEASURES)
+class Jscl(Wsabie):
+    """A projection W with a classifier v_c for each class against all others.
+
+    Everything except the loss is as in `Wsabie`, with the same parameters and attributes. For retrieval, which uses W
+    alone, stop by retrieval: `measure="map"`.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(300, 5))
+    >>> y = np.where(X[:, 0] > 0, "right", "left")
+    >>> Jscl(dim=2).fit(X, y).transform(X).shape
+    (300, 2)
+
+    """
+
+    loss = staticmethod(hinge_loss)

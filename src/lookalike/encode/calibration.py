@@ -1,7 +1,7 @@
-"""The choice of an encoder's parameters: without labels, altered pictures must find the pictures they came from.
+"""Choose an encoder's parameters, by altered versions of pictures or by labels.
 
-In: candidates, a pool of negatives, and vectors of pictures with vectors of crops, flips or recompressions of them, or
-with labels. Out: each candidate's score, and the best. slem §6.4 calibrates with labels; the way without is ours.
+`calibrate` needs no labels: the vector of a crop, flip or recompression of a picture must find the picture it was made
+from. `calibrate_labels` is the calibration of slem §6.4: a picture must find the others of its label.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from lookalike.errors import InputError
 from lookalike.types import Array, Transform
 
 SIGNIFICANT = 2.0
-"""Standard errors that one candidate's precision must be below another's to be worse: chance does that 1 time in 40."""
+"""A candidate whose precision is this many standard errors below the best is worse; chance does that 1 time in 40."""
 
 Params = Mapping[str, Any]
 Values = NDArray[np.float64]
@@ -27,25 +27,25 @@ Measured = tuple[Values, Values]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one candidate was worth."""
+    """The result of one candidate."""
 
     params: dict[str, Any]
     precision: float
-    """Average precision, 0 to 1, mean over pictures or labels. What ties with a wrong item counts as behind it."""
+    """Average precision, 0 to 1, mean over pictures or labels. Of equal scores, wrong items rank first."""
     margin: float
     """Mean, -1 to 1, of (nearest wrong item - right item) / (median wrong item - right item), in scores."""
     behind: float
-    """How far `precision` is behind the best, in standard errors of the difference; 0 for the best itself."""
+    """How far `precision` is below the best, in standard errors of the difference; 0 for the best itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The candidates, as they were given, and the choice.
+    """The result of every candidate, in their order, and the parameters chosen.
 
     By labels, the choice is the best precision, as in slem §6.4. By near-duplicates it is the largest margin among
-    those whose precision is not significantly below the best one: easy variants are found by many candidates alike, and
-    then the room they leave before the first wrong item decides. Margins compare scores of one kind only: candidates
-    that differ in λ, not in γ or the kernel, for which `kernels.typical_gamma` is the choice that needs no labels.
+    those whose precision is not significantly below the best one: many candidates find all of the easy variants, and
+    then the distance they leave before the first wrong item decides. Margins are comparable between candidates that
+    differ in λ, not between those that differ in γ or the kernel; `kernels.typical_gamma` chooses γ without labels.
     """
 
     params: dict[str, Any]
@@ -55,20 +55,19 @@ class Calibration:
 def calibrate(
     make: Callable[..., Transform], candidates: Sequence[Params], negatives: Array, originals: Array, variants: Array
 ) -> Calibration:
-    """Choose by near-duplicates, without labels: each variant must find its original among the originals.
+    """Choose without labels: each altered version must find its original among all originals.
 
     Every candidate's `make(**params)` is fitted on `negatives` (n, d). Each of the `variants` (m, a, d), a ≥ 1 altered
     versions of each picture, is a query; the `originals` (m, d), m ≥ 2, are searched. Scores are squared distances of
-    the encoded rows, or what `encoder.query(variants).score(encoded)` says where the encoder has a `query`.
+    the encoded rows, or `encoder.query(variants).score(encoded)` if the encoder has a `query`.
 
-    Two things are the caller's to see to. The negatives must be the pool as it will be used: an original among them
-    pushes its variants away, which asks for a larger λ, as it will where what is searched is its own pool. And the
-    originals must be different pictures, such as a small random sample: four views of one thing would have to be told
-    apart.
+    The negatives must be the pool that will be used: an original among them pushes its variants away, which requires a
+    larger λ, as it does in a collection that is its own pool. The originals must show different things, such as a small
+    random sample does: several views of one thing would count as errors for each other.
 
     Examples
     --------
-    >>> from lookalike.encode.slem import Slem
+    >>> from lookalike.encode import Slem
     >>> random = np.random.default_rng(0)
     >>> scales = np.array([5.0] * 4 + [0.5] * 12)  # the first columns vary most, and change with every crop
     >>> negatives, originals = random.normal(size=(500, 16)) * scales, random.normal(size=(50, 16)) * scales
@@ -109,11 +108,11 @@ def calibrate_labels(
     y: ArrayLike,
     negatives: Array | None = None,
 ) -> Calibration:
-    """Choose by labels: each row of X (m, d) must find the others of its label in y (m,). Never use those of a test.
+    """Choose by labels: each row of X (m, d) must find the others of its label in y (m,). Never use test labels.
 
-    As `calibrate` otherwise. Where `negatives` is None, the labels are dealt into two halves in their order, and each
-    half is the pool of the other: a pool without the labels it is tried on is what later queries will meet. A row
-    without another of its label is no query, but is in the way of others.
+    Otherwise as `calibrate`. If `negatives` is None, the sorted labels are split into two halves, and each half is the
+    pool of the other, as later queries will have labels that the pool does not contain. A row that is alone with its
+    label is not a query, but counts as a wrong item for the others.
     """
     X = check_rows(X)
     labels = np.asarray(y)
@@ -142,7 +141,7 @@ def calibrate_labels(
 
 
 def _find_own_kind(encoder: Transform, X: Array, classes: NDArray[np.intp]) -> Measured:
-    """Rows X (m, d) as queries among themselves, right where the class (m,) is the same."""
+    """Measure rows X (m, d) as queries among themselves; rows of the same class (m,) are right."""
     asked = np.flatnonzero(np.bincount(classes)[classes] > 1)  # (q,)
 
     def judge(queries: slice) -> tuple[Mask, Mask]:
@@ -174,8 +173,8 @@ def _measure(
 ) -> Measured:
     """Average precision and margin of queries Q (q, d) among encoded rows Y (n, D), as means over groups.
 
-    `judge` says which rows are right and which are wrong, both (q, n); what is neither does not count. Queries of one
-    picture or label are no independent evidence: standard errors are those of the means of `group` (q,).
+    `judge` returns which rows are right and which are wrong, both (q, n); others do not count. Queries of one picture
+    or label are not independent: standard errors are those of the means of `group` (q,).
     """
     precision, margin = np.empty(Q.shape[0]), np.empty(Q.shape[0])
     for part in chunks(Q.shape[0], row_bytes=64 * Y.shape[0]):
@@ -188,7 +187,7 @@ def _measure(
 
 
 def _scores(encoder: Transform, Q: Array, Y: Array) -> Values:
-    """Rows Q (q, d) against encoded rows Y (n, D), (q, n) float64, smaller is better."""
+    """Scores (q, n) float64 of encoded rows Y (n, D) for rows Q (q, d), smaller is better."""
     if hasattr(encoder, "query"):
         return as_numpy(encoder.query(Q).score(Y)).astype(np.float64)
     Q, Y = (as_numpy(rows).astype(np.float64) for rows in (encoder.transform(Q), Y))
@@ -197,7 +196,7 @@ def _scores(encoder: Transform, Q: Array, Y: Array) -> Values:
 
 
 def _average_precision(scores: Values, right: Mask, wrong: Mask) -> Values:
-    """(q,); at the same score the wrong ones come first, so that telling nothing apart is worth nothing."""
+    """(q,); wrong items come first among equal scores, so that a constant score is worth nothing."""
     order = np.lexsort((right, scores), axis=1)  # (q, n)
     right, wrong = np.take_along_axis(right, order, axis=1), np.take_along_axis(wrong, order, axis=1)
     hits = np.cumsum(right, axis=1)
@@ -206,7 +205,7 @@ def _average_precision(scores: Values, right: Mask, wrong: Mask) -> Values:
 
 
 def _margin(scores: Values, right: Mask, wrong: Mask) -> Values:
-    """(q,): the share of the way from the right ones to the typical wrong one that is free of wrong ones."""
+    """(q,): the share of the distance from the right items to the median wrong item that has no wrong item in it."""
     mean = np.mean(scores, axis=1, where=right)
     nearest = np.min(scores, axis=1, where=wrong, initial=np.inf)
     median = np.nanmedian(np.where(wrong, scores, np.nan), axis=1)

@@ -4,8 +4,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lookalike.encode import factor
-from lookalike.encode.factor import FACTORS, ccd, icd, kpca
+from lookalike.encode import kernel_slem
+from lookalike.encode.kernel_slem import FACTORS, ccd, icd, kpca
 from lookalike.errors import InputError
 from lookalike.kernels import KERNELS, TANGENTS
 
@@ -46,9 +46,9 @@ def test_kernel_pca_is_the_best_of_its_rank_and_leaves_less_than_incomplete_chol
 
 def test_kernel_pca_is_the_same_exactly_by_a_subspace_and_in_chunks(monkeypatch):
     subspace = kpca(X, KERNELS["gaussian"], 0.2, 4)
-    monkeypatch.setattr(factor, "HELD_BYTES", 0)
+    monkeypatch.setattr(kernel_slem, "KPCA_BYTES", 0)
     chunks = kpca(X, KERNELS["gaussian"], 0.2, 4)
-    monkeypatch.setattr(factor, "DEPTH", 300)
+    monkeypatch.setattr(kernel_slem, "KRYLOV_DEPTH", 300)
     exact = kpca(X, KERNELS["gaussian"], 0.2, 4)
     np.testing.assert_allclose(chunks.B, subspace.B, atol=1e-10)
     np.testing.assert_allclose(np.abs(np.sum(subspace.B * exact.B, axis=0)), np.sum(exact.B**2, axis=0), rtol=1e-6)

@@ -1,0 +1,10 @@
+from .calibration import Calibration as Calibration
+from .calibration import Trial as Trial
+from .calibration import calibrate as calibrate
+from .calibration import calibrate_labels as calibrate_labels
+from .esvm import Esvm as Esvm
+from .kernel_slem import KernelSlem as KernelSlem
+from .kernel_slem import SlemQuery as SlemQuery
+from .slem import Slem as Slem
+from .whiten import L2 as L2
+from .whiten import PCA as PCA
