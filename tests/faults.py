@@ -31,7 +31,7 @@ from lookalike.errors import FullError, StoreError
 from lookalike.images.process import read_one
 from lookalike.images.read import LIMITS
 from lookalike.images.workers import Read, Skip
-from lookalike.store import directory, schema
+from lookalike.store import database, directory
 from lookalike.store.directory import Store
 
 SQL_WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "COMMIT", "VACUUM", "BEGIN IMMEDIATE")
@@ -75,7 +75,7 @@ class Calls:
         for module in (io, builtins):
             patched(module, "open", self._open)
         for name in ("execute", "executemany"):
-            patched(schema.Connection, name, self._sql)
+            patched(database.Connection, name, self._sql)
         return self
 
     def __exit__(self, *error: object) -> None:

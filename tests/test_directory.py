@@ -21,10 +21,10 @@ from lookalike import Collection
 from lookalike.engine.looks import at_one_moment
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store import models
+from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS
-from lookalike.store.structures import Recall
 from store_worker import DIM, do, rows_for, state_after
 from waiting import PATIENCE_S
 
@@ -57,7 +57,7 @@ def add(store: Store, ids: range | list[int]) -> None:
 
 def check_whole(store: Store, expected: set[int]) -> None:
     """Nothing is wrong, and exactly these items are there with the rows that were written."""
-    assert store.verify() == store.judgements.verify() == []
+    assert store.verify() == []
     assert store.items.ids().tolist() == sorted(expected)
     for space in store.vectors.spaces():
         assert store.vectors.verify(space, lambda *step: None) == []
@@ -509,7 +509,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
             add(store, range(first, first + 500))
             done.update(range(first, first + 500))
 
-    with pytest.raises(FullError, match=r"No space left.*committed is safe"), store.writer():
+    with pytest.raises(FullError, match=r"No space left.*Committed changes are safe"), store.writer():
         add_until_full()
     assert len(done) >= 1_000
     check_whole(store, done)
@@ -602,7 +602,7 @@ def test_a_limit_on_file_size_is_told_and_nothing_is_lost(store: Store) -> None:
 def test_golden_v1(tmp_path: Path) -> None:
     shutil.copytree(HERE / "golden" / "v1", tmp_path / "c")
     store = Store(tmp_path / "c")
-    assert store.verify() == store.judgements.verify() == []
+    assert store.verify() == []
     ids = [3, 141, 2**62 + 1, 2**63 - 1]
     assert store.items.ids().tolist() == ids
     assert store.items.get([3]) == {
@@ -720,7 +720,7 @@ def test_golden_v7(tmp_path: Path) -> None:
     shutil.copytree(HERE / "golden" / "v7", tmp_path / "c")
     store = Store(tmp_path / "c")
     last, name = 2**63 - 1, "größe \udcff"
-    assert store.verify() == store.judgements.verify() == []
+    assert store.verify() == []
     found = store.items.get([3, 141, last])
     assert [item.content for item in found.values()] == [bytes(range(32)), None, b"\xff" * 32]
     assert found[3].paths == ["/photos/3 \udcff.jpg"]
@@ -741,7 +741,7 @@ def test_golden_v7(tmp_path: Path) -> None:
     assert store.vectors.verify("color()", lambda *_: None) == []
     assert not (store.path / "vectors" / "color-1.npy").exists()
     assert store.judgements.classes.rename(name, "large") == 2
-    assert store.judgements.verify() == []
+    assert store.verify() == []
     store.close()
 
 

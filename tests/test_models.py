@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import lookalike
 from lookalike.encode.whiten import L2, PCA
 from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError, StoreError
-from lookalike.store.files import digest_file as digest
 from lookalike.store.models import load, save
+from lookalike.store.npy_files import digest_file as digest
 
 X = np.random.default_rng(0).normal(size=(50, 12)).astype(np.float32)
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from lookalike.encode.whiten import L2
 from lookalike.store import models
+from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
-from lookalike.store.structures import Recall
 
 IDS = np.array([3, 141, 2**63 - 1])
 

@@ -17,9 +17,9 @@ import pytest
 
 from damage import flip_bits
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
-from lookalike.store import schema
-from lookalike.store.database import Database, read_ids
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, text, translated
+from lookalike.store import database as database_module
+from lookalike.store.database import Database, connect, database_errors, read_ids, text
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS
 from waiting import PATIENCE_S
 
 TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
@@ -107,14 +107,14 @@ def test_a_damaged_database_is_told_as_damage(file: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_disk_that_takes_no_more_is_full(tmp_path: Path, number: int) -> None:
-    with pytest.raises(FullError, match="committed is safe"), translated(tmp_path):
+    with pytest.raises(FullError, match="Committed changes are safe"), database_errors(tmp_path):
         raise OSError(number, os.strerror(number))
 
 
 def test_other_troubles_of_the_disk_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="Input/output error"), translated(tmp_path):
+    with pytest.raises(StoreError, match="Input/output error"), database_errors(tmp_path):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
-    with pytest.raises(BrokenPipeError), translated(tmp_path):
+    with pytest.raises(BrokenPipeError), database_errors(tmp_path):
         raise BrokenPipeError
 
 
@@ -148,7 +148,7 @@ def test_a_quota_that_sqlite_only_calls_an_io_error_is_told_as_full(file: Path) 
 
 
 def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_S", 0.05)
     one, two = Database(file, TABLE), Database(file, TABLE)
     with one.transaction(), pytest.raises(LockedError, match="Try again"), two.transaction():
         pass
@@ -159,7 +159,7 @@ def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPat
 def test_what_cannot_even_be_read_for_locks_is_told_as_locked(file: Path) -> None:
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL  # after ten seconds in which nobody may even read
-    with pytest.raises(LockedError, match="Try again"), schema.translated(file):
+    with pytest.raises(LockedError, match="Try again"), database_errors(file):
         raise error
 
 
@@ -344,7 +344,7 @@ def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open
     db.close()
     result = _read_without_rights(file)  # its owner may come at any time and change it unnoticed
     assert "StoreError" in result.stderr
-    assert "Ask for that permission, have its owner open it" in result.stderr
+    assert "Ask for the permission, have the owner open" in result.stderr
 
 
 def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
@@ -375,14 +375,14 @@ def test_a_full_disk_can_be_read_and_follows_what_is_written_later(disk: Path) -
         db.execute("INSERT INTO words VALUES ('does not fit')")
     ballast.unlink()
     code = (
-        "import sys; from pathlib import Path; from lookalike.store.schema import connect\n"
+        "import sys; from pathlib import Path; from lookalike.store.database import connect\n"
         "db = connect(Path(sys.argv[1]), sys.argv[3:]); db.execute('INSERT INTO words VALUES (?)', [sys.argv[2]])\n"
         "db.execute('PRAGMA wal_checkpoint(TRUNCATE)')"
     )
     for word in ("two", "three"):
         subprocess.run([sys.executable, "-c", code, file, word, *TABLE], check=True)
         assert words()[-1] == word
-    with pytest.raises(StoreError, match="Open it again"), database.transaction() as db:
+    with pytest.raises(StoreError, match="open it again"), database.transaction() as db:
         db.execute("INSERT INTO words VALUES ('four')")
     database.close()
     _write_word(file, "four").close()
