@@ -22,7 +22,7 @@ from lookalike.feedback import round as rounds
 from lookalike.images.demo import draw_folder
 from lookalike.index.flat import Flat
 from lookalike.store.directory import Store
-from lookalike.store.sessions import Outsider
+from lookalike.store.sessions import ExternalExample
 from reference.session_log import PlainLog
 from waiting import PATIENCE_S
 
@@ -164,8 +164,8 @@ def test_sessions_do_not_hear_each_other(log):
 def test_examples_from_outside_come_back_as_they_were(log):
     vectors = np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)
     given = [
-        Outsider(True, vectors[0], "color()", 2**63 - 1, "/größe/\udcff.jpg"),
-        Outsider(False, vectors[1], None),
+        ExternalExample(True, vectors[0], "color()", 2**63 - 1, "/größe/\udcff.jpg"),
+        ExternalExample(False, vectors[1], None),
     ]
     session = log.start("deep", author="猫", name="größe \udcff", marks={}, outsiders=given)
     for before, after in zip(given, log.outsiders(session), strict=True):
@@ -188,7 +188,7 @@ def test_a_collection_of_the_first_format_takes_sessions(tmp_path):
     session = store.judgements.sessions.start("small", author="anna", name=None, marks={3: "relevant"})
     assert store.judgements.finish(session, "größe") == 1
     assert store.judgements.labels([3, 2**63 - 1]) == {3: ["cat", "größe"], 2**63 - 1: ["größe"]}
-    assert store.judgements.verify() == []
+    assert store.verify() == []
     store.close()
 
 

@@ -51,10 +51,10 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.read import LIMITS, Limits
 from lookalike.images.sources import walk
 from lookalike.index.flat import Flat
-from lookalike.store.backup import BackupReport, backup, restore
+from lookalike.store.backup import BackupReport, make_backup, restore_backup
+from lookalike.store.classes import Prediction
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
-from lookalike.store.predictions import Prediction
 from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Vectors, format_id, parse_id, silent
 
@@ -583,12 +583,12 @@ class Collection:
 
         Files that the backup already has are not copied again; every file is read back and compared with its digest.
         """
-        return backup(self.path, Path(absolute(target)), progress or silent)
+        return make_backup(self.path, Path(absolute(target)), progress or silent)
 
     @staticmethod
     def restore(backup: str | Path, target: str | Path, progress: Progress | None = None) -> BackupReport:
         """Make a new collection at `target` from a backup; every file is compared with its digest."""
-        return restore(Path(absolute(backup)), Path(absolute(target)), progress or silent)
+        return restore_backup(Path(absolute(backup)), Path(absolute(target)), progress or silent)
 
     def export(
         self,

@@ -25,10 +25,8 @@ from lookalike.engine.guesses import Guess
 from lookalike.engine.looks import at_one_moment
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.classes import ClassNames, Membership
+from lookalike.store.classes import ClassNames, Membership, Prediction, Predictions, normalize_label
 from lookalike.store.directory import Store
-from lookalike.store.labels import tidy
-from lookalike.store.predictions import Prediction, Predictions
 from lookalike.types import Ids, Progress, silent
 
 PREDICTED_BYTES = 64 * 2**20
@@ -132,7 +130,7 @@ class Classes:
     def rename(self, old: str, new: str) -> int:
         """Give a class another name; returns its pictures."""
         before, after = self._one(old), self._one(new, new=True)
-        return self._book.rename(before, tidy(new) if after == before else after)
+        return self._book.rename(before, normalize_label(new) if after == before else after)
 
     def merge(self, *names: str, into: str) -> int:
         """Make one class of several, with a new name or one of theirs; returns its pictures."""

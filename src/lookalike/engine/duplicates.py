@@ -20,8 +20,8 @@ from lookalike.errors import UnknownNameError
 from lookalike.images.same import SAME, SIDE, Small, difference, shrink
 from lookalike.images.sources import locate
 from lookalike.images.workers import Read, ReadPool, count_cores
-from lookalike.store.apart import Pair
 from lookalike.store.directory import Store
+from lookalike.store.judgements import Pair
 from lookalike.types import Ids, Progress, Vectors, format_id
 
 Tier: TypeAlias = Literal["identical", "same", "alike"]

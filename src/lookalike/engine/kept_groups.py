@@ -21,7 +21,7 @@ from lookalike.engine.looks import select
 from lookalike.engine.spaces import Spaces
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.store.judgements import SaidLabel
+from lookalike.store.judgements import LabelRecord
 from lookalike.types import Progress
 
 
@@ -64,7 +64,7 @@ def known_groups(store: Store, spaces: Spaces, tier: Tier, space: str | None) ->
     return _told_apart(store, from_json(kept.value)), kept.version == spaces.version_of(name, *made_with(tier))
 
 
-def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[SaidLabel]]]]]:
+def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[LabelRecord]]]]]:
     """Groups with their items, and what was said of these; without those that have gone meanwhile."""
     for group in groups:
         items, said = store.items.get(group.items), store.judgements.said(group.items)

@@ -15,7 +15,7 @@ from lookalike.engine.spaces import Spaces
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.queries import PointQuery
 from lookalike.store.directory import Store
-from lookalike.store.sessions import Kind, Outsider
+from lookalike.store.sessions import ExternalExample, Kind
 from lookalike.types import Ids, Vectors
 
 if TYPE_CHECKING:  # learning loads scikit-learn: when it is first asked for
@@ -29,7 +29,7 @@ class Beginning(NamedTuple):
 
     space: str
     marks: dict[int, Kind]
-    outsiders: list[Outsider]
+    outsiders: list[ExternalExample]
 
 
 class Gathered(NamedTuple):
@@ -65,7 +65,7 @@ def begin(
     for kind, examples in sides:
         for example in examples:
             taken = _take(store, spaces, found, example, wanted=kind == "relevant")
-            if isinstance(taken, Outsider):
+            if isinstance(taken, ExternalExample):
                 outsiders.append(taken)
             else:
                 say(given, taken, kind, example)
@@ -86,7 +86,7 @@ def say(said: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
         raise InputError(f"{origin(example)} is given both as {said[item]} and as {kind}. Say one of the two.")
 
 
-def gather(spaces: Spaces, space: str, marks: Mapping[int, Kind], outsiders: Sequence[Outsider]) -> Gathered:
+def gather(spaces: Spaces, space: str, marks: Mapping[int, Kind], outsiders: Sequence[ExternalExample]) -> Gathered:
     """Vectors and signs of what is there; what is not is told in the notes."""
     from lookalike.feedback.round import Marks
 
@@ -141,17 +141,17 @@ def origin(example: Example) -> str:
     return str(example)
 
 
-def _take(store: Store, spaces: Spaces, name: str, example: Example, *, wanted: bool) -> int | Outsider:
+def _take(store: Store, spaces: Spaces, name: str, example: Example, *, wanted: bool) -> int | ExternalExample:
     """The item of the space that an example is, or what to keep of one from outside."""
     index = spaces.hyperplanes(spaces.taught(name))
     if isinstance(example, np.ndarray) and example.ndim == 1:
         row = PointQuery(check_rows(example[None, :], dim=index.dim, name="the example vector")).vectors
-        return Outsider(wanted, row[0], None)
+        return ExternalExample(wanted, row[0], None)
     item = identity(store, example)
     if item is not None and item in index:
         return item
     X = spaces.chain(name).feature.extract([shown(store, example, spaces.side())])  # (1, d)
-    return Outsider(wanted, X[0], _maker(spaces, name), item, origin(example))
+    return ExternalExample(wanted, X[0], _maker(spaces, name), item, origin(example))
 
 
 def _maker(spaces: Spaces, name: str) -> str:

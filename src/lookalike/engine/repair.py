@@ -11,6 +11,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lookalike.atomic_files import atomic_write
 from lookalike.engine.classes import Classes
 from lookalike.engine.intake import Intake
 from lookalike.engine.space_fit import fit_space
@@ -26,11 +27,11 @@ from lookalike.errors import (
     SourceError,
     StoreError,
 )
-from lookalike.store.backup import DATABASES, Backup, open_backup
+from lookalike.store.backup import Backup, open_backup
 from lookalike.store.directory import MANIFEST, Store
-from lookalike.store.files import ids_file
+from lookalike.store.npy_files import ids_file
 from lookalike.store.repair import repair_databases, repair_rows
-from lookalike.store.whole import whole
+from lookalike.store.schema import DATABASES
 from lookalike.text import many
 from lookalike.types import Progress, silent
 
@@ -182,7 +183,7 @@ class _Repair:
         copy = None if self.backup is None else self.backup.file(name)
         if copy is None:
             return False
-        with whole(self.store.path / name) as part:
+        with atomic_write(self.store.path / name) as part:
             shutil.copyfile(copy, part)
         self.report.done.append(f"{name} was restored from the backup.")
         return True

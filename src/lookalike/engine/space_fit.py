@@ -22,7 +22,7 @@ from lookalike.errors import InputError
 from lookalike.index.flat import Flat
 from lookalike.registry import Spec
 from lookalike.store import models
-from lookalike.store.segments import Members, Pending
+from lookalike.store.vectors import NegativePool, Pending
 from lookalike.types import Ids, Progress
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -90,7 +90,7 @@ def fit_space(
     labelled = labelled_rows(spaces, name)
     progress(f"fitting {name}", 0, None)
     chain = fit(specs or space.chain, sample, None if negatives is None else negatives.X, labelled)
-    pools: list[Members] = []
+    pools: list[NegativePool] = []
     if any(map(takes_negatives, chain.specs[1:])):
         pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
     rows = len(sample) if labelled is None else len(labelled.ids)
@@ -161,7 +161,7 @@ def _coder(spaces: Spaces, base: str, labels: bool) -> str:
 
 
 def _replace(
-    spaces: Spaces, name: str, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress
+    spaces: Spaces, name: str, chain: Chain, fitted_on: int, pools: Sequence[NegativePool], progress: Progress
 ) -> None:
     """Put every item through a newly fitted chain; the old space goes when the new one is whole."""
     target = spaces.store.vectors.new_file("models", ".npz")

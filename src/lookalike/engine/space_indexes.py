@@ -16,9 +16,9 @@ from lookalike.errors import DamagedError
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
 from lookalike.registry import component, create
-from lookalike.store.blocks import Block
+from lookalike.store.derived import Structure
 from lookalike.store.directory import Store
-from lookalike.store.structures import Structure
+from lookalike.store.segments import Block
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
     from lookalike.index.ann import Ann

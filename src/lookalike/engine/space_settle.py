@@ -14,7 +14,7 @@ from lookalike.errors import StoreError
 from lookalike.index.choice import choose
 from lookalike.index.recall import measure
 from lookalike.registry import Spec, create
-from lookalike.store.structures import Recall
+from lookalike.store.derived import Recall
 from lookalike.types import Progress
 
 FIT_MIN = 500

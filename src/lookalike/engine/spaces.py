@@ -22,7 +22,7 @@ from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.registry import Spec, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import Space
+from lookalike.store.vectors import StoredSpace
 from lookalike.types import Feature
 
 if TYPE_CHECKING:  # faiss is loaded when there is an index of its kind
@@ -39,10 +39,10 @@ class Spaces:
         self.store = store
         self.indexes = Indexes(store, self._coded_chain)
         self._lock = threading.Lock()
-        self._known: tuple[int, dict[str, Space]] = (-1, {})
+        self._known: tuple[int, dict[str, StoredSpace]] = (-1, {})
         self._chains: dict[str, tuple[Any, Chain]] = {}
 
-    def all(self) -> dict[str, Space]:
+    def all(self) -> dict[str, StoredSpace]:
         """Every space by name, as the store has them now."""
         version, (known, spaces) = self.store.version(), self._known
         if version != known:
@@ -179,7 +179,7 @@ class Spaces:
     def _coded_chain(self, name: str) -> Chain | None:
         return self.chain(name) if self.is_coded(name) else None
 
-    def load(self, space: Space) -> list[Any]:
+    def load(self, space: StoredSpace) -> list[Any]:
         """What was fitted for a space."""
         assert space.model is not None
         try:
@@ -201,7 +201,7 @@ class Spaces:
             return Chain(chain.specs, None, partial(self._feature, base) if base.model is not None else None)
         return chain
 
-    def _feature(self, base: Space) -> Feature:
+    def _feature(self, base: StoredSpace) -> Feature:
         """A feature with what it learned."""
         feature: Feature = self.load(base)[0]
         return feature

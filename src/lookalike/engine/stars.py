@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import CHUNK_BYTES, chunks
-from lookalike.store.apart import Pair
+from lookalike.store.judgements import Pair
 from lookalike.types import Ids, Vectors
 
 BATCH = 512

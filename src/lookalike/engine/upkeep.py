@@ -21,10 +21,10 @@ from lookalike.errors import (
 from lookalike.images.read import content_id, digest_content
 from lookalike.images.sources import Entry, locate, split_member, walk
 from lookalike.index.flat import Flat
+from lookalike.store.derived import KINDS, Kind
 from lookalike.store.directory import Store
-from lookalike.store.files import digest_file
 from lookalike.store.items import Item
-from lookalike.store.structures import KINDS, Kind
+from lookalike.store.npy_files import digest_file
 from lookalike.text import many
 from lookalike.types import Progress, format_id
 
