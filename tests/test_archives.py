@@ -19,7 +19,7 @@ from hostile import encode, picture
 from lookalike.engine import ingest
 from lookalike.errors import ImageError
 from lookalike.images import workers
-from lookalike.images.read import Limits
+from lookalike.images.files import Limits
 from lookalike.images.sources import walk
 
 GIB = 2**30
@@ -28,7 +28,7 @@ MIB = 2**20
 MEASURE = """
 import json, os, resource, sys
 from lookalike.errors import ImageError
-from lookalike.images.read import Limits
+from lookalike.images.files import Limits
 from lookalike.images.sources import locate, walk
 
 def peaks():

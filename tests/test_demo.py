@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw, draw_folder
-from lookalike.images.read import read
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from hostile import encode, picture
 from lookalike.errors import ImageError, SourceError
 from lookalike.images import archives
-from lookalike.images.folders import OUTSIDE
-from lookalike.images.read import Limits
-from lookalike.images.sources import SUFFIXES, Entry, locate, walk
+from lookalike.images.files import Limits
+from lookalike.images.sources import OUTSIDE, SUFFIXES, Entry, locate, walk
 
 JPEG = encode(picture(np.random.default_rng(0)), "JPEG")
 

@@ -17,7 +17,8 @@ import hostile
 from hostile import encode, picture, png, write_corpus
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images import workers
-from lookalike.images.read import Limits, identify, read
+from lookalike.images.decoding import identify, read
+from lookalike.images.files import Limits
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool, Skip
 from waiting import PATIENCE_S, until

@@ -15,8 +15,8 @@ from PIL import Image, ImageFile, features
 
 from hostile import chunk, encode, formats, grey_tiff, picture, png, tiff
 from lookalike.errors import ImageError
-from lookalike.images.pixels import to_rgb
-from lookalike.images.read import LIMITS, Limits, identify, read
+from lookalike.images.decoding import identify, read, to_rgb
+from lookalike.images.files import LIMITS, Limits
 
 RANDOM = np.random.default_rng(0)
 FILES = formats(RANDOM)
@@ -185,7 +185,7 @@ def test_the_first_frame_of_an_animation_is_taken():
 def test_bands_make_no_difference(monkeypatch):
     image = Image.open(io.BytesIO(encode(SAMPLE.convert("RGBA"), "PNG")))
     whole = to_rgb(image)
-    monkeypatch.setattr("lookalike.images.pixels.BAND_PIXELS", 96 * 7)
+    monkeypatch.setattr("lookalike.images.decoding.BAND_PIXELS", 96 * 7)
     assert np.array_equal(to_rgb(image), whole)
 
 
@@ -376,7 +376,7 @@ def test_standard_error_works_again_afterwards(capfd):
 
 def test_reading_works_where_standard_error_is_closed():
     code = (
-        "import os, sys; os.close(2); from lookalike.images.read import read; "
+        "import os, sys; os.close(2); from lookalike.images.decoding import read; "
         "sys.stdout.write(str(read(sys.stdin.buffer.read()).width))"
     )
     done = subprocess.run([sys.executable, "-c", code], input=FILES["lzw.tif"], stdout=subprocess.PIPE, check=False)
@@ -407,7 +407,7 @@ def test_a_picture_too_large_for_the_memory_is_refused_with_the_cause(monkeypatc
     def explode(*_):
         raise MemoryError
 
-    monkeypatch.setattr("lookalike.images.read.to_rgb", explode)
+    monkeypatch.setattr("lookalike.images.decoding.to_rgb", explode)
     with pytest.raises(ImageError, match="too large for the memory there is") as caught:
         read(FILES["plain.jpg"])
     assert isinstance(caught.value.__cause__, MemoryError)
