@@ -28,9 +28,8 @@ from PIL import Image
 from lookalike import Collection
 from lookalike.engine import ingest
 from lookalike.errors import FullError, StoreError
-from lookalike.images.process import read_one
-from lookalike.images.read import LIMITS
-from lookalike.images.workers import Read, Skip
+from lookalike.images.files import LIMITS
+from lookalike.images.workers import Read, Skip, read_one
 from lookalike.store import database, directory
 from lookalike.store.directory import Store
 

@@ -12,7 +12,7 @@ from lookalike.encode.whiten import PCA
 from lookalike.engine import calibration
 from lookalike.engine.variants import VARIANTS, variants
 from lookalike.errors import InputError
-from lookalike.images.read import read
+from lookalike.images.decoding import read
 from lookalike.kernels import typical_gamma
 from lookalike.registry import create, parse
 

@@ -48,7 +48,7 @@ from lookalike.engine.where import with_boxes
 from lookalike.engine.why import Why
 from lookalike.engine.words import absolute, find_item, resolve
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.images.read import LIMITS, Limits
+from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import walk
 from lookalike.index.flat import Flat
 from lookalike.store.backup import BackupReport, make_backup, restore_backup

@@ -2,7 +2,7 @@
 
 In: a store and one of its spaces. Out: groups in three tiers. *identical*: one item at several paths. *same*: the same
 photo re-encoded, resized, lightly cropped or lit: near in the space, and confirmed by laying one small copy over the
-other (`images.same`). *alike*: nearer than a share of the collection's own typical distance. Nothing is ever deleted.
+other (`images.same_photo`). *alike*: nearer than a share of the collection's own typical distance. Nothing is ever deleted.
 """
 
 from collections import OrderedDict
@@ -17,7 +17,7 @@ import numpy as np
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.stars import Star, stars, typical
 from lookalike.errors import UnknownNameError
-from lookalike.images.same import SAME, SIDE, Small, difference, shrink
+from lookalike.images.same_photo import SAME, SIDE, Small, difference, shrink
 from lookalike.images.sources import locate
 from lookalike.images.workers import Read, ReadPool, count_cores
 from lookalike.store.directory import Store

@@ -15,7 +15,7 @@ import numpy as np
 from lookalike.arrays import check_rows, to_numpy, unit_rows
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import ImageError, InputError, NoItemError
-from lookalike.images.read import identify, read
+from lookalike.images.decoding import identify, read
 from lookalike.images.sources import locate
 from lookalike.index.queries import WeightedQuery
 from lookalike.store.directory import Store

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from lookalike.engine.calm import CALM
 from lookalike.engine.chain import Chain, Prepare
 from lookalike.errors import ImageError
-from lookalike.images.folders import Within
-from lookalike.images.read import LIMITS, content_id, digest_content
-from lookalike.images.sources import Entry, walk
+from lookalike.images.decoding import content_id, digest_content
+from lookalike.images.files import LIMITS
+from lookalike.images.sources import Entry, Within, walk
 from lookalike.images.workers import Read, ReadPool, Skip
 from lookalike.store.directory import Store
 from lookalike.store.items import Item, Seen

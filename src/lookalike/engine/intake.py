@@ -18,8 +18,7 @@ from lookalike.engine.spaces import Spaces
 from lookalike.engine.specs import feature_takes_labels
 from lookalike.engine.vocabulary import fit_features
 from lookalike.errors import DamagedError, FormatError, InputError, MissingError, SourceError, StoreError
-from lookalike.images.folders import Within
-from lookalike.images.sources import Entry, split_member, walk
+from lookalike.images.sources import Entry, Within, split_member, walk
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.text import many

@@ -12,7 +12,8 @@ import numpy as np
 from lookalike.arrays import check_count
 from lookalike.engine.looks import select
 from lookalike.errors import ImageError, NoItemError
-from lookalike.images.read import LIMITS, Limits, identify
+from lookalike.images.decoding import identify
+from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import locate
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order

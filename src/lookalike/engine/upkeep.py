@@ -18,7 +18,7 @@ from lookalike.errors import (
     SourceError,
     StoreError,
 )
-from lookalike.images.read import content_id, digest_content
+from lookalike.images.decoding import content_id, digest_content
 from lookalike.images.sources import Entry, locate, split_member, walk
 from lookalike.index.flat import Flat
 from lookalike.store.derived import KINDS, Kind

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lookalike.atomic_files import atomic_write, remove_unfinished, write_errors
 from lookalike.errors import ImageError
-from lookalike.images.read import identify
+from lookalike.images.decoding import identify
 from lookalike.images.sources import SUFFIXES
 from lookalike.types import format_id
 
