@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from disks import fill
 from lookalike import Collection, cli
 from lookalike.errors import DamagedError, FormatError, FullError, InputError, LockedError, NoCollectionError
 from lookalike.store.backup import Backup, make_backup, restore_backup
 from lookalike.store.directory import Store
 from serving import add_token, copy_shelf, error, running
 from store_worker import state_after
-from test_crash import fill
 from waiting import until
 
 RECIPE = "small = color() | pca(dim=4)"
@@ -310,25 +310,18 @@ def test_a_restore_killed_at_any_step_leaves_nothing_or_all_under_its_name(photo
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_full_disk_is_a_clear_error_and_leaves_the_previous_backup(photos, pictures, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("a small disk cannot be mounted here")
-    try:
+def test_a_full_disk_is_a_clear_error_and_leaves_the_previous_backup(photos, pictures, mount_disk, tmp_path):
+    disk = mount_disk("2m")
+    photos.backup(disk / "backup")
+    expected = state(photos.path)
+    photos.add(pictures / "house", workers=1)
+    filler = fill(disk)
+    with pytest.raises(FullError, match="No space left"):
         photos.backup(disk / "backup")
-        expected = state(photos.path)
-        photos.add(pictures / "house", workers=1)
-        fill(disk / "filler")
-        with pytest.raises(FullError, match="No space left"):
-            photos.backup(disk / "backup")
-        Collection.restore(disk / "backup", tmp_path / "new")
-        assert state(tmp_path / "new") == expected
-        (disk / "filler").unlink()
-        photos.backup(disk / "backup")
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    Collection.restore(disk / "backup", tmp_path / "new")
+    assert state(tmp_path / "new") == expected
+    filler.unlink()
+    photos.backup(disk / "backup")
 
 
 def test_uploaded_pictures_are_restored_while_the_original_exists(photos, pictures, target, tmp_path):

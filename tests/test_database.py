@@ -9,13 +9,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from damage import flip_bits
+from disks import fill, remount
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
 from lookalike.store import database as database_module
 from lookalike.store.database import Database, connect, database_errors, read_ids, text
@@ -301,18 +302,8 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    if (
-        mount is None
-        or subprocess.run([mount, "-t", "tmpfs", "-o", "size=1m", "small", folder], check=False).returncode
-    ):
-        pytest.skip("mounting a disk is not permitted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+def disk(mount_disk: Callable[[str], Path]) -> Path:
+    return mount_disk("1m")
 
 
 def _write_word(file: Path, word: str) -> sqlite3.Connection:
@@ -350,7 +341,7 @@ def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open
 def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
     file = disk / "words.sqlite"
     _write_word(file, "found").close()
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    remount(disk, "ro")
     database = Database(file, TABLE)
     with database.reading() as db:
         assert db.execute("SELECT word FROM words").fetchall() == [("found",)]
@@ -360,10 +351,7 @@ def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
 def test_a_full_disk_can_be_read_and_follows_what_is_written_later(disk: Path) -> None:
     file = disk / "words.sqlite"
     _write_word(file, "one").close()
-    ballast = disk / "ballast"
-    with suppress(OSError), ballast.open("wb", buffering=0) as stream:
-        while True:
-            stream.write(bytes(4096))
+    filler = fill(disk)
     database = Database(file, TABLE)
 
     def words() -> list[str]:
@@ -373,7 +361,7 @@ def test_a_full_disk_can_be_read_and_follows_what_is_written_later(disk: Path) -
     assert words() == ["one"]
     with pytest.raises(FullError), database.transaction() as db:
         db.execute("INSERT INTO words VALUES ('does not fit')")
-    ballast.unlink()
+    filler.unlink()
     code = (
         "import sys; from pathlib import Path; from lookalike.store.database import connect\n"
         "db = connect(Path(sys.argv[1]), sys.argv[3:]); db.execute('INSERT INTO words VALUES (?)', [sys.argv[2]])\n"

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from disks import fill, remount
 from lookalike import Collection
 from lookalike.engine.looks import at_one_moment
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
@@ -482,20 +483,8 @@ def _die_in_step(path: Path, after: int) -> int:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = shutil.which("mount")
-    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=3m", "small", disk], check=False).returncode:
-        pytest.skip("mounting a small disk is not permitted here")
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-def fill(disk: Path) -> None:
-    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as stream:
-        while True:
-            stream.write(bytes(4096))
+def small_disk(mount_disk: Callable[[str], Path]) -> Path:
+    return mount_disk("3m")
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
@@ -531,7 +520,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
     check_whole(store, done)
     store.close()
 
-    subprocess.run(["mount", "-o", "remount,size=9m", small_disk], check=True)
+    remount(small_disk, "size=9m")
     store = Store(small_disk / "c")
     with store.writer():  # goes on when there is room again
         with store.transaction():
@@ -555,8 +544,7 @@ def test_merging_on_a_nearly_full_disk_rewrites_what_fits_and_frees_the_rest(sma
     store.close()
     store = Store(small_disk / "c")
     left = {*range(1_000, 1_900), *range(2_000, 4_000)}
-    fill(small_disk)
-    with (small_disk / "ballast").open("r+b") as stream:
+    with fill(small_disk).open("r+b") as stream:
         stream.truncate(stream.seek(0, 2) - 2**18)  # room for the log, not for a copy of everything
     with store.writer():
         assert store.vectors.merge("deep", everything=True) == 2
@@ -568,7 +556,7 @@ def test_merging_on_a_nearly_full_disk_rewrites_what_fits_and_frees_the_rest(sma
 def test_a_disk_without_room_for_another_file_is_full(small_disk: Path) -> None:
     Store(small_disk / "c", create=True).close()
     used = os.statvfs(small_disk).f_files - os.statvfs(small_disk).f_ffree
-    subprocess.run(["mount", "-o", f"remount,nr_inodes={used}", small_disk], check=True)
+    remount(small_disk, f"nr_inodes={used}")
     with pytest.raises(FullError, match="unable to open database file"):
         Store(small_disk / "c")
 

@@ -2,7 +2,7 @@
 
 In: a store and one of its spaces. Out: groups in three tiers. *identical*: one item at several paths. *same*: the same
 photo re-encoded, resized, lightly cropped or lit: near in the space, and confirmed by laying one small copy over the
-other (`images.same_photo`). *alike*: nearer than a share of the collection's own typical distance. Nothing is ever deleted.
+other (`images.same_photo`). *alike*: nearer than a share of the collection's own typical distance. Nothing is deleted.
 """
 
 from collections import OrderedDict
