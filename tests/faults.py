@@ -573,7 +573,7 @@ def check_files(path: Path) -> None:
     """Check that after the next writer a closed collection has no file that is not part of it."""
     store = Store(path)
     with store.writer():
-        named = {str(file.relative_to(path)) for file in store.vectors.named()}
+        named = {str(file.relative_to(path)) for file in store.vectors.files()}
     store.close()
     known = {"catalogue.sqlite", "judgements.sqlite", "lock", "reserve", *named}
     strays = {name for name, data in read_files(path).items() if data is not None} - known

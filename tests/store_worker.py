@@ -52,7 +52,7 @@ def do(store: Store, step: int) -> None:
         for pending in pendings:
             store.vectors.commit(pending)
         store.items.remove(gone)
-        store.vectors.bury(gone)
+        store.vectors.remove(gone)
         store.items.add_source(str(step))
     store.judgements.add_labels([(step, "step")], author="worker", source="hand")
     for space in SPACES:

@@ -113,9 +113,9 @@ def test_predictions_go_when_their_class_goes(said):
     assert predict(said, (11, "cat", 0.9), (12, "dog", 0.9), (13, "fox", 0.9)) == {"cat": 1, "dog": 1, "fox": 1}
     assert said.classes.delete("cat") == 1
     said.remove_labels([(2, "dog"), (3, "fox")])  # the last of dog; fox was named, and stays
-    assert said.predictions.items() == {"fox": [13]}
+    assert said.predictions.items_by_label() == {"fox": [13]}
     said.classes.delete("fox")
-    assert said.predictions.items() == {}
+    assert said.predictions.items_by_label() == {}
     assert predict(said, (11, "cat", 0.9)) == {}  # by somebody who does not know yet
 
 
@@ -157,22 +157,22 @@ def test_what_a_finished_session_called_irrelevant_is_rejected_unless_somebody_l
 def test_every_prediction_can_be_replaced_at_once(said):
     label(said, (1, "cat"))
     predict(said, (3, "cat", 0.6), (4, "cat", 0.7))
-    assert said.predictions.add([(5, "cat", 0.5)], space="deep", model="ncm 2", instead=True) == {"cat": 1}
-    assert said.predictions.items() == {"cat": [5]}
+    assert said.predictions.add([(5, "cat", 0.5)], space="deep", model="ncm 2", replace_all=True) == {"cat": 1}
+    assert said.predictions.items_by_label() == {"cat": [5]}
     (kept,) = said.predictions.of("cat")
     assert (kept.probability, kept.space, kept.model, kept.at > 1e9) == (0.5, "deep", "ncm 2", True)
 
 
 def test_changes_are_told_to_whoever_keeps_classes_in_memory(said):
     label(said, (1, "cat"), (2, "cat"))
-    last, pairs = said.classes.all()
+    last, pairs = said.classes.all_labels()
     assert sorted(pairs) == [(1, "cat"), (2, "cat")]
     assert said.classes.changes(last) == (last, [])
     label(said, (1, "cat"))  # said before
     assert said.classes.changes(last) == (last, [])
     said.remove_labels([(1, "cat")])
     said.classes.rename("cat", "dog")
-    said.classes.set(kind="second")
+    said.classes.update_settings(kind="second")
     now, changes = said.classes.changes(last)
     assert changes == [
         (1, "cat", False), (2, "dog", True), (2, "cat", False), (None, None, False), (None, None, False),

@@ -418,7 +418,7 @@ def test_bytes_is_what_the_directory_takes_and_vacuum_gives_back(store: Store, p
         assert full > 3_000 * DIM * 4
         with store.transaction():
             store.items.remove(range(3_000))
-            store.vectors.bury(range(3_000))
+            store.vectors.remove(range(3_000))
         store.vectors.merge("deep", everything=True)
         store.vacuum()
     assert store.bytes() < full - 3_000 * DIM * 4
@@ -445,7 +445,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(tmp_pa
         assert acknowledged <= steps <= acknowledged + 1  # the step it was killed in is there whole, or not at all
         check_whole(store, state_after(steps))
         assert promised <= set(store.judgements.items_with("step").tolist()) <= set(range(steps))
-        named = store.vectors.named()
+        named = store.vectors.files()
         orphans += any(file not in named for file in path.glob("vectors/*"))
         merges += 2 * steps > store.vectors.n_segments()
         if steps:
@@ -526,7 +526,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
         with store.transaction():
             gone = sorted(done)[: len(done) // 2 + 1]
             store.items.remove(gone)
-            store.vectors.bury(gone)
+            store.vectors.remove(gone)
         add(store, [10**6])
     check_whole(store, (done - set(gone)) | {10**6})
     store.close()
@@ -681,7 +681,7 @@ def test_golden_v5(tmp_path: Path) -> None:
     (block,) = vectors.blocks("codes")
     assert (block.X.dtype, block.X.tolist()) == (np.uint8, [[1, 2], [3, 4], [5, 255]])
     with store.writer(), store.transaction():  # and it can be written on
-        vectors.structures.keep_recall("codes", Recall(0.5, 3))
+        vectors.structures.set_recall("codes", Recall(0.5, 3))
     assert vectors.structures.recall("codes") == (0.5, 3)
     store.close()
 
@@ -720,7 +720,7 @@ def test_golden_v7(tmp_path: Path) -> None:
     assert store.judgements.labels([3, last]) == {3: ["cat", name], last: [name]}
     (session,) = store.judgements.sessions.all()
     assert (session.name, session.relevant, session.irrelevant) == (name, 1, 1)
-    assert store.judgements.apart.pairs() == {(3, 141)}
+    assert store.judgements.not_duplicates.pairs() == {(3, 141)}
     with store.writer():  # and it can be written
         pending = store.vectors.write("color()", np.array([3]), np.ones((1, 4), np.float16))
         with store.transaction():

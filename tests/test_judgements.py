@@ -101,24 +101,24 @@ def test_labels_survive_the_loss_of_the_catalogue(tmp_path: Path) -> None:
 
 
 def test_each_item_is_paired_with_each_other(judgements: Judgements) -> None:
-    assert judgements.apart.add([9, 2, 5, 2], author="anna") == 3
-    assert judgements.apart.pairs() == {(2, 5), (2, 9), (5, 9)}
-    assert judgements.apart.add([5, 9], author="ben") == 0
-    assert judgements.apart.remove([9, 5]) == 1
-    assert judgements.apart.remove([9, 5]) == 0
-    assert len(judgements.apart) == 2
+    assert judgements.not_duplicates.add([9, 2, 5, 2], author="anna") == 3
+    assert judgements.not_duplicates.pairs() == {(2, 5), (2, 9), (5, 9)}
+    assert judgements.not_duplicates.add([5, 9], author="ben") == 0
+    assert judgements.not_duplicates.remove([9, 5]) == 1
+    assert judgements.not_duplicates.remove([9, 5]) == 0
+    assert len(judgements.not_duplicates) == 2
 
 
 def test_a_single_item_is_paired_with_itself(judgements: Judgements) -> None:
-    assert judgements.apart.add([LAST], author="anna") == 1
-    assert judgements.apart.pairs() == {(LAST, LAST)}
+    assert judgements.not_duplicates.add([LAST], author="anna") == 1
+    assert judgements.not_duplicates.pairs() == {(LAST, LAST)}
 
 
 @pytest.mark.parametrize("items", [[], range(MAX_NOT_DUPLICATES + 1), ["a"], [1.5], 7])
 def test_items_that_cannot_be_paired_are_rejected(judgements: Judgements, items) -> None:
     with pytest.raises((InputError, TypeError)):
-        judgements.apart.add(items, author="anna")
-    assert len(judgements.apart) == 0
+        judgements.not_duplicates.add(items, author="anna")
+    assert len(judgements.not_duplicates) == 0
 
 
 @settings(max_examples=10)
@@ -128,9 +128,9 @@ def test_the_pairs_are_those_of_all_calls(tmp_path_factory: pytest.TempPathFacto
     expected: set[tuple[int, int]] = set()
     for group in groups:
         pairs = set(combinations(sorted(group), 2))
-        assert store.judgements.apart.add(group, author="anna") == len(pairs - expected)
+        assert store.judgements.not_duplicates.add(group, author="anna") == len(pairs - expected)
         expected |= pairs
-    assert store.judgements.apart.pairs() == expected
+    assert store.judgements.not_duplicates.pairs() == expected
     store.close()
 
 
@@ -144,8 +144,8 @@ def test_verify_reports_a_missing_table(judgements: Judgements) -> None:
 def test_older_formats_accept_pairs(version: str, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / version, tmp_path / "c")
     store = Store(tmp_path / "c")
-    assert store.judgements.apart.pairs() == set()
-    assert store.judgements.apart.add([1, 2], author="anna") == 1
+    assert store.judgements.not_duplicates.pairs() == set()
+    assert store.judgements.not_duplicates.add([1, 2], author="anna") == 1
     assert store.verify() == []
     store.close()
 
@@ -155,9 +155,9 @@ def test_golden_judgements_v4(tmp_path: Path) -> None:
     store = Store(tmp_path / "c")
     judgements = store.judgements
     assert store.verify() == []
-    assert judgements.apart.pairs() == {(3, 141), (3, LAST), (141, LAST), (7, 7)}
+    assert judgements.not_duplicates.pairs() == {(3, 141), (3, LAST), (141, LAST), (7, 7)}
     with judgements.database.reading() as db:
         assert {author for (author,) in db.execute("SELECT author FROM apart")} == {"größe \udcff", "ben"}
     assert judgements.labels([3]) == {3: ["cat"]}
-    assert judgements.apart.add([141, 7], author="ben") == 1
+    assert judgements.not_duplicates.add([141, 7], author="ben") == 1
     store.close()

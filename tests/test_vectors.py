@@ -56,7 +56,7 @@ def add(store: Store, *ids: int, space: str = "deep", dtype: Any = np.float32) -
 def remove(store: Store, *ids: int) -> None:
     with store.transaction():
         store.items.remove(ids)
-        store.vectors.bury(ids)
+        store.vectors.remove(ids)
 
 
 def contents(vectors: VectorStore, space: str = "deep") -> dict[int, list[float]]:
@@ -172,7 +172,7 @@ def test_missing_are_the_items_without_a_live_row(store: Store, vectors: VectorS
     add(store, 1, 2)
     with store.transaction():
         store.items.add([Item(9, [], 1, 1, 1, "png", 0.0, None)])
-        vectors.bury([1])
+        vectors.remove([1])
     assert vectors.missing("deep").tolist() == [1, 9]
 
 
@@ -192,12 +192,12 @@ def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors
 def test_what_was_not_committed_is_not_remembered(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2, 3)
     with suppress(RuntimeError), store.transaction():
-        vectors.bury([1])
+        vectors.remove([1])
         assert vectors.live_ids("deep").tolist() == [2, 3]
         raise RuntimeError
     assert vectors.live_ids("deep").tolist() == [1, 2, 3]
     with store.transaction():
-        vectors.bury([2])  # as many dead rows as before, but others
+        vectors.remove([2])  # as many dead rows as before, but others
     assert vectors.live_ids("deep").tolist() == [1, 3]
 
 
@@ -240,7 +240,7 @@ def test_dropping_a_space_removes_its_files_and_leaves_the_others(store: Store, 
 def model(store: Store, folder: str = "models", name: str | None = None) -> str:
     temp = store.vectors.new_file(folder, ".npz")
     temp.write_bytes(b"model")
-    return store.vectors.settle(temp, name)
+    return store.vectors.put_in_place(temp, name)
 
 
 def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors: VectorStore) -> None:
@@ -248,7 +248,7 @@ def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors:
     first = model(store)
     with store.transaction():
         vectors.replace("deep", [], model=first, fitted_on=2)
-        vectors.structures.name("deep", "points", model(store, "indexes", "hnsw-1.faiss"))
+        vectors.structures.set("deep", "points", model(store, "indexes", "hnsw-1.faiss"))
     assert (vectors.rows("deep"), folder(store), folder(store, "models")) == (0, [], [first])
     pendings = [vectors.write("deep", np.array([i]), np.ones((1, 9), np.float32)) for i in (1, 2)]
     second = model(store)
@@ -277,11 +277,11 @@ def test_a_replacement_that_fails_leaves_the_old_rows_and_files(store: Store, ve
 def test_the_old_index_goes_when_a_new_one_is_named(store: Store, vectors: VectorStore) -> None:
     for name in ("hnsw-1.faiss", "hnsw-2.faiss"):
         with store.transaction():
-            vectors.structures.name("deep", "points", model(store, "indexes", name))
+            vectors.structures.set("deep", "points", model(store, "indexes", name))
         assert vectors.structures.get("deep", "points").file == name
         assert folder(store, "indexes") == [name]
     with store.transaction():
-        vectors.structures.name("deep", "points", None)
+        vectors.structures.set("deep", "points", None)
     assert folder(store, "indexes") == []
 
 

@@ -448,7 +448,7 @@ class Collection:
         known = self._store.items.get(items)
         if strangers := [format_id(int(item)) for item in items if int(item) not in known]:
             raise InputError(f"Nothing in the collection has the id {strangers[0]}.")
-        return self._store.judgements.apart.add(items, author=author or login())
+        return self._store.judgements.not_duplicates.add(items, author=author or login())
 
     def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:
         """Places in a square for at most `points` pictures, so that those that are alike lie together.

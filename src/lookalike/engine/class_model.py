@@ -149,7 +149,7 @@ class ClassModel:
         """Bring the model in step with the store."""
         book = self._store.judgements.classes
         # Before the settings: what comes between is heard again.
-        seen, changes = book.changes(self._seen) if self._seen >= 0 else (book.last(), None)
+        seen, changes = book.changes(self._seen) if self._seen >= 0 else (book.last_change(), None)
         if changes is None or any(item is None for item, _, _ in changes):
             self._look_at_settings()
         name = self._find(self._given)
@@ -179,7 +179,7 @@ class ClassModel:
     def _read(self, index: Any) -> None:
         """Begin with every label and its vector."""
         self._forget()
-        self._roll = Roll.of(self._store.judgements.classes.all()[1])
+        self._roll = Roll.of(self._store.judgements.classes.all_labels()[1])
         self._move([], index, anew=True)
 
     def _take_up(self, made_of: Any, index: Any) -> bool:

@@ -48,18 +48,18 @@ def save(store: Store, model: "OpenSet", roll: Roll, about: dict[str, Any]) -> N
     if sum(value.nbytes for value in arrays.values()) > MOST_BYTES:
         return
     try:
-        store.snapshot.parent.mkdir(exist_ok=True)
-        models.save_arrays(store.snapshot, arrays)
+        store.class_snapshot_file.parent.mkdir(exist_ok=True)
+        models.save_arrays(store.class_snapshot_file, arrays)
     except (LookalikeError, OSError) as error:
         logger.info("no copy of the classes was kept: %s", error)
 
 
 def load(store: Store, model: "OpenSet") -> Snapshot | None:
     """What was kept last, with `model`, which has the right parameters, as it was then."""
-    if not store.snapshot.exists():
+    if not store.class_snapshot_file.exists():
         return None
     try:
-        arrays = models.load_arrays(store.snapshot)
+        arrays = models.load_arrays(store.class_snapshot_file)
         about = json.loads(arrays["about_"].tobytes())
         if about.pop("format") != FORMAT:
             return None

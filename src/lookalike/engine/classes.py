@@ -90,8 +90,8 @@ class Classes:
     def all(self) -> list[ClassSummary]:
         """Every class, sorted by name."""
         items, counts, parents = set(self._store.items.ids().tolist()), self._book.counts(), self._parents()
-        here = Counter(name for item, name in self._book.all()[1] if item in items)
-        guessed = {name: sum(item in items for item in ids) for name, ids in self._predictions.items().items()}
+        here = Counter(name for item, name in self._book.all_labels()[1] if item in items)
+        guessed = {name: sum(item in items for item in ids) for name, ids in self._predictions.items_by_label().items()}
         return [
             ClassSummary(name, here[name], max(0, n - here[name]), guessed.get(name, 0), parents.get(name, []))
             for name, n in counts.items()
@@ -221,7 +221,7 @@ class Classes:
         if not len(ids):
             return Predicted({}, 0)
         found = self._keep(ids, progress or silent, instead=False)
-        self._book.set(classified_until=began)
+        self._book.update_settings(classified_until=began)
         return found
 
     def watch(self) -> bool:
@@ -229,7 +229,7 @@ class Classes:
         if not self._model.settings.on_add or not self._book.counts():
             return False
         if "classified_until" not in self._book.settings():
-            self._book.set(classified_until=time.time())
+            self._book.update_settings(classified_until=time.time())
         return True
 
     @property
@@ -246,7 +246,7 @@ class Classes:
         known = _checked(replace(self._model.settings, **settings))
         if settings.get("space") is not None:
             self._spaces.find(known.space)
-        self._book.set(**{name: getattr(known, name) for name in settings})
+        self._book.update_settings(**{name: getattr(known, name) for name in settings})
         return known
 
     def hierarchy(self) -> list[tuple[str, str]]:
@@ -260,7 +260,7 @@ class Classes:
         what there was.
         """
         pairs = read_hierarchy(source)
-        spelled = self._book.spell(name for pair in pairs for name in pair)
+        spelled = self._book.canonical_names(name for pair in pairs for name in pair)
         pairs = read_hierarchy([(spelled[child], spelled[parent]) for child, parent in pairs])  # circles show now
         self._book.set_parents(pairs)
         return len(pairs)
@@ -300,12 +300,12 @@ class Classes:
                 if guess.label is not None:
                     rows.append((item, guess.label, guess.probability))
         progress("classifying", len(ids), len(ids))
-        found = self._predictions.add(rows, space=state.space, model=state.model, instead=instead)
+        found = self._predictions.add(rows, space=state.space, model=state.model, replace_all=instead)
         return Predicted(found, seen - sum(found.values()))
 
     def _one(self, name: str, *, new: bool = False) -> str:
         """A name as it is written in the collection; `new`: which may become a class."""
-        return self._book.spell([name], new=new)[name]
+        return self._book.canonical_names([name], new=new)[name]
 
     def _parents(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

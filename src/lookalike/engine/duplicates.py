@@ -120,7 +120,7 @@ def find(
     ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
     if len(ids) < 2:
         return []
-    usual, apart = typical(ids, index.vectors), store.judgements.apart.pairs()
+    usual, apart = typical(ids, index.vectors), store.judgements.not_duplicates.pairs()
     ids = _by_size(store, ids)
 
     def told(done: int) -> None:

@@ -154,7 +154,7 @@ class _Judge:
 
 def _examples(spaces: Spaces, name: str) -> Examples:
     """The labelled pictures that have a row in the space."""
-    _, pairs = spaces.store.judgements.classes.all()
+    _, pairs = spaces.store.judgements.classes.all_labels()
     found: dict[int, list[str]] = {}
     for item, label in pairs:
         found.setdefault(item, []).append(label)

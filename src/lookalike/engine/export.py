@@ -149,7 +149,7 @@ def cell(text: str) -> str:
 def _rows(store: Store, filter: Filter | None, on_item: Callable[[Item], None] | None) -> Iterator[Row]:
     items = items_of(store, filter)
     while batch := list(islice(items, BATCH)):
-        found = store.judgements.said([item.id for item in batch])
+        found = store.judgements.label_records([item.id for item in batch])
         for item in batch:
             if on_item is not None:
                 on_item(item)

@@ -159,7 +159,7 @@ class Session:
         name = name or self.summary.name
         if name is None:
             raise InputError("A session needs a name to be finished. Give one, such as finish('red cars').")
-        name = self._store.judgements.classes.spell([name], new=True)[name]
+        name = self._store.judgements.classes.canonical_names([name], new=True)[name]
         marks = self.marks
         relevant = [item for item, kind in marks.items() if kind == "relevant"]
         irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]
@@ -194,7 +194,7 @@ class Session:
             known = ", ".join(self._spaces.recipes()) or "none"
             raise InputError(f"The space of the session, '{self.space}', was removed. There are: {known}.")
         index = self._spaces.hyperplanes(self._spaces.taught(self._spaces.find(self.space)))
-        marks, skipped, notes = gather(self._spaces, self.space, self.marks, self._log.outsiders(self.id))
+        marks, skipped, notes = gather(self._spaces, self.space, self.marks, self._log.external_examples(self.id))
         if not (marks.y > 0).any():
             raise InputError(
                 f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
@@ -240,7 +240,7 @@ def start_session(
     author = author or login()
     begun = at_one_moment(store, lambda: begin(store, spaces, wanted, unwanted, label, space))
     made = store.judgements.sessions.start(
-        begun.space, author=author, name=name, marks=begun.marks, outsiders=begun.outsiders
+        begun.space, author=author, name=name, marks=begun.marks, external_examples=begun.outsiders
     )
     return Session(store, spaces, made, author)
 

@@ -67,13 +67,13 @@ def known_groups(store: Store, spaces: Spaces, tier: Tier, space: str | None) ->
 def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[LabelRecord]]]]]:
     """Groups with their items, and what was said of these; without those that have gone meanwhile."""
     for group in groups:
-        items, said = store.items.get(group.items), store.judgements.said(group.items)
+        items, said = store.items.get(group.items), store.judgements.label_records(group.items)
         if left := group.among(items):
             yield left, [(item, said.get(item.id, [])) for item in items.values()]
 
 
 def _told_apart(store: Store, groups: list[Group]) -> list[Group]:
     """The groups without what somebody said are no duplicates."""
-    apart = store.judgements.apart.pairs()
+    apart = store.judgements.not_duplicates.pairs()
     left = [group.without(apart) for group in groups] if apart else groups
     return [group for group in left if group is not None]

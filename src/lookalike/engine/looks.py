@@ -45,7 +45,7 @@ def at_one_moment(store: Store, look: Callable[[], T]) -> T:
     for _ in range(TRIES):
         version = store.vectors.version()  # as it is: a look within a look has to notice, too
         try:
-            with store.moment(version):
+            with store.at_version(version):
                 seen = look()
         except StoreError:
             if store.vectors.version() == version:
@@ -72,7 +72,7 @@ def select(store: Store, filter: Filter) -> Ids:
         ids = _match_relative(store, ids, filter.path)
     if filter.label is None:
         return ids
-    label = store.judgements.classes.spell([filter.label])[filter.label]
+    label = store.judgements.classes.canonical_names([filter.label])[filter.label]
     return np.intersect1d(ids, store.judgements.items_with(label), assume_unique=True)
 
 

@@ -54,8 +54,8 @@ def begin(
         raise InputError("There are no pictures to ask about yet. Add some first: lookalike add FOLDER")
     marks: dict[int, Kind] = {}
     if label is not None:
-        label = store.judgements.classes.spell([label])[label]
-        marks |= dict.fromkeys(store.judgements.sessions.unwanted(label), "irrelevant")
+        label = store.judgements.classes.canonical_names([label])[label]
+        marks |= dict.fromkeys(store.judgements.sessions.negatives(label), "irrelevant")
         marks |= dict.fromkeys(store.judgements.items_with(label).tolist(), "relevant")
         if "relevant" not in marks.values():
             raise UnknownNameError("label", label, store.judgements.label_counts())
@@ -71,11 +71,11 @@ def begin(
                 say(given, taken, kind, example)
     marks |= given
     rows = {
-        wanted: {other.vector.tobytes() for other in outsiders if other.wanted is wanted} for wanted in (True, False)
+        wanted: {other.vector.tobytes() for other in outsiders if other.positive is wanted} for wanted in (True, False)
     }
     if rows[True] & rows[False]:
         raise InputError("One and the same example is given both as wanted and as unwanted. Say one of the two.")
-    if "relevant" not in marks.values() and not any(outsider.wanted for outsider in outsiders):
+    if "relevant" not in marks.values() and not any(outsider.positive for outsider in outsiders):
         raise InputError("A session needs at least one example of what is wanted: a picture, or a label. Got none.")
     return Beginning(found, marks, outsiders)
 
@@ -101,7 +101,7 @@ def gather(spaces: Spaces, space: str, marks: Mapping[int, Kind], outsiders: Seq
     rows: list[Vectors] = []
     signs: list[int] = []
     for example in outsiders:
-        sign = 1 if example.wanted else -1
+        sign = 1 if example.positive else -1
         if example.item is not None and example.item in index:  # it has come in since
             if example.item not in marks:
                 there[example.item] = sign

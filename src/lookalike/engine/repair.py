@@ -167,7 +167,7 @@ class _Repair:
         for name in self.spaces.all():
             for kind, problem in damaged_structures(self.spaces, name).items():
                 with self.store.transaction():
-                    self.store.vectors.structures.name(name, kind, None)
+                    self.store.vectors.structures.set(name, kind, None)
                 self.report.done.append(f"{problem.rstrip('.')}: removed; it is built again if it is needed.")
         settle(self.spaces, self.spaces.recipes(), self.progress)
 

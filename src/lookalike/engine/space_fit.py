@@ -167,7 +167,7 @@ def _replace(
     target = spaces.store.vectors.new_file("models", ".npz")
     models.save(target, *chain.steps)
     pendings = list(_transform(spaces, name, chain, spaces.store.vectors.live_ids(chain.specs[0]), progress))
-    model = spaces.store.vectors.settle(target)
+    model = spaces.store.vectors.put_in_place(target)
     with spaces.store.transaction():
         spaces.store.vectors.replace(name, pendings, model=model, fitted_on=fitted_on, chain=chain.specs, pools=pools)
 

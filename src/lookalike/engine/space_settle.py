@@ -86,9 +86,11 @@ def _snapshot(spaces: Spaces, name: str, progress: Progress) -> None:
         made = create("index", Spec("ann", {"kind": kind})).build(flat, progress)
     target = spaces.store.vectors.new_file("indexes", ".faiss")
     made.save(target)
-    file = spaces.store.vectors.settle(target, f"{SHORTLISTED + '-' if chain.compares else ''}{kind}-{target.name}")
+    file = spaces.store.vectors.put_in_place(
+        target, f"{SHORTLISTED + '-' if chain.compares else ''}{kind}-{target.name}"
+    )
     with spaces.store.transaction():
-        spaces.store.vectors.structures.name(searched, "points", file, recall)
+        spaces.store.vectors.structures.set(searched, "points", file, recall)
 
 
 def _measure(spaces: Spaces, name: str, progress: Progress) -> None:
@@ -99,7 +101,7 @@ def _measure(spaces: Spaces, name: str, progress: Progress) -> None:
     progress(f"measuring {name}", 0, None)
     found = Recall(measure(spaces.index(name), spaces.chain(name).query), rows)
     with spaces.store.transaction():
-        spaces.store.vectors.structures.keep_recall(name, found)
+        spaces.store.vectors.structures.set_recall(name, found)
 
 
 def _sort_into_leaves(spaces: Spaces, name: str, progress: Progress) -> None:
@@ -117,6 +119,6 @@ def _sort_into_leaves(spaces: Spaces, name: str, progress: Progress) -> None:
     made = create("index", "leaves").build(spaces.indexes.flat(taught), progress)
     target = spaces.store.vectors.new_file("indexes", LEAVES_SUFFIX)
     made.save(target)
-    file = spaces.store.vectors.settle(target)
+    file = spaces.store.vectors.put_in_place(target)
     with spaces.store.transaction():
-        spaces.store.vectors.structures.name(taught, "hyperplanes", file)
+        spaces.store.vectors.structures.set(taught, "hyperplanes", file)

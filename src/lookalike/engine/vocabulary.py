@@ -78,7 +78,7 @@ def fit_features(
             continue
         target = spaces.store.vectors.new_file("models", ".npz")
         models.save(target, feature)
-        model = spaces.store.vectors.settle(target)
+        model = spaces.store.vectors.put_in_place(target)
         with spaces.store.transaction():
             spaces.store.vectors.replace(base, [], model=model, fitted_on=n)
             for space in known.values():

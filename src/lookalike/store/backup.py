@@ -489,7 +489,7 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
     progress("restoring", len(found.entries), len(found.entries))
     # Paths inside the collection, such as those of uploads, must name its new place.
     with closing(Database(part / "catalogue.sqlite", CATALOGUE)) as database, database.transaction():
-        Items(database).move(str(target))
+        Items(database).set_home(str(target))
     with write_errors(target):
         for folder, _, _ in os.walk(part):
             sync_folder(Path(folder))

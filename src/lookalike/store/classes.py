@@ -83,7 +83,7 @@ class ClassNames:
                 if not _exists(db, name):
                     raise UnknownNameError("class", name, self.counts())
 
-    def spell(self, names: Iterable[str], *, new: bool = False) -> dict[str, str]:
+    def canonical_names(self, names: Iterable[str], *, new: bool = False) -> dict[str, str]:
         """Return the name to use for each of these: that of an existing class, else the normalized one.
 
         Names that differ only in surrounding blanks or in the composition of letters are the same name; existing
@@ -224,30 +224,30 @@ class ClassNames:
         with self._db.reading() as db:
             return {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM settings")}
 
-    def set(self, **values: Any) -> None:
+    def update_settings(self, **values: Any) -> None:
         """Change some settings."""
         with self._db.transaction() as db:
             rows = [(name, json.dumps(value)) for name, value in values.items()]
             db.executemany("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", rows)
             _log_change(db)
 
-    def all(self) -> tuple[int, list[tuple[int, str]]]:
+    def all_labels(self) -> tuple[int, list[tuple[int, str]]]:
         """Return the number of the last change, and all labels as (item, label)."""
         with self._db.reading() as db:
-            return _last(db), db.execute("SELECT item, label FROM labels").fetchall()
+            return _last_change(db), db.execute("SELECT item, label FROM labels").fetchall()
 
     def changes(self, since: int) -> tuple[int, list[Change] | None]:
         """Return the number of the last change, and the changes after number `since`; None if they were removed."""
         query = "SELECT item, label, added FROM changes WHERE id > ? ORDER BY id"
         with self._db.reading() as db:
-            last = _last(db)
+            last = _last_change(db)
             found = [(item, label, bool(added)) for item, label, added in db.execute(query, [since])]
             return last, found if len(found) == last - since else None
 
-    def last(self) -> int:
+    def last_change(self) -> int:
         """Return the number of the last change."""
         with self._db.reading() as db:
-            return _last(db)
+            return _last_change(db)
 
     def change(self, number: int) -> Change | None:
         """Return one change; None if it was removed."""
@@ -280,11 +280,11 @@ class Predictions:
         self._db = database
 
     def add(
-        self, rows: Iterable[tuple[int, str, float]], *, space: str, model: str, instead: bool = False
+        self, rows: Iterable[tuple[int, str, float]], *, space: str, model: str, replace_all: bool = False
     ) -> dict[str, int]:
         """Save predictions as (item, label, probability); returns how many were saved for each label.
 
-        Predictions for labelled items and rejected predictions are skipped. `instead`: replace all predictions, not
+        Predictions for labelled items and rejected predictions are skipped. `replace_all`: replace all predictions, not
         only those of the same items.
         """
         now = time.time()
@@ -296,7 +296,7 @@ class Predictions:
         items = write_ids(row[0] for row in values)
         counts = f"SELECT label, count(*) FROM predictions WHERE {_IS_GIVEN} GROUP BY label ORDER BY label"
         with self._db.transaction() as db:
-            if instead:
+            if replace_all:
                 db.execute("DELETE FROM predictions")
             db.executemany(insert, values)
             return dict(db.execute(counts, [items]))
@@ -311,10 +311,10 @@ class Predictions:
         """Return the predictions of these items; items without one are left out."""
         return {
             item: Prediction(item, unhex(label), float(chance), unhex(space), unhex(model), float(at))
-            for item, label, chance, space, model, at in self._db.listed(_PREDICTIONS, items)
+            for item, label, chance, space, model, at in self._db.read_rows(_PREDICTIONS, items)
         }
 
-    def items(self) -> dict[str, list[int]]:
+    def items_by_label(self) -> dict[str, list[int]]:
         """Return the predicted items of each label."""
         found: dict[str, list[int]] = {}
         with self._db.reading() as db:
@@ -415,5 +415,5 @@ def _log_change(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO changes (item) VALUES (NULL)")
 
 
-def _last(db: sqlite3.Connection) -> int:
+def _last_change(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()[0])

@@ -101,7 +101,7 @@ class Database:
             finally:
                 roll_back(db)
 
-    def one(self, query: str, values: Sequence[Any] = ()) -> Any:
+    def read_value(self, query: str, values: Sequence[Any] = ()) -> Any:
         """Return the single value of a query, which needs no transaction.
 
         Python releases its global lock for every row and, under load, waits for it again. Frequent queries therefore
@@ -110,23 +110,23 @@ class Database:
         with database_errors(self.path), self._held() as db:
             return db.execute(query, values).fetchone()[0]
 
-    def listed(self, query: str, ids: Iterable[int]) -> Iterator[Any]:
+    def read_rows(self, query: str, ids: Iterable[int]) -> Iterator[Any]:
         """Yield the rows of a query that takes ids through `json_each` and returns one JSON array.
 
         Many ids are divided among several queries, because SQLite limits the length of a text; each query may see a
         different commit.
         """
         for part in batches(ids, IDS_PER_QUERY):
-            yield from json.loads(self.one(query, [part]))
+            yield from json.loads(self.read_value(query, [part]))
 
     def version(self) -> int:
         """Return the number of commits to a catalogue."""
-        return int(self.one(VERSION))
+        return int(self.read_value(VERSION))
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Make all changes of the block or none; they are on the disk when it ends."""
-        self.check_in_place()  # changes to a file that was moved or removed are lost
+        self.check_not_replaced()  # changes to a file that was moved or removed are lost
         with database_errors(self.path), self._held() as db:
             assert not db.in_transaction, "transactions do not nest"
             try:
@@ -180,7 +180,7 @@ class Database:
                     found[table] = rows
         return found
 
-    def check_in_place(self) -> None:
+    def check_not_replaced(self) -> None:
         """Raise StoreError if the file was replaced since it was opened."""
         if self._file() != self._identity:
             raise StoreError(f"The collection at {self.path.parent} was replaced since it was opened. Open it again.")
@@ -238,7 +238,7 @@ class Database:
         self._check_open()
         db: Connection | None = getattr(self._local, "db", None)
         if db is None:
-            self.check_in_place()
+            self.check_not_replaced()
             db = self._local.db = self.connect()
         return db
 

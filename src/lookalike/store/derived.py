@@ -44,14 +44,14 @@ class Structures:
     ----------
     folder : the folder `indexes`.
     database : the catalogue.
-    doomed : list to which files are added that are to be removed after the transaction.
+    unlink_after_commit : list to which this class adds files that are to be removed after the transaction.
 
     """
 
-    def __init__(self, folder: Path, database: Database, doomed: list[Path]):
+    def __init__(self, folder: Path, database: Database, unlink_after_commit: list[Path]):
         self._folder = folder
         self._db = database
-        self._doomed = doomed
+        self._unlink_after_commit = unlink_after_commit
 
     def get(self, space: str, kind: Kind) -> Structure | None:
         """Return the structure of a space for a kind of queries; None if there is none."""
@@ -60,11 +60,11 @@ class Structures:
             row = db.execute(query, [space, kind]).fetchone()
         return None if row is None else Structure(*row)
 
-    def name(self, space: str, kind: Kind, file: str | None, recall: float | None = None) -> None:
+    def set(self, space: str, kind: Kind, file: str | None, recall: float | None = None) -> None:
         """Make a file in `indexes/` the structure of a space for a kind of queries; None removes the structure."""
         before = self.get(space, kind)
         if before is not None and before.file != file:
-            self._doomed.append(self._folder / before.file)
+            self._unlink_after_commit.append(self._folder / before.file)
         db = self._db.writing()
         db.execute("DELETE FROM structures WHERE space = ? AND kind = ?", [space, kind])
         if file is not None:
@@ -77,14 +77,14 @@ class Structures:
             row = db.execute("SELECT recall, rows FROM recalls WHERE space = ?", [space]).fetchone()
         return None if row is None else Recall(*row)
 
-    def keep_recall(self, space: str, recall: Recall) -> None:
+    def set_recall(self, space: str, recall: Recall) -> None:
         """Save the measured recall of a space until its next fit."""
         self._db.writing().execute("INSERT OR REPLACE INTO recalls VALUES (?, ?, ?)", [space, *recall])
 
     def drop(self, space: str) -> None:
         """Remove the structures of a space and its measured recall."""
         for kind in KINDS:
-            self.name(space, kind, None)
+            self.set(space, kind, None)
         self._db.writing().execute("DELETE FROM recalls WHERE space = ?", [space])
 
 

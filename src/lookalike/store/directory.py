@@ -72,7 +72,7 @@ class Store:
         self.path = Path(path).absolute()
         self._home = os.path.realpath(self.path)  # the same for all links to it
         self._mutex = threading.RLock()
-        self._moment = threading.local()
+        self._local = threading.local()
         self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
         self._owner: int | None = None
         self._lock_file = -1
@@ -127,16 +127,16 @@ class Store:
     def transaction(self) -> Iterator[Connection]:
         """Make all changes to the catalogue or none; they are on the disk when it ends. Only inside `writer`."""
         self._check_writer()
-        self._catalogue.check_in_place()
+        self._catalogue.check_not_replaced()
         try:
             with self._catalogue.transaction() as db:
                 yield db
                 db.execute("UPDATE state SET version = version + 1")
-            for file in self.vectors.doomed:
+            for file in self.vectors.unlink_after_commit:
                 with suppress(OSError):  # the next writer removes it
                     file.unlink()
         finally:
-            self.vectors.doomed.clear()
+            self.vectors.unlink_after_commit.clear()
 
     def free_space(self, work: Callable[[], T]) -> T:
         """Run `work`, which frees space; if the disk is full, again without the reserve. Only inside `writer`."""
@@ -155,16 +155,16 @@ class Store:
     def remove(self, ids: Iterable[int]) -> int:
         """Remove items, their paths and their rows, inside a transaction; returns how many there were."""
         removed = sorted(ids)
-        self.vectors.bury(np.array(removed, np.int64))
+        self.vectors.remove(np.array(removed, np.int64))
         return self.items.remove(removed)
 
     def version(self) -> int:
         """Return a number that changes with every commit to the catalogue and when an open file was found changed.
 
-        Within `moment`, it is the version given there.
+        Within `at_version`, it is the version given there.
         """
-        held: int | None = getattr(self._moment, "version", None)
-        return self.vectors.version() + (self.vectors.drops << 48) if held is None else held
+        held: int | None = getattr(self._local, "version", None)
+        return self.vectors.version() + (self.vectors.n_closed << 48) if held is None else held
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -177,17 +177,17 @@ class Store:
         return self._catalogue.in_transaction()
 
     @contextmanager
-    def moment(self, version: int) -> Iterator[None]:
+    def at_version(self, version: int) -> Iterator[None]:
         """Have `version` return this number within the block, in this thread, without a query."""
-        before = getattr(self._moment, "version", None)
-        self._moment.version = version
+        before = getattr(self._local, "version", None)
+        self._local.version = version
         try:
             yield
         finally:
-            self._moment.version = before
+            self._local.version = before
 
     @property
-    def snapshot(self) -> Path:
+    def class_snapshot_file(self) -> Path:
         """Path of a copy of the class model, which can be computed again."""
         return self.path / FOLDER / "classes.npz"
 
@@ -292,14 +292,14 @@ class Store:
         """Record the directory of the collection, which may have been moved or be a copy."""
         if self.items.home() != self._home:
             with suppress(FullError), self.transaction():  # the next writer tries again
-                self.items.move(self._home)
+                self.items.set_home(self._home)
 
     def _remove_strays(self) -> None:
         """Make missing folders, and remove the files that are not part of the collection.
 
         A transaction comes first: until then, a failed commit may take effect after a crash, and name these files.
         """
-        self._catalogue.check_in_place()
+        self._catalogue.check_not_replaced()
         _check_not_empty(self._catalogue.path)
         with file_errors(self.path):
             for folder in FOLDERS:
@@ -327,9 +327,9 @@ class Store:
 
     def _strays(self) -> list[Path]:
         """List the files that are not part of the collection."""
-        named = self.vectors.named()
+        named = self.vectors.files()
         files = [file for folder in FOLDERS for file in (self.path / folder).iterdir() if file.is_file()]
-        return [*(file for file in files if file not in named), *self.snapshot.parent.glob("*.part")]
+        return [*(file for file in files if file not in named), *self.class_snapshot_file.parent.glob("*.part")]
 
 
 def take_writer_lock(folder: Path, wait_s: float) -> int:

@@ -138,7 +138,7 @@ class Items:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Return the items with these ids, in the same order; unknown ids are left out."""
         found: dict[int, Item] = {}
-        for item, paths, size, width, height, kind, added, taken, content in self._db.listed(_ITEMS, ids):
+        for item, paths, size, width, height, kind, added, taken, content in self._db.read_rows(_ITEMS, ids):
             names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
             taken_at = None if taken is None else float(taken)
             digest = bytes.fromhex(content) or None
@@ -149,7 +149,7 @@ class Items:
         """Whether all of these ids are items."""
         wanted = set(as_ids(ids))
         query = "SELECT count(*) FROM items WHERE id IN (SELECT value FROM json_each(?))"
-        return sum(int(self._db.one(query, [part])) for part in batches(wanted, BATCH)) == len(wanted)
+        return sum(int(self._db.read_value(query, [part])) for part in batches(wanted, BATCH)) == len(wanted)
 
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
         """Return the first path of each of these items, in the order of paths; items without a path are left out."""
@@ -236,7 +236,7 @@ class Items:
             found: str | None = db.execute("SELECT home FROM state").fetchone()[0]
             return found
 
-    def move(self, home: str) -> None:
+    def set_home(self, home: str) -> None:
         """Record the directory of the collection, and change the paths inside it, such as those of uploads."""
         before, db = self.home(), self._db.writing()
         db.execute("UPDATE state SET home = CAST(? AS TEXT)", [text(home)])

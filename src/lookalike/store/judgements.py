@@ -43,7 +43,7 @@ class Judgements:
         self.sessions = Sessions(self.database)
         self.classes = ClassNames(self.database)
         self.predictions = Predictions(self.database)
-        self.apart = NotDuplicates(self.database)
+        self.not_duplicates = NotDuplicates(self.database)
 
     def __len__(self) -> int:
         with self.database.reading() as db:
@@ -74,11 +74,11 @@ class Judgements:
             "SELECT json_group_array(json_array(item, hex(label))) FROM labels"
             " WHERE item IN (SELECT value FROM json_each(?))"
         )
-        for item, label in self.database.listed(query, found):
+        for item, label in self.database.read_rows(query, found):
             found[item].append(unhex(label))
         return {item: sorted(labels, key=os.fsencode) for item, labels in found.items()}
 
-    def said(self, ids: Sequence[int]) -> dict[int, list[LabelRecord]]:
+    def label_records(self, ids: Sequence[int]) -> dict[int, list[LabelRecord]]:
         """Return the labels of these items with author, source and time; items without labels are left out."""
         found: dict[int, list[LabelRecord]] = {}
         query = (

@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 class ExternalExample:
     """An example that is not a picture of the collection: another file, or a part of a picture."""
 
-    wanted: bool
+    positive: bool  # or a negative example
     vector: Vectors  # (d,) float32
     feature: str | None  # the feature that made the vector; None for a vector of the space itself
     item: int | None = None  # the id that the picture has if it is added to the collection
@@ -84,7 +84,7 @@ class Sessions:
         author: str,
         name: str | None,
         marks: Mapping[int, Kind],
-        outsiders: Sequence[ExternalExample] = (),
+        external_examples: Sequence[ExternalExample] = (),
     ) -> str:
         """Start a session from examples; returns its id, eight hexadecimal digits."""
         called = None if name is None else check_label(name, "A session's name")
@@ -93,7 +93,7 @@ class Sessions:
             "INSERT INTO sessions (id, name, author, space, created_at)"
             " VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?)"
         )
-        outside = (
+        insert_example = (
             "INSERT INTO outsiders (session, number, wanted, item, origin, feature, vector)"
             " VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?)"
         )
@@ -101,10 +101,10 @@ class Sessions:
             while db.execute("SELECT 1 FROM sessions WHERE id = ?", [session]).fetchone():
                 session = secrets.token_hex(4)
             db.execute(insert, [session, called, check_text(author), text(space), time.time()])
-            for number, example in enumerate(outsiders):
+            for number, example in enumerate(external_examples):
                 vector = np.ascontiguousarray(example.vector, "<f4").tobytes()
                 origin, feature = _text(example.origin), _text(example.feature)
-                db.execute(outside, [session, number, example.wanted, example.item, origin, feature, vector])
+                db.execute(insert_example, [session, number, example.positive, example.item, origin, feature, vector])
             _log(db, session, 0, [(kind, item, 0, None, None) for item, kind in marks.items()], author)
         return session
 
@@ -184,12 +184,12 @@ class Sessions:
         with self._db.reading() as db:
             return dict(db.execute("SELECT item, kind FROM marks WHERE session = ? ORDER BY event", [session]))
 
-    def outsiders(self, session: str) -> list[ExternalExample]:
+    def external_examples(self, session: str) -> list[ExternalExample]:
         """Return the external examples that a session started from."""
         query = "SELECT wanted, vector, feature, item, origin FROM outsiders WHERE session = ? ORDER BY number"
         with self._db.reading() as db:
             rows = db.execute(query, [session]).fetchall()
-        return [ExternalExample(bool(wanted), _vector(session, vector), *rest) for wanted, vector, *rest in rows]
+        return [ExternalExample(bool(positive), _vector(session, vector), *rest) for positive, vector, *rest in rows]
 
     def log(self, session: str) -> list[Event]:
         """Return all events of a session in order."""
@@ -204,7 +204,7 @@ class Sessions:
             for kind, item, number, position, author, at, undone in rows
         ]
 
-    def unwanted(self, name: str) -> list[int]:
+    def negatives(self, name: str) -> list[int]:
         """Return the negative examples of a class: the items whose last mark in its finished sessions is irrelevant."""
         last = (
             "SELECT item, kind, max(event) FROM marks JOIN sessions ON sessions.id = session"

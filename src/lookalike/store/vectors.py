@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike import atomic_files
 from lookalike.arrays import chunks
-from lookalike.atomic_files import file_errors, put_in_place
+from lookalike.atomic_files import file_errors
 from lookalike.errors import FullError, InputError, LockedError, UnknownNameError
 from lookalike.store import npy_files
 from lookalike.store.database import Database, read_ids, read_version, text
@@ -91,7 +92,7 @@ class VectorStore:
     """
 
     def __init__(self, path: Path, database: Database, transaction: Callable[[], AbstractContextManager[Any]]):
-        self.doomed: list[Path] = []  # files to unlink once the transaction is on the disk
+        self.unlink_after_commit: list[Path] = []  # files to unlink once the transaction is on the disk
         self._path = path
         self._db = database
         self._transaction = transaction
@@ -99,8 +100,8 @@ class VectorStore:
         self._known: dict[str, tuple[int, list[Block]]] = {}
         self._unreadable: dict[int, str] = {}  # segments that could not be opened, with the reason
         self._changed: dict[str, set[int]] = {}  # segments whose files changed while they were open, by space
-        self.drops = 0  # how often `find_changed` has closed such segments
-        self.structures = Structures(path / "indexes", database, self.doomed)
+        self.n_closed = 0  # how often `find_changed` has closed such segments
+        self.structures = Structures(path / "indexes", database, self.unlink_after_commit)
 
     def spaces(self) -> dict[str, StoredSpace]:
         """Return every space by name, in the order of their creation."""
@@ -152,7 +153,7 @@ class VectorStore:
         """Make a written segment part of its space; the first one sets the space's dimension."""
         for block in self.blocks(pending.space):
             if len(block.live_rows(pending.ids)):
-                raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Bury them first.")
+                raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Remove them first.")
         self._quarantine(self._unreadable)  # otherwise an item could have two rows once the file is readable again
         self._name(pending)
 
@@ -175,7 +176,7 @@ class VectorStore:
             _check_ids(space, np.sort(np.concatenate([pending.ids for pending in pendings])))
         before = self._space(space).model
         if before is not None and before != model:
-            self.doomed.append(self._path / "models" / before)
+            self.unlink_after_commit.append(self._path / "models" / before)
         digest = npy_files.digest_file(self._path / "models" / model) if model is not None else None
         self.structures.drop(space)
         db = self._db.writing()
@@ -200,8 +201,8 @@ class VectorStore:
             rows = db.execute("SELECT source, ids FROM pools WHERE space = ? ORDER BY rowid", [space]).fetchall()
         return [(source, np.frombuffer(ids, "<i8").astype(np.int64)) for source, ids in rows]
 
-    def bury(self, ids: Ids | Sequence[int]) -> None:
-        """Mark the rows of these items dead, in every space."""
+    def remove(self, ids: Ids | Sequence[int]) -> None:
+        """Remove the rows of these items from every space: they are marked dead until the next merge."""
         ids = np.unique(np.asarray(ids, np.int64))
         db = self._db.writing()
         for space in self.spaces():
@@ -305,7 +306,7 @@ class VectorStore:
             changed = {block.segment for block in known if block.segment in names and self._has_changed(block, names)}
             if changed:
                 self._changed.setdefault(space, set()).update(changed)
-                self.drops += 1
+                self.n_closed += 1
                 self._known[space] = (-1, [block for block in known if block.segment not in changed])
         return self._changed
 
@@ -396,16 +397,16 @@ class VectorStore:
         return [f"{fault} Run: lookalike repair" for fault in faults]
 
     def new_file(self, folder: str, suffix: str) -> Path:
-        """Return a new path in the folder "models" or "indexes". When it is written, `settle` it and name it."""
+        """Return a new path in the folder "models" or "indexes"; write it, then call `put_in_place`, then name it."""
         return self._path / folder / f"{secrets.token_hex(8)}{suffix}"
 
-    def settle(self, temp: Path, name: str | None = None) -> str:
+    def put_in_place(self, temp: Path, name: str | None = None) -> str:
         """Sync a written file to the disk, and rename it if a name is given; returns its name."""
         with file_errors(temp):
-            put_in_place(temp, temp.with_name(name or temp.name))
+            atomic_files.put_in_place(temp, temp.with_name(name or temp.name))
         return name or temp.name
 
-    def named(self) -> set[Path]:
+    def files(self) -> set[Path]:
         """Return every file that the catalogue names: segments, models and index structures."""
         with self._db.reading() as db:
             rows = [self._file(file) for (file,) in db.execute("SELECT file FROM segments")]
@@ -542,7 +543,7 @@ class VectorStore:
         for segment in segments:
             delete = "DELETE FROM segments WHERE id = ? RETURNING file"
             (file,) = self._db.writing().execute(delete, [segment]).fetchone()
-            self.doomed += [self._file(file), npy_files.ids_file(self._file(file))]
+            self.unlink_after_commit += [self._file(file), npy_files.ids_file(self._file(file))]
 
 
 def _check_ids(space: str, ids: Ids) -> None:
