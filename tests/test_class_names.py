@@ -46,7 +46,7 @@ def test_every_label_is_a_class_and_so_is_a_name_without_pictures(said):
     assert said.classes.counts() == {"cat": 0, "fox": 0}  # what was named stays, what was only a label is gone
 
 
-def test_a_name_that_nobody_gave_is_told_with_the_nearest(said):
+def test_an_unknown_name_is_an_error_with_the_nearest_known_one(said):
     label(said, (1, "cat"))
     for verb in (
         lambda: said.classes.rename("cst", "dog"),
@@ -59,7 +59,7 @@ def test_a_name_that_nobody_gave_is_told_with_the_nearest(said):
     assert said.classes.counts() == {"cat": 1}
 
 
-def test_a_class_is_renamed_with_all_that_is_said_of_it(said):
+def test_a_class_is_renamed_everywhere(said):
     label(said, (1, "cat"), (2, "cat"), (3, "dog"))
     predict(said, (5, "cat", 0.9))
     said.predictions.reject("cat", [6], author="anna")
@@ -107,7 +107,7 @@ def test_a_class_is_split(said):
         said.classes.split("cat", "lion", [1], author="ben")
 
 
-def test_predictions_go_when_their_class_goes(said):
+def test_predictions_are_removed_with_their_class(said):
     label(said, (1, "cat"), (2, "dog"))
     said.classes.add("fox", [3], author="anna")
     assert predict(said, (11, "cat", 0.9), (12, "dog", 0.9), (13, "fox", 0.9)) == {"cat": 1, "dog": 1, "fox": 1}
@@ -119,7 +119,7 @@ def test_predictions_go_when_their_class_goes(said):
     assert predict(said, (11, "cat", 0.9)) == {}  # by somebody who does not know yet
 
 
-def test_what_people_said_is_never_beside_or_under_a_prediction(said):
+def test_a_labelled_item_has_no_prediction(said):
     label(said, (1, "cat"), (2, "dog"))
     assert predict(said, (1, "dog", 0.99), (3, "cat", 0.6), (4, "cat", 0.7)) == {"cat": 2}
     assert label(said, (3, "dog")) == 1
@@ -128,7 +128,7 @@ def test_what_people_said_is_never_beside_or_under_a_prediction(said):
     assert len(said) == 3  # predictions are no labels
 
 
-def test_a_prediction_is_confirmed_or_rejected_for_ever(said):
+def test_a_prediction_is_confirmed_or_rejected_permanently(said):
     label(said, (1, "cat"), (2, "dog"))
     predict(said, (3, "cat", 0.6), (4, "cat", 0.7), (5, "cat", 0.8))
     assert said.predictions.confirm("cat", [3], author="ben") == 1
@@ -145,7 +145,7 @@ def test_a_prediction_is_confirmed_or_rejected_for_ever(said):
     assert said.predictions.rejected([4]) == {}
 
 
-def test_what_a_finished_session_called_irrelevant_is_rejected_unless_somebody_labelled_it(said):
+def test_irrelevant_marks_of_a_finished_session_are_rejections_unless_the_item_is_labelled(said):
     marks = {1: "relevant", 2: "irrelevant", 3: "irrelevant", 4: "skip"}
     session = said.sessions.start("deep", author="anna", name="cat", marks=marks)
     assert said.predictions.rejected([1, 2, 3, 4]) == {}
@@ -163,7 +163,7 @@ def test_every_prediction_can_be_replaced_at_once(said):
     assert (kept.probability, kept.space, kept.model, kept.at > 1e9) == (0.5, "deep", "ncm 2", True)
 
 
-def test_changes_are_told_to_whoever_keeps_classes_in_memory(said):
+def test_class_models_in_memory_can_follow_changes(said):
     label(said, (1, "cat"), (2, "cat"))
     last, pairs = said.classes.all_labels()
     assert sorted(pairs) == [(1, "cat"), (2, "cat")]

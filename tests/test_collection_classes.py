@@ -408,7 +408,7 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
         "_examples",
         lambda self, pairs, index: looked.append(len(pairs)) or examples(self, pairs, index),
     )
-    monkeypatch.setattr(filled._store.judgements.classes, "all", None)  # the whole table is not read again
+    monkeypatch.setattr(filled._store.judgements.classes, "all_labels", None)  # the whole table is not read again
     filled.classes._book.add("new", [names[0][0]], author="anna")
     filled.classes._model._follow()
     assert looked == [1]

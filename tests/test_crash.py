@@ -99,7 +99,7 @@ def test_workers_do_not_outlive_a_killed_writer(pictures, tmp_path):
     assert not alive
 
 
-def test_a_second_writer_is_told_who_writes_and_may_wait(pictures, tmp_path):
+def test_a_second_writer_gets_the_pid_of_the_first_and_may_wait(pictures, tmp_path):
     where = tmp_path / "collection"
     Collection(where, create=True).close()
     with Collection(where) as first, Collection(where) as second, Collection(where, wait_s=30) as patient:

@@ -49,7 +49,7 @@ def test_connecting_never_creates_a_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_newer_format_is_refused_with_both_numbers(file: Path) -> None:
+def test_a_newer_format_is_rejected_with_both_numbers(file: Path) -> None:
     connect(file, [*TABLE, "SELECT 1", "SELECT 1"]).close()
     with pytest.raises(FormatError, match=r"newer Lookalike \(format 3, this one reads up to 1\)\. Update Lookalike"):
         connect(file, TABLE)
@@ -75,7 +75,7 @@ def test_a_migration_that_fails_leaves_the_old_format(file: Path) -> None:
     db.close()
 
 
-def test_somebody_elses_database_is_refused_and_left_alone(file: Path) -> None:
+def test_a_database_of_another_program_is_rejected_and_not_changed(file: Path) -> None:
     with sqlite3.connect(file) as other:
         other.execute("CREATE TABLE theirs (x INTEGER)")
     other.close()
@@ -85,13 +85,13 @@ def test_somebody_elses_database_is_refused_and_left_alone(file: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused(file: Path) -> None:
+def test_a_file_that_is_no_database_is_rejected(file: Path) -> None:
     file.write_bytes(b"not a database, but long enough to have a header " * 10)
     with pytest.raises(FormatError, match="not written by Lookalike"):
         connect(file, TABLE)
 
 
-def test_a_damaged_database_is_told_as_damage(file: Path) -> None:
+def test_a_damaged_database_is_a_damaged_error(file: Path) -> None:
     database = Database(file, TABLE)
     with database.transaction() as db:
         db.executemany("INSERT INTO words VALUES (?)", [[f"word {i}"] for i in range(2_000)])
@@ -112,14 +112,14 @@ def test_a_disk_that_takes_no_more_is_full(tmp_path: Path, number: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def test_other_troubles_of_the_disk_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
+def test_other_errors_of_the_disk_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="Input/output error"), database_errors(tmp_path):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     with pytest.raises(BrokenPipeError), database_errors(tmp_path):
         raise BrokenPipeError
 
 
-def test_a_transaction_that_does_not_fit_leaves_what_was_before(file: Path) -> None:
+def test_a_transaction_that_does_not_fit_changes_nothing(file: Path) -> None:
     database = Database(file, TABLE)
     with database.transaction() as db:
         db.execute("INSERT INTO words VALUES ('kept')")
@@ -134,7 +134,7 @@ def test_a_transaction_that_does_not_fit_leaves_what_was_before(file: Path) -> N
     database.close()
 
 
-def test_a_quota_that_sqlite_only_calls_an_io_error_is_told_as_full(file: Path) -> None:
+def test_an_exhausted_quota_is_a_full_error_although_sqlite_reports_an_io_error(file: Path) -> None:
     database = Database(file, TABLE)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (32_768, limit[1]))
@@ -148,7 +148,7 @@ def test_a_quota_that_sqlite_only_calls_an_io_error_is_told_as_full(file: Path) 
     database.close()
 
 
-def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_file_is_a_locked_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "BUSY_TIMEOUT_S", 0.05)
     one, two = Database(file, TABLE), Database(file, TABLE)
     with one.transaction(), pytest.raises(LockedError, match="Try again"), two.transaction():
@@ -157,7 +157,7 @@ def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPat
     two.close()
 
 
-def test_what_cannot_even_be_read_for_locks_is_told_as_locked(file: Path) -> None:
+def test_an_error_of_the_locking_protocol_is_a_locked_error(file: Path) -> None:
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL  # after ten seconds in which nobody may even read
     with pytest.raises(LockedError, match="Try again"), database_errors(file):
@@ -219,7 +219,7 @@ def test_closing_leaves_a_connection_alone_until_the_block_that_uses_it_ends(fil
         database.in_transaction()
 
 
-def test_closing_while_threads_read_is_told_to_them(file: Path) -> None:
+def test_threads_that_read_after_closing_get_an_error(file: Path) -> None:
     code = (
         "import sys, threading, time; from pathlib import Path; from lookalike.errors import StoreError\n"
         "from lookalike.store.database import Database\n"
@@ -348,7 +348,7 @@ def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
     database.close()
 
 
-def test_a_full_disk_can_be_read_and_follows_what_is_written_later(disk: Path) -> None:
+def test_a_full_disk_can_be_read_and_later_writes_are_seen(disk: Path) -> None:
     file = disk / "words.sqlite"
     _write_word(file, "one").close()
     filler = fill(disk)

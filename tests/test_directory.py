@@ -174,7 +174,7 @@ def test_a_catalogue_that_is_emptied_while_it_is_open_takes_no_vectors_along(sto
     assert (path / "vectors" / "deep-1.npy").exists()
 
 
-def test_a_place_that_cannot_be_a_collection_is_told(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_collection_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError):
         Store(tmp_path / "file", create=True)
@@ -212,7 +212,7 @@ HOLD = (
 )
 
 
-def test_a_second_process_is_told_who_writes_or_waits(store: Store, path: Path) -> None:
+def test_a_second_writer_gets_the_pid_of_the_first_or_waits(store: Store, path: Path) -> None:
     other = run(HOLD, path)
     assert other.stdout is not None
     assert other.stdout.readline() == "ready\n"
@@ -323,7 +323,7 @@ def test_the_version_tells_of_commits_by_anybody_and_of_nothing_else(store: Stor
     other.close()
 
 
-def test_what_is_not_named_goes_with_the_next_writer_not_with_a_reader(store: Store, path: Path) -> None:
+def test_unnamed_files_are_removed_by_the_next_writer_not_by_a_reader(store: Store, path: Path) -> None:
     with store.writer():
         add(store, [1])
         store.vectors.write("deep", np.array([2]), rows_for(np.array([2])))
@@ -411,7 +411,7 @@ def test_threads_read_while_another_writes_and_merges(store: Store) -> None:
     check_whole(store, set(range(80)))
 
 
-def test_bytes_is_what_the_directory_takes_and_vacuum_gives_back(store: Store, path: Path) -> None:
+def test_bytes_is_the_size_of_the_directory_and_vacuum_reduces_it(store: Store, path: Path) -> None:
     with store.writer():
         add(store, range(3_000))
         full = store.bytes()
@@ -487,7 +487,7 @@ def small_disk(mount_disk: Callable[[str], Path]) -> Path:
     return mount_disk("3m")
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
+def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
     store = Store(small_disk / "c", create=True)
     with store.writer(), store.transaction():
         store.vectors.create_space("deep", ["color()"])
@@ -568,7 +568,7 @@ def test_an_old_format_on_a_full_disk_asks_for_space(small_disk: Path) -> None:
         Store(small_disk / "c")
 
 
-def test_a_limit_on_file_size_is_told_and_nothing_is_lost(store: Store) -> None:
+def test_a_limit_on_file_size_is_an_error_and_nothing_is_lost(store: Store) -> None:
     with store.writer():
         add(store, [1])
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -651,7 +651,7 @@ def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
 
 
 @pytest.mark.parametrize("copied", [True, False])
-def test_what_people_say_of_a_collection_that_was_moved_away_is_refused(tmp_path, copied):
+def test_labels_for_a_collection_that_was_moved_away_are_rejected(tmp_path, copied):
     store = Store(tmp_path / "c", create=True)
     (tmp_path / "c").rename(tmp_path / "old")
     if copied:

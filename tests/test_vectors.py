@@ -89,7 +89,7 @@ def test_rows_come_back_sorted_by_id_in_their_own_precision(store: Store, vector
     assert verify(vectors) == []
 
 
-def test_rows_are_memory_maps_that_nobody_can_change(store: Store, vectors: VectorStore) -> None:
+def test_rows_are_read_only_memory_maps(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     (block,) = vectors.blocks("deep")
     owner: Any = block.X
@@ -136,7 +136,7 @@ def test_the_first_segment_sets_the_dimension(store: Store, vectors: VectorStore
         ([1], np.ones(DIM, np.float32), "must be a matrix"),
     ],
 )
-def test_rows_that_cannot_be_right_are_refused_and_leave_no_file(
+def test_invalid_rows_are_rejected_and_leave_no_file(
     store: Store, vectors: VectorStore, ids: list[int], X: NDArray[Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
@@ -155,7 +155,7 @@ def test_an_item_has_one_live_row_in_a_space(store: Store, vectors: VectorStore)
     assert verify(vectors) == []
 
 
-def test_burying_reaches_every_space_and_forgives_strangers(store: Store, vectors: VectorStore) -> None:
+def test_removing_reaches_every_space_and_ignores_unknown_ids(store: Store, vectors: VectorStore) -> None:
     with store.transaction():
         vectors.create_space("other", ["color()"])
     add(store, 1, 2, 3)
@@ -189,7 +189,7 @@ def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors
     assert after[1].dead is not None
 
 
-def test_what_was_not_committed_is_not_remembered(store: Store, vectors: VectorStore) -> None:
+def test_uncommitted_rows_are_not_cached(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2, 3)
     with suppress(RuntimeError), store.transaction():
         vectors.remove([1])
@@ -219,7 +219,7 @@ def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: Vecto
 
 
 @pytest.mark.parametrize("verb", ["blocks", "rows", "live_ids", "missing", "merge", "bytes"])
-def test_an_unknown_space_is_told_by_its_name(vectors: VectorStore, verb: str) -> None:
+def test_an_unknown_space_is_named_in_the_error(vectors: VectorStore, verb: str) -> None:
     with pytest.raises(UnknownNameError, match="No space named 'dep'"):
         getattr(vectors, verb)("dep")
 
@@ -274,7 +274,7 @@ def test_a_replacement_that_fails_leaves_the_old_rows_and_files(store: Store, ve
     assert verify(vectors) == []
 
 
-def test_the_old_index_goes_when_a_new_one_is_named(store: Store, vectors: VectorStore) -> None:
+def test_a_new_index_replaces_the_old_one(store: Store, vectors: VectorStore) -> None:
     for name in ("hnsw-1.faiss", "hnsw-2.faiss"):
         with store.transaction():
             vectors.structures.set("deep", "points", model(store, "indexes", name))
@@ -579,7 +579,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_found_and_told(store: Store, damage: str) -> None:
+def test_damage_is_reported(store: Store, damage: str) -> None:
     add(store, 1, 2, 3)
     harm, words = DAMAGES[damage]
     harm(store.path / "vectors" / "deep-1.npy")
@@ -587,7 +587,7 @@ def test_damage_is_found_and_told(store: Store, damage: str) -> None:
     assert re.search(f"deep-1.*{words}", " ".join(faults))
 
 
-def test_wrong_entries_in_the_catalogue_are_found_and_told(store: Store, vectors: VectorStore) -> None:
+def test_wrong_entries_in_the_catalogue_are_reported(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     add(store, 3)
     with store.transaction() as db:
