@@ -19,7 +19,7 @@ from damage import flip_bits
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS
-from lookalike.store.sessions import Outsider
+from lookalike.store.sessions import ExternalExample
 
 
 def make(folder: Path) -> None:
@@ -34,12 +34,14 @@ def make(folder: Path) -> None:
     said = store.judgements
     said.add_labels([(i, f"label {i % 7}") for i in range(150)], author="anna", source="csv")
     said.classes.set_parents([("label 1", "thing"), ("label 2", "thing")])
-    said.classes.set(reject=0.1)
+    said.classes.update_settings(reject=0.1)
     said.predictions.add([(i, "label 1", 0.5) for i in range(200, 230)], space="color()", model="mean 1")
     said.predictions.reject("label 1", range(200, 220), author="ben")
-    said.apart.add(range(12), author="anna")
-    outsider = Outsider(True, np.arange(8, dtype=np.float32), "color()", 9, "/x.jpg")
-    session = said.sessions.start("color()", author="ben", name="sea", marks={3: "relevant"}, outsiders=[outsider])
+    said.not_duplicates.add(range(12), author="anna")
+    outsider = ExternalExample(True, np.arange(8, dtype=np.float32), "color()", 9, "/x.jpg")
+    session = said.sessions.start(
+        "color()", author="ben", name="sea", marks={3: "relevant"}, external_examples=[outsider]
+    )
     for first in range(0, 100, 10):
         said.sessions.show(session, range(first, first + 10), author="ben")
         said.sessions.mark(session, dict.fromkeys(range(first, first + 5), "irrelevant"), author="ben")

@@ -127,7 +127,7 @@ def opened(model: OpenSet, dim: int, options: argparse.Namespace) -> Iterator[di
             with store.transaction():
                 store.items.add([Item(item, [], 1, 8, 8, "png", 0.0, None) for item in ids.tolist()])
                 store.vectors.commit(pending)
-        store.judgements.classes.set(kind=model.kind)
+        store.judgements.classes.update_settings(kind=model.kind)
         names = [(item, f"class {item % options.classes}") for item in ids.tolist()[:-1]]
         store.judgements.add_labels(names, author="bench", source="hand")
 
@@ -143,7 +143,7 @@ def opened(model: OpenSet, dim: int, options: argparse.Namespace) -> Iterator[di
         after = clock(lambda: ask((int(ids[-1]), "class 0")))
         mine = ask()
         again = [clock(lambda i=i: ask((int(ids[i]), "class 1"), mine)) for i in range(2, 5)]
-        size = store.snapshot.stat().st_size
+        size = store.class_snapshot_file.stat().st_size
         store.close()
     yield {
         "everything read s": first,

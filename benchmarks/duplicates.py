@@ -22,7 +22,7 @@ from PIL import Image
 
 from lookalike.arrays import unit_rows
 from lookalike.collection.duplicates import NEAR
-from lookalike.images.same import SAME, difference, shrink
+from lookalike.images.same_photo import SAME, difference, shrink
 from lookalike.registry import create
 from lookalike.types import Pixels, crop
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lookalike import Collection
-from lookalike.images.demo import draw_folder
+from lookalike.images import draw_folder
 from lookalike.show import Tile, write_sheet
 
 if not Path("pictures").exists():

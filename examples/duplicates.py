@@ -5,7 +5,7 @@ from pathlib import Path
 from PIL import Image, ImageEnhance
 
 from lookalike import Collection
-from lookalike.images.demo import draw_folder
+from lookalike.images import draw_folder
 from lookalike.show import Tile, write_sheet
 
 if not Path("pictures").exists():

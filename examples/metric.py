@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from lookalike import create
-from lookalike.images.demo import draw
+from lookalike.images import draw
 
 kinds = ["face", "flower", "chart", "stripes", "balloons"]  # in changing colours
 random = np.random.default_rng(0)

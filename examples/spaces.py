@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 from lookalike import Collection, read
-from lookalike.images.demo import draw_folder
+from lookalike.images import draw_folder
 
 if not Path("pictures").exists():
     draw_folder("pictures", per_kind=6)

@@ -1,6 +1,7 @@
 import functools
 import shutil
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -84,6 +85,22 @@ def collection(tmp_path):
     """A new collection."""
     with Collection(tmp_path / "collection", create=True) as made:
         yield made
+
+
+@pytest.fixture
+def mount_disk(tmp_path):
+    """Mount a disk of its own for the test, of a size such as "2m"; returns its folder."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(size):
+        command = [shutil.which("mount") or "false", "-t", "tmpfs", "-o", f"size={size}", "small", disk]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("no permission to mount a disk")
+        return disk
+
+    yield mount
+    subprocess.run(["umount", "--lazy", disk], check=False, capture_output=True)
 
 
 @pytest.fixture

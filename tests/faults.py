@@ -28,10 +28,9 @@ from PIL import Image
 from lookalike import Collection
 from lookalike.collection import adding
 from lookalike.errors import FullError, StoreError
-from lookalike.images.process import read_one
-from lookalike.images.read import LIMITS
-from lookalike.images.workers import Read, Skip
-from lookalike.store import directory, schema
+from lookalike.images.files import LIMITS
+from lookalike.images.workers import Read, Skip, read_one
+from lookalike.store import database, directory
 from lookalike.store.directory import Store
 
 SQL_WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "COMMIT", "VACUUM", "BEGIN IMMEDIATE")
@@ -75,7 +74,7 @@ class Calls:
         for module in (io, builtins):
             patched(module, "open", self._open)
         for name in ("execute", "executemany"):
-            patched(schema.Connection, name, self._sql)
+            patched(database.Connection, name, self._sql)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -574,7 +573,7 @@ def check_files(path: Path) -> None:
     """Check that after the next writer a closed collection has no file that is not part of it."""
     store = Store(path)
     with store.writer():
-        named = {str(file.relative_to(path)) for file in store.vectors.named()}
+        named = {str(file.relative_to(path)) for file in store.vectors.files()}
     store.close()
     known = {"catalogue.sqlite", "judgements.sqlite", "lock", "reserve", *named}
     strays = {name for name, data in read_files(path).items() if data is not None} - known

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lookalike.store import merge
+from lookalike.store import segments
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
 
@@ -52,7 +52,7 @@ def do(store: Store, step: int) -> None:
         for pending in pendings:
             store.vectors.commit(pending)
         store.items.remove(gone)
-        store.vectors.bury(gone)
+        store.vectors.remove(gone)
         store.items.add_source(str(step))
     store.judgements.add_labels([(step, "step")], author="worker", source="hand")
     for space in SPACES:
@@ -61,7 +61,7 @@ def do(store: Store, step: int) -> None:
 
 def main(path: str, steps: int | None = None) -> None:
     """Go on until killed; or die by oneself after so many steps, with rows written that are not committed."""
-    merge.TIER = 3
+    segments.TIER = 3
     print("ready", flush=True)
     store = Store(Path(path), create=True)
     with store.writer():

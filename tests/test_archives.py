@@ -19,7 +19,7 @@ from hostile import encode, picture
 from lookalike.collection import adding
 from lookalike.errors import ImageError
 from lookalike.images import workers
-from lookalike.images.read import Limits
+from lookalike.images.files import Limits
 from lookalike.images.sources import walk
 
 GIB = 2**30
@@ -28,7 +28,7 @@ MIB = 2**20
 MEASURE = """
 import json, os, resource, sys
 from lookalike.errors import ImageError
-from lookalike.images.read import Limits
+from lookalike.images.files import Limits
 from lookalike.images.sources import locate, walk
 
 def peaks():
@@ -238,7 +238,7 @@ def test_the_list_of_members_takes_no_more_memory_than_the_limits_allow(tmp_path
         assert archive["resident"] < 12 * MIB  # with what Python itself takes meanwhile
 
 
-def test_a_zip_with_too_many_members_is_refused_before_its_directory_is_read(tmp_path):
+def test_a_zip_with_too_many_members_is_rejected_before_its_directory_is_read(tmp_path):
     path = write_many_zip(tmp_path / "a.zip", 6_000)
     skipped = {}
     assert list(walk([path], on_skip=skipped.__setitem__, limits=Limits(max_listing_bytes=4 * MIB))) == []
@@ -269,7 +269,7 @@ def test_an_xz_file_of_several_streams_with_padding_is_read_to_its_end(tmp_path)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_zip_member_whose_decoder_has_no_limit_is_refused(tmp_path, method):
+def test_a_zip_member_whose_decoder_has_no_limit_is_rejected(tmp_path, method):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
         archive.writestr("a.jpg", b"x" * 1000)
     (entry,) = walk([tmp_path / "a.zip"], on_skip=pytest.fail)

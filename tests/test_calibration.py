@@ -12,7 +12,7 @@ from lookalike.encode.calibration import calibrate, calibrate_labels
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import PCA
 from lookalike.errors import InputError
-from lookalike.images.read import read
+from lookalike.images.decoding import read
 from lookalike.kernels import typical_gamma
 from lookalike.registry import create, parse
 

@@ -20,7 +20,7 @@ def said(tmp_path):
     (tmp_path / "judgements.sqlite").touch()
     judgements = Judgements(tmp_path / "judgements.sqlite")
     yield judgements
-    assert judgements.verify() == []
+    assert judgements.database.verify() == []
     judgements.close()
 
 
@@ -46,7 +46,7 @@ def test_every_label_is_a_class_and_so_is_a_name_without_pictures(said):
     assert said.classes.counts() == {"cat": 0, "fox": 0}  # what was named stays, what was only a label is gone
 
 
-def test_a_name_that_nobody_gave_is_told_with_the_nearest(said):
+def test_an_unknown_name_is_an_error_with_the_nearest_known_one(said):
     label(said, (1, "cat"))
     for verb in (
         lambda: said.classes.rename("cst", "dog"),
@@ -59,7 +59,7 @@ def test_a_name_that_nobody_gave_is_told_with_the_nearest(said):
     assert said.classes.counts() == {"cat": 1}
 
 
-def test_a_class_is_renamed_with_all_that_is_said_of_it(said):
+def test_a_class_is_renamed_everywhere(said):
     label(said, (1, "cat"), (2, "cat"), (3, "dog"))
     predict(said, (5, "cat", 0.9))
     said.predictions.reject("cat", [6], author="anna")
@@ -107,19 +107,19 @@ def test_a_class_is_split(said):
         said.classes.split("cat", "lion", [1], author="ben")
 
 
-def test_predictions_go_when_their_class_goes(said):
+def test_predictions_are_removed_with_their_class(said):
     label(said, (1, "cat"), (2, "dog"))
     said.classes.add("fox", [3], author="anna")
     assert predict(said, (11, "cat", 0.9), (12, "dog", 0.9), (13, "fox", 0.9)) == {"cat": 1, "dog": 1, "fox": 1}
     assert said.classes.delete("cat") == 1
     said.remove_labels([(2, "dog"), (3, "fox")])  # the last of dog; fox was named, and stays
-    assert said.predictions.items() == {"fox": [13]}
+    assert said.predictions.items_by_label() == {"fox": [13]}
     said.classes.delete("fox")
-    assert said.predictions.items() == {}
+    assert said.predictions.items_by_label() == {}
     assert predict(said, (11, "cat", 0.9)) == {}  # by somebody who does not know yet
 
 
-def test_what_people_said_is_never_beside_or_under_a_prediction(said):
+def test_a_labelled_item_has_no_prediction(said):
     label(said, (1, "cat"), (2, "dog"))
     assert predict(said, (1, "dog", 0.99), (3, "cat", 0.6), (4, "cat", 0.7)) == {"cat": 2}
     assert label(said, (3, "dog")) == 1
@@ -128,7 +128,7 @@ def test_what_people_said_is_never_beside_or_under_a_prediction(said):
     assert len(said) == 3  # predictions are no labels
 
 
-def test_a_prediction_is_confirmed_or_rejected_for_ever(said):
+def test_a_prediction_is_confirmed_or_rejected_permanently(said):
     label(said, (1, "cat"), (2, "dog"))
     predict(said, (3, "cat", 0.6), (4, "cat", 0.7), (5, "cat", 0.8))
     assert said.predictions.confirm("cat", [3], author="ben") == 1
@@ -139,13 +139,13 @@ def test_a_prediction_is_confirmed_or_rejected_for_ever(said):
     assert predict(said, (4, "cat", 0.9), (5, "cat", 0.9)) == {"cat": 1}
     assert predict(said, (4, "dog", 0.9)) == {"dog": 1}
     assert said.predictions.rejected([3, 4]) == {4: {"cat"}}
-    with pytest.raises(InputError, match="because somebody said so"):
+    with pytest.raises(InputError, match="are labelled 'cat'"):
         said.predictions.reject("cat", [1, 5], author="ben")
     assert label(said, (4, "cat")) == 1  # a second thought
     assert said.predictions.rejected([4]) == {}
 
 
-def test_what_a_finished_session_called_irrelevant_is_rejected_unless_somebody_labelled_it(said):
+def test_irrelevant_marks_of_a_finished_session_are_rejections_unless_the_item_is_labelled(said):
     marks = {1: "relevant", 2: "irrelevant", 3: "irrelevant", 4: "skip"}
     session = said.sessions.start("deep", author="anna", name="cat", marks=marks)
     assert said.predictions.rejected([1, 2, 3, 4]) == {}
@@ -157,22 +157,22 @@ def test_what_a_finished_session_called_irrelevant_is_rejected_unless_somebody_l
 def test_every_prediction_can_be_replaced_at_once(said):
     label(said, (1, "cat"))
     predict(said, (3, "cat", 0.6), (4, "cat", 0.7))
-    assert said.predictions.add([(5, "cat", 0.5)], space="deep", model="ncm 2", instead=True) == {"cat": 1}
-    assert said.predictions.items() == {"cat": [5]}
+    assert said.predictions.add([(5, "cat", 0.5)], space="deep", model="ncm 2", replace_all=True) == {"cat": 1}
+    assert said.predictions.items_by_label() == {"cat": [5]}
     (kept,) = said.predictions.of("cat")
     assert (kept.probability, kept.space, kept.model, kept.at > 1e9) == (0.5, "deep", "ncm 2", True)
 
 
-def test_changes_are_told_to_whoever_keeps_classes_in_memory(said):
+def test_class_models_in_memory_can_follow_changes(said):
     label(said, (1, "cat"), (2, "cat"))
-    last, pairs = said.classes.all()
+    last, pairs = said.classes.all_labels()
     assert sorted(pairs) == [(1, "cat"), (2, "cat")]
     assert said.classes.changes(last) == (last, [])
     label(said, (1, "cat"))  # said before
     assert said.classes.changes(last) == (last, [])
     said.remove_labels([(1, "cat")])
     said.classes.rename("cat", "dog")
-    said.classes.set(kind="second")
+    said.classes.update_settings(kind="second")
     now, changes = said.classes.changes(last)
     assert changes == [
         (1, "cat", False), (2, "dog", True), (2, "cat", False), (None, None, False), (None, None, False),
@@ -217,7 +217,7 @@ def test_labels_of_older_formats_are_classes(version, tmp_path):
     assert before
     name = next(iter(before))
     assert store.judgements.classes.rename(name, "other") == before[name]
-    assert store.judgements.verify() == []
+    assert store.verify() == []
     store.close()
     with sqlite3.connect(tmp_path / "c" / "judgements.sqlite") as db:
         assert db.execute("PRAGMA user_version").fetchone() == (len(JUDGEMENTS),)
@@ -228,7 +228,7 @@ def test_golden_judgements_v3(tmp_path):
     shutil.copytree(HERE / "golden" / "v3", tmp_path / "c")
     store = Store(tmp_path / "c")
     said, name = store.judgements, "größe \udcff"
-    assert said.verify() == []
+    assert store.verify() == []
     assert said.classes.counts() == {"cat": 3, "fox": 0, name: 1}
     assert sources(said, "cat") == {3: ("anna", "csv"), 141: ("ben", "hand"), 9: ("anna", "confirmed")}
     assert said.classes.parents() == [("cat", "animal"), ("fox", "animal")]

@@ -41,7 +41,7 @@ def opened(store):
 
 def read_nothing(monkeypatch, store):
     """From now on nobody may read all labels."""
-    monkeypatch.setattr(store.judgements.classes, "all", None)
+    monkeypatch.setattr(store.judgements.classes, "all_labels", None)
 
 
 @pytest.mark.parametrize("kind", ["ncm", "second"])
@@ -65,7 +65,7 @@ def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory
         assert not store.items.get(left)
         store.close()
         return
-    store.snapshot.unlink(missing_ok=True)
+    store.class_snapshot_file.unlink(missing_ok=True)
     fresh = opened(store)
     for one, other in zip(guesses, fresh.predict(QUERIES), strict=True):
         assert one.probability == pytest.approx(other.probability, abs=1e-3)
@@ -108,31 +108,31 @@ def test_pictures_that_came_are_in_and_one_that_went_is_taken_out_by_reading_eve
 def test_a_copy_that_cannot_be_read_costs_time_only(store, how):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     before = opened(store).predict(QUERIES)
-    data = store.snapshot.read_bytes()
+    data = store.class_snapshot_file.read_bytes()
     if how == "other format":
-        arrays = models.load_arrays(store.snapshot)
+        arrays = models.load_arrays(store.class_snapshot_file)
         arrays["about_"] = np.frombuffer(arrays["about_"].tobytes().replace(b'"format": 1', b'"format": 9'), np.uint8)
-        models.save_arrays(store.snapshot, arrays)
+        models.save_arrays(store.class_snapshot_file, arrays)
     elif how == "gone":
-        store.snapshot.unlink()
+        store.class_snapshot_file.unlink()
     elif how == "a folder":
-        store.snapshot.unlink()
-        store.snapshot.mkdir()
+        store.class_snapshot_file.unlink()
+        store.class_snapshot_file.mkdir()
     else:
         middle = len(data) // 2
         flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
-        store.snapshot.write_bytes({"emptied": b"", "cut": data[:middle], "flipped": flipped}[how])
+        store.class_snapshot_file.write_bytes({"emptied": b"", "cut": data[:middle], "flipped": flipped}[how])
     assert opened(store).predict(QUERIES) == before
 
 
 def test_a_copy_of_another_file_of_judgements_is_not_believed(store, tmp_path):
     label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"))
     opened(store).predict(QUERIES)
-    kept = store.snapshot.read_bytes()
+    kept = store.class_snapshot_file.read_bytes()
     other = start(tmp_path / "other")
     label(other, (8, "a"), (9, "a"), (10, "b"), (11, "b"), (7, "b"))  # as many changes, and one more
-    other.snapshot.parent.mkdir()
-    other.snapshot.write_bytes(kept)
+    other.class_snapshot_file.parent.mkdir()
+    other.class_snapshot_file.write_bytes(kept)
     assert agree(opened(other).predict(QUERIES), nearest_means(other))
     other.close()
 
@@ -141,16 +141,16 @@ def test_other_settings_another_space_and_ncmc_begin_anew(store):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     classes = Classes(Spaces(store))
     opened(store).predict(QUERIES)
-    kept = store.snapshot.read_bytes()
+    kept = store.class_snapshot_file.read_bytes()
     classes.use(kind="second")
     second = opened(store)
     second.predict(QUERIES)
     assert second._model.kind == "second"
-    assert store.snapshot.read_bytes() != kept
+    assert store.class_snapshot_file.read_bytes() != kept
     classes.use(kind="ncmc")
-    kept = store.snapshot.read_bytes()
+    kept = store.class_snapshot_file.read_bytes()
     opened(store).predict(QUERIES)
-    assert store.snapshot.read_bytes() == kept
+    assert store.class_snapshot_file.read_bytes() == kept
 
 
 def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
@@ -160,12 +160,12 @@ def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
     monkeypatch.setattr(class_model, "SNAPSHOT_BYTES", 10)
     (store.path / "derived").unlink()
     opened(store).predict(QUERIES)
-    assert not store.snapshot.exists()
+    assert not store.class_snapshot_file.exists()
 
 
 def test_what_a_killed_process_left_is_swept_by_the_next_writer(store):
-    store.snapshot.parent.mkdir()
-    left = store.snapshot.with_name("classes.npz.1.part")
+    store.class_snapshot_file.parent.mkdir()
+    left = store.class_snapshot_file.with_name("classes.npz.1.part")
     left.write_bytes(b"half")
     with store.writer():
         assert not left.exists()
@@ -196,7 +196,7 @@ def test_two_processes_that_are_killed_in_the_middle_leave_nothing_wrong(store):
     for worker in workers:
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()
-    assert store.snapshot.exists()
+    assert store.class_snapshot_file.exists()
     assert agree(opened(store).predict(QUERIES), nearest_means(store))
 
 

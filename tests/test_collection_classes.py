@@ -59,7 +59,7 @@ def test_pictures_are_named_by_path_id_folder_bytes_pixels_or_vector(sorted_, pi
     assert {verdict.nearest for verdict in alike} == {"house"}
     assert np.ptp([verdict.probability for verdict in alike]) < 1e-6
     assert alike[-1].id is alike[-1].path is None
-    from lookalike.images.read import read
+    from lookalike.images.decoding import read
 
     assert sorted_.classify([read(path).pixels])[0].nearest == "house"
     assert sorted_.classes.add("night", pictures / "night") == 4

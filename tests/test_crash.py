@@ -1,6 +1,5 @@
 """Nothing is lost: a writer killed at random moments, a full disk, two writers at once."""
 
-import contextlib
 import os
 import random
 import signal
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from disks import fill, free_bytes
 from lookalike import Collection
 from lookalike.errors import FullError, LockedError
 from waiting import PATIENCE_S, until
@@ -99,7 +99,7 @@ def test_workers_do_not_outlive_a_killed_writer(pictures, tmp_path):
     assert not alive
 
 
-def test_a_second_writer_is_told_who_writes_and_may_wait(pictures, tmp_path):
+def test_a_second_writer_gets_the_pid_of_the_first_and_may_wait(pictures, tmp_path):
     where = tmp_path / "collection"
     Collection(where, create=True).close()
     with Collection(where) as first, Collection(where) as second, Collection(where, wait_s=30) as patient:
@@ -108,40 +108,11 @@ def test_a_second_writer_is_told_who_writes_and_may_wait(pictures, tmp_path):
         assert patient.add(pictures, recipes=["color"], workers=1).added == N
 
 
-def fill(path):
-    """A file that takes all the room there is."""
-    with contextlib.suppress(OSError), path.open("wb", buffering=0) as stream:
-        while stream.write(b"\0" * 4096):
-            pass
-
-
-@pytest.fixture
-def mounted(tmp_path):
-    """Mount a disk of some megabytes."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-
-    def mount(size):
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True)
-        if done.returncode:
-            pytest.skip("a small disk cannot be mounted here")
-        return disk
-
-    yield mount
-    subprocess.run(["umount", "--lazy", str(disk)], check=False, capture_output=True)
-
-
-def free_bytes(disk):
-    found = os.statvfs(disk)
-    return found.f_bavail * found.f_frsize
-
-
-def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures, mounted):
-    disk = mounted("2m")
+def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures, mount_disk):
+    disk = mount_disk("2m")
     with Collection(disk / "collection", create=True) as collection:
         assert collection.add(pictures / "even", recipes=["color"], workers=1).added == N // 2
-        filler = disk / "filler"
-        fill(filler)
+        filler = fill(disk)
         with pytest.raises(FullError, match="full"):
             collection.add(pictures / "odd", recipes=["color"], workers=1)
         assert collection.verify() == []
@@ -154,18 +125,17 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures,
 
 @pytest.mark.parametrize("verb", ["remove", "compact", "remove_space"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_frees_space_works_on_a_full_disk(pictures, mounted, verb, when):
+def test_what_frees_space_works_on_a_full_disk(pictures, mount_disk, verb, when):
     """A reserve is set aside for it, and is there again once there is space; `when`: it is opened before or after."""
-    disk = mounted("20m")
+    disk = mount_disk("20m")
     collection = Collection(disk / "collection", create=True)
     collection.add(pictures, recipes=["color", "other = color()"], workers=1)
     collection.remove(pictures / "odd")
-    filler = disk / "filler"
     if when == "before":
-        fill(filler)
+        filler = fill(disk)
     else:
         collection.close()
-        fill(filler)
+        filler = fill(disk)
         collection = Collection(disk / "collection")
     assert free_bytes(disk) == 0
     if verb == "remove":

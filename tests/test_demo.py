@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw, draw_folder
-from lookalike.images.read import read
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -16,7 +16,7 @@ def test_a_kind_is_drawn_the_same_from_the_same_numbers_and_differently_from_oth
     assert np.abs(first.astype(int) - other).mean() > 3
 
 
-def test_a_dozen_kinds_are_told_apart_by_their_colours():
+def test_a_dozen_kinds_differ_in_their_colours():
     assert len(KINDS) >= 12
     pictures = [(kind, draw(kind, np.random.default_rng(seed))) for kind in KINDS for seed in range(4)]
     cells = np.array([picture.reshape(6, 40, 8, 40, 3).mean((1, 3)).ravel() for _, picture in pictures])
@@ -48,13 +48,13 @@ def test_a_folder_is_the_same_to_the_byte_and_grows_without_changing(tmp_path):
     assert all(not path.name.startswith(".") for path in tmp_path.rglob("*"))
 
 
-def test_progress_is_told(tmp_path):
+def test_progress_is_reported(tmp_path):
     told = []
     draw_folder(tmp_path, per_kind=1, progress=lambda *step: told.append(step))
     assert told == [("drawing", i + 1, len(KINDS)) for i in range(len(KINDS))]
 
 
-def test_unknown_kinds_and_numbers_are_refused(tmp_path):
+def test_unknown_kinds_and_numbers_are_rejected(tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'sunset'"):
         draw("sunsett", np.random.default_rng(0))
     with pytest.raises(InputError, match="per_kind must be at least 1"):

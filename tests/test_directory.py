@@ -10,20 +10,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from disks import fill, remount
 from lookalike import Collection
 from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
 from lookalike.store import models
+from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS
-from lookalike.store.structures import Recall
 from store_worker import DIM, do, rows_for, state_after
 from waiting import PATIENCE_S
 
@@ -56,7 +57,7 @@ def add(store: Store, ids: range | list[int]) -> None:
 
 def check_whole(store: Store, expected: set[int]) -> None:
     """Nothing is wrong, and exactly these items are there with the rows that were written."""
-    assert store.verify() == store.judgements.verify() == []
+    assert store.verify() == []
     assert store.items.ids().tolist() == sorted(expected)
     for space in store.vectors.spaces():
         assert store.vectors.verify(space, lambda *step: None) == []
@@ -172,7 +173,7 @@ def test_a_catalogue_that_is_emptied_while_it_is_open_takes_no_vectors_along(sto
     assert (path / "vectors" / "deep-1.npy").exists()
 
 
-def test_a_place_that_cannot_be_a_collection_is_told(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_collection_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError):
         Store(tmp_path / "file", create=True)
@@ -210,7 +211,7 @@ HOLD = (
 )
 
 
-def test_a_second_process_is_told_who_writes_or_waits(store: Store, path: Path) -> None:
+def test_a_second_writer_gets_the_pid_of_the_first_or_waits(store: Store, path: Path) -> None:
     other = run(HOLD, path)
     assert other.stdout is not None
     assert other.stdout.readline() == "ready\n"
@@ -321,7 +322,7 @@ def test_the_version_tells_of_commits_by_anybody_and_of_nothing_else(store: Stor
     other.close()
 
 
-def test_what_is_not_named_goes_with_the_next_writer_not_with_a_reader(store: Store, path: Path) -> None:
+def test_unnamed_files_are_removed_by_the_next_writer_not_by_a_reader(store: Store, path: Path) -> None:
     with store.writer():
         add(store, [1])
         store.vectors.write("deep", np.array([2]), rows_for(np.array([2])))
@@ -409,14 +410,14 @@ def test_threads_read_while_another_writes_and_merges(store: Store) -> None:
     check_whole(store, set(range(80)))
 
 
-def test_bytes_is_what_the_directory_takes_and_vacuum_gives_back(store: Store, path: Path) -> None:
+def test_bytes_is_the_size_of_the_directory_and_vacuum_reduces_it(store: Store, path: Path) -> None:
     with store.writer():
         add(store, range(3_000))
         full = store.bytes()
         assert full > 3_000 * DIM * 4
         with store.transaction():
             store.items.remove(range(3_000))
-            store.vectors.bury(range(3_000))
+            store.vectors.remove(range(3_000))
         store.vectors.merge("deep", everything=True)
         store.vacuum()
     assert store.bytes() < full - 3_000 * DIM * 4
@@ -443,7 +444,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(tmp_pa
         assert acknowledged <= steps <= acknowledged + 1  # the step it was killed in is there whole, or not at all
         check_whole(store, state_after(steps))
         assert promised <= set(store.judgements.items_with("step").tolist()) <= set(range(steps))
-        named = store.vectors.named()
+        named = store.vectors.files()
         orphans += any(file not in named for file in path.glob("vectors/*"))
         merges += 2 * steps > store.vectors.n_segments()
         if steps:
@@ -481,23 +482,11 @@ def _die_in_step(path: Path, after: int) -> int:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = shutil.which("mount")
-    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=3m", "small", disk], check=False).returncode:
-        pytest.skip("mounting a small disk is not permitted here")
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
+def small_disk(mount_disk: Callable[[str], Path]) -> Path:
+    return mount_disk("3m")
 
 
-def fill(disk: Path) -> None:
-    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as stream:
-        while True:
-            stream.write(bytes(4096))
-
-
-def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
+def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
     store = Store(small_disk / "c", create=True)
     with store.writer(), store.transaction():
         store.vectors.create_space("deep", ["color()"])
@@ -508,7 +497,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
             add(store, range(first, first + 500))
             done.update(range(first, first + 500))
 
-    with pytest.raises(FullError, match=r"No space left.*committed is safe"), store.writer():
+    with pytest.raises(FullError, match=r"No space left.*Committed changes are safe"), store.writer():
         add_until_full()
     assert len(done) >= 1_000
     check_whole(store, done)
@@ -530,13 +519,13 @@ def test_a_full_disk_is_told_and_nothing_is_lost(small_disk: Path) -> None:
     check_whole(store, done)
     store.close()
 
-    subprocess.run(["mount", "-o", "remount,size=9m", small_disk], check=True)
+    remount(small_disk, "size=9m")
     store = Store(small_disk / "c")
     with store.writer():  # goes on when there is room again
         with store.transaction():
             gone = sorted(done)[: len(done) // 2 + 1]
             store.items.remove(gone)
-            store.vectors.bury(gone)
+            store.vectors.remove(gone)
         add(store, [10**6])
     check_whole(store, (done - set(gone)) | {10**6})
     store.close()
@@ -554,8 +543,7 @@ def test_merging_on_a_nearly_full_disk_rewrites_what_fits_and_frees_the_rest(sma
     store.close()
     store = Store(small_disk / "c")
     left = {*range(1_000, 1_900), *range(2_000, 4_000)}
-    fill(small_disk)
-    with (small_disk / "ballast").open("r+b") as stream:
+    with fill(small_disk).open("r+b") as stream:
         stream.truncate(stream.seek(0, 2) - 2**18)  # room for the log, not for a copy of everything
     with store.writer():
         assert store.vectors.merge("deep", everything=True) == 2
@@ -567,7 +555,7 @@ def test_merging_on_a_nearly_full_disk_rewrites_what_fits_and_frees_the_rest(sma
 def test_a_disk_without_room_for_another_file_is_full(small_disk: Path) -> None:
     Store(small_disk / "c", create=True).close()
     used = os.statvfs(small_disk).f_files - os.statvfs(small_disk).f_ffree
-    subprocess.run(["mount", "-o", f"remount,nr_inodes={used}", small_disk], check=True)
+    remount(small_disk, f"nr_inodes={used}")
     with pytest.raises(FullError, match="unable to open database file"):
         Store(small_disk / "c")
 
@@ -579,7 +567,7 @@ def test_an_old_format_on_a_full_disk_asks_for_space(small_disk: Path) -> None:
         Store(small_disk / "c")
 
 
-def test_a_limit_on_file_size_is_told_and_nothing_is_lost(store: Store) -> None:
+def test_a_limit_on_file_size_is_an_error_and_nothing_is_lost(store: Store) -> None:
     with store.writer():
         add(store, [1])
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -601,7 +589,7 @@ def test_a_limit_on_file_size_is_told_and_nothing_is_lost(store: Store) -> None:
 def test_golden_v1(tmp_path: Path) -> None:
     shutil.copytree(HERE / "golden" / "v1", tmp_path / "c")
     store = Store(tmp_path / "c")
-    assert store.verify() == store.judgements.verify() == []
+    assert store.verify() == []
     ids = [3, 141, 2**62 + 1, 2**63 - 1]
     assert store.items.ids().tolist() == ids
     assert store.items.get([3]) == {
@@ -662,7 +650,7 @@ def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
 
 
 @pytest.mark.parametrize("copied", [True, False])
-def test_what_people_say_of_a_collection_that_was_moved_away_is_refused(tmp_path, copied):
+def test_labels_for_a_collection_that_was_moved_away_are_rejected(tmp_path, copied):
     store = Store(tmp_path / "c", create=True)
     (tmp_path / "c").rename(tmp_path / "old")
     if copied:
@@ -692,7 +680,7 @@ def test_golden_v5(tmp_path: Path) -> None:
     (block,) = vectors.blocks("codes")
     assert (block.X.dtype, block.X.tolist()) == (np.uint8, [[1, 2], [3, 4], [5, 255]])
     with store.writer(), store.transaction():  # and it can be written on
-        vectors.structures.keep_recall("codes", Recall(0.5, 3))
+        vectors.structures.set_recall("codes", Recall(0.5, 3))
     assert vectors.structures.recall("codes") == (0.5, 3)
     store.close()
 
@@ -719,7 +707,7 @@ def test_golden_v7(tmp_path: Path) -> None:
     shutil.copytree(HERE / "golden" / "v7", tmp_path / "c")
     store = Store(tmp_path / "c")
     last, name = 2**63 - 1, "größe \udcff"
-    assert store.verify() == store.judgements.verify() == []
+    assert store.verify() == []
     found = store.items.get([3, 141, last])
     assert [item.content for item in found.values()] == [bytes(range(32)), None, b"\xff" * 32]
     assert found[3].paths == ["/photos/3 \udcff.jpg"]
@@ -731,7 +719,7 @@ def test_golden_v7(tmp_path: Path) -> None:
     assert store.judgements.labels([3, last]) == {3: ["cat", name], last: [name]}
     (session,) = store.judgements.sessions.all()
     assert (session.name, session.relevant, session.irrelevant) == (name, 1, 1)
-    assert store.judgements.apart.pairs() == {(3, 141)}
+    assert store.judgements.not_duplicates.pairs() == {(3, 141)}
     with store.writer():  # and it can be written
         pending = store.vectors.write("color()", np.array([3]), np.ones((1, 4), np.float16))
         with store.transaction():
@@ -740,7 +728,7 @@ def test_golden_v7(tmp_path: Path) -> None:
     assert store.vectors.verify("color()", lambda *_: None) == []
     assert not (store.path / "vectors" / "color-1.npy").exists()
     assert store.judgements.classes.rename(name, "large") == 2
-    assert store.judgements.verify() == []
+    assert store.verify() == []
     store.close()
 
 

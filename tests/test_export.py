@@ -8,11 +8,11 @@ import pytest
 
 from lookalike.collection import export
 from lookalike.store.items import Item
-from lookalike.store.judgements import SaidLabel
+from lookalike.store.judgements import LabelRecord
 
 
 def row(paths, *labels):
-    return Item(1, paths, 10, 4, 3, "png", 0.0, -5.0), [SaidLabel(label, "anna", "hand", 0.0) for label in labels]
+    return Item(1, paths, 10, 4, 3, "png", 0.0, -5.0), [LabelRecord(label, "anna", "hand", 0.0) for label in labels]
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])

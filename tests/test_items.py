@@ -69,7 +69,7 @@ def test_ids_of_63_bits_survive(store: Store, items: Items) -> None:
     assert items.ids().dtype == np.int64
 
 
-def test_paths_are_remembered_with_what_was_seen_there(store: Store, items: Items) -> None:
+def test_paths_are_saved_with_their_item_or_reason(store: Store, items: Items) -> None:
     fill(store, {"/a": 1})
     with store.transaction():
         items.skip([("/broken", 12, 34, "truncated")])
@@ -100,7 +100,7 @@ def test_a_changed_file_leaves_its_old_item_without_a_path(store: Store, items: 
     assert items.get([1])[1].paths == []
 
 
-def test_forgetting_paths_tells_which_items_are_left_without(store: Store, items: Items) -> None:
+def test_removing_paths_returns_the_items_without_a_path(store: Store, items: Items) -> None:
     fill(store, {"/a": 1, "/b": 1, "/c": 2})
     with store.transaction():
         assert items.unlink(["/a", "/c", "/unknown"]) == [2]
@@ -166,7 +166,7 @@ def test_paths_under_a_folder_or_an_archive(store: Store, items: Items, root: st
     assert len(found) == len(expected)
 
 
-def test_paths_may_be_forgotten_while_somebody_goes_through_them(store: Store, items: Items) -> None:
+def test_paths_may_be_removed_during_an_iteration(store: Store, items: Items) -> None:
     fill(store, {f"/p/{i:06}": i for i in range(3 * BATCH)})
     seen = 0
     for path, _ in items.paths_under("/p"):
@@ -266,7 +266,7 @@ def test_conditions_are_joined_by_and(store: Store, items: Items) -> None:
         ({"label": ""}, "label must have"),
     ],
 )
-def test_a_filter_that_cannot_be_meant_is_refused(fields: dict[str, object], words: str) -> None:
+def test_an_invalid_filter_is_rejected(fields: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Filter(**fields)  # type: ignore[arg-type]
 

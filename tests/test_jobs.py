@@ -16,7 +16,7 @@ from PIL import Image
 
 from lookalike import Collection, Filter
 from lookalike.errors import FullError, ImageError, InputError, LockedError, ReadOnlyError
-from lookalike.images.folders import OUTSIDE
+from lookalike.images.sources import OUTSIDE
 from lookalike.server import events, incoming, threads, worker
 from lookalike.server import jobs as module
 from lookalike.server import ledger as ledgers

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import lookalike
 from lookalike.encode.whiten import L2, PCA
 from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError, StoreError
-from lookalike.store.files import digest_file as digest
 from lookalike.store.models import load, save
+from lookalike.store.npy_files import digest_file as digest
 
 X = np.random.default_rng(0).normal(size=(50, 12)).astype(np.float32)
 
@@ -52,7 +52,7 @@ def header(**fields: object) -> bytes:
     return npy(np.frombuffer(json.dumps({**base, **fields}).encode(), np.uint8))
 
 
-def test_another_model_than_the_expected_one_is_refused(file: Path) -> None:
+def test_another_model_than_the_expected_one_is_rejected(file: Path) -> None:
     expected = digest(file)
     assert len(load(file, expected)) == 2
     save(file, PCA(dim=4).fit(X), L2())
@@ -61,7 +61,7 @@ def test_another_model_than_the_expected_one_is_refused(file: Path) -> None:
         load(file, expected)
 
 
-def test_a_loaded_model_computes_what_the_saved_one_did(file: Path) -> None:
+def test_a_loaded_model_gives_the_results_of_the_saved_one(file: Path) -> None:
     pca, l2 = load(file)
     assert (pca.dim, pca.whiten) == (5, 0.5)
     expected = L2().fit_transform(PCA(dim=5, whiten=0.5).fit_transform(X))
@@ -90,7 +90,7 @@ def test_loaded_arrays_can_be_changed(file: Path) -> None:
     load(file)[0].mean_ += 1
 
 
-def test_saving_over_a_model_replaces_it_whole(file: Path) -> None:
+def test_saving_over_a_model_replaces_it_atomically(file: Path) -> None:
     save(file, L2())
     assert [type(part) for part in load(file)] == [L2]
 
@@ -145,7 +145,7 @@ def test_texts_numbers_and_empty_arrays_survive(tmp_path: Path) -> None:
         ({"0.mean_.npy": npy(np.zeros(3)).replace(b"<f8", b"|O8")}, DamagedError, "no .npy array"),
     ],
 )
-def test_a_file_that_is_not_what_save_writes_is_refused(
+def test_a_file_that_save_did_not_write_is_rejected(
     file: Path, changed: dict[str, bytes], error: type[Exception], words: str
 ) -> None:
     rewrite(file, lambda members: members.update(changed))
@@ -159,14 +159,14 @@ def test_a_header_must_be_there(file: Path) -> None:
         load(file)
 
 
-def test_a_bomb_is_refused_unread(file: Path) -> None:
+def test_a_zip_bomb_is_rejected_unread(file: Path) -> None:
     rewrite(file, lambda members: members.update({"0.mean_.npy": bytes(10**8)}), zipfile.ZIP_DEFLATED)
     assert file.stat().st_size < 10**6
     with pytest.raises(FormatError, match="compressed"):
         load(file)
 
 
-def test_overlapping_members_are_refused_unread(file: Path) -> None:
+def test_overlapping_members_are_rejected_unread(file: Path) -> None:
     with zipfile.ZipFile(file, "a") as archive:
         first = archive.getinfo("0.components_.npy")
         archive.filelist += [first] * 50
@@ -175,7 +175,7 @@ def test_overlapping_members_are_refused_unread(file: Path) -> None:
         load(file)
 
 
-def test_pickles_are_refused_unread(file: Path) -> None:
+def test_pickles_are_rejected_unread(file: Path) -> None:
     stream = io.BytesIO()
     np.save(stream, np.array([print], object), allow_pickle=True)
     rewrite(file, lambda members: members.update({"0.mean_.npy": stream.getvalue()}))
@@ -190,14 +190,14 @@ def test_a_file_of_another_kind_is_no_model(file: Path, data: bytes) -> None:
         load(file)
 
 
-def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         load(tmp_path / "absent.npz")
     with pytest.raises(StoreError, match="No such file"):
         save(tmp_path / "absent" / "m.npz", L2())
 
 
-def test_every_truncation_is_told_as_damage(file: Path) -> None:
+def test_every_truncation_is_a_damaged_error(file: Path) -> None:
     data = file.read_bytes()
     for end in {2, 3, 30, len(data) // 2, *range(len(data) - 120, len(data))}:
         file.write_bytes(data[:end])

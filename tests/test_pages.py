@@ -8,7 +8,8 @@ from PIL import Image
 
 from lookalike import Collection, Filter
 from lookalike.errors import ImageError, InputError
-from lookalike.images.read import Limits, identify
+from lookalike.images.decoding import identify
+from lookalike.images.files import Limits
 
 
 @pytest.fixture(scope="module")

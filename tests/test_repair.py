@@ -19,10 +19,10 @@ from lookalike import Collection
 from lookalike.cli import run
 from lookalike.errors import DamagedError, NoCollectionError, StoreError
 from lookalike.server.access import Access
+from lookalike.store.database import connect as connect_database
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
 from lookalike.store.schema import CATALOGUE
-from lookalike.store.schema import connect as connect_database
 from serving import connect
 from waiting import PATIENCE_S, until
 
@@ -60,7 +60,7 @@ def whole(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         session = collection.session(ids(collection)[0], author="ben", name="sunny")
         session.mark(irrelevant=[ids(collection)[1]])
         collection.duplicates()
-        from lookalike.store.backup import backup as make_backup
+        from lookalike.store.backup import make_backup
 
         make_backup(collection.path, folder / "b")
     return folder

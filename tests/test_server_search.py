@@ -145,8 +145,10 @@ def test_what_is_kept_of_an_upload_is_no_larger_than_a_search_needs():
 def test_a_search_asks_the_store_a_few_times_however_much_it_finds(service, ids, monkeypatch):
     """Each question lets go of Python's lock, and under load waits for it again."""
     asked = []
-    one, reading = Database.one, Database.reading
-    monkeypatch.setattr(Database, "one", lambda self, query, values=(): asked.append(query) or one(self, query, values))
+    one, reading = Database.read_value, Database.reading
+    monkeypatch.setattr(
+        Database, "read_value", lambda self, query, values=(): asked.append(query) or one(self, query, values)
+    )
     monkeypatch.setattr(Database, "reading", lambda self: asked.append("BEGIN") or reading(self))
     service.post("/search", {"examples": [{"id": ids[0]}], "k": 5})
     asked.clear()

@@ -22,7 +22,7 @@ from lookalike.feedback import round as rounds
 from lookalike.images.demo import draw_folder
 from lookalike.index.flat import Flat
 from lookalike.store.directory import Store
-from lookalike.store.sessions import Outsider
+from lookalike.store.sessions import ExternalExample
 from reference.session_log import PlainLog
 from waiting import PATIENCE_S
 
@@ -164,13 +164,13 @@ def test_sessions_do_not_hear_each_other(log):
 def test_examples_from_outside_come_back_as_they_were(log):
     vectors = np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)
     given = [
-        Outsider(True, vectors[0], "color()", 2**63 - 1, "/größe/\udcff.jpg"),
-        Outsider(False, vectors[1], None),
+        ExternalExample(True, vectors[0], "color()", 2**63 - 1, "/größe/\udcff.jpg"),
+        ExternalExample(False, vectors[1], None),
     ]
-    session = log.start("deep", author="猫", name="größe \udcff", marks={}, outsiders=given)
-    for before, after in zip(given, log.outsiders(session), strict=True):
+    session = log.start("deep", author="猫", name="größe \udcff", marks={}, external_examples=given)
+    for before, after in zip(given, log.external_examples(session), strict=True):
         assert before.vector.tobytes() == after.vector.tobytes()
-        assert (before.wanted, before.feature, before.item) == (after.wanted, after.feature, after.item)
+        assert (before.positive, before.feature, before.item) == (after.positive, after.feature, after.item)
         assert before.origin == after.origin
     assert (log.get(session).name, log.get(session).author) == ("größe \udcff", "猫")
 
@@ -188,7 +188,7 @@ def test_a_collection_of_the_first_format_takes_sessions(tmp_path):
     session = store.judgements.sessions.start("small", author="anna", name=None, marks={3: "relevant"})
     assert store.judgements.finish(session, "größe") == 1
     assert store.judgements.labels([3, 2**63 - 1]) == {3: ["cat", "größe"], 2**63 - 1: ["größe"]}
-    assert store.judgements.verify() == []
+    assert store.verify() == []
     store.close()
 
 
@@ -199,10 +199,10 @@ def test_golden_judgements_v2(tmp_path):
     open_, finished = (next(s for s in log.all() if s.state == state) for state in ("open", "finished"))
     assert (finished.name, finished.author, finished.space) == ("größe \udcff", "anna", "small")
     assert log.marks(finished.id) == {3: "relevant", 141: "irrelevant", 2**63 - 1: "relevant"}
-    assert log.unwanted("größe \udcff") == [141]
+    assert log.negatives("größe \udcff") == [141]
     assert log.marks(open_.id) == {2**63 - 1: "skip"}
-    (outsider,) = log.outsiders(open_.id)
-    assert (outsider.wanted, outsider.feature, outsider.item, outsider.origin) == (True, "color()", 7, "/x.jpg")
+    (outsider,) = log.external_examples(open_.id)
+    assert (outsider.positive, outsider.feature, outsider.item, outsider.origin) == (True, "color()", 7, "/x.jpg")
     assert outsider.vector.tolist() == [0.0, 0.125, 0.25]
     assert [event.kind for event in log.log(open_.id)] == ["shown", "relevant", "undo", "skip"]
     assert log.undo(open_.id, author="ben") == {2**63 - 1: "skip"}  # and it can be written on

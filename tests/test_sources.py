@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from hostile import encode, picture
 from lookalike.errors import ImageError, SourceError
 from lookalike.images import archives
-from lookalike.images.folders import OUTSIDE
-from lookalike.images.read import Limits
-from lookalike.images.sources import SUFFIXES, Entry, locate, walk
+from lookalike.images.files import Limits
+from lookalike.images.sources import OUTSIDE, SUFFIXES, Entry, locate, walk
 
 JPEG = encode(picture(np.random.default_rng(0)), "JPEG")
 
@@ -94,7 +93,7 @@ def test_only_pictures_are_taken_from_a_folder_and_nothing_hidden(tmp_path, skip
     assert skipped == {}
 
 
-def test_an_entry_says_what_the_system_says_and_reads_the_bytes(tmp_path, skipped):
+def test_an_entry_has_size_and_time_of_the_file_and_reads_its_bytes(tmp_path, skipped):
     path = write(tmp_path / "a.jpg")
     (entry,) = walk([path], on_skip=skipped)
     assert entry == Entry(str(path), len(JPEG), path.stat().st_mtime_ns)
@@ -180,7 +179,7 @@ def test_a_very_deep_folder_is_walked(tmp_path, skipped):
     assert len(list(walk([tmp_path], on_skip=skipped))) == 1
 
 
-def test_what_is_no_file_is_reported(tmp_path, skipped):
+def test_a_path_that_is_no_file_is_reported(tmp_path, skipped):
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "dangling.jpg").symlink_to("nowhere")
     (tmp_path / "itself.jpg").symlink_to("itself.jpg")
@@ -227,7 +226,7 @@ def test_a_source_that_is_not_there_is_an_error_at_once(tmp_path, skipped):
             walk([tmp_path, source], on_skip=skipped)
 
 
-def test_a_file_that_vanishes_or_is_replaced_is_refused_when_read(tmp_path, skipped):
+def test_a_file_that_vanishes_or_is_replaced_is_rejected_when_read(tmp_path, skipped):
     first, second = write(tmp_path / "a.jpg"), write(tmp_path / "b.jpg")
     entries = list(walk([tmp_path], on_skip=skipped))
     first.unlink()
@@ -312,7 +311,7 @@ def test_archives_are_read_in_place(tmp_path, skipped, name):
     assert sorted(tmp_path.iterdir()) == [path]
 
 
-def test_locate_knows_what_is_there_and_what_is_not(tmp_path):
+def test_locate_returns_an_entry_or_none(tmp_path):
     path = write_tar(tmp_path / "a.tar", {"b.jpg": JPEG})
     assert locate(tmp_path) is None
     assert locate(tmp_path / "no.jpg") is None
@@ -351,7 +350,7 @@ def test_links_and_devices_in_an_archive_are_reported(tmp_path, skipped, mode):
     assert set(skipped) == {f"{path}::{name}.jpg" for name in ("sym", "hard", "device")}
 
 
-def test_a_damaged_archive_gives_what_it_has_and_is_reported(tmp_path, skipped):
+def test_a_damaged_archive_gives_its_readable_members_and_is_reported(tmp_path, skipped):
     members = {f"{i}.jpg": JPEG for i in range(6)}
     plain = write_tar(tmp_path / "a.tar", members).read_bytes()
     zipped = write_zip(tmp_path / "a.zip", members).read_bytes()
@@ -377,7 +376,7 @@ def test_a_damaged_archive_gives_what_it_has_and_is_reported(tmp_path, skipped):
             assert len(entries) == 3
 
 
-def test_a_tar_cut_in_a_picture_is_refused_when_that_is_read(tmp_path, skipped):
+def test_a_tar_cut_in_a_picture_is_rejected_when_that_is_read(tmp_path, skipped):
     data = write_tar(tmp_path / "whole.tar", {"0.jpg": JPEG}).read_bytes()
     path = write(tmp_path / "a.tar", data[:900])
     (entry,) = walk([path], on_skip=skipped)
@@ -397,7 +396,7 @@ def test_an_archive_that_changes_is_not_read_at_the_old_places(tmp_path, skipped
             entry.read()
 
 
-def test_a_zip_bomb_is_refused_by_its_size_and_by_its_content(tmp_path, skipped):
+def test_a_zip_bomb_is_rejected_by_its_size_and_by_its_content(tmp_path, skipped):
     path = write_zip(tmp_path / "a.zip", {"bomb.jpg": bytes(5 * 2**20)})
     (entry,) = walk([path], on_skip=skipped)
     assert path.stat().st_size < 10_000
@@ -412,7 +411,7 @@ def test_a_zip_bomb_is_refused_by_its_size_and_by_its_content(tmp_path, skipped)
         entry.read(Limits(max_bytes=10**6))
 
 
-def test_an_encrypted_member_is_refused(tmp_path, skipped):
+def test_an_encrypted_member_is_rejected(tmp_path, skipped):
     path = write_zip(tmp_path / "a.zip", {"a.jpg": JPEG})
     data = bytearray(path.read_bytes())
     data[6] |= 1  # the flag, in the local header and in the directory

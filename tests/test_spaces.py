@@ -115,7 +115,7 @@ def test_what_is_not_committed_is_not_remembered(collection):
 
     def bury_and_fail():
         with store.transaction():
-            store.vectors.bury([3])
+            store.vectors.remove([3])
             assert 3 not in collection.space("color").index
             raise RuntimeError
 

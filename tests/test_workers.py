@@ -17,7 +17,8 @@ import hostile
 from hostile import encode, picture, png, write_corpus
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images import workers
-from lookalike.images.read import Limits, identify, read
+from lookalike.images.decoding import identify, read
+from lookalike.images.files import Limits
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool, Skip
 from waiting import PATIENCE_S, until
@@ -228,7 +229,7 @@ def test_nothing_is_started_for_nothing():
         assert children() == []
 
 
-def test_what_cannot_be_sent_is_refused_at_once():
+def test_a_function_that_cannot_be_pickled_is_rejected_at_once():
     with pytest.raises(InputError, match="then must be picklable"):
         ReadPool(lambda pixels: pixels, side=None)
     with pytest.raises(InputError, match="workers must be at least 1"):

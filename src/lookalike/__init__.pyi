@@ -1,6 +1,6 @@
 from .collection import Collection as Collection
 from .collection import Crop as Crop
-from .images.read import read as read
+from .images.decoding import read as read
 from .registry import create as create
 from .store.items import Filter as Filter
 from .store.models import load as load

@@ -15,7 +15,8 @@
         ├── LockedError         another process is writing
         ├── FullError           the disk is full
         ├── ReadOnlyError       the collection can only be read
-        ├── FormatError         written by a newer Lookalike, or not by Lookalike at all
+        ├── FormatError         not written by Lookalike, or in a format that cannot be read here
+        │   └── NewerFormatError    written by a newer Lookalike
         └── DamagedError        a file of the collection is missing or damaged
 
 The command line prints any of them as one line and exits with code 2; the service returns one JSON shape.
@@ -102,7 +103,19 @@ class ReadOnlyError(StoreError):
 
 
 class FormatError(StoreError):
-    """A file written by a newer Lookalike, or not by Lookalike at all."""
+    """A file that was not written by Lookalike, or has a format that cannot be read here."""
+
+
+class NewerFormatError(FormatError):
+    """A file written by a newer Lookalike."""
+
+    @classmethod
+    def of(cls, file: object, version: int, latest: int) -> "NewerFormatError":
+        """Return the error for a file of a format above the latest one that this Lookalike reads."""
+        return cls(
+            f"{file} was written by a newer Lookalike (format {version}, this one reads up to {latest})."
+            " Update Lookalike."
+        )
 
 
 class DamagedError(StoreError):

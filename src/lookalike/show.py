@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lookalike.errors import ImageError, InputError, LookalikeError
-from lookalike.images.read import LIMITS, read
+from lookalike.images.decoding import read
+from lookalike.images.files import LIMITS
 from lookalike.images.sources import locate
 from lookalike.text import printable, shorten
 from lookalike.types import Box, Pixels

@@ -43,15 +43,15 @@ def make(folder: Path) -> None:
         index = store.vectors.new_file("indexes", ".faiss")
         index.write_bytes(b"not a real index")
         with store.transaction():
-            model = store.vectors.settle(temp)
+            model = store.vectors.put_in_place(temp)
             store.vectors.replace("small", [small], model=model, fitted_on=20)
-            store.vectors.structures.name("small", "points", store.vectors.settle(index, "hnsw-1.faiss"))
+            store.vectors.structures.set("small", "points", store.vectors.put_in_place(index, "hnsw-1.faiss"))
             store.items.link([(f"/photos/{i}.jpg", 100 + i, 10**18 + i, int(IDS[i])) for i in range(len(IDS))])
             store.items.link([("/photos/copy \udcff.jpg", 100, 10**18, int(IDS[0]))])
             store.items.skip([("/photos/broken.jpg", 7, 8, "truncated")])
         with store.transaction():
             store.items.remove([int(IDS[2])])
-            store.vectors.bury(IDS[2:3])
+            store.vectors.remove(IDS[2:3])
     store.judgements.add_labels([(int(IDS[0]), "cat"), (int(IDS[4]), "größe")], author="anna", source="csv")
     store.close()
     (folder / "lock").unlink()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lookalike.store.directory import Store
-from lookalike.store.sessions import Outsider
+from lookalike.store.sessions import ExternalExample
 
 LAST = 2**63 - 1
 NAME = "größe \udcff"
@@ -23,8 +23,8 @@ def make(folder: Path) -> None:
     log.mark(finished, {141: "irrelevant"}, author="anna")
     log.mark(finished, {LAST: "relevant"}, author="ben")
     store.judgements.finish(finished, NAME)
-    outsider = Outsider(True, (np.arange(3) / 8).astype(np.float32), "color()", 7, "/x.jpg")
-    begun = log.start("small", author="ben", name=None, marks={}, outsiders=[outsider])
+    outsider = ExternalExample(True, (np.arange(3) / 8).astype(np.float32), "color()", 7, "/x.jpg")
+    begun = log.start("small", author="ben", name=None, marks={}, external_examples=[outsider])
     log.show(begun, [LAST], author="ben")
     log.mark(begun, {LAST: "relevant"}, author="ben")
     log.undo(begun, author="ben")

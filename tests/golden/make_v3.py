@@ -20,7 +20,7 @@ def make(folder: Path) -> None:
     said.classes.add("cat", [141], author="ben")
     said.classes.add("fox", [], author="ben")
     said.classes.set_parents([("cat", "animal"), ("fox", "animal")])
-    said.classes.set(kind="second", reject=0.1)
+    said.classes.update_settings(kind="second", reject=0.1)
     said.predictions.add([(7, "cat", 0.75), (8, NAME, 0.5), (9, "cat", 0.25)], space="small", model="second 6")
     said.predictions.confirm("cat", [9], author="anna")
     said.predictions.reject("cat", [7], author="anna")

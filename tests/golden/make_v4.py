@@ -16,8 +16,8 @@ def make(folder: Path) -> None:
     store = Store(folder, create=True)
     said = store.judgements
     said.add_labels([(3, "cat")], author="anna", source="csv")
-    said.apart.add([LAST, 3, 141], author="größe \udcff")
-    said.apart.add([7], author="ben")
+    said.not_duplicates.add([LAST, 3, 141], author="größe \udcff")
+    said.not_duplicates.add([7], author="ben")
     store.close()
     (folder / "lock").unlink()
 

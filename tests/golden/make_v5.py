@@ -10,9 +10,9 @@ import numpy as np
 
 from lookalike.encode.whiten import L2
 from lookalike.store import models
+from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
-from lookalike.store.structures import Recall
 
 IDS = np.array([3, 141, 2**63 - 1])
 
@@ -39,10 +39,12 @@ def make(folder: Path) -> None:
         index.write_bytes(b"not a real index")
         with store.transaction():
             pools = [("/others \udcff", np.array([7, 8])), (None, IDS[:1])]
-            store.vectors.replace("told", [told], model=store.vectors.settle(temps[0]), fitted_on=3, pools=pools)
-            store.vectors.replace("codes", [coded], model=store.vectors.settle(temps[1]), fitted_on=3)
-            store.vectors.structures.name("told", "points", store.vectors.settle(index, "hnsw-5.faiss"), recall=0.75)
-            store.vectors.structures.keep_recall("codes", Recall(0.875, 3))
+            store.vectors.replace("told", [told], model=store.vectors.put_in_place(temps[0]), fitted_on=3, pools=pools)
+            store.vectors.replace("codes", [coded], model=store.vectors.put_in_place(temps[1]), fitted_on=3)
+            store.vectors.structures.set(
+                "told", "points", store.vectors.put_in_place(index, "hnsw-5.faiss"), recall=0.75
+            )
+            store.vectors.structures.set_recall("codes", Recall(0.875, 3))
     store.close()
     (folder / "lock").unlink()
 

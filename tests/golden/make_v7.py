@@ -11,7 +11,7 @@ import numpy as np
 
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
-from lookalike.store.sessions import Outsider
+from lookalike.store.sessions import ExternalExample
 
 IDS = np.array([3, 141, 2**63 - 1])
 NAME = "größe \udcff"
@@ -44,12 +44,14 @@ def make(folder: Path) -> None:
     said = store.judgements
     said.add_labels([(3, "cat"), (2**63 - 1, NAME)], author="anna", source="csv")
     said.classes.set_parents([("cat", "animal")])
-    said.classes.set(reject=0.1)
+    said.classes.update_settings(reject=0.1)
     said.predictions.add([(7, "cat", 0.75)], space="color()", model="mean 1")
     said.predictions.reject("cat", [7], author="anna")
-    said.apart.add([3, 141], author=NAME)
-    outsider = Outsider(True, np.array([0.5, 0.25], np.float32), "color()", 9, "/x.jpg")
-    session = said.sessions.start("color()", author="ben", name=NAME, marks={3: "relevant"}, outsiders=[outsider])
+    said.not_duplicates.add([3, 141], author=NAME)
+    outsider = ExternalExample(True, np.array([0.5, 0.25], np.float32), "color()", 9, "/x.jpg")
+    session = said.sessions.start(
+        "color()", author="ben", name=NAME, marks={3: "relevant"}, external_examples=[outsider]
+    )
     said.sessions.show(session, [141], author="ben")
     said.sessions.mark(session, {141: "irrelevant"}, author="ben")
     said.finish(session, NAME)

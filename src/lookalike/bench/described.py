@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lookalike
+from lookalike.atomic_files import atomic_write
 from lookalike.bench import datasets
 from lookalike.collection import Collection
 from lookalike.errors import InputError
 from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
-from lookalike.store.whole import whole
 from lookalike.types import Progress, Vectors, silent
 
 CODE = ("encode", "features", "images")
@@ -80,7 +80,7 @@ def kept(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) -> A
             with np.load(file) as found:
                 return dict(found)
         made = make()
-        with whole(file) as part, part.open("wb") as stream:
+        with atomic_write(file) as part, part.open("wb") as stream:
             np.savez(stream, **made)  # type: ignore[arg-type]
     return made
 

@@ -23,7 +23,7 @@ from lookalike.bench.described import Arrays, kept
 from lookalike.errors import SourceError
 from lookalike.features.points import Points
 from lookalike.features.sift import OpponentSift
-from lookalike.images.read import read
+from lookalike.images.decoding import read
 from lookalike.images.sources import Entry, split_member, walk
 from lookalike.learn.sets import Sets
 from lookalike.types import Pixels, Progress

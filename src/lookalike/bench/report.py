@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import fmean
 from string import ascii_lowercase
 
+from lookalike.atomic_files import atomic_write
 from lookalike.bench.claims import ABSENT, CLAIMS, Absent, judge_order
 from lookalike.bench.report_page import MARKS, draw_svg, page
 from lookalike.bench.results import Record, latest
 from lookalike.bench.tables import BENCHES, Cell, load, the_set
 from lookalike.bench.verdict import judge
 from lookalike.errors import InputError
-from lookalike.store.whole import whole
 
 KINDS = ("reproduced", "better", "short", "not comparable", "")
 NAMES = {"": "that no paper has"}
@@ -262,6 +262,6 @@ def _number(value: float) -> str:
 
 
 def _write(target: Path, text: str) -> Path:
-    with whole(target) as part:
+    with atomic_write(target) as part:
         part.write_text(text, encoding="utf-8")
     return target

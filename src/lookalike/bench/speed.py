@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 
 from lookalike.collection.describing import SINGLE_BLAS_THREAD
+from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw
-from lookalike.images.read import read
 from lookalike.images.workers import count_cores
 from lookalike.registry import create
 from lookalike.types import Feature, needs_fit

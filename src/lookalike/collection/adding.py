@@ -36,9 +36,9 @@ from lookalike.collection.sources import (
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import feature_takes_labels
 from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
-from lookalike.images.folders import Within
-from lookalike.images.read import LIMITS, content_id, digest_content
-from lookalike.images.sources import Entry, split_member, walk
+from lookalike.images.decoding import content_id, digest_content
+from lookalike.images.files import LIMITS
+from lookalike.images.sources import Entry, Within, split_member, walk
 from lookalike.images.workers import Read, Skip
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store

@@ -159,7 +159,7 @@ class ClassModel:
         """Bring the model up to date with the store."""
         names = self._store.judgements.classes
         # Read before the settings: changes in between are read again the next time.
-        seen, changes = names.changes(self._seen) if self._seen >= 0 else (names.last(), None)
+        seen, changes = names.changes(self._seen) if self._seen >= 0 else (names.last_change(), None)
         if changes is None or any(item is None for item, _, _ in changes):
             self._used = self.settings
             self._parents = tuple(names.parents())
@@ -185,7 +185,7 @@ class ClassModel:
     def _rebuild(self, index: Any) -> None:
         """Start with all labels and their vectors."""
         self._clear()
-        self._table = LabelTable.of(self._store.judgements.classes.all()[1])
+        self._table = LabelTable.of(self._store.judgements.classes.all_labels()[1])
         self._apply([], index, pictures_changed=True)
 
     def _load_snapshot(self, made_of: Any, index: Any, fingerprint: str) -> bool:
@@ -396,18 +396,18 @@ def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, about: dict
     if sum(value.nbytes for value in arrays.values()) > SNAPSHOT_BYTES:
         return
     try:
-        store.snapshot.parent.mkdir(exist_ok=True)
-        models.save_arrays(store.snapshot, arrays)
+        store.class_snapshot_file.parent.mkdir(exist_ok=True)
+        models.save_arrays(store.class_snapshot_file, arrays)
     except (LookalikeError, OSError) as error:
         logger.info("no snapshot of the classes was saved: %s", error)
 
 
 def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
     """The snapshot, with its state in `model`, which has the right parameters; None if it cannot be used."""
-    if not store.snapshot.exists():
+    if not store.class_snapshot_file.exists():
         return None
     try:
-        arrays = models.load_arrays(store.snapshot)
+        arrays = models.load_arrays(store.class_snapshot_file)
         about = json.loads(arrays["about_"].tobytes())
         if about.pop("format") != SNAPSHOT_FORMAT:
             return None

@@ -24,10 +24,7 @@ from lookalike.collection.resolve import Example, files_in, items_named, listed,
 from lookalike.collection.sessions import Finished, Session, login
 from lookalike.collection.space import Spaces
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.classes import ClassNames, Membership
-from lookalike.store.labels import tidy
-from lookalike.store.predictions import Prediction as StoredPrediction
-from lookalike.store.predictions import Predictions
+from lookalike.store.classes import ClassNames, Membership, Predictions, StoredPrediction, normalize_label
 from lookalike.types import Ids, Progress, silent
 
 PREDICT_BYTES = 64 * 2**20
@@ -81,8 +78,10 @@ class Classes:
     def all(self) -> list[ClassSummary]:
         """Every class, sorted by name."""
         items, counts, parents = set(self._store.items.ids().tolist()), self._names.counts(), self._parents()
-        here = Counter(name for item, name in self._names.all()[1] if item in items)
-        predicted = {name: sum(item in items for item in ids) for name, ids in self._predictions.items().items()}
+        here = Counter(name for item, name in self._names.all_labels()[1] if item in items)
+        predicted = {
+            name: sum(item in items for item in ids) for name, ids in self._predictions.items_by_label().items()
+        }
         return [
             ClassSummary(name, here[name], max(0, n - here[name]), predicted.get(name, 0), parents.get(name, []))
             for name, n in counts.items()
@@ -122,7 +121,7 @@ class Classes:
     def rename(self, old: str, new: str) -> int:
         """Give a class another name; returns its pictures."""
         before, after = self._spell(old), self._spell(new, new=True)
-        return self._names.rename(before, tidy(new) if after == before else after)
+        return self._names.rename(before, normalize_label(new) if after == before else after)
 
     def merge(self, *names: str, into: str) -> int:
         """Merge classes into one, with a new name or one of theirs; returns its pictures."""
@@ -213,7 +212,7 @@ class Classes:
         if not len(ids):
             return PredictionCounts({}, 0)
         found = self._store_predictions(ids, progress or silent, replace_all=False)
-        self._names.set(classified_until=began)
+        self._names.update_settings(classified_until=began)
         return found
 
     def watch(self) -> bool:
@@ -221,7 +220,7 @@ class Classes:
         if not self._model.settings.on_add or not self._names.counts():
             return False
         if "classified_until" not in self._names.settings():
-            self._names.set(classified_until=time.time())
+            self._names.update_settings(classified_until=time.time())
         return True
 
     @property
@@ -238,7 +237,7 @@ class Classes:
         checked = _check_settings(replace(self._model.settings, **settings))
         if settings.get("space") is not None:
             self._spaces.find(checked.space)
-        self._names.set(**{name: getattr(checked, name) for name in settings})
+        self._names.update_settings(**{name: getattr(checked, name) for name in settings})
         return checked
 
     def hierarchy(self) -> list[tuple[str, str]]:
@@ -251,7 +250,7 @@ class Classes:
         `source` is a CSV file of child,parent, a folder of nested folders, or pairs; no pairs remove the hierarchy.
         """
         pairs = read_hierarchy(source)
-        spelled = self._names.spell(name for pair in pairs for name in pair)
+        spelled = self._names.canonical_names(name for pair in pairs for name in pair)
         pairs = read_hierarchy([(spelled[child], spelled[parent]) for child, parent in pairs])  # finds cycles
         self._names.set_parents(pairs)
         return len(pairs)
@@ -292,12 +291,12 @@ class Classes:
                 if prediction.label is not None:
                     rows.append((item, prediction.label, prediction.probability))
         progress("classifying", len(ids), len(ids))
-        counts = self._predictions.add(rows, space=state.space, model=state.model, instead=replace_all)
+        counts = self._predictions.add(rows, space=state.space, model=state.model, replace_all=replace_all)
         return PredictionCounts(counts, seen - sum(counts.values()))
 
     def _spell(self, name: str, *, new: bool = False) -> str:
         """A name as it is spelled in the collection; `new`: it may become a class."""
-        return self._names.spell([name], new=new)[name]
+        return self._names.canonical_names([name], new=new)[name]
 
     def _parents(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

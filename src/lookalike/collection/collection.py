@@ -36,13 +36,15 @@ from lookalike.collection.sessions import Session, SimulatedRound, login, simula
 from lookalike.collection.sources import absolute, ignore, relative_to, root_of
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.images.read import LIMITS, Limits
+from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import walk
 from lookalike.index.flat import Flat
-from lookalike.store.backup import BackupReport, backup, restore
+from lookalike.store.backup import BackupReport
+from lookalike.store.backup import make_backup as backup
+from lookalike.store.backup import restore_backup as restore
+from lookalike.store.classes import StoredPrediction
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
-from lookalike.store.predictions import Prediction as StoredPrediction
 from lookalike.store.sessions import Summary
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, silent
 
@@ -429,7 +431,7 @@ class Collection:
         known = self._store.items.get(items)
         if unknown := [format_id(int(item)) for item in items if int(item) not in known]:
             raise InputError(f"No item with the id {unknown[0]} in the collection.")
-        return self._store.judgements.apart.add(items, author=author or login())
+        return self._store.judgements.not_duplicates.add(items, author=author or login())
 
     def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:
         """Positions in a square for at most `points` pictures, similar ones close together.

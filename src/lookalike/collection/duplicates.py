@@ -23,13 +23,12 @@ from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
-from lookalike.images.same import SAME, SIDE, Small, difference, shrink
+from lookalike.images.same_photo import SAME, SIDE, Small, difference, shrink
 from lookalike.images.sources import locate
 from lookalike.images.workers import Read, ReadPool, count_cores
-from lookalike.store.apart import Pair
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.store.judgements import SaidLabel
+from lookalike.store.judgements import LabelRecord, Pair
 from lookalike.types import Ids, Progress, Vectors, format_id
 
 Tier: TypeAlias = Literal["identical", "same", "alike"]
@@ -140,10 +139,10 @@ def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Gr
     return _without_different(store, groups), cached.version == _cache_key(chosen, tier)
 
 
-def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[SaidLabel]]]]]:
+def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[LabelRecord]]]]]:
     """Groups with their items and the labels of these, without items that were removed since."""
     for group in groups:
-        items, labels = store.items.get(group.items), store.judgements.said(group.items)
+        items, labels = store.items.get(group.items), store.judgements.label_records(group.items)
         if left := group.among(items):
             yield left, [(item, labels.get(item.id, [])) for item in items.values()]
 
@@ -163,7 +162,7 @@ def _cache_key(space: Space, tier: Tier) -> str:
 
 def _without_different(store: Store, groups: list[Group]) -> list[Group]:
     """The groups without pictures that users said are no duplicates."""
-    different = store.judgements.apart.pairs()
+    different = store.judgements.not_duplicates.pairs()
     left = [group.without(different) for group in groups] if different else groups
     return [group for group in left if group is not None]
 
@@ -184,7 +183,7 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
     ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
     if len(ids) < 2:
         return []
-    usual, different = typical_distance(ids, index.vectors), store.judgements.apart.pairs()
+    usual, different = typical_distance(ids, index.vectors), store.judgements.not_duplicates.pairs()
     ids = _sort_by_size(store, ids)
 
     def report(done: int) -> None:

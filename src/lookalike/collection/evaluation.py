@@ -164,7 +164,7 @@ class _FoldModel:
 
 def _examples(space: Space) -> Examples:
     """The labelled pictures that have a row in the space."""
-    _, pairs = space.store.judgements.classes.all()
+    _, pairs = space.store.judgements.classes.all_labels()
     found: dict[int, list[str]] = {}
     for item, label in pairs:
         found.setdefault(item, []).append(label)

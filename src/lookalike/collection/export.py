@@ -24,11 +24,11 @@ from lookalike.collection.sources import relative_to
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.store.judgements import SaidLabel
+from lookalike.store.judgements import LabelRecord
 from lookalike.types import Ids, Vectors, format_id
 
 Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
-Row: TypeAlias = tuple[Item, Sequence[SaidLabel]]
+Row: TypeAlias = tuple[Item, Sequence[LabelRecord]]
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """Characters that a cell must not begin with: spreadsheets take it for a formula (OWASP, "CSV injection")."""
 COLUMNS = ["id", "path", "width", "height", "format", "bytes", "taken_at", "added_at", "labels"]
@@ -149,7 +149,7 @@ def cell(text: str) -> str:
 def _rows(store: Store, filter: Filter | None, on_item: Callable[[Item], None] | None) -> Iterator[Row]:
     items = items_of(store, filter)
     while batch := list(islice(items, ITEMS_BATCH)):
-        found = store.judgements.said([item.id for item in batch])
+        found = store.judgements.label_records([item.id for item in batch])
         for item in batch:
             if on_item is not None:
                 on_item(item)
@@ -172,7 +172,7 @@ def _csv(rows: Iterable[Row]) -> Iterator[str]:
             yield _csv_line(cells)
 
 
-def _cells(item: Item, said: Sequence[SaidLabel]) -> Iterator[list[Any]]:
+def _cells(item: Item, said: Sequence[LabelRecord]) -> Iterator[list[Any]]:
     """The values of COLUMNS; a picture at two paths is two lines."""
     told = describe(item, []) | {"labels": ";".join(cell(_printable(label)) for label in _labels(said))}
     for path in told.pop("paths") or [""]:
@@ -194,7 +194,7 @@ def _paths(rows: Iterable[Row]) -> Iterator[str]:
 def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Numbers count from 1, as COCO's readers expect; author, source and time of each label are included."""
     numbers = {name: number for number, name in enumerate(sorted(parents), 1)}
-    annotations: list[tuple[int, int, int, SaidLabel]] = []  # small: only the pictures are streamed
+    annotations: list[tuple[int, int, int, LabelRecord]] = []  # small: only the pictures are streamed
 
     def images() -> Iterator[dict[str, Any]]:
         for number, (item, said) in enumerate(rows, 1):
@@ -242,7 +242,7 @@ def _array(opening: str, values: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield ("," if count else "") + "\n" + json.dumps(value, ensure_ascii=False)
 
 
-def _labels(said: Sequence[SaidLabel]) -> list[str]:
+def _labels(said: Sequence[LabelRecord]) -> list[str]:
     return [one.label for one in said]
 
 

@@ -44,7 +44,8 @@ from lookalike.learn.labels import join_names
 from lookalike.registry import Spec, create, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import Members, Pending
+from lookalike.store.vectors import NegativePool as Members
+from lookalike.store.vectors import Pending
 from lookalike.text import many
 from lookalike.types import Ids, LabelledFeature, LearnedFeature, Progress, Vectors, needs_fit
 
@@ -339,7 +340,7 @@ def _replace(space: Space, chain: Chain, fitted_on: int, pools: Sequence[Members
     target = vectors.new_file("models", ".npz")
     models.save(target, *chain.steps)
     pendings = list(_encode(space, chain, space.feature.row_ids(), progress))
-    model = vectors.settle(target)
+    model = vectors.put_in_place(target)
     with space.store.transaction():
         vectors.replace(space.name, pendings, model=model, fitted_on=fitted_on, chain=chain.specs, pools=pools)
 
@@ -523,7 +524,7 @@ def _save_feature(space: Space, feature: LearnedFeature | LabelledFeature, n: in
     vectors = space.store.vectors
     target = vectors.new_file("models", ".npz")
     models.save(target, feature)
-    model = vectors.settle(target)
+    model = vectors.put_in_place(target)
     with space.store.transaction():
         users = [name for name, stored in vectors.spaces().items() if stored.base == space.name]
         vectors.replace(space.name, [], model=model, fitted_on=n)

@@ -18,9 +18,9 @@ from lookalike.index.flat import Flat
 from lookalike.index.ids import without
 from lookalike.index.recall import measure
 from lookalike.registry import Spec, component, create
-from lookalike.store.blocks import Block
+from lookalike.store.derived import Recall, Structure
 from lookalike.store.directory import Store
-from lookalike.store.structures import Recall, Structure
+from lookalike.store.segments import Block
 from lookalike.types import Progress
 
 if TYPE_CHECKING:  # faiss and numba are loaded when an index needs them
@@ -122,9 +122,9 @@ class Indexes:
         target = self.store.vectors.new_file("indexes", ".faiss")
         built.save(target)
         prefix = f"{SHORTLISTED}-" if chain.compares else ""
-        file = self.store.vectors.settle(target, f"{prefix}{kind}-{target.name}")
+        file = self.store.vectors.put_in_place(target, f"{prefix}{kind}-{target.name}")
         with self.store.transaction():
-            self.store.vectors.structures.name(name, "points", file, recall)
+            self.store.vectors.structures.set(name, "points", file, recall)
 
     def build_leaves(self, name: str, dim: int, progress: Progress) -> None:
         """Build leaves if there are enough rows for them and the existing ones are stale; needs the writer lock.
@@ -140,9 +140,9 @@ class Indexes:
         built = create("index", "leaves").build(self.flat(name), progress)
         target = self.store.vectors.new_file("indexes", LEAVES_SUFFIX)
         built.save(target)
-        file = self.store.vectors.settle(target)
+        file = self.store.vectors.put_in_place(target)
         with self.store.transaction():
-            self.store.vectors.structures.name(name, "hyperplanes", file)
+            self.store.vectors.structures.set(name, "hyperplanes", file)
 
     def measure_codes(self, name: str, chain: Chain, progress: Progress) -> None:
         """Measure the recall of codes on some of the pictures, unless the rows have hardly changed since the last time.
@@ -155,7 +155,7 @@ class Indexes:
         progress(f"measuring {name}", 0, None)
         found = Recall(measure(self.points(name), chain.query), rows)
         with self.store.transaction():
-            self.store.vectors.structures.keep_recall(name, found)
+            self.store.vectors.structures.set_recall(name, found)
 
     def _open_points(self, name: str) -> "Flat | Ann | Coded":
         version = self.store.version()

@@ -23,7 +23,7 @@ class LabelReport:
 def import_labels(store: Store, source: Path, author: str) -> LabelReport:
     """Label the pictures of a collection as a CSV file or a folder says."""
     pairs, unknown = read_labels(store.items, source)
-    spelled = store.judgements.classes.spell((label for _, label in pairs), new=True)
+    spelled = store.judgements.classes.canonical_names((label for _, label in pairs), new=True)
     pairs = [(item, spelled[label]) for item, label in pairs]
     store.judgements.add_labels(pairs, author=author, source="folder" if source.is_dir() else "csv")
     return LabelReport(len(pairs), unknown)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lookalike.arrays import chunks
+from lookalike.atomic_files import atomic_write as whole
 from lookalike.collection.adding import Adding
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import fit_space, update_spaces
@@ -31,15 +32,15 @@ from lookalike.errors import (
     SourceError,
     StoreError,
 )
-from lookalike.images.read import content_id, digest_content
+from lookalike.images.decoding import content_id, digest_content
 from lookalike.images.sources import Entry, locate, split_member, walk
-from lookalike.store.backup import DATABASES, Backup, open_backup
+from lookalike.store.backup import Backup, open_backup
+from lookalike.store.derived import KINDS, Kind
 from lookalike.store.directory import MANIFEST, Store
-from lookalike.store.files import digest_file, ids_file
 from lookalike.store.items import Item
+from lookalike.store.npy_files import digest_file, ids_file
 from lookalike.store.repair import repair_databases, repair_rows
-from lookalike.store.structures import KINDS, Kind
-from lookalike.store.whole import whole
+from lookalike.store.schema import DATABASES
 from lookalike.text import many
 from lookalike.types import Progress, format_id, silent
 
@@ -316,7 +317,7 @@ class _Repair:
         for space in self.spaces.with_features():
             for kind, problem in damaged_structures(space).items():
                 with self.store.transaction():
-                    self.store.vectors.structures.name(space.name, kind, None)
+                    self.store.vectors.structures.set(space.name, kind, None)
                 self.report.done.append(f"{problem.rstrip('.')}: removed; it is built again if it is needed.")
         update_spaces(self.spaces, self.progress)
 

@@ -17,7 +17,8 @@ from lookalike.arrays import check_rows, to_numpy
 from lookalike.collection.sources import absolute, matcher, relative_to
 from lookalike.collection.space import Space
 from lookalike.errors import ImageError, InputError, NoItemError
-from lookalike.images.read import LIMITS, Limits, identify, read
+from lookalike.images.decoding import identify, read
+from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import locate, walk
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Items
@@ -101,7 +102,7 @@ def select(store: Store, filter: Filter) -> Ids:
         ids = _match_relative(store, ids, filter.path)
     if filter.label is None:
         return ids
-    label = store.judgements.classes.spell([filter.label])[filter.label]
+    label = store.judgements.classes.canonical_names([filter.label])[filter.label]
     return np.intersect1d(ids, store.judgements.items_with(label), assume_unique=True)
 
 

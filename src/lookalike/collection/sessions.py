@@ -32,7 +32,7 @@ from lookalike.index.queries import PointQuery
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.store.sessions import KINDS, Event, Kind, Outsider, Summary
+from lookalike.store.sessions import KINDS, Event, ExternalExample, Kind, Summary
 from lookalike.text import many
 from lookalike.types import Box, Ids, Query, Vectors, format_id
 
@@ -212,7 +212,7 @@ class Session:
         name = name or self.summary.name
         if name is None:
             raise InputError("A session needs a name to be finished. Give one, such as finish('red cars').")
-        name = self._store.judgements.classes.spell([name], new=True)[name]
+        name = self._store.judgements.classes.canonical_names([name], new=True)[name]
         marks = self.marks
         relevant = [item for item, kind in marks.items() if kind == "relevant"]
         irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]
@@ -251,7 +251,7 @@ class Session:
 
         space = self._open_space()
         index = space.feedback_index
-        marks, skipped, notes = _gather(space, self.marks, self._log.outsiders(self.id))
+        marks, skipped, notes = _gather(space, self.marks, self._log.external_examples(self.id))
         if not (marks.y > 0).any():
             raise InputError(
                 f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
@@ -296,7 +296,7 @@ def start_session(
     author = author or login()
     begun = spaces.store.read_consistently(lambda: _begin(spaces.find(space), positive, negative, label))
     made = spaces.store.judgements.sessions.start(
-        begun.space.name, author=author, name=name, marks=begun.marks, outsiders=begun.outsiders
+        begun.space.name, author=author, name=name, marks=begun.marks, external_examples=begun.external
     )
     return Session(spaces, made, author)
 
@@ -330,7 +330,7 @@ def simulate(
     session = emulate(
         user,
         index,
-        _gather(space, begun.marks, begun.outsiders).marks,
+        _gather(space, begun.marks, begun.external).marks,
         rounds,
         lambda marks, turn: run_round(index, marks, k=len(wanted), window=window, among=among, turn=turn),
     )
@@ -371,7 +371,7 @@ class _Beginning(NamedTuple):
 
     space: Space
     marks: dict[int, Kind]
-    outsiders: list[Outsider]
+    external: list[ExternalExample]
 
 
 class _Gathered(NamedTuple):
@@ -389,30 +389,31 @@ def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example
         raise InputError("There are no pictures to ask about yet. Add some first: lookalike add FOLDER")
     marks: dict[int, Kind] = {}
     if label is not None:
-        label = judgements.classes.spell([label])[label]
-        marks |= dict.fromkeys(judgements.sessions.unwanted(label), "irrelevant")
+        label = judgements.classes.canonical_names([label])[label]
+        marks |= dict.fromkeys(judgements.sessions.negatives(label), "irrelevant")
         marks |= dict.fromkeys(judgements.items_with(label).tolist(), "relevant")
         if "relevant" not in marks.values():
             raise UnknownNameError("label", label, judgements.label_counts())
     given: dict[int, Kind] = {}
-    outsiders = []
+    external = []
     sides: list[tuple[Kind, Sequence[Example]]] = [("relevant", positive), ("irrelevant", negative)]
     for kind, examples in sides:
         for example in examples:
-            taken = _take_example(space, example, wanted=kind == "relevant")
-            if isinstance(taken, Outsider):
-                outsiders.append(taken)
+            taken = _take_example(space, example, positive=kind == "relevant")
+            if isinstance(taken, ExternalExample):
+                external.append(taken)
             else:
                 _add_mark(given, taken, kind, example)
     marks |= given
     rows = {
-        wanted: {other.vector.tobytes() for other in outsiders if other.wanted is wanted} for wanted in (True, False)
+        positive: {other.vector.tobytes() for other in external if other.positive is positive}
+        for positive in (True, False)
     }
     if rows[True] & rows[False]:
         raise InputError("The same example is given both as wanted and as unwanted. Give it once.")
-    if "relevant" not in marks.values() and not any(outsider.wanted for outsider in outsiders):
+    if "relevant" not in marks.values() and not any(example.positive for example in external):
         raise InputError("A session needs at least one example of what is wanted: a picture, or a label. Got none.")
-    return _Beginning(space, marks, outsiders)
+    return _Beginning(space, marks, external)
 
 
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
@@ -421,22 +422,22 @@ def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -
         raise InputError(f"{example_name(example)} is given both as {marks[item]} and as {kind}. Give it once.")
 
 
-def _take_example(space: Space, example: Example, *, wanted: bool) -> int | Outsider:
+def _take_example(space: Space, example: Example, *, positive: bool) -> int | ExternalExample:
     """The item that an example is, or what to store of an example that is not in the collection.
 
     Of a picture the vector of its feature is stored, which outlives a refit of the space.
     """
     index = space.feedback_index
     if is_vector(example):
-        return Outsider(wanted, PointQuery(check_vector(example, index.dim)).vectors[0], None)
+        return ExternalExample(positive, PointQuery(check_vector(example, index.dim)).vectors[0], None)
     item = item_of(space.store, example)
     if item is not None and item in index:
         return item
     X = space.chain.feature.extract([example_pixels(space.store, example, space.read_side)])  # (1, d)
-    return Outsider(wanted, X[0], space.feature_version, item, example_name(example))
+    return ExternalExample(positive, X[0], space.feature_version, item, example_name(example))
 
 
-def _gather(space: Space, marks: Mapping[int, Kind], outsiders: Sequence[Outsider]) -> _Gathered:
+def _gather(space: Space, marks: Mapping[int, Kind], external: Sequence[ExternalExample]) -> _Gathered:
     """Vectors and signs of all examples that are there; the notes say what is missing."""
     from lookalike.feedback import Marks
 
@@ -448,8 +449,8 @@ def _gather(space: Space, marks: Mapping[int, Kind], outsiders: Sequence[Outside
         notes.append(f"{missing} of the marked pictures are not in the collection now: their marks are kept.")
     rows: list[Vectors] = []
     signs: list[int] = []
-    for example in outsiders:
-        sign = 1 if example.wanted else -1
+    for example in external:
+        sign = 1 if example.positive else -1
         if example.item is not None and example.item in index:  # added since
             if example.item not in marks:
                 there[example.item] = sign

@@ -36,7 +36,7 @@ from lookalike.index.flat import Flat
 from lookalike.registry import Spec, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
-from lookalike.store.segments import Space as StoredSpace
+from lookalike.store.vectors import StoredSpace as StoredSpace
 from lookalike.types import Box, Feature, Ids, Pixels, Progress, Query, Vectors
 
 if TYPE_CHECKING:  # faiss is loaded when an index needs it

@@ -1,10 +1,10 @@
-"""A tar or zip archive in, its members out, without unpacking anything to disk.
+"""The members of tar and zip archives, listed lazily and read in place: nothing is unpacked to disk.
 
-In: the path of an archive. Out: one `Member` per file in it, lazily; members of a plain tar or of a zip say where their
-bytes lie, those of a compressed tar carry them. Names are only ever text: absolute ones and `..` lead nowhere.
+A `Member` of a plain tar or of a zip has the position of its bytes; one of a compressed tar carries the bytes. Names of
+members are never used as paths, so absolute names and `..` are harmless.
 
 An archive is not trusted. Its headers, its directory and its decoder take no more memory than `Limits` allows: tarfile
-and zipfile read as many bytes as the archive claims, so they read through `_Bounded`.
+and zipfile read as many bytes as the archive declares, so they read through `_Bounded`.
 """
 
 import bz2
@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import IO, Any, Self, cast
 
 from lookalike.errors import ImageError, SourceError
-from lookalike.images.files import Limits, explain
+from lookalike.images.files import Limits, describe_error
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz")
 
 MAX_RATIO = 200
 FREE_BYTES = 256 * 2**20
-"""A compressed tar may unpack to MAX_RATIO times its size plus FREE_BYTES: pictures hardly shrink, bombs do."""
+"""A compressed tar may unpack to MAX_RATIO times its size plus FREE_BYTES; pictures hardly compress, bombs do."""
 
 HEADER_BYTES = 2**20
-"""Bytes of a tar member's headers, with long names, pax records and sparse maps; the standard sets no limit."""
+"""Largest size of a tar member's headers, with long names, pax records and sparse maps; the standard has no limit."""
 
 DIRECTORY_COST = 24
 """Memory in bytes that each byte of a zip's directory takes at worst, once zipfile and `sources` have listed it."""
@@ -42,18 +42,18 @@ _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file in an archive. `problem` says why it cannot be read; else exactly one of the last three is set."""
+    """A file in an archive. `problem` is the reason why it cannot be read; otherwise one of the last three is set."""
 
     name: str
     size: int
     problem: str | None = None
-    offset: int | None = None  # of a plain tar: where the bytes begin
-    index: int | None = None  # of a zip: number in its directory
+    offset: int | None = None  # of its bytes, in a plain tar
+    index: int | None = None  # in the directory of a zip
     data: bytes | None = field(default=None, repr=False)
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file's name is that of an archive."""
+    """Whether a file has the name of an archive."""
     return path.lower().endswith(SUFFIXES)
 
 
@@ -63,7 +63,7 @@ def is_compressed_tar(path: str) -> bool:
 
 
 def list_members(path: str, wanted: Callable[[str], bool], limits: Limits) -> Iterator[Member]:
-    """The members whose name is wanted. Raises SourceError, also half-way, for an archive that is damaged."""
+    """Yield the members whose names are wanted. Raises SourceError if the archive is damaged, possibly after some."""
     try:
         if path.lower().endswith(".zip"):
             yield from _list_zip(path, wanted, limits)
@@ -72,13 +72,13 @@ def list_members(path: str, wanted: Callable[[str], bool], limits: Limits) -> It
     except SourceError:
         raise
     except (PermissionError, FileNotFoundError) as error:
-        raise SourceError(explain(error)) from None
-    except Exception as error:  # noqa: BLE001 — hostile bytes make unpackers raise anything at all
+        raise SourceError(describe_error(error)) from None
+    except Exception as error:  # noqa: BLE001 — hostile bytes make decoders raise any error
         raise SourceError(f"damaged archive: {str(error) or type(error).__name__}") from None
 
 
 def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
-    """A member of a plain tar."""
+    """Return the bytes of a member of a plain tar."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -89,14 +89,14 @@ def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
         finally:
             os.close(file)
     except OSError as error:
-        raise ImageError(explain(error)) from None
+        raise ImageError(describe_error(error)) from None
     if len(data) < size:
         raise ImageError("truncated: the archive ends before the picture does")
     return data
 
 
 def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
-    """A member of a zip."""
+    """Return the bytes of a member of a zip."""
     try:
         _check_unchanged(Path(path).stat(), mtime_ns)
         archive = _reopen_zip(path, mtime_ns, limits)
@@ -108,7 +108,7 @@ def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
         with archive.open(info) as file:
             return file.read(info.file_size)  # if this size is wrong, so is the checksum
     except OSError as error:
-        raise ImageError(explain(error)) from None
+        raise ImageError(describe_error(error)) from None
     except ImageError:
         raise
     except Exception as error:  # noqa: BLE001 — as in list_members
@@ -117,7 +117,7 @@ def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
 
 
 class _Header(tarfile.TarInfo):
-    """tarfile takes a damaged header for the end of the archive; we do not."""
+    """Raises an error for a damaged header; tarfile itself treats it as the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -223,7 +223,7 @@ def _list_tar(path: str, wanted: Callable[[str], bool], limits: Limits) -> Itera
 
 
 def _read_headers(file: IO[bytes], max_offset: int) -> Iterator[tarfile.TarInfo]:
-    """The header of each member of a tar; the file is then positioned at the member's first byte."""
+    """Yield the header of each member of a tar; the file is then at the member's first byte."""
     while True:
         header = _Bounded(file, HEADER_BYTES, f"a header of more than {HEADER_BYTES} bytes")
         # A TarFile keeps every header that it has read, so each header gets a TarFile of its own.
@@ -246,7 +246,7 @@ def _read_headers(file: IO[bytes], max_offset: int) -> Iterator[tarfile.TarInfo]
 
 
 def _problem(info: tarfile.TarInfo, limits: Limits) -> str | None:
-    """Why a member cannot be read."""
+    """Return why a member cannot be read; None if it can."""
     if not info.isreg() or info.issparse():
         return "a link, a device or a sparse file in an archive"
     try:
@@ -282,7 +282,7 @@ def _reopen_zip(path: str, mtime_ns: int, limits: Limits) -> zipfile.ZipFile:  #
 
 
 def _compression(path: str) -> str | None:
-    """How this tar is compressed; content decides, not the name."""
+    """Return the compression of a tar, judged by its content; None for a plain tar."""
     with Path(path).open("rb") as file:
         head = file.read(8)
     return next((name for start, name in _COMPRESSIONS.items() if head.startswith(start)), None)

@@ -1,7 +1,7 @@
-"""A path in, the file's bytes out; or the reason why not.
+"""The bytes of a picture file, within `Limits`.
 
-In: the path of a regular file. Out: its bytes, within `Limits`. Pipes, devices and folders are refused and never waited
-for; whatever the system says is an `ImageError` of a few words.
+Folders, pipes and devices are rejected without waiting for them. Errors of the operating system become an `ImageError`
+with a short reason.
 """
 
 import errno
@@ -15,7 +15,7 @@ from lookalike.errors import ImageError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is refused before anything is decoded: a guard against files that unpack to more than a machine holds."""
+    """Limits that are checked before decoding, against files that unpack to more than the memory holds."""
 
     max_bytes: int = 512 * 2**20  # of one file, and of the memory of an archive's decoder
     max_pixels: int = 200_000_000
@@ -36,28 +36,28 @@ LIMITS = Limits()
 
 
 def read_bytes(path: str | Path, limits: Limits = LIMITS) -> bytes:
-    """A regular file's bytes."""
+    """Return the bytes of a regular file; ImageError with the reason if they cannot be read."""
     try:
         found = Path(path).stat()
         check_regular(found)
         limits.check_bytes(found.st_size)
-        # Should a pipe have taken the file's place since, nobody waits for it.
+        # Non-blocking, in case a pipe has replaced the file since.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(found.st_size + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        raise ImageError(explain(error)) from None
+        raise ImageError(describe_error(error)) from None
     limits.check_bytes(len(data))
     return data
 
 
 def check_regular(found: os.stat_result) -> None:
-    """Raise ImageError for what is not a regular file."""
+    """Raise ImageError if it is not a regular file."""
     if not stat.S_ISREG(found.st_mode):
         raise ImageError("a folder, not a file" if stat.S_ISDIR(found.st_mode) else "not a regular file")
 
 
-def explain(error: Exception) -> str:
-    """In a few words, why the system would not give us a file."""
+def describe_error(error: Exception) -> str:
+    """Return in a few words why a file could not be read."""
     if isinstance(error, PermissionError):
         return "permission denied"
     if isinstance(error, FileNotFoundError):

@@ -1,33 +1,43 @@
-"""Folders, archives, lists and patterns in, picture files out.
+"""Sources of pictures: files, folders, tar and zip archives, `.txt` lists of paths, and glob patterns.
 
-In: paths of folders, files, tar and zip archives, `.txt` lists of paths, glob patterns. Out: one `Entry` per picture,
-lazily and always in the same order, each ready to be read in another process.
+`walk` lists the picture files of sources lazily and always in the same order; each is an `Entry`, which can be read in
+another process. Hidden files are left out, links are followed (optionally only into some folders), and a folder is
+visited once, however many links lead to it.
 """
 
+import fnmatch
 import glob
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from lookalike.errors import ImageError, SourceError
 from lookalike.images import archives
-from lookalike.images.files import LIMITS, Limits, check_regular, explain, read_bytes
-from lookalike.images.folders import OUTSIDE, OnSkip, Within, leads_inside, match_pattern, split_path, walk_folders
+from lookalike.images.files import LIMITS, Limits, check_regular, describe_error, read_bytes
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif", ".avif")
 )
-"""Endings of picture files: what is taken from folders and archives. A file that is named outright is tried anyway."""
+"""Endings of the picture files in folders and archives. A file that is given by its own path may have any ending."""
 
 SEPARATOR = "::"
-"""Between an archive's path and the name of a member."""
+"""Separates an archive's path from the name of a member."""
 
 MAX_LINE = 2**16
 """Bytes of a line in a list of files."""
+
+OnSkip: TypeAlias = Callable[[str, str], None]
+"""`on_skip(path, reason)`: called for everything that exists but cannot be listed."""
+
+Within: TypeAlias = Sequence[str] | None
+"""Real paths of the folders that links may lead into; None for anywhere."""
+
+OUTSIDE = "a link out of the folders that may be read"
 
 MEMBER_COST = 400
 """Memory in bytes that a member of an archive takes, besides its name: an `Entry`, a place in a set and in a dict."""
@@ -35,7 +45,7 @@ MEMBER_COST = 400
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file that may be a picture: where it is, and what tells whether it has changed since."""
+    """A file that may be a picture, with size and time of change, which show whether it has changed since."""
 
     path: str  # absolute; a member of an archive is "/photos/old.zip::1999/beach.jpg"
     size: int
@@ -46,7 +56,7 @@ class Entry:
     data: bytes | None = field(default=None, repr=False, compare=False)
 
     def read(self, limits: Limits = LIMITS) -> bytes:
-        """The file's bytes. Raises ImageError with the reason why not."""
+        """Return the file's bytes; ImageError with the reason if they cannot be read."""
         limits.check_bytes(self.size)
         if self.data is not None:
             return self.data
@@ -66,17 +76,16 @@ class Entry:
 def walk(
     sources: Iterable[str | Path], *, on_skip: OnSkip, limits: Limits = LIMITS, within: Within = None
 ) -> Iterator[Entry]:
-    """Every picture file of the sources, folder by folder in the order of names.
+    """Yield every picture file of the sources, folder by folder in the order of names.
 
-    Hidden files are left out, links are followed and each folder is visited once; a link that leads out of `within`,
-    where that is given, goes to `on_skip`. Raises SourceError at once for a source that does not exist; whatever goes
-    wrong later goes to `on_skip`, too.
+    Raises SourceError at once for a source that does not exist. Later errors, and links that lead out of the folders
+    `within`, are reported to `on_skip`.
     """
     return _walk([_check_source(os.fspath(source)) for source in sources], on_skip, limits, within)
 
 
 def locate(path: str | Path) -> Entry | None:
-    """The entry of a path as `walk` gave it, if the file or the archive's member is there."""
+    """Return the entry of a file or of an archive's member, as `walk` gives it; None if it does not exist."""
     text = os.fspath(path)
     found = _stat(text)
     if found is not None:
@@ -93,7 +102,7 @@ def locate(path: str | Path) -> Entry | None:
 
 
 def split_member(path: str) -> tuple[str, str]:
-    """The archive and the member that a path names; the path itself and nothing where it is no member's.
+    """Return the archive and the member that a path names; the path and "" if it does not name a member.
 
     >>> split_member("/photos/a::b/old.zip::1999/beach.jpg")
     ('/photos/a::b/old.zip', '1999/beach.jpg')
@@ -106,13 +115,25 @@ def split_member(path: str) -> tuple[str, str]:
     return path, ""
 
 
+def leads_inside(path: str, within: Within) -> bool:
+    """Whether the real path of a path is one of these folders or inside one.
+
+    >>> leads_inside("/photos/1999/../1998", ["/photos"]), leads_inside("/photos-2", ["/photos"])
+    (True, False)
+    """
+    if within is None:
+        return True
+    real = os.path.realpath(path)
+    return any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in within)
+
+
 def _check_source(source: str) -> str:
-    """The source's absolute path, or pattern."""
+    """Return the absolute path or pattern of a source; SourceError if there is nothing."""
     path = _absolute(source)
     if os.path.lexists(path):
         return path
     if glob.has_magic(path):
-        if not any(map(_is_taken, match_pattern(path, _ignore))):
+        if not any(map(_is_taken, _match_pattern(path, _ignore))):
             raise SourceError(f"No picture and no archive matches the pattern {source!r}.")
         return path
     if locate(source) is None:
@@ -123,20 +144,20 @@ def _check_source(source: str) -> str:
 def _walk(paths: list[str], on_skip: OnSkip, limits: Limits, within: Within) -> Iterator[Entry]:
     for path in paths:
         if _stat(path) is None and glob.has_magic(path):
-            for match in filter(_is_taken, match_pattern(path, on_skip)):
+            for match in filter(_is_taken, _match_pattern(path, on_skip)):
                 yield from _walk_one(match, on_skip, limits, within)
         else:
             yield from _walk_one(path, on_skip, limits, within)
 
 
 def _walk_one(path: str, on_skip: OnSkip, limits: Limits, within: Within, *, listed: bool = False) -> Iterator[Entry]:
-    """A source that is no pattern; in a list, another list is a file like others."""
+    """Yield the entries of a source that is not a pattern. `listed`: from a list, so it is not itself read as one."""
     found = _stat(path)
     kind = 0 if found is None else stat.S_IFMT(found.st_mode)
     if not leads_inside(split_member(path)[0] if found is None else path, within):
         on_skip(path, OUTSIDE)
     elif kind == stat.S_IFDIR:
-        for _, files in walk_folders(path, on_skip, within):
+        for _, files in _walk_folders(path, on_skip, within):
             for file in files:
                 if not _is_picture(file.name):
                     continue
@@ -148,14 +169,14 @@ def _walk_one(path: str, on_skip: OnSkip, limits: Limits, within: Within, *, lis
         yield from _walk_archive(path, found.st_mtime_ns, on_skip, limits)
     elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
         for line in _read_lines(path, on_skip):
-            allowed = None if within is None else [*within, line]  # what a list names was asked for, without links
+            allowed = None if within is None else [*within, line]  # the paths in a list are requested explicitly
             yield from _walk_one(line, on_skip, limits, allowed, listed=True)
     elif entry := _take(path, on_skip):
         yield entry
 
 
 def _take(path: str, on_skip: OnSkip) -> Entry | None:
-    """One file, or one member of an archive."""
+    """Return the entry of one file or of one member of an archive; reports it to `on_skip` if there is none."""
     try:
         found = os.stat(path)
         check_regular(found)
@@ -163,8 +184,85 @@ def _take(path: str, on_skip: OnSkip) -> Entry | None:
     except (OSError, ValueError, ImageError) as error:
         member = locate(path)
         if member is None:
-            on_skip(path, _explain(path, error))
+            on_skip(path, _describe_error(path, error))
         return member
+
+
+def _walk_folders(root: str, on_skip: OnSkip, within: Within = None) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Yield every folder under the root, including the root, with its files.
+
+    Linked folders come last, so that a file with two paths is listed under its real path.
+    """
+    seen: set[tuple[int, int]] = set()
+    folders, links = [root], list[str]()
+    while folders or links:
+        folder = folders.pop() if folders else links.pop(0)
+        try:
+            found = Path(folder).stat()
+            if (found.st_dev, found.st_ino) in seen:
+                continue
+            seen.add((found.st_dev, found.st_ino))
+            entries = _list(folder)
+        except OSError as error:
+            on_skip(folder, describe_error(error))
+            continue
+        below = [entry for entry in entries if _is_folder(entry)]
+        for linked in (entry.path for entry in below if entry.is_symlink()):
+            links.append(linked) if leads_inside(linked, within) else on_skip(linked, OUTSIDE)
+        folders.extend(entry.path for entry in reversed(below) if not entry.is_symlink())
+        yield folder, [entry for entry in entries if not _is_folder(entry)]
+
+
+def _match_pattern(pattern: str, on_skip: OnSkip) -> Iterator[str]:
+    """Yield each file that an absolute pattern matches, once; `**` matches any number of folders."""
+    parts = _split_path(pattern)
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    seen = set()
+    for path in _match_parts("/" + "/".join(parts[:fixed]), parts[fixed:], on_skip):
+        if path not in seen:
+            seen.add(path)
+            yield path
+
+
+def _split_path(path: str) -> list[str]:
+    """Return the names in a path.
+
+    >>> _split_path("/photos//./1999/beach.jpg")
+    ['photos', '1999', 'beach.jpg']
+    """
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _match_parts(folder: str, parts: list[str], on_skip: OnSkip) -> Iterator[str]:
+    head, rest = parts[0], parts[1:]
+    if head == "**":
+        for below, _ in _walk_folders(folder, on_skip):
+            yield from _match_parts(below, rest or ["*"], on_skip)
+        return
+    try:
+        entries = _list(folder, hidden=head.startswith("."))
+    except OSError as error:
+        on_skip(folder, describe_error(error))
+        return
+    for entry in entries:
+        if fnmatch.fnmatchcase(entry.name, head) and _is_folder(entry) == bool(rest):
+            if rest:
+                yield from _match_parts(entry.path, rest, on_skip)
+            else:
+                yield entry.path
+
+
+def _list(folder: str, *, hidden: bool = False) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        visible = (entry for entry in entries if hidden or not entry.name.startswith("."))
+        return sorted(visible, key=lambda entry: entry.name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> Iterator[Entry]:
@@ -172,7 +270,7 @@ def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> 
     n_bytes = 0
     try:
         for member in archives.list_members(path, _is_wanted, limits):
-            name = f"{path}{SEPARATOR}{'/'.join(split_path(member.name))}"
+            name = f"{path}{SEPARATOR}{'/'.join(_split_path(member.name))}"
             n_bytes += sys.getsizeof(name) + MEMBER_COST
             if n_bytes > limits.max_listing_bytes:
                 raise SourceError(
@@ -190,7 +288,7 @@ def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> 
 
 
 def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
-    """The paths in a list, one a line; relative ones count from the list's own folder."""
+    """Yield the paths in a list, one per line; relative paths start at the folder of the list."""
     try:
         with Path(path).open("rb") as file:
             for line in iter(lambda: file.readline(MAX_LINE), b""):
@@ -198,12 +296,12 @@ def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
                 if name:
                     yield _absolute(name, Path(path).parent)
     except OSError as error:
-        on_skip(path, explain(error))
+        on_skip(path, describe_error(error))
 
 
 @lru_cache(maxsize=2)
 def _contents(archive: str, mtime_ns: int) -> dict[str, Entry]:
-    """A whole archive by path, for those who look up one member after the other."""
+    """Return all entries of an archive by path; cached, for callers that look up one member after the other."""
     return {entry.path: entry for entry in _walk_archive(archive, mtime_ns, _ignore, LIMITS)}
 
 
@@ -212,16 +310,16 @@ def _is_picture(path: str) -> bool:
 
 
 def _is_taken(path: str) -> bool:
-    """Whether a pattern takes this file, going by its name."""
+    """Whether a pattern includes this file, judged by its name."""
     return _is_picture(path) or archives.is_archive(path)
 
 
 def _is_wanted(name: str) -> bool:
-    """Whether a member of an archive is a picture, going by its name, and neither hidden nor a Mac's shadow of one."""
+    """Whether a member of an archive is a picture, judged by its name, and neither hidden nor metadata of macOS."""
     return (
         _is_picture(name)
         and "\0" not in name
-        and not any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in split_path(name))
+        and not any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in _split_path(name))
     )
 
 
@@ -240,11 +338,11 @@ def _stat(path: str) -> os.stat_result | None:
         return None
 
 
-def _explain(path: str, error: Exception) -> str:
+def _describe_error(path: str, error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and Path(path).is_symlink():
         return "a link to nothing"
-    return explain(error)
+    return describe_error(error)
 
 
 def _ignore(path: str, reason: str) -> None:
-    """An `on_skip` for those who only look."""
+    """Do nothing: an `on_skip` for lookups."""

@@ -1,12 +1,16 @@
-"""Entries in, what a function makes of their pictures out, read by guarded processes.
+"""Reading many pictures in separate processes, which protect the caller from files that break a decoder.
 
-In: `Entry`s, and a function of one picture. Out: `Read` or `Skip`, in no particular order. A file that crashes a
-decoder, hangs it or fills the memory costs one of our processes and is skipped; the next file finds a new process.
+`ReadPool` applies a function to each picture and returns a `Read` or a `Skip` for each entry, in no particular order. A
+file that crashes a decoder, hangs it or exhausts the memory ends one process and is skipped; a new process reads the
+next file. A process runs `serve`, at the end of this module: it receives (then, side, limits, timeout_s), then lists of
+entries, and sends for each entry either (content digest, width, height, format, taken_at, parts) or (reason, lasting).
 """
 
 import contextlib
 import os
+import pickle
 import queue
+import resource
 import signal
 import subprocess
 import sys
@@ -14,43 +18,52 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Pipe
+from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from lookalike.errors import ImageError, InputError, LookalikeError
-from lookalike.images.process import receive
-from lookalike.images.read import LIMITS, Limits, content_id
+from lookalike.errors import ImageError, InputError, LookalikeError, MissingError
+from lookalike.images.decoding import content_id, digest_content, read
+from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import Entry
 from lookalike.types import Pixels
 
 MAX_WORKERS = 8
-"""Processes where nobody says how many: one a core, at most so many."""
+"""Default number of processes: one for each core, at most this many."""
 
 BATCH = 8
 BATCH_BYTES = 8 * 2**20
-"""Files sent to a process at a time: so many, fewer where they have more bytes than this together."""
+"""Files sent to a process at a time: BATCH, or fewer with BATCH_BYTES together."""
 
 AHEAD = 3
-"""Batches in flight for each process: a bound on memory, and enough to do while the caller is busy."""
+"""Batches in flight for each process: limits the memory, and keeps processes busy while the caller works."""
 
 CARRY_BYTES = 256 * 2**20
-"""Bytes that the entries in flight may carry, as those of compressed archives do; above it, one batch at a time."""
+"""Bytes that the entries in flight may carry (those of compressed archives do); above it, one batch at a time."""
 
 MAX_STARTS = 3
-"""How often in a row a process is started that is killed before it is ready."""
+"""How often in a row a process may be killed before it is ready."""
 
 START_S = 60.0
 END_S = 5.0
-"""A process that is not ready, or not gone, by then never will be."""
+"""How long to wait until a process has started, or ended."""
+
+SPARE_BYTES = 512 * 2**20
+PIXEL_BYTES = 12
+"""Memory of a process: twice `max_bytes`, PIXEL_BYTES for each of `max_pixels`, and SPARE_BYTES."""
+
+CLOCK_FACTOR = 6
+"""The wall-clock limit of a file, as a multiple of its limit of CPU time: disks can be slow, and the server pauses jobs
+while it answers requests."""
 
 _START = """import signal, sys
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN)  # such as Ctrl-C: they are for the caller, and this ends with it
+    signal.signal(number, signal.SIG_IGN)  # they are for the caller; this process ends with it
 sys.path[:] = sys.argv[2:]
-from lookalike.images.process import serve
+from lookalike.images.workers import serve
 serve(int(sys.argv[1]))"""
-"""What a process runs. `multiprocessing` would run the caller's main script again, and need a guard in it."""
+"""The program of a process. `multiprocessing` would run the caller's main script again, which would need a guard."""
 
 _ENVIRONMENT = {
     "OPENCV_FOR_THREADS_NUM": "1",
@@ -59,12 +72,12 @@ _ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
     "PILLOW_BLOCKS_MAX": "4",
 }
-"""One thread for each process; and Pillow keeps its memory instead of giving it back after every picture."""
+"""One thread for each process. Pillow keeps memory blocks instead of freeing them after every picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A picture that was read."""
+    """A picture that was read, with the result of the function."""
 
     entry: Entry
     content: bytes  # the digest of the file's bytes
@@ -82,12 +95,15 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A file that was not read. `lasting`: the reason lies in its bytes, so it will be the same next time."""
+    """A file that was skipped. `lasting`: the reason is in its bytes, so it will be the same next time."""
 
     entry: Entry
     reason: str
     lasting: bool = False
 
+
+_Reply: TypeAlias = tuple[bytes, int, int, str, float | None, Any] | tuple[str, bool]
+"""The answer of a process for one entry."""
 
 _Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | int]"
 """Results; after each batch, the bytes that it carried; or an exception to raise in the caller's thread."""
@@ -96,15 +112,15 @@ _Work: TypeAlias = "queue.SimpleQueue[tuple[list[Entry], _Done] | None]"
 
 
 class ReadPool:
-    """Processes that read pictures. They start when there is something to read, and end with the context.
+    """Processes that read pictures. They start when they are needed, and end with the context.
 
     Parameters
     ----------
-    then : what is done with each picture, in the process that read it; a picklable function of (h, w, 3) uint8 pixels.
-    side : the shorter side, in pixels, that suffices (see `read`).
-    workers : how many processes.
-    timeout_s : how long one file may take, in the processor's time; by the clock `process.CLOCK` times as long.
-    limits : what is refused.
+    then : function of (h, w, 3) uint8 pixels that runs in the process that read the picture; must be picklable.
+    side : pixels of the shorter side that are enough (see `read`).
+    workers : number of processes; by default one for each core, at most MAX_WORKERS.
+    timeout_s : limit of CPU time for one file; the wall-clock limit is CLOCK_FACTOR times as long.
+    limits : limits of files and pictures.
 
     """
 
@@ -137,7 +153,7 @@ class ReadPool:
         self.close()
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """The result for each entry, as soon as it is known. The entry of a result no longer carries its bytes."""
+        """Yield the result of each entry as soon as it is known. The entry of a result no longer carries its bytes."""
         done: _Done = queue.SimpleQueue()
         batches = _batches(entries)
         running = carried = 0
@@ -162,11 +178,11 @@ class ReadPool:
                     case BaseException() as error:
                         raise error
         finally:
-            if running > 0:  # left early: nobody wants the rest
+            if running > 0:  # the caller left the loop early
                 self.close()
 
     def read(self, name: str, data: bytes) -> Read:
-        """What a picture in memory gives; ImageError with the reason why not."""
+        """Return the result for a picture in memory; ImageError with the reason if it cannot be read."""
         found = list(self.map([Entry(name, len(data), 0, data=data)]))
         if not found:
             raise ImageError("the process that reads was ended")
@@ -191,12 +207,12 @@ class ReadPool:
 
 
 def count_cores() -> int:
-    """Cores that this process may use, which can be fewer than the machine has."""
+    """Return the number of cores that this process may use; the machine may have more."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Feeder:
-    """A thread and its process. The thread asks and waits for answers, so that the caller need not."""
+    """A thread and its process. The thread sends entries and waits for answers, so that the caller need not wait."""
 
     def __init__(self, orders: bytes, timeout_s: float, work: _Work):
         self.orders = orders
@@ -211,7 +227,7 @@ class _Feeder:
         while self.thread.is_alive():
             process = self.process
             if process is not None:
-                process.popen.kill()  # the thread hears of it, and tidies up
+                process.popen.kill()  # the thread notices, and cleans up
             self.thread.join(0.01)
 
     def _run(self) -> None:
@@ -234,7 +250,7 @@ class _Feeder:
             try:
                 connection.send(list(batch))
                 while batch:
-                    reply = receive(connection)
+                    reply = _receive(connection)
                     entry = replace(batch.popleft(), data=None)
                     done.put(Read(entry, *reply) if len(reply) > 2 else Skip(entry, *reply))
             except (EOFError, OSError):
@@ -243,7 +259,7 @@ class _Feeder:
                     done.put(Skip(replace(batch.popleft(), data=None), *self._explain(code)))
 
     def _explain(self, code: int | None) -> tuple[str, bool]:
-        """Why a process ended, from its exit code, and whether the same file would end it again."""
+        """Return why a process ended, from its exit code, and whether the same file would end it again."""
         if code is None or code >= 0:
             return "the reading process ended", False
         if -code in (signal.SIGALRM, signal.SIGPROF):
@@ -252,10 +268,10 @@ class _Feeder:
 
 
 class _Process:
-    """A process that reads; the other end of the connection is in `process.serve`.
+    """A process that runs `serve`, at the other end of a connection.
 
-    A process that is killed while it starts, as by the system when memory is short, is started again. Other failures
-    would happen again, so they are raised at once.
+    A process that is killed while it starts, for example by the system when memory is short, is started again. Other
+    failures would happen again, so they are raised at once.
     """
 
     def __init__(self, orders: bytes):
@@ -272,7 +288,7 @@ class _Process:
         )
 
     def _start(self, orders: bytes) -> int | None:
-        """Start the process and wait until it is ready; the exit code of one that ended instead."""
+        """Start the process and wait until it is ready; returns its exit code if it ended instead."""
         self.connection, theirs = Pipe()
         try:
             with theirs:
@@ -297,12 +313,12 @@ class _Process:
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # decoders complain there
+            stderr=subprocess.DEVNULL,  # decoders write warnings there
         )
 
     def end(self) -> int | None:
-        """Its exit code, if it would end; negative: the signal."""
-        self.connection.close()  # idle, it ends by that; crashed, it is about to end
+        """End the process; returns its exit code, negative for a signal, None if it does not end."""
+        self.connection.close()  # this ends an idle process; a crashed one ends by itself
         for _ in range(2):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self.popen.wait(END_S)
@@ -325,3 +341,82 @@ def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 def _carried(batch: Iterable[Entry]) -> int:
     return sum(len(entry.data or b"") for entry in batch)
+
+
+def serve(descriptor: int) -> None:
+    """Read entries until the caller closes its end of the connection, or dies. Runs in a process of a `ReadPool`."""
+    connection = Connection(descriptor)
+    try:
+        then, side, limits, timeout_s = connection.recv()
+    except Exception as error:  # noqa: BLE001 — any error is reported to the caller
+        connection.send(_describe(error))
+        return
+    _limit_memory(limits)
+    connection.send(None)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            for entry in connection.recv():
+                _limit_time(timeout_s)
+                reply = read_one(entry, then, side, limits)
+                _limit_time(0)
+                _send(connection, reply)
+
+
+def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limits: Limits) -> _Reply:
+    """Return the answer for one entry. A reason is lasting if it is in the file's bytes."""
+    try:
+        data = entry.read(limits)
+    except MemoryError:
+        return "too large for the memory there is", False
+    except ImageError as error:
+        return str(error), False
+    try:
+        picture = read(data, side=side, limits=limits)
+    except ImageError as error:
+        return str(error), not isinstance(error.__cause__, MemoryError | MissingError)
+    try:
+        parts = then(picture.pixels)
+    except Exception as error:  # noqa: BLE001 — one picture that a feature cannot describe does not stop the others
+        return _describe(error), False
+    return digest_content(data), picture.width, picture.height, picture.format, picture.taken_at, parts
+
+
+def _receive(connection: Connection) -> Any:
+    """Receive what `_send` sent at the other end."""
+    head, sizes = connection.recv()
+    buffers = [bytearray(size) for size in sizes]
+    for buffer in buffers:
+        connection.recv_bytes_into(buffer)
+    return pickle.loads(head, buffers=buffers)  # noqa: S301 — our own process wrote it
+
+
+def _send(connection: Connection, reply: _Reply) -> None:
+    """Send a reply; its arrays are sent without the copies that pickling makes."""
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        head = pickle.dumps(reply, protocol=5, buffer_callback=buffers.append)
+    except Exception as error:  # noqa: BLE001 — what the function returned cannot be sent
+        buffers.clear()
+        head = pickle.dumps((_describe(error), False))
+    parts = [buffer.raw() for buffer in buffers]
+    connection.send((head, [part.nbytes for part in parts]))
+    for part in parts:
+        connection.send_bytes(part)
+
+
+def _describe(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+def _limit_time(seconds: float) -> None:
+    """Have the system end this process after so long, even inside a decoder; 0 removes the limit."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, CLOCK_FACTOR * seconds)
+
+
+def _limit_memory(limits: Limits) -> None:
+    """Limit the address space: a decoder that needs more gets an error instead of exhausting the machine."""
+    with contextlib.suppress(OSError, ValueError):  # not on every system
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        most = used + SPARE_BYTES + 2 * limits.max_bytes + PIXEL_BYTES * limits.max_pixels
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))

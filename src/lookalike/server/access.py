@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from lookalike.atomic_files import atomic_write, write_errors
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
-from lookalike.store.whole import whole, writing
 
 log = logging.getLogger("lookalike.server")
 
@@ -121,7 +121,7 @@ class Access:
 
     def save(self, entries: list[Entry]) -> None:
         """Replace the file with one that holds these tokens."""
-        with whole(self.path) as part:
+        with atomic_write(self.path) as part:
             part.touch(0o600)
             part.write_text(json.dumps({"version": 1, "tokens": [asdict(entry) for entry in entries]}, indent=1))
 
@@ -170,12 +170,12 @@ class Access:
         self._logged_out -= {old for old in list(self._logged_out) if _expired(old, now)}
         self._logged_out.add(marker)
         try:
-            with writing(self._logouts):
+            with write_errors(self._logouts):
                 self._logouts.mkdir(exist_ok=True)
                 for old in os.listdir(self._logouts):
                     if _expired(old, now):
                         (self._logouts / old).unlink(missing_ok=True)
-            with whole(self._logouts / marker) as part:
+            with atomic_write(self._logouts / marker) as part:
                 part.touch(0o600)
         except StoreError as error:
             log.warning(

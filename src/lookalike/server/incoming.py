@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from lookalike.atomic_files import atomic_write, remove_unfinished, write_errors
 from lookalike.errors import ImageError
-from lookalike.images.read import identify
+from lookalike.images.decoding import identify
 from lookalike.images.sources import SUFFIXES
-from lookalike.store.whole import sweep, whole, writing
 from lookalike.types import format_id
 
 FOLDER = "uploads"
@@ -49,15 +49,15 @@ def keep(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[Incoming]
     folder = collection / FOLDER
     kept: list[Incoming] = []
     with _WRITING:
-        with writing(folder):
+        with write_errors(folder):
             folder.mkdir(exist_ok=True)
-            sweep(folder)
+            remove_unfinished(folder)
         try:
             for one, (_, data) in zip(checked, files, strict=True):
                 target = None
                 if next(folder.glob(f"{format_id(one.item)}-*"), None) is None:  # what has this name is whole
                     target = folder / f"{format_id(one.item)}-{one.name}"
-                    with whole(target) as part:
+                    with atomic_write(target) as part:
                         part.write_bytes(data)
                 kept.append(one._replace(path=target))
         except BaseException:
@@ -78,7 +78,7 @@ def put_away(collection: Path, paths: Sequence[str]) -> None:
     folder = collection / FOLDER
     for file in map(Path, paths):
         if file.parent == folder and file.exists():
-            with writing(folder):
+            with write_errors(folder):
                 (folder / AWAY).mkdir(exist_ok=True)
                 file.rename(folder / AWAY / file.name)
 

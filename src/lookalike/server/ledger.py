@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from lookalike.atomic_files import atomic_write, remove_unfinished, try_lock, write_errors
 from lookalike.errors import LockedError
-from lookalike.store.lock import try_lock
-from lookalike.store.whole import sweep, whole, writing
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -62,12 +61,12 @@ class Ledger:
         self.folder = collection / FOLDER
         self._lock = -1
         try:
-            with writing(self.folder):
+            with write_errors(self.folder):
                 self.folder.mkdir(exist_ok=True)
                 self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
                 if not try_lock(self._lock):
                     raise LockedError(f"Another service looks after the jobs of {collection}. Ask that one.")
-                sweep(self.folder)
+                remove_unfinished(self.folder)
         except BaseException:
             self.close()
             raise
@@ -80,7 +79,7 @@ class Ledger:
     def write(self, job: Job) -> None:
         """Have a job on the disk as it is now."""
         told = asdict(job)
-        with whole(self.folder / f"{job.id}.json") as part:
+        with atomic_write(self.folder / f"{job.id}.json") as part:
             part.write_text(json.dumps({name: told[name] for name in KEPT}))
 
     def forget(self, jobs: list[Job]) -> list[Job]:

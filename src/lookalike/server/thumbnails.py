@@ -11,7 +11,8 @@ import cv2
 import numpy as np
 
 from lookalike.errors import LookalikeError
-from lookalike.images.read import LIMITS, Limits, read
+from lookalike.images.decoding import read
+from lookalike.images.files import LIMITS, Limits
 from lookalike.types import Box, Pixels, crop
 
 SIDES = (64, 128, 192, 256, 384, 512, 768, 1024, 2048)

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
+from lookalike.atomic_files import atomic_write, damaged_name
 from lookalike.errors import DamagedError
 from lookalike.server.access import FILE, Access, salvage
 from lookalike.server.ledger import damaged_jobs
 from lookalike.store.backup import Backup
-from lookalike.store.repair import aside_name
-from lookalike.store.whole import whole
 from lookalike.text import many
 
 
@@ -43,14 +42,14 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
             f"{access.path} holds no valid token, and the service lets no one in. Restore it: lookalike repair --from"
             f" BACKUP. Or remove it and create new tokens: rm {access.path}"
         ]
-    with whole(aside_name(access.path)) as part:
+    with atomic_write(damaged_name(access.path)) as part:
         part.touch(0o600)
         part.write_bytes(access.path.read_bytes())
     if copy is None:
         access.save(entries)
         done.append(f"{FILE}: {many(len(entries), 'token')} kept, {many(invalid, 'invalid one')} removed.")
     else:
-        with whole(access.path) as part:
+        with atomic_write(access.path) as part:
             part.touch(0o600)
             part.write_bytes(copy.read_bytes())
         done.append(f"{FILE} was restored from the backup.")

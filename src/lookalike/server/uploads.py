@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from lookalike.errors import ImageError
-from lookalike.images.read import Limits
+from lookalike.images.files import Limits
 from lookalike.images.sources import Entry
 from lookalike.images.workers import ReadPool
 from lookalike.server.settings import Budget

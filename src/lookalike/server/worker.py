@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from lookalike.collection import Collection, Report, parse_id
 from lookalike.collection.specs import check_client_fit
 from lookalike.errors import InputError, LookalikeError
-from lookalike.images.folders import leads_inside
+from lookalike.images.sources import leads_inside
 from lookalike.server.incoming import FOLDER, put_away
 from lookalike.server.threads import JOB_NICE
 from lookalike.text import many

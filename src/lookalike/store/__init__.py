@@ -1,1 +1,23 @@
-"""The collection's directory: what images are (catalogue, vectors), what people said (judgements), saved models."""
+"""The files of a collection. `Store` opens its directory; everything else is reached from there.
+
+    directory     opening, locking, transactions, the layout of the directory: `Store`
+    items         pictures, their paths and sources, filters: `store.items`
+    vectors       spaces and their rows: `store.vectors`
+    segments      the files of rows: listed, opened as memory maps, merged
+    npy_files     arrays in .npy files, and digests of files
+    derived       index structures and cached results, which can be computed again
+    models        fitted components in one file: `save`, `load`
+    judgements    labels, and pictures that are not duplicates: `store.judgements`
+    classes       classes and predictions: `store.judgements.classes`, `store.judgements.predictions`
+    sessions      feedback sessions: `store.judgements.sessions`
+    schema        the tables of both databases, as migrations
+    database      SQLite connections, transactions and errors
+    backup        verified backups, made while other processes write
+    repair        repair of damaged databases
+
+The store knows arrays, ids and JSON; it does not know what vectors mean or how they are searched.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
 """Backups of a collection: made while other processes write, verified, restored.
 
-In: a collection's directory. Out: a directory that holds the contents of the collection's files, named by their
-digests, and a manifest that says which file has which content:
+A backup is a directory with the contents of the collection's files, named by their digests, and a manifest that says
+which file has which content:
 
     backup.json      the manifest: format, time, source, and for each file of the collection its size and digest
     files/<digest>   the contents; `<digest>` is the BLAKE2b digest of the file, in hexadecimal
@@ -27,15 +27,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 import lookalike
-from lookalike.errors import DamagedError, FormatError, InputError, LockedError, NoCollectionError, StoreError
-from lookalike.store import files
-from lookalike.store.blocks import ListedSegment, list_segments, open_block
-from lookalike.store.database import Database, read_version
+from lookalike.atomic_files import atomic_write, file_errors, remove_unfinished, sync_folder, try_lock, write_errors
+from lookalike.errors import DamagedError, InputError, LockedError, NewerFormatError, NoCollectionError, StoreError
+from lookalike.store import npy_files
+from lookalike.store.database import Database, database_errors, read_version
 from lookalike.store.directory import FOLDERS, MANIFEST
 from lookalike.store.items import Items
-from lookalike.store.lock import try_lock
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS, translated
-from lookalike.store.whole import sweep, whole, writing
+from lookalike.store.schema import CATALOGUE, DATABASES
+from lookalike.store.segments import ListedSegment, list_segments, open_block
 from lookalike.types import Progress, silent
 
 FORMAT = 1
@@ -44,14 +43,13 @@ CHUNK_BYTES = 2**20
 TRIES = 20
 """How often the catalogue is copied at most, if other processes merge files meanwhile."""
 
-DATABASES = {"catalogue.sqlite": CATALOGUE, "judgements.sqlite": JUDGEMENTS}
 ACCESS = "access.json"
 UPLOADS = "uploads"
 CONTENTS = "files"
 COPIES = "databases.part"
 """Folder for copies of the databases until they are checked and stored."""
 
-KEPT = "The previous backup, if there is one, is unchanged."
+UNCHANGED = "The previous backup, if there is one, is unchanged."
 
 _DIGEST = re.compile(f"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
@@ -86,7 +84,7 @@ class Backup:
 
     def __init__(self, path: Path):
         self.path = Path(path).absolute()
-        with translated(self.path / MANIFEST):
+        with file_errors(self.path / MANIFEST):
             try:
                 data = (self.path / MANIFEST).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
@@ -97,7 +95,7 @@ class Backup:
                 raise NoCollectionError(
                     f"No backup at {self.path}: there is no {MANIFEST}. Make one with: lookalike backup {self.path}"
                 ) from None
-        self.made_at, self.source, self.entries = _parse(self.path / MANIFEST, data)
+        self.entries = _parse(self.path / MANIFEST, data)
 
     def file(self, name: str) -> Path | None:
         """Verify the content of one file of the collection and return its path; None if the backup has no such file.
@@ -128,7 +126,7 @@ def open_backup(path: Path) -> Iterator[Backup]:
         yield Backup(path)
 
 
-def backup(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
+def make_backup(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
     """Make or update the backup in the directory `target`. It needs no writer lock and does not block writers.
 
     Every file of the backup is read back and compared with its digest, including files that are not copied again.
@@ -137,14 +135,14 @@ def backup(source: Path, target: Path, progress: Progress = silent) -> BackupRep
     started = time.monotonic()
     source, target = Path(source).absolute(), Path(target).absolute()
     check_target(source, target)
-    with writing(target):
+    with write_errors(target):
         target.mkdir(parents=True, exist_ok=True)
-        files.sync_folder(target.parent)
+        sync_folder(target.parent)
     with _locked(target):
-        run = _Run(source, target, progress)
+        run = _BackupRun(source, target, progress)
         try:
-            with translated(source):
-                run.keep_all()
+            with database_errors(source):
+                run.store_all()
             run.write_manifest()
         finally:
             with suppress(StoreError):  # the next run removes them
@@ -166,14 +164,14 @@ def check_target(source: Path, target: Path) -> None:
         raise InputError(f"A backup must be a directory. {target} is a file. Choose another name.")
     if (target / "catalogue.sqlite").exists():
         raise InputError(f"{target} is a collection, not a backup. Choose another directory.")
-    with translated(target):
+    with file_errors(target):
         names = set(os.listdir(target)) if target.exists() else set()
     ours = {CONTENTS, COPIES, "lock", *(name for name in names if name.startswith(f".{MANIFEST}."))}
     if MANIFEST not in names and not names <= ours:  # a first backup that was killed leaves no manifest
         raise InputError(f"{target} is not empty and is not a backup. Choose an empty or a new directory.")
 
 
-def restore(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
+def restore_backup(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
     """Make a new collection at `target` from the backup in the directory `source`.
 
     Every file is compared with its digest. The collection gets its name when it is complete.
@@ -187,7 +185,7 @@ def restore(source: Path, target: Path, progress: Progress = silent) -> BackupRe
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"{target} exists and is not empty. Choose a new path: lookalike restore {source} PATH")
         part = target.with_name(f".{target.name}.restore")
-        with writing(target):
+        with write_errors(target):
             part.mkdir(parents=True, exist_ok=True)
         with _locked(part):
             try:
@@ -199,8 +197,8 @@ def restore(source: Path, target: Path, progress: Progress = silent) -> BackupRe
     return BackupReport(len(found.entries), 0, size, time.monotonic() - started)
 
 
-class _Run:
-    """One run of `backup`; collects the entries of the new manifest."""
+class _BackupRun:
+    """One run of `make_backup`; collects the entries of the new manifest."""
 
     def __init__(self, source: Path, target: Path, progress: Progress):
         self.entries: dict[str, Entry] = {}
@@ -215,27 +213,27 @@ class _Run:
         except (NoCollectionError, DamagedError):  # stored contents are still found by their digests
             self._known = {}
         self.remove_temporary()
-        with writing(target):
+        with write_errors(target):
             self._copies.mkdir()
             (target / CONTENTS).mkdir(exist_ok=True)
-            sweep(target)
-            sweep(target / CONTENTS)
-            files.sync_folder(target)
+            remove_unfinished(target)
+            remove_unfinished(target / CONTENTS)
+            sync_folder(target)
 
-    def keep_all(self) -> None:
+    def store_all(self) -> None:
         """Store the contents of every file of the collection."""
-        self._keep_database("judgements.sqlite")
+        self._store_database("judgements.sqlite")
         for _ in range(TRIES):
-            if self._keep_catalogue():
+            if self._store_catalogue():
                 break
         else:
             raise LockedError(
                 f"Other processes replaced files of {self._source} {TRIES} times while they were copied."
                 " Try again when fewer pictures are being added."
             )
-        self._keep_uploads()
+        self._store_uploads()
         with suppress(FileNotFoundError):
-            self._keep_content(ACCESS, self._source / ACCESS)
+            self._store_content(ACCESS, self._source / ACCESS)
             try:
                 json.loads((self._source / ACCESS).read_bytes())
             except ValueError as error:
@@ -251,35 +249,35 @@ class _Run:
             "files": {name: asdict(self.entries[name]) for name in sorted(self.entries)},
         }
         described["digest"] = _manifest_digest(described)
-        with whole(self._target / MANIFEST) as part:
+        with atomic_write(self._target / MANIFEST) as part:
             part.write_text(json.dumps(described, indent=1))
 
     def remove_temporary(self) -> None:
         """Remove the copies of the databases."""
-        with writing(self._copies):
+        with write_errors(self._copies):
             if self._copies.exists():
                 shutil.rmtree(self._copies)
 
     def remove_unnamed(self) -> None:
         """Remove contents that the manifest does not name."""
         named = {entry.digest for entry in self.entries.values()}
-        with writing(self._target):
+        with write_errors(self._target):
             for file in (self._target / CONTENTS).iterdir():
                 if _DIGEST.fullmatch(file.name) and file.name not in named:
                     file.unlink()
 
-    def _keep_catalogue(self) -> bool:
+    def _store_catalogue(self) -> bool:
         """Store the catalogue and the files that it names; False if another process replaced one of them meanwhile."""
-        copied = self._keep_database("catalogue.sqlite")
+        copied = self._store_database("catalogue.sqlite")
         with closing(_open_copy(copied)) as db:
             version = read_version(db)
             spaces = [name for (name,) in db.execute("SELECT name FROM spaces ORDER BY rowid")]
             segments = [row for space in spaces for row in list_segments(db, space)]
             fitted = db.execute("SELECT model, model_digest FROM spaces WHERE model IS NOT NULL").fetchall()
             indexes = db.execute("SELECT file, digest FROM structures").fetchall()
-        steps: list[Callable[[], None]] = [partial(self._keep_segment, row) for row in segments]
-        steps += [partial(self._keep_digested, f"models/{file}", digest) for file, digest in fitted]
-        steps += [partial(self._keep_digested, f"indexes/{file}", digest) for file, digest in indexes]
+        steps: list[Callable[[], None]] = [partial(self._store_segment, row) for row in segments]
+        steps += [partial(self._store_digested, f"models/{file}", digest) for file, digest in fitted]
+        steps += [partial(self._store_digested, f"indexes/{file}", digest) for file, digest in indexes]
         self._known |= self.entries  # an earlier try may have stored files that the catalogue no longer names
         self.entries = {name: self.entries[name] for name in DATABASES}
         try:
@@ -293,20 +291,20 @@ class _Run:
         self._progress("backing up", len(steps), len(steps))
         return True
 
-    def _keep_database(self, name: str) -> Path:
+    def _store_database(self, name: str) -> Path:
         """Copy a database at one commit, check the copy and store it; returns the path of the copy."""
         copy = self._copies / name
         copy.unlink(missing_ok=True)
         _copy_database(self._source / name, copy)
-        self._keep_content(name, copy)
+        self._store_content(name, copy)
         return copy
 
-    def _keep_segment(self, row: ListedSegment) -> None:
+    def _store_segment(self, row: ListedSegment) -> None:
         rows = f"vectors/{row.file}"
-        ids = f"vectors/{files.ids_file(Path(row.file)).name}"
+        ids = f"vectors/{npy_files.ids_file(Path(row.file)).name}"
         half = len(row.digest) // 2
         keys = {ids: row.digest[:half].hex(), rows: row.digest[half:].hex()}
-        if all(self._keep_known(name, key) for name, key in keys.items()):
+        if all(self._reuse_known(name, key) for name, key in keys.items()):
             return
         try:
             block = open_block(self._source / "vectors", row, None)
@@ -315,15 +313,15 @@ class _Run:
         if not block.intact:
             raise _damaged(f"{self._source / rows} does not match its digest.")
         for name, key in keys.items():
-            self._keep_content(name, self._source / name, key)
+            self._store_content(name, self._source / name, key)
 
-    def _keep_digested(self, name: str, digest: bytes | None) -> None:
+    def _store_digested(self, name: str, digest: bytes | None) -> None:
         """Have a file in the backup that matches the digest in the catalogue, if it has one there."""
-        self._keep(name, None if digest is None else digest.hex())
-        if digest not in (None, files.digest_file(_stored(self._target, self.entries[name].digest))):
+        self._store(name, None if digest is None else digest.hex())
+        if digest not in (None, npy_files.digest_file(_stored(self._target, self.entries[name].digest))):
             raise _damaged(f"{self._source / name} does not match its digest.")
 
-    def _keep_uploads(self) -> None:
+    def _store_uploads(self) -> None:
         """Store the pictures that clients uploaded.
 
         The folders are listed again until nothing is new: a file may move from one folder to another meanwhile.
@@ -333,11 +331,11 @@ class _Run:
             for done, name in enumerate(sorted(new)):
                 self._progress("backing up uploads", done, len(new))
                 with suppress(FileNotFoundError):
-                    self._keep(name)
+                    self._store(name)
             self._progress("backing up uploads", len(new), len(new))
             tried |= new
 
-    def _keep(self, name: str, key: str | None = None) -> None:
+    def _store(self, name: str, key: str | None = None) -> None:
         """Store a file whose content never changes under its name.
 
         `key` is the digest of the content in the catalogue; by default, size and modification time identify it. Raises
@@ -346,14 +344,14 @@ class _Run:
         if key is None:
             stat = (self._source / name).stat()
             key = f"{stat.st_size}-{stat.st_mtime_ns}"
-        if self._keep_known(name, key):
+        if self._reuse_known(name, key):
             return
-        self._keep_content(name, self._source / name, key)
+        self._store_content(name, self._source / name, key)
         known = self._known.get(name)
         if known is not None and known.digest != self.entries[name].digest:
             raise _damaged(f"{self._source / name} has changed since it was backed up, and such files never change.")
 
-    def _keep_known(self, name: str, key: str) -> bool:
+    def _reuse_known(self, name: str, key: str) -> bool:
         """Reuse the content of the previous backup, without reading the collection; False if there is none."""
         entry = self._known.get(name)
         if entry is None or entry.key != key or not self._has(entry):
@@ -361,13 +359,13 @@ class _Run:
         self.entries[name] = entry
         return True
 
-    def _keep_content(self, name: str, source: Path, key: str = "") -> None:
+    def _store_content(self, name: str, source: Path, key: str = "") -> None:
         """Read a file, and copy it if the backup does not have its content."""
         with source.open("rb") as stream:
             entry = Entry(os.fstat(stream.fileno()).st_size, _digest(stream, source), key)
             if not self._has(entry):
                 stream.seek(0)
-                with whole(_stored(self._target, entry.digest)) as part:
+                with atomic_write(_stored(self._target, entry.digest)) as part:
                     _copy(stream, source, part, entry.digest, _mode(name))
                 self._sound.add(entry.digest)
                 self.copied.add(name)
@@ -381,19 +379,16 @@ class _Run:
 
 
 def _damaged(fault: str) -> DamagedError:
-    return DamagedError(f"{fault} {KEPT} Run: lookalike repair")
+    return DamagedError(f"{fault} {UNCHANGED} Run: lookalike repair")
 
 
-def _parse(file: Path, data: bytes) -> tuple[float, str, dict[str, Entry]]:
-    """Return the time, the source and the entries of a manifest."""
+def _parse(file: Path, data: bytes) -> dict[str, Entry]:
+    """Return the entries of a manifest; DamagedError if it is not valid."""
     try:
         found = json.loads(data)
         version, expected = int(found["format"]), found.pop("digest")
         if version > FORMAT:
-            raise FormatError(
-                f"{file} was written by a newer Lookalike (format {version}, this one reads up to {FORMAT})."
-                " Update Lookalike."
-            )
+            raise NewerFormatError.of(file, version, FORMAT)
         if expected != _manifest_digest(found):
             raise ValueError("it does not match its own digest")
         entries = {name: Entry(**entry) for name, entry in found["files"].items()}
@@ -403,7 +398,7 @@ def _parse(file: Path, data: bytes) -> tuple[float, str, dict[str, Entry]]:
             raise ValueError(f"it names {bad[0]!r:.80}")
         if missing := [name for name in DATABASES if name not in entries]:
             raise ValueError(f"it does not name {missing[0]}")
-        return float(found["made_at"]), str(found["source"]), entries
+        return entries
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(
             f"{file} is damaged: {error}. Use another backup, or update this one: lookalike backup DIR"
@@ -466,7 +461,7 @@ def _copy_database(source: Path, copy: Path) -> None:
     with closing(Database(source, DATABASES[source.name])) as database, database.reading() as db:
         if faults := database.verify():
             raise _damaged(faults[0].partition(" Run: ")[0])
-        with writing(copy), closing(sqlite3.connect(f"{copy.as_uri()}?nolock=1", uri=True)) as target:
+        with database_errors(copy), closing(sqlite3.connect(f"{copy.as_uri()}?nolock=1", uri=True)) as target:
             db.backup(target)
     with closing(_open_copy(copy)) as db:
         try:
@@ -488,18 +483,18 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
         progress("restoring", done, len(found.entries))
         stored = found.file(name)
         assert stored is not None, "the manifest names it"
-        with writing(part / name), stored.open("rb") as stream:
+        with write_errors(part / name), stored.open("rb") as stream:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             _copy(stream, stored, part / name, entry.digest, _mode(name))
     progress("restoring", len(found.entries), len(found.entries))
     # Paths inside the collection, such as those of uploads, must name its new place.
     with closing(Database(part / "catalogue.sqlite", CATALOGUE)) as database, database.transaction():
-        Items(database).move(str(target))
-    with writing(target):
+        Items(database).set_home(str(target))
+    with write_errors(target):
         for folder, _, _ in os.walk(part):
-            files.sync_folder(Path(folder))
+            sync_folder(Path(folder))
         part.rename(target)
-        files.sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 def _copy(stream: BinaryIO, source: Path, target: Path, digest: str, mode: int) -> None:
@@ -531,7 +526,7 @@ def _digest(stream: BinaryIO, path: Path) -> str:
 
 def _chunks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
     while True:
-        with translated(path):
+        with file_errors(path):
             chunk = stream.read(CHUNK_BYTES)
         if not chunk:
             return
@@ -540,7 +535,7 @@ def _chunks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
 
 def _empty(folder: Path) -> None:
     """Remove everything in a folder but its lock."""
-    with writing(folder):
+    with write_errors(folder):
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -561,7 +556,7 @@ def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
 
 def _open_lock(file: Path, shared: bool) -> int | None:
     """Return a handle that holds the lock; None if a backup to be read has no lock file."""
-    with writing(file):
+    with write_errors(file):
         try:
             handle = os.open(file, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT, 0o666)
         except (FileNotFoundError, NotADirectoryError):

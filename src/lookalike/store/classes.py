@@ -1,23 +1,54 @@
-"""The names of classes: every label is one, and those that were named without a picture.
+"""Classes and predictions. A class is a label; it exists while pictures have the label, or since it was named.
 
-In: names, items and who says so. Out: how many pictures each class has, what changed since when. A class is its labels:
-there is no second truth. The verbs are short transactions that need no writer lock, as all of `judgements.sqlite`.
+`ClassNames` renames, merges, splits and deletes classes, and numbers every change to labels, so that a class model in
+memory can follow. `Predictions` stores the class that was predicted for a picture, separately from labels. Triggers in
+the database (see `schema`) remove a prediction when its picture is labelled, its class rejected or its class removed.
 """
 
 import json
 import sqlite3
 import time
+import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store.database import Database, write_ids
-from lookalike.store.labels import NONE, check_label, check_text, tidy
-from lookalike.store.schema import TEXT, text
+from lookalike.store.database import REAL, TEXT, Database, check_text, text, unhex, write_ids
+
+MAX_LABEL = 1_000
+"""Characters of a label."""
+NO_CLASS = "none of these"
+"""The prediction for a picture of no class; no new class may have this name."""
+
+Change: TypeAlias = tuple[int | None, str | None, bool]
+"""A label of an item that was added (True) or removed; item and label are None for another change to classes."""
+
+_INSERT_LABEL = "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
+_INSERT_REJECTION = f"INSERT OR IGNORE INTO rejections (item, label, author, at) VALUES (?, {TEXT}, {TEXT}, ?)"
+_IS_GIVEN = "item IN (SELECT value FROM json_each(?))"
+
+
+def check_label(label: str, what: str = "A label") -> bytes:
+    """Return a label as it is bound with `TEXT`; InputError if it is not valid. `what` names it in the message."""
+    if not isinstance(label, str) or not label.strip() or len(label) > MAX_LABEL or "\0" in label:
+        raise InputError(
+            f"{what} must be text of 1 to {MAX_LABEL} characters, not all blank, without NUL. Got {label!r:.80}."
+        )
+    return check_text(label, what)
+
+
+def normalize_label(label: str) -> str:
+    """Return the form of a new name: composed letters (NFC), no surrounding blanks.
+
+    >>> normalize_label(" cafe\u0301 ") == "caf\u00e9"
+    True
+    """
+    return unicodedata.normalize("NFC", label).strip()
 
 
 class Membership(NamedTuple):
-    """Who put a picture into a class."""
+    """A picture of a class, and where its label comes from."""
 
     item: int
     author: str
@@ -25,20 +56,14 @@ class Membership(NamedTuple):
     at: float  # POSIX seconds
 
 
-Change: TypeAlias = tuple[int | None, str | None, bool]
-"""A label that was added (True) or taken back; without item and label: something else about classes."""
-
-_INSERT = "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
-
-
 class ClassNames:
-    """The classes of a collection, in its file of judgements."""
+    """The classes of a collection, in `judgements.sqlite`. Changes need no writer lock."""
 
     def __init__(self, database: Database):
         self._db = database
 
     def counts(self) -> dict[str, int]:
-        """Name → how many items have the label, sorted by name; 0 for one that was only named."""
+        """Return the number of items of each class, sorted by name; 0 for a class that was only named."""
         query = (
             "SELECT label, count(*) FROM labels GROUP BY label UNION ALL"
             " SELECT name, 0 FROM classes WHERE NOT EXISTS (SELECT 1 FROM labels WHERE label = name) ORDER BY 1"
@@ -47,22 +72,22 @@ class ClassNames:
             return dict(db.execute(query))
 
     def named(self) -> list[str]:
-        """The classes that are there even without a picture."""
+        """Return the classes that exist even without pictures."""
         with self._db.reading() as db:
             return [name for (name,) in db.execute("SELECT name FROM classes ORDER BY name")]
 
     def check(self, *names: str) -> None:
-        """UnknownNameError where there is no class of this name."""
+        """Raise UnknownNameError if there is no class with one of these names."""
         with self._db.reading() as db:
             for name in names:
                 if not _exists(db, name):
                     raise UnknownNameError("class", name, self.counts())
 
-    def spell(self, names: Iterable[str], *, new: bool = False) -> dict[str, str]:
-        """How each of these names is written here: as a class that is there has it, else tidied.
+    def canonical_names(self, names: Iterable[str], *, new: bool = False) -> dict[str, str]:
+        """Return the name to use for each of these: that of an existing class, else the normalized one.
 
-        Names that differ only in the blanks around them, or in how their letters are composed, are one; classes that
-        are there already, with both spellings, stay as they are. `new`: those that are not there may become classes.
+        Names that differ only in surrounding blanks or in the composition of letters are the same name; existing
+        classes with both spellings stay as they are. `new`: unknown names may become classes, so they are checked.
         """
         found: dict[str, str] = {}
         known: dict[str, str] | None = None
@@ -74,33 +99,33 @@ class ClassNames:
                     continue
                 if known is None:
                     query = "SELECT DISTINCT label FROM labels UNION SELECT name FROM classes"
-                    known = {tidy(one): one for (one,) in db.execute(query)}
-                found[name] = known.get(tidy(name), tidy(name))
-                if new and tidy(name) not in known and found[name].casefold() == NONE:
+                    known = {normalize_label(one): one for (one,) in db.execute(query)}
+                found[name] = known.get(normalize_label(name), normalize_label(name))
+                if new and normalize_label(name) not in known and found[name].casefold() == NO_CLASS:
                     raise InputError(
-                        f"No class can be named {NONE!r}: it is what pictures of no class are called. Choose another."
+                        f"No class can be named {NO_CLASS!r}: pictures of no class are called that. Choose another."
                     )
         return found
 
     def members(self, name: str) -> list[Membership]:
-        """Who put which picture into a class, in the order in which it was said."""
+        """Return the pictures of a class, in the order in which they were labelled."""
         query = f"SELECT item, author, source, at FROM labels WHERE label = {TEXT} ORDER BY at, item"
         with self._db.reading() as db:
             return [Membership(*row) for row in db.execute(query, [check_label(name)])]
 
     def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> int:
-        """Put items into a class, which may be new; returns how many were not in it."""
+        """Add items to a class, which may be new; returns how many were not in it."""
         label, who, now = check_label(name, "The name of a class"), check_text(author), time.time()
         rows = [(int(item), label, who, text(source), now) for item in items]
         with self._db.transaction() as db:
             db.execute(
                 f"INSERT OR IGNORE INTO classes (name, author, at) VALUES ({TEXT}, {TEXT}, ?)", [label, who, now]
             )
-            _touch(db)
-            return max(0, db.executemany(f"{_INSERT} VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)", rows).rowcount)
+            _log_change(db)
+            return max(0, db.executemany(f"{_INSERT_LABEL} VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)", rows).rowcount)
 
     def rename(self, old: str, new: str) -> int:
-        """Another name, which no class has; what sessions and the hierarchy call so, too. Returns its pictures."""
+        """Rename a class, also in sessions and in the hierarchy; returns the number of its pictures."""
         before, after = check_label(old), check_label(new, "The name of a class")
         with self._db.transaction() as db:
             self.check(old)
@@ -121,11 +146,11 @@ class ClassNames:
                 ("parents", "parent"),
             ):
                 db.execute(f"UPDATE OR REPLACE {table} SET {column} = {TEXT} WHERE {column} = {TEXT}", [after, before])
-            _touch(db)
+            _log_change(db)
         return n
 
     def merge(self, names: Sequence[str], into: str) -> int:
-        """Make one class of several; returns its pictures. What was rejected for all of them is for it."""
+        """Merge classes; returns the number of pictures. Items that were rejected for all of them stay rejected."""
         after = check_label(into, "The name of a class")
         labels = [check_label(name) for name in dict.fromkeys(names)]
         if len(labels) < 2:
@@ -143,13 +168,12 @@ class ClassNames:
                 db.execute(f"DELETE FROM rejections WHERE label = {TEXT}", [label])
                 if label != after:
                     _move(db, label, after)
-            insert = f"INSERT OR IGNORE INTO rejections (item, label, author, at) VALUES (?, {TEXT}, {TEXT}, ?)"
-            db.executemany(insert, [(item, after, text(author), at) for item, author, at in common])
-            _touch(db)
+            db.executemany(_INSERT_REJECTION, [(item, after, text(author), at) for item, author, at in common])
+            _log_change(db)
             return _count(db, after)
 
     def split(self, name: str, new: str, items: Sequence[int], *, author: str) -> int:
-        """Make some pictures of a class a class of their own; returns how many they are."""
+        """Move some pictures of a class to a new class; returns how many."""
         before, after = check_label(name), check_label(new, "The name of a class")
         inside = f"label = {TEXT} AND item IN (SELECT value FROM json_each(?))"
         who, given = check_text(author), sorted(set(map(int, items)))
@@ -164,14 +188,14 @@ class ClassNames:
             if found < len(given):
                 raise InputError(f"{len(given) - found} of the {len(given)} pictures are not in {name!r}.")
             db.execute(f"INSERT INTO classes (name, author, at) VALUES ({TEXT}, {TEXT}, ?)", [after, who, time.time()])
-            copy = f"{_INSERT} SELECT item, {TEXT}, author, source, at FROM labels WHERE {inside}"
+            copy = f"{_INSERT_LABEL} SELECT item, {TEXT}, author, source, at FROM labels WHERE {inside}"
             db.execute(copy, [after, before, wanted])
             db.execute(f"DELETE FROM labels WHERE {inside}", [before, wanted])
-            _touch(db)
+            _log_change(db)
         return found
 
     def delete(self, name: str) -> int:
-        """Forget a class: its labels, what was predicted and what was rejected; returns how many labels there were."""
+        """Remove a class with its labels, predictions and rejections; returns the number of labels."""
         label = check_label(name)
         with self._db.transaction() as db:
             self.check(name)
@@ -179,62 +203,187 @@ class ClassNames:
             db.execute(f"DELETE FROM classes WHERE name = {TEXT}", [label])
             for table in ("labels", "predictions", "rejections"):
                 db.execute(f"DELETE FROM {table} WHERE label = {TEXT}", [label])
-            _touch(db)
+            _log_change(db)
         return n
 
     def parents(self) -> list[tuple[str, str]]:
-        """The hierarchy: every (child, parent)."""
+        """Return the hierarchy as (child, parent) pairs."""
         with self._db.reading() as db:
             return db.execute("SELECT child, parent FROM parents ORDER BY child, parent").fetchall()
 
     def set_parents(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Another hierarchy, of (child, parent) each; none clears it."""
+        """Replace the hierarchy by these (child, parent) pairs."""
         rows = [(check_label(child), check_label(parent)) for child, parent in pairs]
         with self._db.transaction() as db:
             db.execute("DELETE FROM parents")
             db.executemany(f"INSERT OR IGNORE INTO parents (child, parent) VALUES ({TEXT}, {TEXT})", rows)
-            _touch(db)
+            _log_change(db)
 
     def settings(self) -> dict[str, Any]:
-        """What was set, by name."""
+        """Return the settings of the class model by name."""
         with self._db.reading() as db:
             return {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM settings")}
 
-    def set(self, **values: Any) -> None:
-        """Set some of them."""
+    def update_settings(self, **values: Any) -> None:
+        """Change some settings."""
         with self._db.transaction() as db:
             rows = [(name, json.dumps(value)) for name, value in values.items()]
             db.executemany("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", rows)
-            _touch(db)
+            _log_change(db)
 
-    def all(self) -> tuple[int, list[tuple[int, str]]]:
-        """The number of the last change, and every (item, label) as of then."""
+    def all_labels(self) -> tuple[int, list[tuple[int, str]]]:
+        """Return the number of the last change, and all labels as (item, label)."""
         with self._db.reading() as db:
-            return _last(db), db.execute("SELECT item, label FROM labels").fetchall()
+            return _last_change(db), db.execute("SELECT item, label FROM labels").fetchall()
 
     def changes(self, since: int) -> tuple[int, list[Change] | None]:
-        """The number of the last change, and those after number `since`, in order; None where they are forgotten."""
+        """Return the number of the last change, and the changes after number `since`; None if they were removed."""
         query = "SELECT item, label, added FROM changes WHERE id > ? ORDER BY id"
         with self._db.reading() as db:
-            last = _last(db)
+            last = _last_change(db)
             found = [(item, label, bool(added)) for item, label, added in db.execute(query, [since])]
             return last, found if len(found) == last - since else None
 
-    def last(self) -> int:
-        """The number of the last change."""
+    def last_change(self) -> int:
+        """Return the number of the last change."""
         with self._db.reading() as db:
-            return _last(db)
+            return _last_change(db)
 
     def change(self, number: int) -> Change | None:
-        """One change, where it is still known."""
+        """Return one change; None if it was removed."""
         with self._db.reading() as db:
             row = db.execute("SELECT item, label, added FROM changes WHERE id = ?", [number]).fetchone()
         return None if row is None else (row[0], row[1], bool(row[2]))
 
     def forget_changes(self) -> None:
-        """Leave only the last change: whoever is behind looks at everything again."""
+        """Remove all changes but the last; a class model that has not seen them reads all labels again."""
         with self._db.transaction() as db:
             db.execute("DELETE FROM changes WHERE id < (SELECT max(id) FROM changes)")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrediction:
+    """The class that was predicted for a picture."""
+
+    item: int
+    label: str
+    probability: float
+    space: str
+    model: str  # the kind of class model and the number of the last change it has seen
+    at: float  # POSIX seconds
+
+
+class Predictions:
+    """The predictions of a collection, at most one for each item, in `judgements.sqlite`."""
+
+    def __init__(self, database: Database):
+        self._db = database
+
+    def add(
+        self, rows: Iterable[tuple[int, str, float]], *, space: str, model: str, replace_all: bool = False
+    ) -> dict[str, int]:
+        """Save predictions as (item, label, probability); returns how many were saved for each label.
+
+        Predictions for labelled items and rejected predictions are skipped. `replace_all`: replace all predictions, not
+        only those of the same items.
+        """
+        now = time.time()
+        values = [
+            (int(item), check_label(label), float(chance), text(space), text(model), now)
+            for item, label, chance in rows
+        ]
+        insert = f"INSERT OR REPLACE INTO predictions VALUES (?, {TEXT}, ?, {TEXT}, {TEXT}, ?)"
+        items = write_ids(row[0] for row in values)
+        counts = f"SELECT label, count(*) FROM predictions WHERE {_IS_GIVEN} GROUP BY label ORDER BY label"
+        with self._db.transaction() as db:
+            if replace_all:
+                db.execute("DELETE FROM predictions")
+            db.executemany(insert, values)
+            return dict(db.execute(counts, [items]))
+
+    def of(self, label: str) -> list[StoredPrediction]:
+        """Return the predictions of a class, the most probable first."""
+        query = f"SELECT * FROM predictions WHERE label = {TEXT} ORDER BY probability DESC, item"
+        with self._db.reading() as db:
+            return [StoredPrediction(*row) for row in db.execute(query, [check_label(label)])]
+
+    def get(self, items: Sequence[int]) -> dict[int, StoredPrediction]:
+        """Return the predictions of these items; items without one are left out."""
+        return {
+            item: StoredPrediction(item, unhex(label), float(chance), unhex(space), unhex(model), float(at))
+            for item, label, chance, space, model, at in self._db.read_rows(_PREDICTIONS, items)
+        }
+
+    def items_by_label(self) -> dict[str, list[int]]:
+        """Return the predicted items of each label."""
+        found: dict[str, list[int]] = {}
+        with self._db.reading() as db:
+            for label, item in db.execute("SELECT label, item FROM predictions ORDER BY label, item"):
+                found.setdefault(label, []).append(item)
+        return found
+
+    def confirm(self, label: str, items: Sequence[int], *, author: str) -> int:
+        """Turn predictions into labels with the source "confirmed"; returns how many. Items with the label are skipped.
+
+        Raises InputError if an item has neither the prediction nor the label.
+        """
+        name, who = check_label(label), check_text(author)
+        wanted = sorted(set(map(int, items)))
+        query = f"SELECT item FROM {{}} WHERE label = {TEXT} AND {_IS_GIVEN}"
+        with self._db.transaction() as db:
+            found, labelled = (
+                {item for (item,) in db.execute(query.format(table), [name, write_ids(wanted)])}
+                for table in ("predictions", "labels")
+            )
+            if missing := len(set(wanted) - found - labelled):
+                raise InputError(
+                    f"{missing} of the {len(wanted)} pictures are not predicted to be {label!r}."
+                    f" To label them: lookalike classes add {label!r} IMAGE…"
+                )
+            rows = [(item, name, who, time.time()) for item in sorted(found)]
+            insert = f"{_INSERT_LABEL} VALUES (?, {TEXT}, {TEXT}, 'confirmed', ?)"
+            return max(0, db.executemany(insert, rows).rowcount)
+
+    def reject(self, label: str, items: Sequence[int], *, author: str) -> int:
+        """Reject a class for items: it is never predicted for them again. Returns how many predictions were removed."""
+        name, who = check_label(label), check_text(author)
+        given = sorted(set(map(int, items)))
+        wanted = write_ids(given)
+        inside = f"label = {TEXT} AND {_IS_GIVEN}"
+        with self._db.transaction() as db:
+            labelled = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [name, wanted]).fetchone()[0])
+            if labelled:
+                raise InputError(
+                    f"{labelled} of the pictures are labelled {label!r}. To remove the label: lookalike classes remove"
+                )
+            removed = db.execute(f"DELETE FROM predictions WHERE {inside}", [name, wanted]).rowcount
+            now = time.time()
+            db.executemany(_INSERT_REJECTION, [(item, name, who, now) for item in given])
+        return max(0, removed)
+
+    def rejected(self, items: Sequence[int]) -> dict[int, set[str]]:
+        """Return the classes that were rejected for these items, or marked irrelevant in a finished session.
+
+        A label overrides a rejection.
+        """
+        query = (
+            f"SELECT item, label FROM rejections WHERE {_IS_GIVEN} UNION"
+            " SELECT item, name FROM (SELECT name, item, kind, max(event) FROM marks JOIN sessions"
+            f" ON sessions.id = session WHERE finished_at IS NOT NULL AND kind <> 'skip' AND {_IS_GIVEN}"
+            " GROUP BY name, item) WHERE kind = 'irrelevant'"
+            f" EXCEPT SELECT item, label FROM labels WHERE {_IS_GIVEN}"
+        )
+        found: dict[int, set[str]] = {}
+        with self._db.reading() as db:
+            for item, label in db.execute(query, [write_ids(items)] * 3):
+                found.setdefault(item, set()).add(label)
+        return found
+
+
+_PREDICTIONS = (
+    f"SELECT json_group_array(json_array(item, hex(label), {REAL.format('probability')}, hex(space), hex(model),"
+    f" {REAL.format('at')})) FROM predictions WHERE {_IS_GIVEN}"
+)
 
 
 def _exists(db: sqlite3.Connection, name: str) -> bool:
@@ -247,24 +396,24 @@ def _count(db: sqlite3.Connection, label: bytes) -> int:
 
 
 def _move(db: sqlite3.Connection, before: bytes, after: bytes) -> int:
-    """What is in one class is in the other, with who said so and when; returns how many had been in the first."""
+    """Move all labels and predictions of a class to another; returns how many labels there were."""
     n = _count(db, before)
     db.execute(
         f"INSERT OR IGNORE INTO classes (name, author, at) SELECT {TEXT}, author, at FROM classes WHERE name = {TEXT}",
         [after, before],
     )
     db.execute(f"UPDATE predictions SET label = {TEXT} WHERE label = {TEXT}", [after, before])
-    copy = f"{_INSERT} SELECT item, {TEXT}, author, source, at FROM labels WHERE label = {TEXT}"
+    copy = f"{_INSERT_LABEL} SELECT item, {TEXT}, author, source, at FROM labels WHERE label = {TEXT}"
     db.execute(copy, [after, before])
     db.execute(f"DELETE FROM classes WHERE name = {TEXT}", [before])
     db.execute(f"DELETE FROM labels WHERE label = {TEXT}", [before])
     return n
 
 
-def _touch(db: sqlite3.Connection) -> None:
-    """Something other than a label has changed: whoever keeps classes in memory looks again."""
+def _log_change(db: sqlite3.Connection) -> None:
+    """Number a change that is not a label, so that class models in memory notice it."""
     db.execute("INSERT INTO changes (item) VALUES (NULL)")
 
 
-def _last(db: sqlite3.Connection) -> int:
+def _last_change(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()[0])

@@ -1,13 +1,14 @@
-"""A SQLite file of the collection, used from many threads.
+"""The SQLite files of a collection: connections, transactions, errors, and ids in queries.
 
-In: its path and migrations. Out: consistent views to read, transactions to write, ids as arrays. Each thread has a
-connection of its own; SQLite keeps them, and other processes, apart.
+`Database` gives each thread its own connection. `connect` opens a file and migrates it to the latest format.
+`database_errors` raises the errors of `lookalike.errors` instead of SQLite's.
 """
 
 import json
 import operator
 import os
 import sqlite3
+import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,30 +18,62 @@ from typing import Any
 
 import numpy as np
 
-from lookalike.errors import DamagedError, FullError, InputError, StoreError
+from lookalike.atomic_files import FULL_DISK, file_errors, full_error, to_store_error
+from lookalike.errors import (
+    DamagedError,
+    FormatError,
+    FullError,
+    InputError,
+    LockedError,
+    NewerFormatError,
+    ReadOnlyError,
+    StoreError,
+)
 from lookalike.store.schema import (
+    DAMAGED_ROW,
     DAMAGED_VIEW,
-    EMPTY_LOG,
-    Connection,
-    connect,
+    add_functions,
     digested_tables,
-    error_code,
     find_faults,
-    roll_back,
-    translated,
+    make_schema,
+    read_schema,
+    split_statements,
 )
 from lookalike.text import many
 from lookalike.types import Ids
 
-LISTED = 5_000
-"""Ids that are asked for in one text."""
+APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
+BUSY_TIMEOUT_S = 10.0
+IDS_PER_QUERY = 5_000
+"""Ids in the JSON text of one query."""
 VERSION = "SELECT version FROM state"
+TEXT = "CAST(? AS TEXT)"
+"""SQL that takes a value as `text` binds it."""
 REAL = "printf('%!.17g', {})"
-"""A number in a text, every bit of it: SQLite's JSON keeps 15 digits."""
+"""SQL for a number with all its bits as text: SQLite's JSON keeps 15 digits."""
+EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Copies everything from SQLite's log into the file itself, syncs it, and empties the log."""
+FROM_BACKUP = "Run: lookalike repair --from BACKUP"
+
+_ON_FULL_DISK = "mode=ro&readonly_shm=1"
+_NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+
+
+class Connection(sqlite3.Connection):
+    """A connection that can be referred to weakly, and the number of blocks that use it."""
+
+    users = 0
 
 
 class Database:
-    """A SQLite file used from many threads: each has a connection of its own."""
+    """A SQLite file that many threads use; each thread has its own connection.
+
+    Parameters
+    ----------
+    path : the file, which exists.
+    migrations : the scripts that make its tables.
+
+    """
 
     def __init__(self, path: Path, migrations: Sequence[str]):
         self.path = path
@@ -50,15 +83,15 @@ class Database:
         self._mutex = threading.RLock()  # of `_all`, of the connections' `users` and of closing
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
-        self.in_doubt = False  # a commit failed, but may be there after a crash
+        self.in_doubt = False  # a commit failed, but SQLite may find it in its log after a crash
         self._identity = self._file()
         with self._held():
             pass
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view; inside a transaction of this thread, the transaction's own."""
-        with translated(self.path), self._held() as db:
+        """Read one consistent state within the block; inside a transaction of this thread, that of the transaction."""
+        with database_errors(self.path), self._held() as db:
             if db.in_transaction:
                 yield db
                 return
@@ -68,31 +101,33 @@ class Database:
             finally:
                 roll_back(db)
 
-    def one(self, query: str, values: Sequence[Any] = ()) -> Any:
-        """The one value that a query gives: a view of its own, so that it needs no transaction around it.
+    def read_value(self, query: str, values: Sequence[Any] = ()) -> Any:
+        """Return the single value of a query, which needs no transaction.
 
-        Python lets go of its lock for every row, and under load waits for it again: what is asked often comes as one.
+        Python releases its global lock for every row and, under load, waits for it again. Frequent queries therefore
+        return one row.
         """
-        with translated(self.path), self._held() as db:
+        with database_errors(self.path), self._held() as db:
             return db.execute(query, values).fetchone()[0]
 
-    def listed(self, query: str, ids: Iterable[int]) -> Iterator[Any]:
-        """The rows of a query that takes ids by `json_each` and makes one JSON text of what it finds.
+    def read_rows(self, query: str, ids: Iterable[int]) -> Iterator[Any]:
+        """Yield the rows of a query that takes ids through `json_each` and returns one JSON array.
 
-        Many ids are asked for in several texts, so that none is too long for SQLite: each is a view of its own.
+        Many ids are divided among several queries, because SQLite limits the length of a text; each query may see a
+        different commit.
         """
-        for part in batches(ids, LISTED):
-            yield from json.loads(self.one(query, [part]))
+        for part in batches(ids, IDS_PER_QUERY):
+            yield from json.loads(self.read_value(query, [part]))
 
     def version(self) -> int:
-        """How many commits there have been to a catalogue."""
-        return int(self.one(VERSION))
+        """Return the number of commits to a catalogue."""
+        return int(self.read_value(VERSION))
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing; on the disk when it ends."""
-        self.check_in_place()  # what is written to a file that was moved or removed is lost
-        with translated(self.path), self._held() as db:
+        """Make all changes of the block or none; they are on the disk when it ends."""
+        self.check_not_replaced()  # changes to a file that was moved or removed are lost
+        with database_errors(self.path), self._held() as db:
             assert not db.in_transaction, "transactions do not nest"
             try:
                 db.execute("BEGIN IMMEDIATE")
@@ -102,20 +137,20 @@ class Database:
                 roll_back(db)
 
     def writing(self) -> sqlite3.Connection:
-        """The connection of the transaction that this thread is in."""
+        """Return the connection of the transaction that this thread is in."""
         db = self._connection()
         assert db.in_transaction, "writes happen inside a transaction"
         return db
 
     def in_transaction(self) -> bool:
-        """Whether this thread may see what is not committed."""
+        """Whether this thread is inside a transaction, so that it sees uncommitted changes."""
         with self._held() as db:
             return db.in_transaction
 
     def vacuum(self) -> None:
-        """Give the space of deleted rows back to the disk; a full one has no room for the copy that this needs."""
+        """Free the disk space of deleted rows. On a full disk this does nothing, because it needs a copy."""
         for statement in ("VACUUM", EMPTY_LOG):
-            with suppress(FullError), translated(self.path), self._held() as db:
+            with suppress(FullError), database_errors(self.path), self._held() as db:
                 db.execute(statement)
 
     def verify(self) -> list[str]:
@@ -145,10 +180,14 @@ class Database:
                     found[table] = rows
         return found
 
-    def check_in_place(self) -> None:
-        """That the file at the path is still the one that was opened."""
+    def check_not_replaced(self) -> None:
+        """Raise StoreError if the file was replaced since it was opened."""
         if self._file() != self._identity:
             raise StoreError(f"The collection at {self.path.parent} was replaced since it was opened. Open it again.")
+
+    def connect(self) -> Connection:
+        """Return a new connection, for the caller to close."""
+        return connect(self.path, self._migrations, readonly=self._readonly)
 
     def reopen(self) -> None:
         """Open the file again in this thread: a connection that was made on a full disk can only read."""
@@ -181,7 +220,7 @@ class Database:
 
     @contextmanager
     def _held(self) -> Iterator[Connection]:
-        """The thread's connection. Nobody closes it before the block ends: closing one in use crashes."""
+        """Give the thread's connection. It stays open until the block ends: closing one in use crashes the process."""
         db = self._connection()
         with self._mutex:
             self._all.add(db)
@@ -199,31 +238,96 @@ class Database:
         self._check_open()
         db: Connection | None = getattr(self._local, "db", None)
         if db is None:
-            self.check_in_place()
+            self.check_not_replaced()
             db = self._local.db = self.connect()
         return db
-
-    def connect(self) -> Connection:
-        """Return a new connection, for the caller to close."""
-        return connect(self.path, self._migrations, readonly=self._readonly)
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"The collection at {self.path.parent} is closed. Open it again.")
 
     def _file(self) -> tuple[int, int]:
-        with translated(self.path):
+        with file_errors(self.path):
             stat = self.path.stat()
         return stat.st_dev, stat.st_ino
 
 
+def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) -> Connection:
+    """Open an existing file, which may be empty, and migrate it to the latest format unless `readonly`.
+
+    Readers share a small file with the writers, `-shm`, and the first of them makes it. If it cannot be made because
+    the file system is mounted read-only, no process can change the database, and it is opened as immutable.
+    """
+    with database_errors(path):
+        if not readonly:
+            return _open_to_write(path, migrations)
+        try:
+            return _open(path, "mode=ro", migrations)
+        except sqlite3.OperationalError as error:
+            if error_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise StoreError(f"{path} was not closed, and its folder cannot be written. Open it once where it can.")
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return _open(path, "immutable=1", migrations)
+        raise StoreError(
+            f"{path} cannot be read without permission to write to its folder, unless a user with that permission has"
+            f" it open. Ask for the permission, have the owner open the collection meanwhile, or copy {path.parent}."
+        )
+
+
+@contextmanager
+def database_errors(path: Path) -> Iterator[None]:
+    """Raise a StoreError that names `path` instead of an error of SQLite or of the operating system."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # of the caller's output, not of our disk
+    except UnicodeDecodeError as error:  # SQLite's message quotes damaged text
+        raise DamagedError(f"{path} is damaged: it contains text that is not UTF-8. {FROM_BACKUP}") from error
+    except OSError as error:
+        raise to_store_error(path, error) from error
+    except sqlite3.DatabaseError as error:
+        found = _to_store_error(path, error)
+        if found is None:
+            raise
+        raise found from error
+
+
+def error_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary code of an error, such as `sqlite3.SQLITE_IOERR`."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    """Undo what is not committed; SQLite may have done so itself."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
+def text(value: str) -> bytes:
+    """Return a string as it is bound with `TEXT`: file names that are not Unicode come back unchanged."""
+    return os.fsencode(value)
+
+
+def check_text(value: str, what: str = "An author") -> bytes:
+    """Return a string as it is bound with `TEXT`; InputError if it is not text. `what` names it in the message."""
+    try:
+        if isinstance(value, str):
+            return text(value)
+    except UnicodeEncodeError:  # a lone surrogate
+        pass
+    raise InputError(f"{what} must be text. Got {value!r:.80}.")
+
+
 def read_version(db: sqlite3.Connection) -> int:
-    """How many commits there have been to a catalogue."""
+    """Return the number of commits to a catalogue."""
     return int(db.execute(VERSION).fetchone()[0])
 
 
 def as_ids(ids: Iterable[int]) -> list[int]:
-    """Ids of any kind of whole number as plain ones; InputError where some are none."""
+    """Return ids of any integer type as Python integers; InputError if one is not an integer."""
     try:
         return [operator.index(item) for item in ids]
     except TypeError:
@@ -231,12 +335,12 @@ def as_ids(ids: Iterable[int]) -> list[int]:
 
 
 def write_ids(ids: Iterable[int]) -> str:
-    """Ids in the form in which SQLite takes many at once, for its `json_each`."""
+    """Return ids as the JSON text that SQLite's `json_each` takes."""
     return json.dumps(as_ids(ids))
 
 
 def batches(ids: Iterable[int], size: int) -> Iterator[str]:
-    """The same, in lists of bounded length.
+    """Yield ids as JSON texts of at most `size` ids.
 
     >>> list(batches([1, 2, 3], 2))
     ['[1, 2]', '[3]']
@@ -247,7 +351,7 @@ def batches(ids: Iterable[int], size: int) -> Iterator[str]:
 
 
 def unhex(text: str) -> str:
-    """What SQLite's `hex` was given: text of any bytes, which its JSON would spoil.
+    """Return the text that was given to SQLite's `hex`; its JSON cannot represent text that is not UTF-8.
 
     >>> unhex("C3A9")
     'é'
@@ -256,11 +360,116 @@ def unhex(text: str) -> str:
 
 
 def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = (), *, as_they_come: bool = False) -> Ids:
-    """The ids that a query gives, ascending or `as_they_come`, (n,) int64."""
+    """Return the ids that a query selects, (n,) int64, ascending; with `as_they_come`, in its order."""
     try:
-        # As one text: three times as fast as row by row.
+        # One text is three times as fast as a row for each id.
         joined = f"WITH found (id) AS ({query}) SELECT coalesce(group_concat(id), '') FROM found"
         ids = np.fromstring(db.execute(joined, values).fetchone()[0], np.int64, sep=",")
-    except sqlite3.DataError:  # tens of millions: more than SQLite puts into a text
+    except sqlite3.DataError:  # tens of millions of ids exceed the length of a text
         ids = np.fromiter((item for (item,) in db.execute(query, values)), np.int64)
     return ids if as_they_come else np.sort(ids)
+
+
+def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
+    """Open a file; on a full disk, only to read. There `-shm` cannot grow, but SQLite reads without it if it exists."""
+    new = path.exists() and path.stat().st_size == 0  # a file without tables may be a damaged one
+    try:
+        return _open(path, "mode=rw", migrations, new=new)
+    except sqlite3.OperationalError as error:
+        if error_code(error) != sqlite3.SQLITE_IOERR or not _is_full(path.parent):
+            raise
+    path.with_name(path.name + "-shm").touch()
+    return _open(path, _ON_FULL_DISK, migrations, new=new)
+
+
+def _open(path: Path, mode: str, migrations: Sequence[str], *, new: bool = False) -> Connection:
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=Connection,
+    )
+    try:
+        add_functions(db)
+        db.text_factory = os.fsdecode
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cache_size = -16000")
+        version = _read_format(db, path, migrations, new=new)
+        if version < len(migrations):
+            if mode == _ON_FULL_DISK:
+                raise FullError(f"No space left to migrate {path} from format {version}. Free some, and open it again.")
+            if mode != "mode=rw":
+                raise FormatError(f"{path} has the old format {version}. Open it once where it can be written.")
+            _migrate(db, path, migrations, new=new)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _read_format(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, new: bool) -> int:
+    """Return the format of an open file; raises FormatError if the file is not ours or too new."""
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    application = db.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION_ID and not new:
+        raise FormatError(f"{path} was not written by Lookalike. If it is damaged, run: lookalike repair --from BACKUP")
+    if version > len(migrations):
+        if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
+            raise FormatError(f"{path} has the tables of another database. {FROM_BACKUP}")
+        raise NewerFormatError.of(path, version, len(migrations))
+    return version
+
+
+def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, new: bool) -> None:
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for number in range(_read_format(db, path, migrations, new=new), len(migrations)):
+            for statement in split_statements(migrations[number]):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number + 1}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if "already exists" not in str(error):
+            raise
+        raise DamagedError(f"{path} does not match its format version: {error}. {FROM_BACKUP}") from error
+    finally:
+        roll_back(db)
+
+
+def _to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError | None:
+    """Return the StoreError for an error of SQLite; None for an error of the program, such as wrong SQL."""
+    code = error_code(error)
+    if code == sqlite3.SQLITE_FULL or (code in _NO_WRITE and _is_full(path.parent)):
+        return full_error(path, error)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
+        return LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.")
+    if code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
+        return DamagedError(f"{path} is damaged: it is a directory. {FROM_BACKUP}")
+    if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is missing
+        return DamagedError(f"{path} is damaged: {error}. {FROM_BACKUP}")
+    if str(error).startswith(DAMAGED_ROW):
+        return DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair")
+    if code == sqlite3.SQLITE_NOTADB:
+        return FormatError(f"{path} was not written by Lookalike, or is damaged: {error}. {FROM_BACKUP}")
+    if code == sqlite3.SQLITE_READONLY:
+        problem = "can only be read: its disk was full or its folder not writable when it was opened"
+        return ReadOnlyError(f"{path} {problem}. Correct that, then open it again.")
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreError(f"{path}: {error}.")
+    return None
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether a file cannot be written here for lack of space. SQLite reports an exhausted quota as an I/O error."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(65_536))
+            probe.flush()
+    except OSError as error:
+        return error.errno in FULL_DISK
+    return False

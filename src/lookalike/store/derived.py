@@ -1,43 +1,115 @@
-"""What was worked out and can be worked out again: groups of duplicates, maps.
+"""Data that is computed from the vectors and can be computed again: index structures, recall, cached results.
 
-In: a name, what it was made from, and a JSON value. Out: the value, and whether it is of today. Losing one of these
-files costs time and nothing else, so one that cannot be written, or read back, is no error.
+`Structures` names the files in `indexes/` that answer queries of a space faster. `Derived` is a cache of JSON values in
+the folder `derived`, such as groups of duplicates and maps; a value that cannot be written or read is computed again.
 """
 
 import json
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from lookalike.atomic_files import atomic_write
 from lookalike.errors import StoreError
-from lookalike.store.whole import whole
+from lookalike.store.database import Database
+from lookalike.store.npy_files import digest_file
 
 FOLDER = "derived"
 
+Kind: TypeAlias = Literal["points", "hyperplanes"]
+"""The queries that a structure answers: searches by example, and feedback."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class Structure(NamedTuple):
+    """A file that an index has built over the vectors of a space."""
+
+    file: str  # in the folder `indexes`
+    recall: float | None  # as measured when it was built; None if it was not
+    digest: bytes | None = None  # of the file; None if an older Lookalike built it
+
+
+class Recall(NamedTuple):
+    """The share of the results of an exact search that a search of codes finds."""
+
+    value: float  # 0 to 1
+    rows: int  # the number of codes when it was measured
+
+
+class Structures:
+    """The index structures of all spaces. Methods that change something need a transaction.
+
+    Parameters
+    ----------
+    folder : the folder `indexes`.
+    database : the catalogue.
+    unlink_after_commit : list to which this class adds files that are to be removed after the transaction.
+
+    """
+
+    def __init__(self, folder: Path, database: Database, unlink_after_commit: list[Path]):
+        self._folder = folder
+        self._db = database
+        self._unlink_after_commit = unlink_after_commit
+
+    def get(self, space: str, kind: Kind) -> Structure | None:
+        """Return the structure of a space for a kind of queries; None if there is none."""
+        query = "SELECT file, recall, digest FROM structures WHERE space = ? AND kind = ?"
+        with self._db.reading() as db:
+            row = db.execute(query, [space, kind]).fetchone()
+        return None if row is None else Structure(*row)
+
+    def set(self, space: str, kind: Kind, file: str | None, recall: float | None = None) -> None:
+        """Make a file in `indexes/` the structure of a space for a kind of queries; None removes the structure."""
+        before = self.get(space, kind)
+        if before is not None and before.file != file:
+            self._unlink_after_commit.append(self._folder / before.file)
+        db = self._db.writing()
+        db.execute("DELETE FROM structures WHERE space = ? AND kind = ?", [space, kind])
+        if file is not None:
+            insert = "INSERT INTO structures (space, kind, file, recall, digest) VALUES (?, ?, ?, ?, ?)"
+            db.execute(insert, [space, kind, file, recall, digest_file(self._folder / file)])
+
+    def recall(self, space: str) -> Recall | None:
+        """Return the recall measured since the last fit of a space; None if it was not measured."""
+        with self._db.reading() as db:
+            row = db.execute("SELECT recall, rows FROM recalls WHERE space = ?", [space]).fetchone()
+        return None if row is None else Recall(*row)
+
+    def set_recall(self, space: str, recall: Recall) -> None:
+        """Save the measured recall of a space until its next fit."""
+        self._db.writing().execute("INSERT OR REPLACE INTO recalls VALUES (?, ?, ?)", [space, *recall])
+
+    def drop(self, space: str) -> None:
+        """Remove the structures of a space and its measured recall."""
+        for kind in KINDS:
+            self.set(space, kind, None)
+        self._db.writing().execute("DELETE FROM recalls WHERE space = ?", [space])
+
 
 class DerivedValue(NamedTuple):
-    """A value that was kept, and the version of what it was made from."""
+    """A cached value, and the version of the data it was computed from."""
 
     version: str
     value: Any
 
 
 class Derived:
-    """The folder `derived` of the collection at `path`."""
+    """A cache of JSON values in the folder `derived` of the collection at `path`."""
 
     def __init__(self, path: Path):
         self._folder = path / FOLDER
 
     def read(self, *name: str) -> DerivedValue | None:
-        """What is kept under this name; None where nothing is, or it is damaged."""
+        """Return the value with this name; None if there is none or it is damaged."""
         return _read(self._file(name))
 
     def write(self, *name: str, version: str, value: Any) -> None:
-        """Keep a value, in the place of the one before; whole or not at all."""
-        with suppress(OSError, StoreError):  # a full or read-only disk: it is made again the next time
+        """Save a value, which replaces the previous one; does nothing if the disk is full or read-only."""
+        with suppress(OSError, StoreError):
             self._folder.mkdir(exist_ok=True)
-            with whole(self._file(name)) as part:
+            with atomic_write(self._file(name)) as part:
                 part.write_text(json.dumps({"version": version, "value": value, "digest": _digest([version, value])}))
 
     def damaged(self) -> list[Path]:
@@ -50,7 +122,7 @@ class Derived:
             file.unlink(missing_ok=True)
 
     def _file(self, name: tuple[str, ...]) -> Path:
-        """Names may hold anything, a file's name may not."""
+        """Return the file of a value; a digest, because a name may contain any character."""
         return self._folder / f"{_digest(name)}.json"
 
 
@@ -59,7 +131,9 @@ def _read(file: Path) -> DerivedValue | None:
         found = json.loads(file.read_bytes())
         version, value = str(found["version"]), found["value"]
         digest = _digest([version, value])
-        return DerivedValue(version, value) if found.get("digest", digest) == digest else None  # old files have none
+        return (
+            DerivedValue(version, value) if found.get("digest", digest) == digest else None
+        )  # files of older versions have no digest
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

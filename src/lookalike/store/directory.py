@@ -1,13 +1,13 @@
-"""A collection's directory: opened, locked, written in transactions.
+"""A collection's directory: `Store` opens it, locks it for one writer, and writes it in transactions.
 
-    catalogue.sqlite    what images are          vectors/   segments      models/    fitted chains
-    judgements.sqlite   what people said         indexes/   snapshots     lock       held by the one writer
-    derived/            worked out, and can be again: groups of duplicates, maps, a copy of the class model
-    reserve             space that is set free where the disk is full and something is removed
-    access.json, jobs/, uploads/    of the service: who may use it, what it was asked to do, pictures that were sent
+    catalogue.sqlite    items, paths, spaces     vectors/   segments            models/    fitted transforms and coders
+    judgements.sqlite   judgements of users      indexes/   index structures    lock       held by the one writer
+    derived/            values that can be computed again: groups of duplicates, maps, a copy of the class model
+    reserve             disk space that is freed if the disk is full and something is removed
+    access.json, jobs/, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
 
-In: a path. Out: a `Store` with `items`, `vectors` and `judgements`. A file that SQLite does not name does not exist:
-whatever a killed writer left behind is removed when the next one takes the lock.
+A file that the catalogue does not name is not part of the collection: files that a killed writer left are removed when
+the next writer takes the lock.
 """
 
 import os
@@ -22,15 +22,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from lookalike.errors import DamagedError, FormatError, FullError, LockedError, NoCollectionError, StoreError
-from lookalike.store.database import Database
+from lookalike.atomic_files import file_errors, make_folder, sync_folder, try_lock
+from lookalike.errors import (
+    DamagedError,
+    FormatError,
+    FullError,
+    LockedError,
+    NoCollectionError,
+    ReadOnlyError,
+    StoreError,
+)
+from lookalike.store.database import EMPTY_LOG, Database, connect, database_errors
 from lookalike.store.derived import FOLDER, Derived
-from lookalike.store.files import make_folder, sync_folder
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
-from lookalike.store.lock import take_lock
-from lookalike.store.schema import CATALOGUE, EMPTY_LOG, JUDGEMENTS, connect, translated
-from lookalike.store.segments import Segments
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS
+from lookalike.store.vectors import VectorStore
 
 T = TypeVar("T")
 
@@ -39,35 +46,36 @@ MANIFEST = "backup.json"
 """A directory with this file is a backup (see `store.backup`)."""
 
 LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
-"""What may lie next to a database that is gone or was never finished. SQLite would play a log into a new one."""
+"""Endings of files beside a database that was removed or not completed. SQLite would apply such a log to a new one."""
 
 RESERVE_BYTES = 2**20
-"""Size of the reserve: SQLite's log needs that much to remove thousands of pictures."""
+"""Size of the reserve: SQLite's log needs this much to remove thousands of pictures."""
 
 RESERVE_SHARE = 1 / 16
 """The share of the free space that the reserve may take."""
 
 CREATE_WAIT_S = 10.0
+POLL_S = 0.02
 
 READ_TRIES = 5
 """How often a consistent read starts again when a writer has changed the catalogue."""
 
 
 class Store:
-    """The files of one collection. Safe to read from many threads and processes; one of them writes at a time.
+    """The files of one collection. Many threads and processes can read it; one of them writes at a time.
 
     Parameters
     ----------
     path : the directory.
-    create : make an empty collection where there is none.
+    create : create an empty collection if there is none.
 
     """
 
     def __init__(self, path: Path, *, create: bool = False):
         self.path = Path(path).absolute()
-        self._home = os.path.realpath(self.path)  # whatever links it is called by
+        self._home = os.path.realpath(self.path)  # the same for all links to it
         self._mutex = threading.RLock()
-        self._moment = threading.local()
+        self._local = threading.local()
         self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
         self._owner: int | None = None
         self._lock_file = -1
@@ -79,7 +87,7 @@ class Store:
         _check_not_empty(catalogue)
         self._catalogue = Database(catalogue, CATALOGUE)
         self.items = Items(self._catalogue)
-        self.vectors = Segments(self.path, self._catalogue, self.transaction)
+        self.vectors = VectorStore(self.path, self._catalogue, self.transaction)
         self.derived = Derived(self.path)
         try:
             self._judgements = _open_judgements(self.path / "judgements.sqlite")
@@ -87,97 +95,99 @@ class Store:
             self._catalogue.close()
             raise
         home = self.items.home()
-        if home not in (None, self._home) and not os.path.exists(home):  # moved; of a copy, the first writer sees to it
-            with suppress(StoreError), self.writer():  # it can only be read here, or another writes, who does the same
+        if home not in (None, self._home) and not os.path.exists(
+            home
+        ):  # moved; for a copy, the first writer records it
+            with suppress(StoreError), self.writer():  # read-only, or another writer is active and records it
                 pass
 
     @property
     def judgements(self) -> Judgements:
-        """Labels, sessions and classes. Raises StoreError if their database cannot be opened; all else still works."""
+        """Labels, sessions and classes. Raises StoreError if their database cannot be opened; the rest still works."""
         if isinstance(self._judgements, StoreError):
             raise type(self._judgements)(str(self._judgements))
         return self._judgements
 
     @contextmanager
     def writer(self, wait_s: float = 0.0) -> Iterator[None]:
-        """Be the one writer; waits so long for another to finish. May be nested within a thread."""
+        """Be the one writer within the block; waits up to `wait_s` for another to finish. Blocks may be nested."""
         self._take(wait_s)
         try:
             if self._depth == 1:
-                self._sweep()
-                self._settle()
+                self._remove_strays()
+                self._record_home()
                 self._make_reserve()
             yield
         except BaseException:
             if self._depth == 1:
                 with suppress(StoreError):
-                    self._sweep()  # what was written and will not be named: the disk may be full of it
+                    self._remove_strays()  # files that will not be committed: the disk may be full of them
             raise
         finally:
             self._release()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """All changes to the catalogue or none; on the disk when it ends. Only inside `writer`."""
+        """Make all changes to the catalogue or none; they are on the disk when it ends. Only inside `writer`."""
         self._check_writer()
-        self._catalogue.check_in_place()
+        self._catalogue.check_not_replaced()
         try:
             with self._catalogue.transaction() as db:
                 yield db
                 db.execute("UPDATE state SET version = version + 1")
-            for file in self.vectors.doomed:
-                with suppress(OSError):  # swept by the next writer
+            for file in self.vectors.unlink_after_commit:
+                with suppress(OSError):  # the next writer removes it
                     file.unlink()
         finally:
-            self.vectors.doomed.clear()
+            self.vectors.unlink_after_commit.clear()
 
     def free_space(self, work: Callable[[], T]) -> T:
-        """Run work that frees space; where the disk is full, again with the space of the reserve. Only in `writer`."""
+        """Run `work`, which frees space; if the disk is full, again without the reserve. Only inside `writer`."""
         self._check_writer()
         try:
             return work()
         except FullError:
             if not self._reserve.exists():
                 raise
-        with translated(self._reserve):
+        with file_errors(self._reserve):
             self._reserve.unlink()
         for database in self.databases().values():
-            database.reopen()  # what is opened on a full disk can only read
+            database.reopen()  # a connection opened on a full disk is read-only
         return work()
 
     def remove(self, ids: Iterable[int]) -> int:
-        """Forget items, their paths and their rows, inside a transaction; returns how many were there."""
-        gone = sorted(ids)
-        self.vectors.bury(np.array(gone, np.int64))
-        return self.items.remove(gone)
+        """Remove items, their paths and their rows, inside a transaction; returns how many there were."""
+        removed = sorted(ids)
+        self.vectors.remove(np.array(removed, np.int64))
+        return self.items.remove(removed)
 
     def version(self) -> int:
         """Return a number that changes with every commit to the catalogue and when an open file was found changed.
 
-        Within `moment`, it is the number given there.
+        Within `at_version`, it is the version given there.
         """
-        held: int | None = getattr(self._moment, "version", None)
-        return self.vectors.version() + (self.vectors.drops << 48) if held is None else held
+        held: int | None = getattr(self._local, "version", None)
+        return self.vectors.version() + (self.vectors.n_closed << 48) if held is None else held
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Within this block, and in this thread, the catalogue is as one commit left it, whoever writes."""
+        """Read the catalogue at one commit within the block, in this thread, even if other processes write."""
         with self._catalogue.reading():
             yield
 
     def in_transaction(self) -> bool:
-        """Whether this thread sees what is not committed yet."""
+        """Whether this thread is inside a transaction, so that it sees uncommitted changes."""
         return self._catalogue.in_transaction()
 
     @contextmanager
-    def moment(self, version: int) -> Iterator[None]:
-        """Within this block, and in this thread, the version is taken to be this: one look need not ask again."""
-        before = getattr(self._moment, "version", None)
-        self._moment.version = version
+    def at_version(self, version: int) -> Iterator[None]:
+        """Have `version` return this number within the block, in this thread, without a query."""
+        before = getattr(self._local, "version", None)
+        self._local.version = version
         try:
             yield
         finally:
-            self._moment.version = before
+            self._local.version = before
 
     def read_consistently(self, read: Callable[[], T]) -> T:
         """Return `read()`, all of it from one version of the store: a refit halfway would mix two sets of vectors.
@@ -187,7 +197,7 @@ class Store:
         for _ in range(READ_TRIES):
             version = self.vectors.version()  # the current one, also inside another `read_consistently`
             try:
-                with self.moment(version):
+                with self.at_version(version):
                     found = read()
             except StoreError:
                 if self.vectors.version() == version:
@@ -198,16 +208,16 @@ class Store:
         return read()
 
     @property
-    def snapshot(self) -> Path:
-        """Where what is known of classes may be kept, by whoever has it; nobody relies on it."""
+    def class_snapshot_file(self) -> Path:
+        """Path of a copy of the class model, which can be computed again."""
         return self.path / FOLDER / "classes.npz"
 
     def bytes(self) -> int:
-        """What the directory takes on the disk."""
+        """Return the bytes that the directory takes on the disk."""
         total = 0
         for folder, _, names in os.walk(self.path):
             for name in names:
-                with suppress(FileNotFoundError):  # merged away since it was listed
+                with suppress(FileNotFoundError):  # removed by a merge since it was listed
                     total += Path(folder, name).lstat().st_size
         return total
 
@@ -224,7 +234,7 @@ class Store:
         return [*faults, str(self._judgements)] if isinstance(self._judgements, StoreError) else faults
 
     def vacuum(self) -> None:
-        """Give the space of what was removed from the catalogue back to the disk. Only inside `writer`."""
+        """Free the disk space of rows that were removed from the catalogue. Only inside `writer`."""
         self._check_writer()
         self._catalogue.vacuum()
 
@@ -235,7 +245,7 @@ class Store:
             self._judgements.close()
 
     def _check_absent(self, create: bool) -> None:
-        """That there is no collection, not even what is left of one."""
+        """Raise an error if here is a backup, the rest of a collection, or nothing while `create` is False."""
         if (self.path / MANIFEST).exists():
             raise NoCollectionError(
                 f"{self.path} is a backup, not a collection."
@@ -248,21 +258,21 @@ class Store:
             raise NoCollectionError(f"No collection at {self.path}. Make one with: lookalike -c {self.path} add FOLDER")
 
     def _create(self, catalogue: Path, judgements: Path) -> None:
-        """An empty collection. It is there when its catalogue is, and that gets its name when all is complete."""
-        with translated(self.path):
+        """Create an empty collection. The catalogue is completed last, under a temporary name, and then renamed."""
+        with database_errors(self.path):
             make_folder(self.path)
             self._take(CREATE_WAIT_S)
             try:
                 for file, migrations in ((judgements, JUDGEMENTS), (catalogue, CATALOGUE)):
                     if file.exists():
-                        continue  # another process was faster, or what people said has outlived a catalogue
+                        continue  # another process was faster, or judgements have survived a lost catalogue
                     left_over = [file.with_name(file.name + ending) for ending in LEFT_OVER]
                     for found in left_over:
                         found.unlink(missing_ok=True)
                     part = file.with_name(f"{file.name}.part")
                     part.touch()
                     with closing(connect(part, migrations)) as db:
-                        db.execute(EMPTY_LOG)  # closing does so too, but reports no error, and the log is not renamed
+                        db.execute(EMPTY_LOG)  # closing does so too, but reports no error; the log is not renamed
                     part.rename(file)
                     for found in left_over:
                         found.unlink(missing_ok=True)
@@ -272,7 +282,7 @@ class Store:
                 self._release()
 
     def _check_writer(self) -> None:
-        assert self._owner == threading.get_ident(), "only the thread that is the writer writes"
+        assert self._owner == threading.get_ident(), "only the thread inside `writer` may write"
 
     def _take(self, wait_s: float) -> None:
         deadline = time.monotonic() + wait_s
@@ -280,39 +290,39 @@ class Store:
             raise LockedError(f"Another thread of this process is writing to {self.path}. Wait for it.")
         try:
             if self._depth == 0:
-                self._lock_file = take_lock(self.path, deadline - time.monotonic())
+                self._lock_file = take_writer_lock(self.path, deadline - time.monotonic())
             self._depth += 1
             self._owner = threading.get_ident()
         except BaseException:
-            self._let_go()
+            self._unlock()
             raise
 
     def _release(self) -> None:
         self._depth -= 1
-        self._let_go()
+        self._unlock()
 
-    def _let_go(self) -> None:
+    def _unlock(self) -> None:
         if self._depth == 0:
             self._owner = None
             if self._lock_file >= 0:
-                os.close(self._lock_file)  # and the kernel frees the lock, as it does when we die
+                os.close(self._lock_file)  # the kernel then releases the lock, as it does if the process dies
                 self._lock_file = -1
         self._mutex.release()
 
-    def _settle(self) -> None:
-        """Have it written down where the collection is: it may have been moved, or be a copy."""
+    def _record_home(self) -> None:
+        """Record the directory of the collection, which may have been moved or be a copy."""
         if self.items.home() != self._home:
-            with suppress(FullError), self.transaction():  # then the next writer does
-                self.items.move(self._home)
+            with suppress(FullError), self.transaction():  # the next writer tries again
+                self.items.set_home(self._home)
 
-    def _sweep(self) -> None:
-        """Remove the files that are not part of the collection, make the folders that it needs.
+    def _remove_strays(self) -> None:
+        """Make missing folders, and remove the files that are not part of the collection.
 
-        A transaction comes first: until then, a commit that failed may be there after a crash, and name these files.
+        A transaction comes first: until then, a failed commit may take effect after a crash, and name these files.
         """
-        self._catalogue.check_in_place()
+        self._catalogue.check_not_replaced()
         _check_not_empty(self._catalogue.path)
-        with translated(self.path):
+        with file_errors(self.path):
             for folder in FOLDERS:
                 make_folder(self.path / folder)
             strays = self._strays()
@@ -324,13 +334,13 @@ class Store:
         except FullError:
             if self._catalogue.in_doubt:
                 return
-        with translated(self.path):
+        with file_errors(self.path):
             for file in strays:
                 file.unlink(missing_ok=True)
 
     def _make_reserve(self) -> None:
-        """Set space aside, where there is enough of it."""
-        with suppress(OSError):  # it is for a full disk only
+        """Reserve disk space if there is enough."""
+        with suppress(OSError):  # without a reserve, only removing on a full disk fails
             found = os.statvfs(self.path)
             if not self._reserve.exists() and found.f_bavail * found.f_frsize * RESERVE_SHARE >= RESERVE_BYTES:
                 with self._reserve.open("wb") as stream:
@@ -338,13 +348,48 @@ class Store:
 
     def _strays(self) -> list[Path]:
         """List the files that are not part of the collection."""
-        named = self.vectors.named()
+        named = self.vectors.files()
         files = [file for folder in FOLDERS for file in (self.path / folder).iterdir() if file.is_file()]
-        return [*(file for file in files if file not in named), *self.snapshot.parent.glob("*.part")]
+        return [*(file for file in files if file not in named), *self.class_snapshot_file.parent.glob("*.part")]
+
+
+def take_writer_lock(folder: Path, wait_s: float) -> int:
+    """Take the writer lock of a collection; returns a file descriptor that holds it until it is closed."""
+    deadline = time.monotonic() + wait_s
+    with file_errors(folder / "lock"):
+        try:
+            file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except PermissionError:
+            raise ReadOnlyError(f"{folder} can only be read: you have no permission to write there.") from None
+        try:
+            while not try_lock(file):
+                if time.monotonic() >= deadline:
+                    holder = os.pread(file, 20, 0).decode(errors="replace") or "unknown"
+                    raise LockedError(
+                        f"Another process (pid {holder}) is writing to {folder}. Wait for it, or pass --wait SECONDS."
+                    )
+                time.sleep(POLL_S)
+        except BaseException:
+            os.close(file)
+            raise
+    with suppress(OSError):  # the pid is only for the message; a full disk must not prevent the removal of pictures
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+    return file
+
+
+@contextmanager
+def writer_lock(folder: Path, wait_s: float) -> Iterator[None]:
+    """Hold the writer lock of a collection within a block."""
+    file = take_writer_lock(folder, wait_s)
+    try:
+        yield
+    finally:
+        os.close(file)
 
 
 def _open_judgements(file: Path) -> Judgements | StoreError:
-    """Return the judgements, or the error if their file is damaged. Other errors may pass, and are raised."""
+    """Return the judgements, or the error if their file is damaged. Other errors may be temporary and are raised."""
     try:
         _check_not_empty(file)
         return Judgements(file)
@@ -353,6 +398,6 @@ def _open_judgements(file: Path) -> Judgements | StoreError:
 
 
 def _check_not_empty(database: Path) -> None:
-    """Raise DamagedError if a database is missing or empty: SQLite would create a new one."""
+    """Raise DamagedError if a database is missing or empty; SQLite would create a new one."""
     if not database.exists() or database.stat().st_size == 0:
         raise DamagedError(f"{database} is missing or empty. Run: lookalike repair --from BACKUP")

@@ -1,7 +1,7 @@
-"""The catalogue: which pictures there are, where they were seen, and which files were skipped and why.
+"""The items of a collection, their paths and sources, and the files that were skipped, with the reason.
 
-In: items (id = content digest), paths with size and time of change. Out: the same, looked up, filtered, streamed.
-One item may have several paths; a path leads to one item, or to the reason it was skipped.
+An item is a picture; its id comes from a digest of its bytes. An item may have several paths. A path leads to one item,
+or to the reason why it was skipped.
 """
 
 import re
@@ -12,19 +12,18 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
-from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, unhex
-from lookalike.store.schema import text
+from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, text, unhex
 from lookalike.types import Ids
 
 BATCH = 500
-"""Rows asked for at a time."""
+"""Rows of one query."""
 
 MAX_GLOB = 4_096
-"""Characters a path filter may have."""
+"""Characters of a filter for paths or labels."""
 
 Digest: TypeAlias = bytes
 Order: TypeAlias = Literal["path", "id", "taken", "added"]
-"""By first path; by id, which is as good as by lot; the newest picture first; the last added first."""
+"""By first path; by id, which is a random order; the newest picture first; the last added first."""
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class Item:
 
 @dataclass(slots=True)
 class Seen:
-    """What is remembered of a path: the item it leads to, or the reason it was skipped."""
+    """A known path: the item it leads to, or the reason why it was skipped."""
 
     size: int
     mtime_ns: int
@@ -54,14 +53,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which items to look at; None leaves a condition out.
+    """Conditions that items must meet; None for no condition.
 
     Parameters
     ----------
     path : glob of the whole path, or (unless it begins with /) of any last part of it; `*` also matches a slash.
     relative : whether `path` is matched against paths relative to their source; it cannot begin with / then.
     label : a label the item must have.
-    since, until : POSIX seconds; when the picture was taken, or where unknown the earliest change of its files.
+    since, until : POSIX seconds; when the picture was taken, or if unknown, the earliest change of its files.
     min_side, max_side : pixels of the shorter side.
     min_bytes, max_bytes : size of the file.
 
@@ -100,7 +99,7 @@ class Filter:
 
 
 class Items:
-    """The items and paths of a collection. `add`, `link`, `skip`, `unlink`, `remove` run inside a transaction."""
+    """The items and paths of a collection. Methods that change something need a transaction."""
 
     def __init__(self, database: Database):
         self._db = database
@@ -109,16 +108,16 @@ class Items:
         return self._count("SELECT count(*) FROM items")
 
     def n_paths(self) -> int:
-        """Paths that lead to an item."""
+        """Return the number of paths that lead to an item."""
         return self._count("SELECT count(*) FROM paths WHERE item IS NOT NULL")
 
     def ids(self) -> Ids:
-        """Every item, ascending."""
+        """Return the ids of all items, ascending."""
         with self._db.reading() as db:
             return read_ids(db, "SELECT id FROM items")
 
     def ordered(self, by: Order) -> Ids:
-        """Every item in this order; those without a path come last."""
+        """Return the ids of all items in this order; items without a path come last."""
         if by not in get_args(Order):
             raise UnknownNameError("order", by, get_args(Order))
         if by == "id":
@@ -127,19 +126,19 @@ class Items:
             ids = read_ids(db, _ORDERS[by], as_they_come=True)
             if by != "path":
                 return ids
-            distinct, first = np.unique(ids, return_index=True)  # an item comes where its first path does
+            distinct, first = np.unique(ids, return_index=True)  # an item has the place of its first path
             everything = read_ids(db, "SELECT id FROM items")
         return np.concatenate([ids[np.sort(first)], np.setdiff1d(everything, distinct, assume_unique=True)])
 
     def added_since(self, at: float) -> Ids:
-        """The items that were added at this time (POSIX seconds) or later, ascending."""
+        """Return the items that were added at this time (POSIX seconds) or later, ascending."""
         with self._db.reading() as db:
             return read_ids(db, "SELECT id FROM items WHERE added_at >= ?", [at])
 
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
-        """Those of the ids that are items, in the order asked."""
+        """Return the items with these ids, in the same order; unknown ids are left out."""
         found: dict[int, Item] = {}
-        for item, paths, size, width, height, kind, added, taken, content in self._db.listed(_ITEMS, ids):
+        for item, paths, size, width, height, kind, added, taken, content in self._db.read_rows(_ITEMS, ids):
             names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
             taken_at = None if taken is None else float(taken)
             digest = bytes.fromhex(content) or None
@@ -147,33 +146,33 @@ class Items:
         return {item: found[item] for item in map(int, ids) if item in found}
 
     def has(self, ids: Iterable[int]) -> bool:
-        """Whether all of these are items."""
+        """Whether all of these ids are items."""
         wanted = set(as_ids(ids))
         query = "SELECT count(*) FROM items WHERE id IN (SELECT value FROM json_each(?))"
-        return sum(int(self._db.one(query, [part])) for part in batches(wanted, BATCH)) == len(wanted)
+        return sum(int(self._db.read_value(query, [part])) for part in batches(wanted, BATCH)) == len(wanted)
 
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
-        """The first path, in their order, of each item that has one."""
+        """Return the first path of each of these items, in the order of paths; items without a path are left out."""
         found: dict[int, str] = {}
         for item, path in self.paths_of(ids):
             found.setdefault(item, path)
         return found
 
     def paths_of(self, ids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """The paths of these items, each with its item; those of one item sorted."""
+        """Yield (item, path) for each path of these items; the paths of an item are sorted."""
         for part in batches(ids, BATCH):
             with self._db.reading() as db:
                 rows = db.execute(_PATHS, [part]).fetchall()
             yield from rows
 
     def copies(self) -> dict[int, int]:
-        """The items at more than one path, with how many they are; most paths first."""
+        """Return the number of paths of each item that has several; most paths first."""
         query = "SELECT item, count(*) AS n FROM paths WHERE item IS NOT NULL GROUP BY item HAVING n > 1"
         with self._db.reading() as db:
             return dict(db.execute(f"{query} ORDER BY n DESC, item"))
 
     def seen(self, paths: Sequence[str]) -> dict[str, Seen]:
-        """What is remembered of each of these paths; unknown ones are left out."""
+        """Return what is known about each of these paths; unknown paths are left out."""
         found: dict[str, Seen] = {}
         with self._db.reading() as db:
             for start in range(0, len(paths), BATCH):
@@ -185,25 +184,25 @@ class Items:
         return found
 
     def known_sizes(self, sizes: Iterable[int]) -> set[int]:
-        """Those of the sizes, in bytes, that some item has."""
+        """Return the sizes, in bytes, that at least one item has."""
         with self._db.reading() as db:
             query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM items WHERE bytes = value)"
             return {size for part in batches(sizes, BATCH) for (size,) in db.execute(query, [part])}
 
     def skipped(self) -> dict[str, str]:
-        """Path → why it was skipped, sorted by path."""
+        """Return the reason for each skipped path, sorted by path."""
         with self._db.reading() as db:
             return dict(db.execute("SELECT path, reason FROM paths WHERE item IS NULL ORDER BY path"))
 
     def paths_under(self, root: str) -> Iterator[tuple[str, Seen]]:
-        """What is remembered of a path, of everything below it, and of an archive's members (`root::name`)."""
+        """Yield what is known about a path, everything below it, and the members of an archive (`root::name`)."""
         yield from self.seen([root]).items()
         folder = root if root.endswith("/") else root + "/"
         for prefix in (text(folder), text(root + "::")):
             yield from self._between(prefix, _after(prefix))
 
     def select(self, filter: Filter) -> Ids:
-        """The items that pass, ascending. The caller applies `label`, which is a judgement, and `relative`."""
+        """Return the items that meet a filter, ascending. The caller must apply `label` and `relative`."""
         conditions: list[str] = []
         values: list[Any] = []
         for name, condition in _CONDITIONS.items():
@@ -219,26 +218,26 @@ class Items:
             return read_ids(db, f"SELECT id FROM items WHERE {' AND '.join(conditions or ['1'])}", values)
 
     def sources(self) -> list[str]:
-        """What was added, in the order it was."""
+        """Return the sources that were added, in that order."""
         with self._db.reading() as db:
             return [spec for (spec,) in db.execute("SELECT spec FROM sources ORDER BY rowid")]
 
     def add_source(self, spec: str) -> None:
-        """Remember what was added, for a refresh."""
+        """Remember a source, for a refresh."""
         self._db.writing().execute("INSERT OR IGNORE INTO sources VALUES (CAST(? AS TEXT))", [text(spec)])
 
     def remove_source(self, spec: str) -> None:
-        """Forget what was added."""
+        """Forget a source."""
         self._db.writing().execute("DELETE FROM sources WHERE spec = CAST(? AS TEXT)", [text(spec)])
 
     def home(self) -> str | None:
-        """Where the collection was when it was last written; None where nobody wrote it down yet."""
+        """Return the directory of the collection when it was last written; None if it was not recorded."""
         with self._db.reading() as db:
             found: str | None = db.execute("SELECT home FROM state").fetchone()[0]
             return found
 
-    def move(self, home: str) -> None:
-        """Write down where the collection is now: what lies inside of it, such as pictures sent to it, came along."""
+    def set_home(self, home: str) -> None:
+        """Record the directory of the collection, and change the paths inside it, such as those of uploads."""
         before, db = self.home(), self._db.writing()
         db.execute("UPDATE state SET home = CAST(? AS TEXT)", [text(home)])
         if before is None:
@@ -250,7 +249,7 @@ class Items:
             db.executemany(update, [(text(home + path[len(before) :]), text(path)) for path in known])
 
     def add(self, items: Sequence[Item]) -> None:
-        """New items; those already there stay as they are. Their paths are added by `link`."""
+        """Add items; existing ones stay as they are. `link` adds their paths."""
         rows = [(i.id, i.bytes, i.width, i.height, i.format, i.added_at, i.taken_at, i.content) for i in items]
         insert = (
             "INSERT OR IGNORE INTO items (id, bytes, width, height, format, added_at, taken_at, content)"
@@ -264,25 +263,25 @@ class Items:
         self._db.writing().executemany(update, [(content, item) for item, content in contents.items()])
 
     def link(self, rows: Sequence[tuple[str, int, int, int]]) -> list[int]:
-        """Paths that lead to items: (path, size, mtime_ns, item). Returns the items that lost their last path so."""
-        return self._remember([(*row, None) for row in rows])
+        """Add paths of items as (path, size, mtime_ns, item); returns the items that lost their last path."""
+        return self._save_paths([(*row, None) for row in rows])
 
     def skip(self, rows: Sequence[tuple[str, int, int, str]]) -> list[int]:
-        """Paths not to read again: (path, size, mtime_ns, reason). Returns the items that lost their last path so."""
-        return self._remember([(*row[:3], None, text(row[3])) for row in rows])
+        """Add skipped paths as (path, size, mtime_ns, reason); returns the items that lost their last path."""
+        return self._save_paths([(*row[:3], None, text(row[3])) for row in rows])
 
     def unlink(self, paths: Sequence[str]) -> list[int]:
-        """Forget paths; returns the items that lost their last path so."""
+        """Remove paths; returns the items that lost their last path."""
         before = [seen.item for seen in self.seen(paths).values()]
         self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", [[text(p)] for p in paths])
-        return self._pathless(before)
+        return self._without_path(before)
 
     def remove(self, ids: Sequence[int]) -> int:
-        """Forget items and their paths; returns how many were there. Their vectors are buried by the caller."""
+        """Remove items and their paths; returns how many there were. The caller removes their vectors."""
         delete = "DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))"
         return sum(self._db.writing().execute(delete, [part]).rowcount for part in batches(ids, BATCH))
 
-    def _remember(self, rows: list[tuple[Any, ...]]) -> list[int]:
+    def _save_paths(self, rows: list[tuple[Any, ...]]) -> list[int]:
         before = [seen.item for seen in self.seen([row[0] for row in rows]).values()]
         self._db.writing().executemany(
             "INSERT INTO paths (path, size, mtime_ns, item, reason) VALUES (CAST(? AS TEXT), ?, ?, ?, CAST(? AS TEXT))"
@@ -290,15 +289,15 @@ class Items:
             " size = excluded.size, mtime_ns = excluded.mtime_ns, item = excluded.item, reason = excluded.reason",
             [(text(row[0]), *row[1:]) for row in rows],
         )
-        return self._pathless(before)
+        return self._without_path(before)
 
-    def _pathless(self, items: Iterable[int | None]) -> list[int]:
+    def _without_path(self, items: Iterable[int | None]) -> list[int]:
         query = "SELECT value FROM json_each(?) WHERE NOT EXISTS (SELECT 1 FROM paths WHERE item = value)"
         known = sorted({item for item in items if item is not None})
         return [item for part in batches(known, BATCH) for (item,) in self._db.writing().execute(query, [part])]
 
     def _between(self, low: bytes, high: bytes) -> Iterator[tuple[str, Seen]]:
-        """Paths in [low, high), a page at a time, so that the catalogue may change while somebody iterates."""
+        """Yield the paths in [low, high), a page at a time, so that the catalogue may change during the iteration."""
         query = (
             "SELECT path, size, mtime_ns, item, reason FROM paths"
             " WHERE path {} CAST(? AS TEXT) AND path < CAST(? AS TEXT) ORDER BY path LIMIT ?"
@@ -345,15 +344,15 @@ _CONDITIONS = {
 
 
 def _path_condition(pattern: str) -> tuple[str, list[bytes]]:
-    """SQL for a glob of the whole path or of its last part; a name with brackets in it also matches itself."""
-    glob = pattern.replace("[!", "[^")  # SQLite's way to write the shell's
+    """Return the SQL for a glob of the whole path or of its last part; a name with brackets also matches itself."""
+    glob = pattern.replace("[!", "[^")  # SQLite writes the shell's [!a] as [^a]
     globs = [glob, pattern.replace("[", "[[]")] if "[" in pattern else [glob]
     if not pattern.startswith("/"):
         globs = [begin + glob for begin in ("", "*/", "*::") for glob in globs]
     condition = " OR ".join(["path GLOB CAST(? AS TEXT)"] * len(globs))
     values = [text(glob) for glob in globs]
     if pattern.startswith("/"):
-        # The literal beginning lets SQLite go straight to that part of the catalogue.
+        # With the literal beginning, SQLite reads only that part of the index of paths.
         prefix = text(re.split(r"[*?[]", pattern, maxsplit=1)[0])
         condition = f"path >= CAST(? AS TEXT) AND path < CAST(? AS TEXT) AND ({condition})"
         values = [prefix, _after(prefix), *values]
@@ -361,6 +360,6 @@ def _path_condition(pattern: str) -> tuple[str, list[bytes]]:
 
 
 def _after(prefix: bytes) -> bytes:
-    """The least string above all that begin with `prefix`."""
+    """Return the least string above all that begin with `prefix`."""
     prefix = prefix.rstrip(b"\xff")
     return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -1,28 +1,33 @@
-"""What people said about pictures: labels, each with who said it and when; sessions; classes; what is no duplicate.
+"""The judgements of users: labels, feedback sessions, classes and predictions, and pictures that are not duplicates.
 
-In: pairs of item id and label. Out: the labels of items, the items of a label. A file of its own, keyed by content
-digests, so that it outlives the catalogue; its transactions are short and need no writer lock.
+They are in `judgements.sqlite`, separate from the catalogue and keyed by the digests of pictures, so they survive the
+loss of the catalogue, and apply again when a removed picture comes back. Changes are short transactions that need no
+writer lock.
 """
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lookalike.errors import InputError
-from lookalike.store.apart import Apart
-from lookalike.store.classes import ClassNames
-from lookalike.store.database import Database, as_ids, read_ids, unhex, write_ids
-from lookalike.store.labels import check_label, check_text
-from lookalike.store.predictions import Predictions
-from lookalike.store.schema import JUDGEMENTS, TEXT, text
+from lookalike.store.classes import ClassNames, Predictions, check_label
+from lookalike.store.database import TEXT, Database, as_ids, check_text, read_ids, text, unhex, write_ids
+from lookalike.store.schema import JUDGEMENTS
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
 
+MAX_NOT_DUPLICATES = 1_000
+"""Items in one call of `NotDuplicates.add`: half a million pairs."""
 
-class SaidLabel(NamedTuple):
-    """A label of an item, and where it comes from."""
+Pair: TypeAlias = tuple[int, int]
+"""Two item ids, the smaller first."""
+
+
+class LabelRecord(NamedTuple):
+    """A label of an item, with its author, source and time."""
 
     label: str
     author: str
@@ -31,23 +36,23 @@ class SaidLabel(NamedTuple):
 
 
 class Judgements:
-    """The judgements of a collection, in the SQLite file at `path`."""
+    """The judgements of a collection, in the SQLite file at `path`. `len` is the number of labels."""
 
     def __init__(self, path: Path):
         self.database = Database(path, JUDGEMENTS)
         self.sessions = Sessions(self.database)
         self.classes = ClassNames(self.database)
         self.predictions = Predictions(self.database)
-        self.apart = Apart(self.database)
+        self.not_duplicates = NotDuplicates(self.database)
 
     def __len__(self) -> int:
         with self.database.reading() as db:
             return int(db.execute("SELECT count(*) FROM labels").fetchone()[0])
 
     def add_labels(self, rows: Sequence[tuple[int, str]], *, author: str, source: str) -> int:
-        """Label items, (item, label) each; returns how many were new. What was said before keeps its provenance.
+        """Add labels as (item, label); returns how many were new. An existing label keeps its author and source.
 
-        `source` is how it came to be said: "csv", "folder", "hand" …
+        `source` says how the label was given: "csv", "folder", "hand" …
         """
         who, how, now = check_text(author), text(source), time.time()
         values = [(int(item), check_label(label), who, how, now) for item, label in rows]
@@ -56,60 +61,60 @@ class Judgements:
             return max(0, db.executemany(insert, values).rowcount)
 
     def remove_labels(self, rows: Sequence[tuple[int, str]]) -> int:
-        """Take labels back, (item, label) each; returns how many were there."""
+        """Remove labels, given as (item, label); returns how many there were."""
         values = [(int(item), check_label(label)) for item, label in rows]
         with self.database.transaction() as db:
             delete = "DELETE FROM labels WHERE item = ? AND label = CAST(? AS TEXT)"
             return max(0, db.executemany(delete, values).rowcount)
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
-        """The labels of each of these items, sorted; an empty list where there are none."""
+        """Return the labels of each of these items, sorted; an empty list for an item without labels."""
         found: dict[int, list[str]] = {item: [] for item in as_ids(ids)}
         query = (
             "SELECT json_group_array(json_array(item, hex(label))) FROM labels"
             " WHERE item IN (SELECT value FROM json_each(?))"
         )
-        for item, label in self.database.listed(query, found):
+        for item, label in self.database.read_rows(query, found):
             found[item].append(unhex(label))
         return {item: sorted(labels, key=os.fsencode) for item, labels in found.items()}
 
-    def said(self, ids: Sequence[int]) -> dict[int, list[SaidLabel]]:
-        """The labels of each of these items, sorted, with who said so, how and when; items without any are left out."""
-        found: dict[int, list[SaidLabel]] = {}
+    def label_records(self, ids: Sequence[int]) -> dict[int, list[LabelRecord]]:
+        """Return the labels of these items with author, source and time; items without labels are left out."""
+        found: dict[int, list[LabelRecord]] = {}
         query = (
             "SELECT item, label, author, source, at FROM labels"
             " WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, label"
         )
         with self.database.reading() as db:
-            for item, *said in db.execute(query, [write_ids(ids)]):
-                found.setdefault(item, []).append(SaidLabel(*said))
+            for item, *record in db.execute(query, [write_ids(ids)]):
+                found.setdefault(item, []).append(LabelRecord(*record))
         return found
 
     def items_with(self, label: str) -> Ids:
-        """The items that have this label, ascending."""
+        """Return the items that have this label, ascending."""
         with self.database.reading() as db:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
     def labelled(self) -> Ids:
-        """The items that have any label, ascending."""
+        """Return the items that have any label, ascending."""
         with self.database.reading() as db:
             return read_ids(db, "SELECT DISTINCT item FROM labels")
 
     def single_labels(self) -> dict[int, str]:
-        """The items that have exactly one label, and it."""
+        """Return the label of each item that has exactly one."""
         with self.database.reading() as db:
             return dict(db.execute("SELECT item, min(label) FROM labels GROUP BY item HAVING count(*) = 1"))
 
     def label_counts(self) -> dict[str, int]:
-        """Label → how many items have it, sorted by label."""
+        """Return the number of items of each label, sorted by label."""
         with self.database.reading() as db:
             return dict(db.execute("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
 
     def finish(self, session: str, name: str) -> int:
-        """End a session: what it has as relevant gets the label `name`; returns how many had it not.
+        """Finish a session: its relevant items get the label `name`; returns how many labels are new.
 
-        Who and when are those of the click. What was called irrelevant stays in the session, under its name, and is no
-        longer predicted to be of it.
+        Author and time are those of the mark. Irrelevant items stay in the session, and the predictions of the label
+        for them are removed.
         """
         insert = (
             "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
@@ -133,14 +138,51 @@ class Judgements:
         return new
 
     def compact(self) -> None:
-        """Forget what is of no more use, and give its room back to the disk."""
+        """Remove the log of changes to labels, and free the disk space."""
         self.classes.forget_changes()
         self.database.vacuum()
-
-    def verify(self) -> list[str]:
-        """Return a sentence for each fault in the file."""
-        return self.database.verify()
 
     def close(self) -> None:
         """Close the connections of every thread."""
         self.database.close()
+
+
+class NotDuplicates:
+    """Pairs of pictures that users marked as not duplicates of each other. `len` is the number of pairs."""
+
+    def __init__(self, database: Database):
+        self._db = database
+
+    def __len__(self) -> int:
+        with self._db.reading() as db:
+            return int(db.execute("SELECT count(*) FROM apart").fetchone()[0])
+
+    def add(self, items: Iterable[int], *, author: str) -> int:
+        """Mark these items as not duplicates of each other; returns how many pairs are new.
+
+        A single item is paired with itself: its copies at several paths are not reported as duplicates.
+        """
+        who, now = check_text(author), time.time()
+        rows = [(*pair, who, now) for pair in _pairs(items)]
+        with self._db.transaction() as db:
+            insert = f"INSERT OR IGNORE INTO apart (first, second, author, at) VALUES (?, ?, {TEXT}, ?)"
+            return max(0, db.executemany(insert, rows).rowcount)
+
+    def remove(self, items: Iterable[int]) -> int:
+        """Remove the pairs of these items; returns how many there were."""
+        with self._db.transaction() as db:
+            return max(0, db.executemany("DELETE FROM apart WHERE first = ? AND second = ?", _pairs(items)).rowcount)
+
+    def pairs(self) -> set[Pair]:
+        """Return all pairs."""
+        with self._db.reading() as db:
+            return set(db.execute("SELECT first, second FROM apart"))
+
+
+def _pairs(items: Iterable[int]) -> list[Pair]:
+    ids = sorted(set(as_ids(items)))
+    if not 1 <= len(ids) <= MAX_NOT_DUPLICATES:
+        raise InputError(
+            f"1 to {MAX_NOT_DUPLICATES:,} pictures can be marked as not duplicates at a time. Got {len(ids):,}."
+        )
+    return list(combinations(ids, 2)) or [(ids[0], ids[0])]

@@ -1,7 +1,7 @@
 """Saved models: fitted components as spec strings and arrays, in one .npz file without pickle.
 
-In: registered components. Out: a file that holds only a JSON header and plain arrays, the same bytes for the same
-model; and the components back from it. Loading runs no code from the file and refuses what is not exactly this.
+A file holds a JSON header and plain arrays; the same model gives the same bytes. Loading runs no code from the file and
+rejects every other content.
 """
 
 import io
@@ -18,28 +18,27 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 import lookalike
-from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError
+from lookalike.atomic_files import atomic_write, file_errors
+from lookalike.errors import DamagedError, FormatError, InputError, LookalikeError, NewerFormatError
 from lookalike.registry import kind_of, restore, spec_of, state_of
-from lookalike.store.files import DIGEST_BYTES, read_header
-from lookalike.store.schema import translated
-from lookalike.store.whole import whole
+from lookalike.store.npy_files import DIGEST_BYTES, read_header
 
 FORMAT = 1
 MAX_HEADER = 2**20
-"""Bytes the header may have."""
+"""Largest size of the header."""
 
 _ARRAY = re.compile(r"(\d{1,6})\.([A-Za-z]\w*_)\.npy")
 
 
 def save(path: str | Path, *parts: object) -> None:
-    """Write fitted components to one file; it is complete or not there.
+    """Write fitted components to one file, atomically.
 
     >>> save("model.npz", PCA(dim=64).fit(X), L2())  # doctest: +SKIP
     """
     if not parts:
         raise InputError("A model has at least one part. Got none.")
     path = Path(path)
-    specs = [spec_of(part) for part in parts]  # refuses what is not registered
+    specs = [spec_of(part) for part in parts]  # raises if one is not registered
     kinds = [kind_of(part)[0] for part in parts]
     arrays = {}
     for i, part in enumerate(parts):
@@ -51,12 +50,12 @@ def save(path: str | Path, *parts: object) -> None:
 
 
 def save_arrays(path: str | Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write plain arrays of no component, by names that end in `_`, to such a file; it is complete or not there."""
+    """Write plain arrays, without a component, to such a file, atomically. Their names end in `_`."""
     _save(Path(path), [], [], {f"0.{name}": value for name, value in arrays.items()})
 
 
 def load(path: str | Path, expected: bytes | None = None) -> list[Any]:
-    """The components that `save` wrote, fitted as they were; only those with the `expected` digest, where given."""
+    """Return the components that `save` wrote. Raises DamagedError if the file does not have the `expected` digest."""
     path = Path(path)
     header, arrays = _load(path, expected)
     parts = []
@@ -74,25 +73,30 @@ def load(path: str | Path, expected: bytes | None = None) -> list[Any]:
 
 
 def load_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
-    """What `save_arrays` wrote."""
+    """Return the arrays that `save_arrays` wrote."""
     return {name.removeprefix("0."): value for name, value in _load(Path(path), None)[1].items()}
 
 
 def _save(path: Path, kinds: list[str], specs: list[str], arrays: dict[str, NDArray[Any]]) -> None:
     header = {"format": FORMAT, "lookalike": lookalike.__version__, "kinds": kinds, "specs": specs}
-    with whole(path) as part:
+    with atomic_write(path) as part:
         _write(part, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays})
 
 
 def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays of a file."""
-    with translated(path):
+    """Return the header and the arrays of a file."""
+    with file_errors(path):
         data = path.read_bytes()
     if expected is not None and blake2b(data, digest_size=DIGEST_BYTES).digest() != expected:
         raise DamagedError(f"{path} does not match its digest.")
     try:
         arrays = _read(path, data)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:  # what zipfile stumbles over
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        NotImplementedError,
+        ValueError,
+    ) as error:  # what zipfile raises for damaged files
         raise DamagedError(f"{path} is damaged: {error}.") from None
     return _header(path, arrays), arrays
 
@@ -106,12 +110,12 @@ def _write(file: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def _read(file: Path, data: bytes) -> dict[str, NDArray[Any]]:
-    """Every array of the file, by name."""
+    """Return every array of the file by name."""
     if not data.startswith(b"PK"):
         raise FormatError(f"{file} is not a saved model.")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
-        # `save` never compresses, so what the members claim to hold cannot exceed the file itself.
+        # `save` never compresses, so the members cannot be larger than the file.
         if any(m.compress_type != zipfile.ZIP_STORED or m.flag_bits & 1 for m in members):
             raise FormatError(f"{file} was not written by Lookalike: it is compressed or encrypted.")
         if sum(member.file_size for member in members) > len(data):
@@ -128,7 +132,7 @@ def _read(file: Path, data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _array(data: bytes) -> NDArray[Any]:
-    """The array of a .npy file whose header fits what follows it, else ValueError."""
+    """Return the array of a .npy file; ValueError if its header does not match its size."""
     stream = io.BytesIO(data)
     shape, dtype, order = read_header(stream)
     if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
@@ -137,7 +141,7 @@ def _array(data: bytes) -> NDArray[Any]:
 
 
 def _header(file: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """The header, checked."""
+    """Return the header; FormatError if it is not valid."""
     try:
         header = json.loads(arrays.pop("header").tobytes())
         version, kinds, specs = header["format"], header["kinds"], header["specs"]
@@ -151,8 +155,5 @@ def _header(file: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError(f"{file} is not a saved model.") from None
     if version > FORMAT:
-        raise FormatError(
-            f"{file} was written by a newer Lookalike (format {version}, this one reads up to {FORMAT})."
-            " Update Lookalike."
-        )
+        raise NewerFormatError.of(file, version, FORMAT)
     return {"kinds": kinds, "specs": specs}

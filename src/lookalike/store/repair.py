@@ -12,21 +12,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from lookalike.errors import DamagedError, FormatError, StoreError
-from lookalike.store.backup import DATABASES, Backup
-from lookalike.store.database import Database
-from lookalike.store.lock import locked
-from lookalike.store.schema import (
-    APPLICATION_ID,
-    DAMAGED_VIEW,
-    connect,
-    find_faults,
-    make_schema,
-    read_schema,
-    roll_back,
-    translated,
-)
-from lookalike.store.whole import whole
+from lookalike.atomic_files import atomic_write, damaged_name, file_errors
+from lookalike.errors import DamagedError, FormatError, NewerFormatError, StoreError
+from lookalike.store.backup import Backup
+from lookalike.store.database import APPLICATION_ID, Database, connect, database_errors, roll_back
+from lookalike.store.directory import writer_lock
+from lookalike.store.schema import DAMAGED_VIEW, DATABASES, find_faults, make_schema, read_schema
 from lookalike.text import many
 
 LOGS = ("-wal", "-shm")
@@ -43,12 +34,12 @@ def repair_databases(
     database is damaged and neither option helps.
     """
     done = []
-    with locked(path, wait_s):
+    with writer_lock(path, wait_s):
         for name, migrations in DATABASES.items():
             file = path / name
             for part in path.glob(f".{name}.*.part"):  # left by a repair that was killed
                 part.unlink(missing_ok=True)
-            done += _adopt(file, migrations) or _rebuild_indexes(file, migrations)
+            done += _set_format(file, migrations) or _rebuild_indexes(file, migrations)
             problem = _problem(file, migrations)
             if problem is None:
                 continue
@@ -59,15 +50,15 @@ def repair_databases(
                     " one, `lookalike repair --without-backup` starts with an empty"
                     f" {file.stem}; the damaged file is kept beside it."
                 )
-            aside = _set_aside(file)
-            with whole(file) as part:
+            damaged = _rename_damaged(file)
+            with atomic_write(file) as part:
                 if copy is not None:
                     shutil.copyfile(copy, part)
                 else:
                     part.touch()
                     connect(part, migrations).close()
             source = "restored from the backup" if copy is not None else "replaced by an empty one"
-            done.append(f"{name} was {source}." + (f" The damaged one is kept as {aside.name}." if aside else ""))
+            done.append(f"{name} was {source}." + (f" The damaged one is kept as {damaged.name}." if damaged else ""))
     return done
 
 
@@ -80,10 +71,10 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
     if not damaged:
         return []
     kept = database.path.with_name(f"damaged-rows-{time.strftime('%Y%m%d-%H%M%S')}-{database.path.stem}.json")
-    with whole(kept) as part:
+    with atomic_write(kept) as part:
         part.write_text(json.dumps(damaged, default=bytes.hex, indent=1))
     done = []
-    with translated(database.path), closing(database.connect()) as db:
+    with database_errors(database.path), closing(database.connect()) as db:
         if backup is not None:
             db.execute("ATTACH ? AS backup", [f"{backup.absolute().as_uri()}?mode=ro&immutable=1"])
         db.execute("BEGIN IMMEDIATE")
@@ -132,16 +123,16 @@ def _problem(file: Path, migrations: Sequence[str]) -> str | None:
     if _is_missing(file):
         return f"{file} is missing or empty."
     try:
-        with closing(connect(file, migrations)) as db, translated(file):
+        with closing(connect(file, migrations)) as db, database_errors(file):
             faults = find_faults(db, migrations)
+    except NewerFormatError:
+        raise
     except (DamagedError, FormatError) as error:
-        if "newer Lookalike" in str(error):
-            raise
         return str(error)
     return f"{file} is damaged: {faults[0]}." if faults else None
 
 
-def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
+def _set_format(file: Path, migrations: Sequence[str]) -> list[str]:
     """Accept a database restored from its `.dump`: it has our tables, but no format version and no application id."""
     if _is_missing(file):
         return []
@@ -157,7 +148,7 @@ def _adopt(file: Path, migrations: Sequence[str]) -> list[str]:
                     db.execute("PRAGMA journal_mode = WAL")
                     return [f"{file.name} has the tables of format {version}; its format version was set."]
     except sqlite3.DatabaseError:
-        pass  # `_problem` says what is wrong
+        pass  # `_problem` reports it
     return []
 
 
@@ -173,20 +164,15 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
     return [f"{file.name}: its indexes were rebuilt."] if _problem(file, migrations) is None else []
 
 
-def aside_name(file: Path) -> Path:
-    """Return the path under which a damaged file is kept beside the repaired one."""
-    return file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-
-
-def _set_aside(file: Path) -> Path | None:
+def _rename_damaged(file: Path) -> Path | None:
     """Rename a damaged database and its logs; returns its new path, None if there was no file."""
-    aside = aside_name(file)
-    with translated(file):
+    damaged = damaged_name(file)
+    with file_errors(file):
         for ending in LOGS:
             log = file.with_name(file.name + ending)
             if log.exists():
-                log.rename(aside.with_name(aside.name + ending))
+                log.rename(damaged.with_name(damaged.name + ending))
         if not file.exists():
             return None
-        os.replace(file, aside)
-    return aside
+        os.replace(file, damaged)
+    return damaged

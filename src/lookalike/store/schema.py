@@ -1,27 +1,20 @@
-"""The tables of a collection, and the one way to open them.
+"""The tables of a collection's databases, as migrations, and the comparison of a database with them.
 
-In: the path of a SQLite file and its migrations. Out: connections that are durable at every commit and whose errors
-are ours. A migration is a script that is never changed once released: what comes later is a script of its own.
+A migration is a script that is never changed once it is released; a later change is another script after it.
 """
 
-import errno
-import os
 import re
 import sqlite3
 import struct
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from hashlib import blake2b
-from pathlib import Path
-
-from lookalike.errors import DamagedError, FormatError, FullError, LockedError, ReadOnlyError, StoreError
 
 ROW_DIGEST_BYTES = 8
 DAMAGED_VIEW = "damaged_"
 """Prefix of the views that list the rows of a table that do not match their digest."""
 DAMAGED_ROW = "damaged row in "
-FROM_BACKUP = "Run: lookalike repair --from BACKUP"
+"""Start of the error message of the triggers that reject a change to a damaged row."""
 
 
 def _add_row_digests(table: str, key: str, columns: str) -> str:
@@ -54,7 +47,6 @@ def _add_row_digests(table: str, key: str, columns: str) -> str:
     """
 
 
-# Statements are separated by semicolons; inside one they may stand where SQLite wants them, in a trigger.
 CATALOGUE = [
     """
     CREATE TABLE state (version INTEGER NOT NULL);
@@ -195,95 +187,8 @@ JUDGEMENTS = [
     + _add_row_digests("rejections", "item label", "item label author at")
     + _add_row_digests("apart", "first second", "first second author at"),
 ]
-
-APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
-BUSY_TIMEOUT_S = 10.0
-TEXT = "CAST(? AS TEXT)"
-"""How SQL takes what `text` gives."""
-EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""Copies everything from SQLite's log into the file itself, syncs it, and empties the log."""
-_ON_FULL_DISK = "mode=ro&readonly_shm=1"
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
-
-
-class Connection(sqlite3.Connection):
-    """A connection that can be referred to weakly, and the number of blocks that use it."""
-
-    users = 0
-
-
-def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) -> Connection:
-    """Open an existing file (an empty one counts), brought to the latest format unless `readonly`.
-
-    Readers share a small file with the writers, `-shm`, and the first to come makes it. Where it cannot be made because
-    the file system is mounted read-only, nobody can be changing the database either, and it is opened as immutable.
-    """
-    with translated(path):
-        if not readonly:
-            return _open_to_write(path, migrations)
-        try:
-            return _open(path, "mode=ro", migrations)
-        except sqlite3.OperationalError as error:
-            if error_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                raise
-        log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size:
-            raise StoreError(f"{path} was not closed, and its folder cannot be written. Open it once where it can.")
-        if os.statvfs(path).f_flag & os.ST_RDONLY:
-            return _open(path, "immutable=1", migrations)
-        raise StoreError(
-            f"{path} cannot be read without permission to write to its folder, unless somebody who may has it open."
-            f" Ask for that permission, have its owner open it meanwhile, or copy {path.parent}."
-        )
-
-
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the disk, turned into ours: the one place."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # somebody's output, not our disk
-    except UnicodeDecodeError as error:  # SQLite's message quotes damaged text
-        raise DamagedError(f"{path} is damaged: it contains text that is not UTF-8. {FROM_BACKUP}") from error
-    except OSError as error:
-        if error.errno in _FULL:
-            raise _full(path, error) from error
-        if error.errno == errno.EROFS:
-            raise ReadOnlyError(f"{path} can only be read: its disk is mounted so.") from error
-        raise StoreError(f"{path}: {error}.") from error
-    except sqlite3.DatabaseError as error:
-        code = error_code(error)
-        if code == sqlite3.SQLITE_FULL or (code in _NO_WRITE and _cannot_grow(path.parent)):
-            raise _full(path, error) from error
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
-            raise LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.") from error
-        if code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
-            raise DamagedError(f"{path} is damaged: it is a directory. {FROM_BACKUP}") from error
-        if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is gone
-            raise DamagedError(f"{path} is damaged: {error}. {FROM_BACKUP}") from error
-        if str(error).startswith(DAMAGED_ROW):
-            raise DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair") from error
-        if code == sqlite3.SQLITE_NOTADB:
-            raise FormatError(f"{path} was not written by Lookalike, or is damaged: {error}. {FROM_BACKUP}") from error
-        if code == sqlite3.SQLITE_READONLY:
-            problem = "can only be read: its disk was full or its folder not writable when it was opened"
-            raise ReadOnlyError(f"{path} {problem}. Open it again when that is mended.") from error
-        if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-            raise StoreError(f"{path}: {error}.") from error
-        raise
-
-
-def error_code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary code of an error, such as `sqlite3.SQLITE_IOERR`."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
-def roll_back(db: sqlite3.Connection) -> None:
-    """Undo what is not committed; SQLite may have done so itself."""
-    if db.in_transaction:
-        db.execute("ROLLBACK")
+DATABASES = {"catalogue.sqlite": CATALOGUE, "judgements.sqlite": JUDGEMENTS}
+"""The databases of a collection by file name, with their migrations."""
 
 
 def row_digest(*values: int | float | str | bytes | None) -> bytes:
@@ -304,6 +209,11 @@ def row_digest(*values: int | float | str | bytes | None) -> bytes:
     return digest.digest()
 
 
+def add_functions(db: sqlite3.Connection) -> None:
+    """Add the SQL functions that our triggers and views call."""
+    db.create_function("row_digest", -1, row_digest, deterministic=True)
+
+
 def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
     """Return the faults that SQLite finds in an open file, and differences between its schema and the migrations.
 
@@ -321,7 +231,7 @@ def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
 def make_schema(migrations: Sequence[str]) -> dict[str, str]:
     """Return the schema that these migrations make, as `read_schema` does."""
     with closing(sqlite3.connect(":memory:")) as fresh:
-        _prepare(fresh)
+        add_functions(fresh)
         for migration in migrations:
             fresh.executescript(migration)
         return read_schema(fresh)
@@ -339,110 +249,11 @@ def digested_tables(db: sqlite3.Connection) -> list[str]:
     return [name.removeprefix(DAMAGED_VIEW) for (name,) in views if name.startswith(DAMAGED_VIEW)]
 
 
-def text(value: str) -> bytes:
-    """How a string is bound, as `TEXT`: names that are not Unicode come back as they were."""
-    return os.fsencode(value)
-
-
-def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
-    """On a full disk, to read: where `-shm` cannot grow, SQLite reads without it as long as it is there."""
-    new = path.exists() and path.stat().st_size == 0  # a file without tables may be a damaged one
-    try:
-        return _open(path, "mode=rw", migrations, new=new)
-    except sqlite3.OperationalError as error:
-        if error_code(error) != sqlite3.SQLITE_IOERR or not _cannot_grow(path.parent):
-            raise
-    path.with_name(path.name + "-shm").touch()
-    return _open(path, _ON_FULL_DISK, migrations, new=new)
-
-
-def _open(path: Path, mode: str, migrations: Sequence[str], *, new: bool = False) -> Connection:
-    db = sqlite3.connect(
-        f"{path.absolute().as_uri()}?{mode}",
-        uri=True,
-        timeout=BUSY_TIMEOUT_S,
-        isolation_level=None,
-        check_same_thread=False,
-        factory=Connection,
-    )
-    try:
-        _prepare(db)
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA cache_size = -16000")
-        version = _version(db, path, migrations, new=new)
-        if version < len(migrations):
-            if mode == _ON_FULL_DISK:
-                raise FullError(f"No space left to migrate {path} from format {version}. Free some, and open it again.")
-            if mode != "mode=rw":
-                raise FormatError(f"{path} has the old format {version}. Open it once where it can be written.")
-            _migrate(db, path, migrations, new=new)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _prepare(db: sqlite3.Connection) -> None:
-    """Set up a connection for the statements of our schemas."""
-    db.create_function("row_digest", -1, row_digest, deterministic=True)
-    db.text_factory = os.fsdecode
-
-
-def _version(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, new: bool) -> int:
-    """The format of an open file; refuses what is not ours or too new."""
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    if application != APPLICATION_ID and not new:
-        raise FormatError(f"{path} was not written by Lookalike. If it is damaged, run: lookalike repair --from BACKUP")
-    if version > len(migrations):
-        if not make_schema(migrations[:1]).keys() <= read_schema(db).keys():
-            raise FormatError(f"{path} has the tables of another database. {FROM_BACKUP}")
-        raise FormatError(
-            f"{path} was written by a newer Lookalike (format {version}, this one reads up to {len(migrations)}). "
-            "Update Lookalike."
-        )
-    return version
-
-
-def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, new: bool) -> None:
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        for number in range(_version(db, path, migrations, new=new), len(migrations)):
-            for statement in _statements(migrations[number]):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number + 1}")
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        if "already exists" not in str(error):
-            raise
-        raise DamagedError(f"{path} does not match its format version: {error}. {FROM_BACKUP}") from error
-    finally:
-        roll_back(db)
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a script. Not `executescript`: that would commit on its way."""
+def split_statements(script: str) -> Iterator[str]:
+    """Yield the statements of a migration, to be run in one transaction; `executescript` would commit first."""
     statement = ""
     for part in script.split(";"):
         statement += part + ";"
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def _full(path: Path, reason: Exception) -> FullError:
-    return FullError(f"No space left for {path}: {reason}. What was committed is safe. Free some space and go on.")
-
-
-def _cannot_grow(folder: Path) -> bool:
-    """SQLite reports an exhausted quota as a bare I/O error: try for ourselves."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(65_536))
-            probe.flush()
-    except OSError as error:
-        return error.errno in _FULL
-    return False

@@ -1,519 +1,217 @@
-"""The vectors of a collection: spaces, and their rows in immutable, memory-mapped segments.
+"""Segments: immutable files of rows, opened as blocks of memory maps, and merged when there are many.
 
-In: ids and (n, d) rows, float32, float16, or uint8 for codes. Out: blocks of rows sorted by id, without a copy. A
-segment is written first and named in a transaction afterwards; a row that is removed is marked dead and goes with the
-next merge.
+The catalogue lists the segments of a space (`list_segments`); `open_block` maps one into memory without a copy. A
+removed row is marked as dead and disappears with the next merge. `choose_blocks` selects the segments to merge:
+segments of similar size become one, so their number grows with the logarithm of the number of rows.
 """
 
-import json
-import logging
-import re
-import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from hashlib import blake2b
+import errno
+import math
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks
-from lookalike.errors import FullError, InputError, LockedError, UnknownNameError
-from lookalike.store import files
-from lookalike.store.blocks import Block, dead_rows, list_segments, open_blocks, stamp
-from lookalike.store.database import Database, read_ids, read_version
-from lookalike.store.files import RowWriter
-from lookalike.store.merge import Merged, choose, split
-from lookalike.store.schema import text, translated
-from lookalike.store.structures import Structures
-from lookalike.store.verify import TRIES, verify_space
-from lookalike.types import Ids, Progress
+from lookalike.arrays import CHUNK_BYTES
+from lookalike.errors import DamagedError
+from lookalike.store import npy_files
+from lookalike.types import Ids
 
-log = logging.getLogger("lookalike.store")
+Stamp: TypeAlias = tuple[int, int, int]
+"""Inode, size and modification time of a file. Segments never change, so neither does this."""
 
+NOT_A_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+"""Error numbers if a directory or a link has the name of a file; others, such as EMFILE, are no damage."""
 
-@dataclass(frozen=True, slots=True)
-class Space:
-    """A set of vectors, the chain of specs that makes them, and the model that was fitted for it."""
+TIER = 8
+"""Segments of similar size that are merged into one; a tier holds segments this many times larger than the last."""
 
-    name: str
-    chain: list[str]
-    base: str | None
-    dim: int | None
-    model: str | None
-    fitted_on: int | None
-    created_at: float
-    model_digest: bytes | None
-
-
-DTYPES = (np.float32, np.float16, np.uint8)
-"""What rows may be: vectors, or codes."""
-
-Members: TypeAlias = tuple[str | None, Ids]
-"""What a space was told from: another collection's directory or other pictures, None for its own, and ids (n,)."""
+MAX_ROWS = 2**20
+"""Rows of a merged segment. Larger ones do not speed up a scan, and a merge needs disk space for one segment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """A segment on the disk that is not yet part of the collection."""
+class Block:
+    """The rows of one segment."""
 
-    space: str
-    segment: int
-    file: str
     ids: Ids  # (m,) int64, ascending
+    X: NDArray[Any]  # (m, d) float32, float16 or uint8, a memory map
+    dead: NDArray[np.bool_] | None  # (m,), True for removed rows; None if there are none
+    segment: int
+    digest: bytes  # of the ids and rows, as they were written
+    stamps: tuple[Stamp, ...] = ()  # of its two files, when they were opened
+
+    @property
+    def n_dead(self) -> int:
+        """How many rows are dead."""
+        return 0 if self.dead is None else int(np.count_nonzero(self.dead))
+
+    @property
+    def n_live(self) -> int:
+        """How many rows are live."""
+        return len(self.ids) - self.n_dead
+
+    @property
+    def intact(self) -> bool:
+        """Whether the ids and rows match their digest; reads all of them."""
+        return npy_files.digest(self.ids, self.X) == self.digest
+
+    def live_ids(self) -> Ids:
+        """Return the ids of the live rows, ascending."""
+        return self.ids if self.dead is None else self.ids[~self.dead]
+
+    def live_rows(self, ids: Ids) -> NDArray[np.int64]:
+        """Return the numbers of the live rows of these ids (ascending)."""
+        at = np.searchsorted(self.ids, ids)
+        at[at == len(self.ids)] = 0
+        rows: NDArray[np.int64] = at[self.ids[at] == ids]
+        return rows if self.dead is None else rows[~self.dead[rows]]
+
+
+class ListedSegment(NamedTuple):
+    """A segment as the catalogue lists it; `damage` is the reason if it is quarantined."""
+
+    id: int
+    file: str
+    rows: int
+    n_dead: int
     dim: int
     dtype: str
     digest: bytes
+    damage: str | None = None
 
 
-class Segments:
-    """Spaces and their rows.
+def list_segments(db: sqlite3.Connection, space: str, *, quarantined: bool = False) -> list[ListedSegment]:
+    """Return the segments of a space, without those that are quarantined; or only these."""
+    which = "NOT NULL" if quarantined else "NULL"
+    query = (
+        "SELECT id, file, rows, dead, dim, dtype, digest, damage FROM segments"
+        f" WHERE space = ? AND damage IS {which} ORDER BY id"
+    )
+    return [ListedSegment(*row) for row in db.execute(query, [space])]
 
-    What changes the catalogue runs inside a transaction, except `merge`, which has its own.
+
+def dead_rows(db: sqlite3.Connection, row: ListedSegment, before: Block | None = None) -> NDArray[np.bool_] | None:
+    """Return which rows of a segment are dead, (m,). Dead rows stay dead: if their number is as before, so are they."""
+    if row.n_dead == 0:
+        return None
+    if before is not None and before.n_dead == row.n_dead:
+        return before.dead
+    dead = np.zeros(row.rows, bool)
+    numbers = db.execute("SELECT row FROM dead WHERE segment = ? AND row < ?", [row.id, row.rows])
+    dead[[number for (number,) in numbers]] = True
+    return dead
+
+
+def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None, before: Block | None = None) -> Block:
+    """Return the block of a segment.
+
+    Raises FileNotFoundError if a file is missing, and DamagedError if the shape or type is wrong or the ids are not
+    ascending: search and merge rely on these.
     """
+    if before is not None:
+        return before if dead is before.dead else replace(before, dead=dead)
+    try:
+        stamps = read_stamps(folder, row.file)
+        ids, X = npy_files.map_rows(folder / row.file, (row.rows, row.dim), row.dtype)
+    except OSError as error:
+        if error.errno in NOT_A_FILE:
+            raise DamagedError(f"{error.filename} is damaged: it is not a file ({error.strerror}).") from None
+        raise
+    if ids[0] < 0 or (ids[1:] <= ids[:-1]).any():
+        raise DamagedError(f"{npy_files.ids_file(folder / row.file)} is damaged: its ids are not ascending.")
+    return Block(ids, X, dead, row.id, row.digest, stamps)
 
-    def __init__(self, path: Path, database: Database, transaction: Callable[[], AbstractContextManager[Any]]):
-        self.doomed: list[Path] = []  # files to unlink once the transaction is on the disk
-        self._path = path
-        self._db = database
-        self._transaction = transaction
-        self._last = 0
-        self._known: dict[str, tuple[int, list[Block]]] = {}
-        self._unreadable: dict[int, str] = {}  # segments that could not be opened, and why
-        self._changed: dict[str, set[int]] = {}  # segments whose files changed while they were open, by space
-        self.drops = 0  # how often `find_changed` has closed such segments
-        self.structures = Structures(path / "indexes", database, self.doomed)
 
-    def spaces(self) -> dict[str, Space]:
-        """Every space by name, in the order they were made."""
-        with self._db.reading() as db:
-            rows = db.execute(
-                "SELECT name, chain, base, dim, model, fitted_on, created_at, model_digest FROM spaces ORDER BY rowid"
-            ).fetchall()
-        return {row[0]: Space(row[0], json.loads(row[1]), *row[2:]) for row in rows}
-
-    def create_space(self, name: str, chain: Sequence[str], base: str | None = None) -> None:
-        """A new space without rows; `base` is the space whose vectors it is made from."""
-        if name in self.spaces():
-            raise InputError(f"There is a space named '{name}' already. Choose another name.")
-        if base is not None:
-            self._space(base)
-        self._db.writing().execute(
-            "INSERT INTO spaces (name, chain, base, created_at) VALUES (?, ?, ?, ?)",
-            [name, json.dumps(list(chain)), base, time.time()],
-        )
-
-    def drop_space(self, name: str) -> None:
-        """Forget a space, its rows, its model and its index."""
-        users = [space.name for space in self.spaces().values() if space.base == name]
-        if users:
-            raise InputError(f"Space '{name}' is the base of {', '.join(users)}. Drop those first.")
-        self.replace(name, [], model=None, fitted_on=None)
-        self._db.writing().execute("DELETE FROM spaces WHERE name = ?", [name])
-
-    def write(self, space: str, ids: Ids, X: NDArray[Any]) -> Pending:
-        """Rows on the disk, sorted by id, to be committed later. Runs outside any transaction.
-
-        `ids` are (n,) int64, each once; `X` is (n, d) float32 or float16, finite, and kept in its precision; or codes,
-        uint8.
-        """
-        ids = np.asarray(ids, np.int64)
-        if X.ndim != 2 or X.shape[0] != len(ids) or not X.size or X.dtype not in DTYPES:
-            raise InputError(
-                "X must be a matrix of float32, float16 or uint8 with a row for each id, at least one."
-                f" Got {X.dtype} of shape {X.shape} for {len(ids)} ids."
-            )
-        order = np.argsort(ids)
-        _check_ids(space, ids[order])
-        for part in chunks(len(ids), X[0].nbytes):
-            if not np.isfinite(X[part]).all():
-                raise InputError(f"Vectors for '{space}' must be finite. Got NaN or infinity.")
-        parts = ((ids[order[part]], X[order[part]]) for part in chunks(len(ids), X[0].nbytes))
-        return self._write(space, (len(ids), X.shape[1]), X.dtype, parts)
-
-    def commit(self, pending: Pending) -> None:
-        """Make a written segment part of its space; the first one sets the space's dimension."""
-        for block in self.blocks(pending.space):
-            if len(block.live_rows(pending.ids)):
-                raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Bury them first.")
-        self._quarantine(self._unreadable)  # otherwise an item could have two rows once the file is readable again
-        self._name(pending)
-
-    def replace(
-        self,
-        space: str,
-        pendings: Sequence[Pending],
-        *,
-        model: str | None,
-        fitted_on: int | None,
-        chain: Sequence[str] | None = None,
-        pools: Sequence[Members] = (),
-    ) -> None:
-        """These segments and this model (a settled file) take the place of all a space had; its index is dropped.
-
-        `pools` are what the model tells rows from. `chain`: the space's chain from now on.
-        """
-        if pendings:
-            _check_ids(space, np.sort(np.concatenate([pending.ids for pending in pendings])))
-        before = self._space(space).model
-        if before is not None and before != model:
-            self.doomed.append(self._path / "models" / before)
-        digest = files.digest_file(self._path / "models" / model) if model is not None else None
-        self.structures.drop(space)
-        db = self._db.writing()
-        segments = [*list_segments(db, space), *list_segments(db, space, quarantined=True)]
-        self._forget([row.id for row in segments])
-        self._db.writing().execute(
-            "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
-            " WHERE name = ?",
-            [model, digest, fitted_on, None if chain is None else json.dumps(list(chain)), space],
-        )
-        self._db.writing().execute("DELETE FROM pools WHERE space = ?", [space])
-        self._db.writing().executemany(
-            "INSERT INTO pools VALUES (?, CAST(? AS TEXT), ?)",
-            [(space, None if source is None else text(source), ids.astype("<i8").tobytes()) for source, ids in pools],
-        )
-        for pending in pendings:
-            self._name(pending)
-
-    def pools(self, space: str) -> list[Members]:
-        """What a space's model tells rows from, as `replace` was told."""
-        with self._db.reading() as db:
-            rows = db.execute("SELECT source, ids FROM pools WHERE space = ? ORDER BY rowid", [space]).fetchall()
-        return [(source, np.frombuffer(ids, "<i8").astype(np.int64)) for source, ids in rows]
-
-    def bury(self, ids: Ids | Sequence[int]) -> None:
-        """Mark the rows of these items dead, in every space."""
-        ids = np.unique(np.asarray(ids, np.int64))
-        db = self._db.writing()
-        for space in self.spaces():
-            for block in self.blocks(space):
-                rows = block.live_rows(ids).tolist()
-                db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
-                db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
-
-    def blocks(self, space: str) -> list[Block]:
-        """The rows of a space, segment by segment, memory-mapped. What has not changed since is the same object."""
-        inside = self._db.in_transaction()  # what is not committed must not be remembered
-        version, known = self._known.get(space, (-1, []))
-        if version == self.version() and not inside:
-            return list(known)
-        before = {block.segment: block for block in known}
-        for _ in range(TRIES):
-            with self._db.reading() as db:
-                now = read_version(db)
-                listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_segments(db, space)]
-            if not listed:
-                self._space(space)  # raises where there is none
-            blocks, unreadable = open_blocks(self._file(""), listed, before)
-            if unreadable and self.version() != now:
-                continue  # another process has merged them since they were listed
-            for segment, problem in unreadable.items():
-                if segment not in self._unreadable:
-                    log.warning("%s Its pictures are missing from '%s'. Run: lookalike repair", problem, space)
-            for block in blocks:
-                self._unreadable.pop(block.segment, None)  # its file may be back
-            self._unreadable.update(unreadable)
-            if not inside:
-                self._known[space] = (now, blocks)
-            return list(blocks)
-        raise LockedError(f"The segments of '{space}' changed {TRIES} times while they were read. Try again later.")
-
-    def quarantined(self, space: str) -> dict[str, str]:
-        """Return the files of the quarantined segments of a space, each with the reason."""
-        with self._db.reading() as db:
-            return {row.file: row.damage or "" for row in list_segments(db, space, quarantined=True)}
-
-    def quarantine_damaged(self, space: str, ids: Ids | None = None, *, progress: Progress | None = None) -> list[str]:
-        """Quarantine the segments of a space that do not match their digest; returns their files.
-
-        Code that rewrites rows must call this first, so that damaged rows never get a valid digest. It reads all bytes
-        of the segments; with `ids` (ascending), only of segments that have a live row of one of them. A quarantined
-        segment is no longer part of its space: its pictures count as `missing` there. Uses its own transaction.
-        """
-        blocks = [block for block in self.blocks(space) if ids is None or len(block.live_rows(ids))]
-        return self._quarantine_damaged(space, blocks, progress)
-
-    def release_quarantined(self, space: str) -> None:
-        """Remove the quarantined segments of a space if every item has a row again. Uses its own transaction."""
-        with self._db.reading() as db:
-            segments = [row.id for row in list_segments(db, space, quarantined=True)]
-        if segments and not len(self.missing(space)):
-            with self._transaction():
-                self._forget(segments)
-
-    def readmit(self, space: str, file: str) -> None:
-        """Make a quarantined segment part of its space again if its files are intact now. Needs a transaction."""
-        db = self._db.writing()
-        for row in list_segments(db, space, quarantined=True):
-            if row.file == file:
-                blocks, _ = open_blocks(self._file(""), [(row, dead_rows(db, row))], {})
-                if blocks and blocks[0].intact:
-                    db.execute("UPDATE segments SET damage = NULL WHERE id = ?", [row.id])
-                    self._unreadable.pop(row.id, None)
-
-    def reconcile(self, space: str) -> int:
-        """Drop live rows of no item, and all but the newest row of each item; returns how many were dropped.
-
-        Also corrects the catalogue's counts of dead rows and the dimension of the space. Needs a transaction.
-        """
-        db = self._db.writing()
-        db.execute("DELETE FROM dead WHERE row >= (SELECT rows FROM segments WHERE id = segment)")
-        count = "(SELECT count(*) FROM dead WHERE segment = segments.id)"
-        db.execute(f"UPDATE segments SET dead = {count} WHERE space = ? AND dead <> {count}", [space])
-        dims = {row.dim for row in list_segments(db, space)}
-        if len(dims) == 1:
-            db.execute("UPDATE spaces SET dim = ? WHERE name = ?", [*dims, space])
-        self._known.pop(space, None)  # their dead rows may have changed
-        keep, dropped = read_ids(db, "SELECT id FROM items"), 0
-        for block in reversed(self.blocks(space)):
-            surplus = np.setdiff1d(block.live_ids(), keep, assume_unique=True)
-            rows = block.live_rows(surplus).tolist()
-            db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
-            db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
-            keep = np.setdiff1d(keep, block.live_ids(), assume_unique=True)
-            dropped += len(rows)
-        return dropped
-
-    def find_changed(self) -> dict[str, set[int]]:
-        """Return the segments whose files have changed since this process opened them, by space; they never should.
-
-        Reading the memory map of a truncated file ends the process, so these segments are closed here until
-        `quarantine_changed` has checked them. This costs one stat call for each open file.
-        """
-        for space, (_, known) in list(self._known.items()):
-            with self._db.reading() as db:
-                names = {row.id: row.file for row in list_segments(db, space)}
-            changed = {block.segment for block in known if block.segment in names and self._has_changed(block, names)}
-            if changed:
-                self._changed.setdefault(space, set()).update(changed)
-                self.drops += 1
-                self._known[space] = (-1, [block for block in known if block.segment not in changed])
-        return self._changed
-
-    def quarantine_changed(self) -> list[str]:
-        """Quarantine the changed segments that are damaged; returns their files. Uses its own transactions."""
-        files = []
-        for space, changed in self._changed.items():
-            blocks = [block for block in self.blocks(space) if block.segment in changed]
-            files += self._quarantine_damaged(space, blocks, None)
-        self._changed = {}
-        return files
-
-    def _has_changed(self, block: Block, names: Mapping[int, str]) -> bool:
+def open_blocks(
+    folder: Path, listed: Sequence[tuple[ListedSegment, NDArray[np.bool_] | None]], before: Mapping[int, Block]
+) -> tuple[list[Block], dict[int, str]]:
+    """Return the blocks of these segments, and for each segment that cannot be opened the reason."""
+    blocks, unreadable = [], {}
+    for row, dead in listed:
         try:
-            return stamp(self._file(""), names[block.segment]) != block.stamps
-        except OSError:
-            return True
-
-    def rows(self, space: str) -> int:
-        """How many live rows a space has."""
-        self._space(space)
-        return self._number(
-            "SELECT coalesce(sum(rows - dead), 0) FROM segments WHERE space = ? AND damage IS NULL", space
-        )
-
-    def n_segments(self) -> int:
-        """How many segments all spaces have together."""
-        return self._number("SELECT count(*) FROM segments")
-
-    def bytes(self, space: str) -> int:
-        """What the vectors of a space take on the disk, dead rows included."""
-        return sum(block.ids.nbytes + block.X.nbytes for block in self.blocks(space))
-
-    def row_bytes(self, space: str) -> int | None:
-        """What the vector or code of one picture takes, where there are any; of the largest, where they differ."""
-        return max((block.X[0].nbytes for block in self.blocks(space)), default=None)
-
-    def live_ids(self, space: str) -> Ids:
-        """The items with a live row in a space, ascending."""
-        ids = [block.live_ids() for block in self.blocks(space)]
-        return np.sort(np.concatenate(ids)) if ids else np.empty(0, np.int64)
-
-    def missing(self, space: str) -> Ids:
-        """The items without a live row in a space, ascending."""
-        with self._db.reading() as db:
-            items = read_ids(db, "SELECT id FROM items")
-        return np.setdiff1d(items, self.live_ids(space), assume_unique=True)
-
-    def merge(self, space: str, *, everything: bool = False, progress: Progress | None = None) -> int:
-        """Few large segments from many small ones, without the dead rows; returns how many were merged.
-
-        By and by: eight of a like size become one. `everything`: as few as there can be. On a full disk, segments with
-        dead rows are rewritten one by one, and the others stay as they are.
-        """
-        merged = self._forget_dead(space)
-        while blocks := choose(self.blocks(space), everything):
-            if self._quarantine_damaged(space, blocks, None):
-                continue  # with those that are left
-            try:
-                self._merge(space, blocks, progress)
-                merged += len(blocks)
-            except FullError:
-                dead = sorted((block for block in blocks if block.n_dead), key=lambda block: block.n_live)
-                if not dead:
-                    break  # there is nothing to free, and no room to join them
-                if len(blocks) == 1:
-                    raise
-                self._merge(space, dead[:1], progress)  # needs the least room, and gives some back
-                merged += 1
-        return merged
-
-    def verify(self, space: str, progress: Progress) -> list[str]:
-        """What is wrong with a space, in sentences; reads every byte of its rows."""
-        self._space(space)
-        return verify_space(self._path, self._db, space, progress)
-
-    def new_file(self, folder: str, suffix: str) -> Path:
-        """Where to write a model ("models") or an index ("indexes"); `settle` it, then name it in a transaction."""
-        return self._path / folder / f"{secrets.token_hex(8)}{suffix}"
-
-    def settle(self, temp: Path, name: str | None = None) -> str:
-        """Put a written file on the disk for good, under a name of its own where one is given; returns its name."""
-        with translated(temp):
-            files.settle(temp, temp.with_name(name or temp.name))
-        return name or temp.name
-
-    def named(self) -> set[Path]:
-        """Every file outside SQLite that is part of the collection."""
-        with self._db.reading() as db:
-            rows = [self._file(file) for (file,) in db.execute("SELECT file FROM segments")]
-            models = db.execute("SELECT model FROM spaces WHERE model IS NOT NULL").fetchall()
-            indexes = db.execute("SELECT file FROM structures").fetchall()
-        return {
-            *rows,
-            *(files.ids_file(file) for file in rows),
-            *(self._path / "models" / name for (name,) in models),
-            *(self._path / "indexes" / name for (name,) in indexes),
-        }
-
-    def fingerprint(self, space: str) -> str:
-        """What tells the rows that a space has now from those of any other time, and of any other collection."""
-        with self._db.reading() as db:
-            rows = [(row.file, row.n_dead, row.digest.hex()) for row in list_segments(db, space)]
-        return blake2b(repr(rows).encode(), digest_size=files.DIGEST_BYTES).hexdigest()
-
-    def version(self) -> int:
-        """Counts the commits to the catalogue."""
-        return self._db.version()
-
-    def _space(self, name: str) -> Space:
-        spaces = self.spaces()
-        if name not in spaces:
-            raise UnknownNameError("space", name, spaces)
-        return spaces[name]
-
-    def _file(self, name: str) -> Path:
-        return self._path / "vectors" / name
-
-    def _number(self, query: str, *values: str) -> int:
-        with self._db.reading() as db:
-            return int(db.execute(query, values).fetchone()[0])
-
-    def _write(
-        self, space: str, shape: tuple[int, int], dtype: np.dtype[Any], parts: Iterable[tuple[Ids, NDArray[Any]]]
-    ) -> Pending:
-        # A number is used once: no reader can take a new file for an old one. A killed writer's were never named.
-        used = self._number("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'segments'")
-        self._last = max(self._last, used) + 1
-        slug = re.sub(r"[^A-Za-z0-9]+", "-", space).strip("-")[:40]
-        target = self._file(f"{slug}-{self._last}.npy")
-        with translated(target):
-            writer = RowWriter(target, *shape, dtype)
-            try:
-                for ids, X in parts:
-                    writer.add(ids, X)
-                digest = writer.close()
-            except BaseException:
-                writer.discard()
-                raise
-            ids, _ = files.map_rows(target, shape, dtype.name)
-        return Pending(space, self._last, target.name, ids, shape[1], dtype.name, digest)
-
-    def _merge(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> None:
-        """Put segments with the live rows of these in their place."""
-        dim, dtype = blocks[0].X.shape[1], np.result_type(*(block.X.dtype for block in blocks))
-        total = sum(block.n_live for block in blocks)
-        merged = Merged(blocks, lambda done: progress(f"merging {space}", done, total) if progress else None)
-        pendings = list[Pending]()
-        try:
-            for rows in split(total):
-                pendings.append(self._write(space, (rows, dim), dtype, merged.take(rows)))
-            with self._transaction():
-                self._forget([block.segment for block in blocks])
-                for pending in pendings:
-                    self._name(pending)
-        except FullError:
-            self._discard(pendings)
-            raise
-
-    def _discard(self, pendings: Sequence[Pending]) -> None:
-        """Remove written segments that will not be named."""
-        if not self._db.in_doubt:
-            for pending in pendings:
-                for file in (self._file(pending.file), files.ids_file(self._file(pending.file))):
-                    file.unlink(missing_ok=True)
-
-    def _forget_dead(self, space: str) -> int:
-        """Remove the segments without a live row, which needs the least room of all; returns how many they were."""
-        if dead := [block.segment for block in self.blocks(space) if not block.n_live]:
-            with self._transaction():
-                self._forget(dead)
-        return len(dead)
-
-    def _name(self, pending: Pending) -> None:
-        dim = self._space(pending.space).dim
-        if dim not in (None, pending.dim):
-            raise InputError(f"Space '{pending.space}' has {dim} dimensions. Got {pending.dim}.")
-        db = self._db.writing()
-        db.execute("UPDATE spaces SET dim = ? WHERE name = ?", [pending.dim, pending.space])
-        db.execute(
-            "INSERT INTO segments (id, space, file, rows, dim, dtype, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                *(pending.segment, pending.space, pending.file, len(pending.ids)),
-                *(pending.dim, pending.dtype, pending.digest),
-            ],
-        )
-
-    def _quarantine_damaged(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> list[str]:
-        damage = dict(self._unreadable)
-        for done, block in enumerate(blocks):
-            if progress:
-                progress(f"verifying {space}", done, len(blocks))
-            if not block.intact:
-                damage[block.segment] = "does not match its digest"
-        with self._db.reading() as db:
-            listed = [row for row in list_segments(db, space) if row.id in damage]
-        if not listed:
-            return []
-        with self._transaction():
-            self._quarantine({row.id: damage[row.id] for row in listed})
-        files = [row.file for row in listed]
-        for file in files:
-            log.warning(
-                "vectors/%s is damaged and was quarantined. Its pictures are missing from '%s'. Run: lookalike repair",
-                file,
-                space,
-            )
-        return files
-
-    def _quarantine(self, damage: Mapping[int, str]) -> None:
-        update = "UPDATE segments SET damage = ? WHERE id = ? AND damage IS NULL"
-        self._db.writing().executemany(update, [(reason, segment) for segment, reason in damage.items()])
-
-    def _forget(self, segments: Sequence[int]) -> None:
-        for segment in segments:
-            delete = "DELETE FROM segments WHERE id = ? RETURNING file"
-            (file,) = self._db.writing().execute(delete, [segment]).fetchone()
-            self.doomed += [self._file(file), files.ids_file(self._file(file))]
+            blocks.append(open_block(folder, row, dead, before.get(row.id)))
+        except FileNotFoundError as error:
+            unreadable[row.id] = f"{error.filename} is missing."
+        except DamagedError as error:
+            unreadable[row.id] = str(error)
+    return blocks, unreadable
 
 
-def _check_ids(space: str, ids: Ids) -> None:
-    """Ascending ids must be valid and each there once."""
-    if ids[0] < 0:
-        raise InputError(f"Ids for '{space}' must not be negative. Got {ids[0]}.")
-    if (twice := ids[1:][ids[1:] == ids[:-1]]).size:
-        raise InputError(f"Ids for '{space}' must each come once. Got {twice[0]} twice.")
+def read_stamps(folder: Path, file: str) -> tuple[Stamp, ...]:
+    """Return the stamps of a segment's two files, to compare with those of a block."""
+    stats = [path.stat() for path in (folder / file, npy_files.ids_file(folder / file))]
+    return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
+
+
+def choose_blocks(blocks: Sequence[Block], everything: bool) -> list[Block]:
+    """Return the blocks to merge next; an empty list if there is no need. `everything`: as few segments as possible."""
+    live = {block.segment: block.n_live for block in blocks}
+    if everything:
+        total, dead = sum(live.values()), any(live[block.segment] < len(block.ids) for block in blocks)
+        return list(blocks) if dead or len(blocks) > math.ceil(total / MAX_ROWS) else []
+    for block in blocks:
+        if 2 * live[block.segment] < len(block.ids):
+            return [block]
+    tiers: dict[int, list[Block]] = defaultdict(list)
+    for block in blocks:
+        if live[block.segment] < MAX_ROWS // 2:
+            tiers[int(math.log(live[block.segment], TIER))].append(block)
+    return next((tier for tier in tiers.values() if len(tier) >= TIER), [])
+
+
+class MergedRows:
+    """The live rows of several blocks by ascending id, taken in portions; `on_rows` is called with the number taken."""
+
+    def __init__(self, blocks: Sequence[Block], on_rows: Callable[[int], None]):
+        self._parts = merge_rows(blocks)
+        self._on_rows = on_rows
+        self._done = 0
+        self._left: tuple[Ids, NDArray[Any]] | None = None
+
+    def take(self, rows: int) -> Iterator[tuple[Ids, NDArray[Any]]]:
+        """Yield the next `rows` rows in chunks of (m,) ids and (m, d) rows."""
+        while rows:
+            ids, X = self._left or next(self._parts)
+            self._left = (ids[rows:], X[rows:]) if len(ids) > rows else None
+            yield ids[:rows], X[:rows]
+            taken = min(rows, len(ids))
+            rows -= taken
+            self._done += taken
+            self._on_rows(self._done)
+
+
+def split_rows(rows: int) -> list[int]:
+    """Return the number of rows of each merged segment: as few segments as possible, of equal size."""
+    parts = math.ceil(rows / MAX_ROWS)
+    return [rows // parts + (part < rows % parts) for part in range(parts)]
+
+
+def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterator[tuple[Ids, NDArray[Any]]]:
+    """Yield the live rows of all blocks by ascending id, in chunks of (m,) ids and (m, d) rows."""
+    row_bytes = 8 + blocks[0].X.shape[1] * max(block.X.itemsize for block in blocks)
+    window = max(1, max_bytes // (2 * row_bytes * len(blocks)))  # rows of each block; twice: gathered, then ordered
+    starts = [0] * len(blocks)
+    while unread := [i for i, block in enumerate(blocks) if starts[i] < len(block.ids)]:
+        # All ids up to the smallest last id of the windows are inside the windows. The window with that last id is used
+        # up each time, so the loop ends even if the ids are damaged.
+        windows = {i: blocks[i].ids[starts[i] : starts[i] + window] for i in unread}
+        least = min(unread, key=lambda i: int(windows[i][-1]))
+        ids, rows = [], []
+        for i in unread:
+            taken = np.searchsorted(windows[i], windows[least][-1], side="right") if i != least else len(windows[i])
+            part = slice(starts[i], starts[i] + int(taken))
+            dead = blocks[i].dead
+            keep = slice(None) if dead is None else ~dead[part]
+            ids.append(blocks[i].ids[part][keep])
+            rows.append(blocks[i].X[part][keep])
+            starts[i] = part.stop
+        gathered = np.concatenate(ids)  # (m,)
+        if len(gathered):  # not all dead
+            order = np.argsort(gathered)
+            yield gathered[order], np.concatenate(rows)[order]

@@ -1,8 +1,7 @@
-"""Feedback sessions: what was shown to whom, and what they said, click by click.
+"""Feedback sessions: the pictures that were shown, and the marks of users, as a log of events.
 
-In: examples and clicks. Out: the marks that count now, and the whole log. Nothing is ever changed in the log: an undo
-is an event too, and only an open session as a whole can be removed. Every click is on the disk when its call returns,
-and needs no writer lock: any number of people and processes may be at it.
+The log is append-only: an undo is an event too, and only an open session can be removed, with its whole log. Each mark
+is on the disk when its call returns. Changes need no writer lock, so many users and processes can mark at once.
 """
 
 import secrets
@@ -16,36 +15,35 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from lookalike.errors import DamagedError, InputError
-from lookalike.store.database import Database
-from lookalike.store.labels import check_label, check_text
-from lookalike.store.schema import text
+from lookalike.store.classes import check_label
+from lookalike.store.database import Database, check_text, text
 from lookalike.types import Vectors
 
 Kind: TypeAlias = Literal["relevant", "irrelevant", "skip"]
-"""What a person can say about a picture."""
+"""The marks that a user can give to a picture."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Outsider:
-    """An example that is not a picture of the collection as a whole: a file from elsewhere, a part of a picture."""
+class ExternalExample:
+    """An example that is not a picture of the collection: another file, or a part of a picture."""
 
-    wanted: bool
+    positive: bool  # or a negative example
     vector: Vectors  # (d,) float32
-    feature: str | None  # what made the vector; None where it is one of the space itself
-    item: int | None = None  # the picture's own id, should it come into the collection
-    origin: str | None = None  # where it was, for people
+    feature: str | None  # the feature that made the vector; None for a vector of the space itself
+    item: int | None = None  # the id that the picture has if it is added to the collection
+    origin: str | None = None  # its path, to be shown to users
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line of the log."""
+    """An event of a session's log."""
 
     kind: str  # "shown", "relevant", "irrelevant", "skip" or "undo"
     item: int
-    round: int  # 0 is before the first
-    position: int | None  # the place at which it was shown
+    round: int  # 0 for the examples that the session started from
+    position: int | None  # the position at which the item was shown
     author: str
     at: float  # POSIX seconds
     undone: bool
@@ -53,7 +51,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A session at a glance."""
+    """The state of a session, with counts of its marks."""
 
     id: str
     name: str | None
@@ -69,12 +67,12 @@ class Summary:
 
     @property
     def state(self) -> str:
-        """Whether more can be said: "open" or "finished"."""
+        """Whether the session is "open" or "finished"."""
         return "open" if self.finished_at is None else "finished"
 
 
 class Sessions:
-    """The sessions of a collection, in its file of judgements."""
+    """The sessions of a collection, in `judgements.sqlite`."""
 
     def __init__(self, database: Database):
         self._db = database
@@ -86,16 +84,16 @@ class Sessions:
         author: str,
         name: str | None,
         marks: Mapping[int, Kind],
-        outsiders: Sequence[Outsider] = (),
+        external_examples: Sequence[ExternalExample] = (),
     ) -> str:
-        """A new session with the examples it starts from; returns its id, eight hexadecimal digits."""
+        """Start a session from examples; returns its id, eight hexadecimal digits."""
         called = None if name is None else check_label(name, "A session's name")
         session = secrets.token_hex(4)
         insert = (
             "INSERT INTO sessions (id, name, author, space, created_at)"
             " VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?)"
         )
-        outside = (
+        insert_example = (
             "INSERT INTO outsiders (session, number, wanted, item, origin, feature, vector)"
             " VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?)"
         )
@@ -103,21 +101,21 @@ class Sessions:
             while db.execute("SELECT 1 FROM sessions WHERE id = ?", [session]).fetchone():
                 session = secrets.token_hex(4)
             db.execute(insert, [session, called, check_text(author), text(space), time.time()])
-            for number, example in enumerate(outsiders):
+            for number, example in enumerate(external_examples):
                 vector = np.ascontiguousarray(example.vector, "<f4").tobytes()
                 origin, feature = _text(example.origin), _text(example.feature)
-                db.execute(outside, [session, number, example.wanted, example.item, origin, feature, vector])
+                db.execute(insert_example, [session, number, example.positive, example.item, origin, feature, vector])
             _log(db, session, 0, [(kind, item, 0, None, None) for item, kind in marks.items()], author)
         return session
 
     def all(self) -> list[Summary]:
-        """Every session, the last touched first."""
+        """Return all sessions, the last changed first."""
         query = _SUMMARY.format(marks="marks", which="1") + " ORDER BY changed DESC, id"
         with self._db.reading() as db:
             return [Summary(*row) for row in db.execute(query)]
 
     def get(self, session: str) -> Summary:
-        """One session; InputError where there is none of this id."""
+        """Return one session; InputError if there is none with this id."""
         query = _SUMMARY.format(marks="(SELECT * FROM marks WHERE session = :id)", which="sessions.id = :id")
         with self._db.reading() as db:
             row = db.execute(query, {"id": _id(session)}).fetchone()
@@ -126,19 +124,19 @@ class Sessions:
         return Summary(*row)
 
     def check_open(self, session: str) -> None:
-        """InputError where a session is finished, or was never begun."""
+        """Raise InputError if a session is finished or does not exist."""
         with self._db.reading() as db:
             row = db.execute("SELECT name, finished_at FROM sessions WHERE id = ?", [_id(session)]).fetchone()
         if row is None:
             raise _unknown(session)
         if row[1] is not None:
             raise InputError(
-                f"Session {session} is finished, as {row[0]!r}. To say more, start one from its label:"
+                f"Session {session} is finished, as {row[0]!r}. To mark more pictures, start one from its label:"
                 f" lookalike feedback --label {shlex.quote(row[0])}"
             )
 
     def show(self, session: str, items: Sequence[int], *, author: str) -> int:
-        """Begin a round, in which these items are asked about, in this order; returns its number, from 1 on."""
+        """Log a new round that shows these items in this order; returns its number, counted from 1."""
         with self._db.transaction() as db:
             self.check_open(session)
             number = _last(db, session, "round") + 1
@@ -147,7 +145,7 @@ class Sessions:
         return number
 
     def mark(self, session: str, marks: Mapping[int, Kind], *, author: str) -> None:
-        """What somebody said about items, as one step that can be undone. The last word about an item counts."""
+        """Log marks of items as one step, which can be undone. Of several marks of an item, the last counts."""
         seen = "SELECT round, position FROM events WHERE session = ? AND item = ? AND kind = 'shown' ORDER BY id DESC"
         with self._db.transaction() as db:
             self.check_open(session)
@@ -159,7 +157,7 @@ class Sessions:
             _log(db, session, _last(db, session, "step") + 1, rows, author)
 
     def undo(self, session: str, *, author: str) -> dict[int, Kind]:
-        """Take back the author's own last step that still counts; returns what it had said, nothing if none is left."""
+        """Undo the last step of this author that is not undone yet; returns its marks, empty if there is no step."""
         mine = "FROM clicks WHERE session = ? AND author = CAST(? AS TEXT) AND step > 0"
         last = f"SELECT id, kind, item, round, position {mine} AND step = (SELECT max(step) {mine})"
         with self._db.transaction() as db:
@@ -170,29 +168,31 @@ class Sessions:
         return {item: kind for _, kind, item, *_ in found}
 
     def remove(self, session: str) -> None:
-        """Forget an open session and all that was said in it. InputError for a finished one: its class rests on it."""
+        """Remove an open session with its log. Raises InputError for a finished one: its class depends on it."""
         with self._db.transaction() as db:
             known = self.get(session)
             if known.finished_at is not None:
-                raise InputError(f"Session {session} is finished: the class {known.name!r} rests on it, so it stays.")
+                raise InputError(
+                    f"Session {session} is finished: the class {known.name!r} depends on it, so it cannot be removed."
+                )
             for table in ("events", "outsiders"):
                 db.execute(f"DELETE FROM {table} WHERE session = ?", [session])
             db.execute("DELETE FROM sessions WHERE id = ?", [session])
 
     def marks(self, session: str) -> dict[int, Kind]:
-        """What counts now, item by item, in the order of the clicks."""
+        """Return the current mark of each item, in the order of the events."""
         with self._db.reading() as db:
             return dict(db.execute("SELECT item, kind FROM marks WHERE session = ? ORDER BY event", [session]))
 
-    def outsiders(self, session: str) -> list[Outsider]:
-        """The examples from outside that a session started from."""
+    def external_examples(self, session: str) -> list[ExternalExample]:
+        """Return the external examples that a session started from."""
         query = "SELECT wanted, vector, feature, item, origin FROM outsiders WHERE session = ? ORDER BY number"
         with self._db.reading() as db:
             rows = db.execute(query, [session]).fetchall()
-        return [Outsider(bool(wanted), _vector(session, vector), *rest) for wanted, vector, *rest in rows]
+        return [ExternalExample(bool(positive), _vector(session, vector), *rest) for positive, vector, *rest in rows]
 
     def log(self, session: str) -> list[Event]:
-        """Everything that happened, in order."""
+        """Return all events of a session in order."""
         taken_back = "EXISTS (SELECT 1 FROM events AS later WHERE later.undoes = events.id)"
         query = (
             f"SELECT kind, item, round, position, author, at, {taken_back} FROM events WHERE session = ? ORDER BY id"
@@ -204,8 +204,8 @@ class Sessions:
             for kind, item, number, position, author, at, undone in rows
         ]
 
-    def unwanted(self, name: str) -> list[int]:
-        """What the last word of the finished sessions of this name calls irrelevant: a class's known negatives."""
+    def negatives(self, name: str) -> list[int]:
+        """Return the negative examples of a class: the items whose last mark in its finished sessions is irrelevant."""
         last = (
             "SELECT item, kind, max(event) FROM marks JOIN sessions ON sessions.id = session"
             " WHERE name = CAST(? AS TEXT) AND finished_at IS NOT NULL AND kind <> 'skip' GROUP BY item"
@@ -224,7 +224,7 @@ _SUMMARY = """
 """
 
 _Row: TypeAlias = tuple[str, int, int, int | None, int | None]
-"""Kind, item, round, position, what it undoes."""
+"""Kind, item, round, position, the event that it undoes."""
 
 
 def _log(db: sqlite3.Connection, session: str, step: int, rows: Sequence[_Row], author: str) -> None:
@@ -253,7 +253,7 @@ def _vector(session: str, data: bytes) -> Vectors:
 
 
 def _id(session: str) -> str:
-    """The id, if it can be one: SQLite takes no lone surrogates."""
+    """Return the id; an empty text, which is no id, for what SQLite cannot bind, such as lone surrogates."""
     return session if isinstance(session, str) and session.isascii() else ""
 
 

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from lookalike.collection import format_id
 from lookalike.collection.specs import check_client_fit
 from lookalike.errors import StoreError
-from lookalike.images.folders import leads_inside
+from lookalike.images.sources import leads_inside
 from lookalike.server.access import Role
 from lookalike.server.events import HEADERS, describe
 from lookalike.server.incoming import Incoming, keep, take_back

@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.store import blocks as blocks_module
-from lookalike.store import merge
-from lookalike.store.blocks import Block, open_block
+from lookalike.store import segments
 from lookalike.store.directory import Store
-from lookalike.store.files import digest_file
 from lookalike.store.items import Item
-from lookalike.store.merge import merge_rows, split
-from lookalike.store.segments import Segments
+from lookalike.store.npy_files import digest_file
+from lookalike.store.segments import Block, merge_rows, open_block, split_rows
+from lookalike.store.vectors import VectorStore
 
 DIM = 4
 
@@ -37,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def vectors(store: Store) -> Segments:
+def vectors(store: Store) -> VectorStore:
     return store.vectors
 
 
@@ -58,10 +56,10 @@ def add(store: Store, *ids: int, space: str = "deep", dtype: Any = np.float32) -
 def remove(store: Store, *ids: int) -> None:
     with store.transaction():
         store.items.remove(ids)
-        store.vectors.bury(ids)
+        store.vectors.remove(ids)
 
 
-def contents(vectors: Segments, space: str = "deep") -> dict[int, list[float]]:
+def contents(vectors: VectorStore, space: str = "deep") -> dict[int, list[float]]:
     """Every live row by its id; fails where an id is alive twice."""
     found: dict[int, list[float]] = {}
     for block in vectors.blocks(space):
@@ -72,7 +70,7 @@ def contents(vectors: Segments, space: str = "deep") -> dict[int, list[float]]:
     return found
 
 
-def verify(vectors: Segments, space: str = "deep") -> list[str]:
+def verify(vectors: VectorStore, space: str = "deep") -> list[str]:
     return vectors.verify(space, lambda stage, done, total: None)
 
 
@@ -81,7 +79,7 @@ def folder(store: Store, name: str = "vectors") -> list[str]:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_rows_come_back_sorted_by_id_in_their_own_precision(store: Store, vectors: Segments, dtype: Any) -> None:
+def test_rows_come_back_sorted_by_id_in_their_own_precision(store: Store, vectors: VectorStore, dtype: Any) -> None:
     add(store, 30, 10, 20, dtype=dtype)
     (block,) = vectors.blocks("deep")
     assert block.ids.tolist() == [10, 20, 30]
@@ -91,7 +89,7 @@ def test_rows_come_back_sorted_by_id_in_their_own_precision(store: Store, vector
     assert verify(vectors) == []
 
 
-def test_rows_are_memory_maps_that_nobody_can_change(store: Store, vectors: Segments) -> None:
+def test_rows_are_read_only_memory_maps(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     (block,) = vectors.blocks("deep")
     owner: Any = block.X
@@ -109,14 +107,14 @@ def test_files_are_plain_npy(store: Store) -> None:
     assert folder(store) == ["deep-1.ids.npy", "deep-1.npy"]
 
 
-def test_a_segment_that_is_not_named_does_not_exist(store: Store, vectors: Segments) -> None:
+def test_a_segment_that_is_not_named_does_not_exist(store: Store, vectors: VectorStore) -> None:
     vectors.write("deep", np.array([1]), np.ones((1, DIM), np.float32))
     assert vectors.blocks("deep") == []
     assert vectors.rows("deep") == 0
     assert vectors.live_ids("deep").tolist() == []
 
 
-def test_the_first_segment_sets_the_dimension(store: Store, vectors: Segments) -> None:
+def test_the_first_segment_sets_the_dimension(store: Store, vectors: VectorStore) -> None:
     assert vectors.spaces()["deep"].dim is None
     add(store, 1)
     assert vectors.spaces()["deep"].dim == DIM
@@ -138,15 +136,15 @@ def test_the_first_segment_sets_the_dimension(store: Store, vectors: Segments) -
         ([1], np.ones(DIM, np.float32), "must be a matrix"),
     ],
 )
-def test_rows_that_cannot_be_right_are_refused_and_leave_no_file(
-    store: Store, vectors: Segments, ids: list[int], X: NDArray[Any], words: str
+def test_invalid_rows_are_rejected_and_leave_no_file(
+    store: Store, vectors: VectorStore, ids: list[int], X: NDArray[Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
         vectors.write("deep", np.array(ids, np.int64), X)
     assert folder(store) == []
 
 
-def test_an_item_has_one_live_row_in_a_space(store: Store, vectors: Segments) -> None:
+def test_an_item_has_one_live_row_in_a_space(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     with pytest.raises(InputError, match="already has rows"):
         add(store, 2, 3)
@@ -157,7 +155,7 @@ def test_an_item_has_one_live_row_in_a_space(store: Store, vectors: Segments) ->
     assert verify(vectors) == []
 
 
-def test_burying_reaches_every_space_and_forgives_strangers(store: Store, vectors: Segments) -> None:
+def test_removing_reaches_every_space_and_ignores_unknown_ids(store: Store, vectors: VectorStore) -> None:
     with store.transaction():
         vectors.create_space("other", ["color()"])
     add(store, 1, 2, 3)
@@ -170,15 +168,15 @@ def test_burying_reaches_every_space_and_forgives_strangers(store: Store, vector
     assert verify(vectors) == verify(vectors, "other") == []
 
 
-def test_missing_are_the_items_without_a_live_row(store: Store, vectors: Segments) -> None:
+def test_missing_are_the_items_without_a_live_row(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     with store.transaction():
         store.items.add([Item(9, [], 1, 1, 1, "png", 0.0, None)])
-        vectors.bury([1])
+        vectors.remove([1])
     assert vectors.missing("deep").tolist() == [1, 9]
 
 
-def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors: Segments) -> None:
+def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     add(store, 3)
     before = vectors.blocks("deep")
@@ -191,19 +189,19 @@ def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors
     assert after[1].dead is not None
 
 
-def test_what_was_not_committed_is_not_remembered(store: Store, vectors: Segments) -> None:
+def test_uncommitted_rows_are_not_cached(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2, 3)
     with suppress(RuntimeError), store.transaction():
-        vectors.bury([1])
+        vectors.remove([1])
         assert vectors.live_ids("deep").tolist() == [2, 3]
         raise RuntimeError
     assert vectors.live_ids("deep").tolist() == [1, 2, 3]
     with store.transaction():
-        vectors.bury([2])  # as many dead rows as before, but others
+        vectors.remove([2])  # as many dead rows as before, but others
     assert vectors.live_ids("deep").tolist() == [1, 3]
 
 
-def test_spaces_keep_their_chain_and_order(store: Store, vectors: Segments) -> None:
+def test_spaces_keep_their_chain_and_order(store: Store, vectors: VectorStore) -> None:
     with store.transaction():
         vectors.create_space("a/b (odd) é", ["color()", "pca(dim=2)"], base="deep")
     assert list(vectors.spaces()) == ["deep", "a/b (odd) é"]
@@ -213,7 +211,7 @@ def test_spaces_keep_their_chain_and_order(store: Store, vectors: Segments) -> N
     assert list(contents(vectors, "a/b (odd) é")) == [5]
 
 
-def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: Segments) -> None:
+def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: VectorStore) -> None:
     with pytest.raises(InputError, match="named 'deep' already"), store.transaction():
         vectors.create_space("deep", ["color()"])
     with pytest.raises(UnknownNameError, match="Did you mean 'deep'"), store.transaction():
@@ -221,12 +219,12 @@ def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: Segme
 
 
 @pytest.mark.parametrize("verb", ["blocks", "rows", "live_ids", "missing", "merge", "bytes"])
-def test_an_unknown_space_is_told_by_its_name(vectors: Segments, verb: str) -> None:
+def test_an_unknown_space_is_named_in_the_error(vectors: VectorStore, verb: str) -> None:
     with pytest.raises(UnknownNameError, match="No space named 'dep'"):
         getattr(vectors, verb)("dep")
 
 
-def test_dropping_a_space_removes_its_files_and_leaves_the_others(store: Store, vectors: Segments) -> None:
+def test_dropping_a_space_removes_its_files_and_leaves_the_others(store: Store, vectors: VectorStore) -> None:
     with store.transaction():
         vectors.create_space("pca", ["color()", "pca()"], base="deep")
     add(store, 1)
@@ -242,15 +240,15 @@ def test_dropping_a_space_removes_its_files_and_leaves_the_others(store: Store, 
 def model(store: Store, folder: str = "models", name: str | None = None) -> str:
     temp = store.vectors.new_file(folder, ".npz")
     temp.write_bytes(b"model")
-    return store.vectors.settle(temp, name)
+    return store.vectors.put_in_place(temp, name)
 
 
-def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors: Segments) -> None:
+def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     first = model(store)
     with store.transaction():
         vectors.replace("deep", [], model=first, fitted_on=2)
-        vectors.structures.name("deep", "points", model(store, "indexes", "hnsw-1.faiss"))
+        vectors.structures.set("deep", "points", model(store, "indexes", "hnsw-1.faiss"))
     assert (vectors.rows("deep"), folder(store), folder(store, "models")) == (0, [], [first])
     pendings = [vectors.write("deep", np.array([i]), np.ones((1, 9), np.float32)) for i in (1, 2)]
     second = model(store)
@@ -264,7 +262,7 @@ def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors:
     assert verify(vectors) == []
 
 
-def test_a_replacement_that_fails_leaves_the_old_rows_and_files(store: Store, vectors: Segments) -> None:
+def test_a_replacement_that_fails_leaves_the_old_rows_and_files(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     same = [vectors.write("deep", np.array([1]), np.ones((1, DIM), np.float32)) for _ in range(2)]
     with pytest.raises(InputError, match="Got 1 twice"), store.transaction():
@@ -276,18 +274,18 @@ def test_a_replacement_that_fails_leaves_the_old_rows_and_files(store: Store, ve
     assert verify(vectors) == []
 
 
-def test_the_old_index_goes_when_a_new_one_is_named(store: Store, vectors: Segments) -> None:
+def test_a_new_index_replaces_the_old_one(store: Store, vectors: VectorStore) -> None:
     for name in ("hnsw-1.faiss", "hnsw-2.faiss"):
         with store.transaction():
-            vectors.structures.name("deep", "points", model(store, "indexes", name))
+            vectors.structures.set("deep", "points", model(store, "indexes", name))
         assert vectors.structures.get("deep", "points").file == name
         assert folder(store, "indexes") == [name]
     with store.transaction():
-        vectors.structures.name("deep", "points", None)
+        vectors.structures.set("deep", "points", None)
     assert folder(store, "indexes") == []
 
 
-def test_a_number_is_never_used_twice(store: Store, vectors: Segments) -> None:
+def test_a_number_is_never_used_twice(store: Store, vectors: VectorStore) -> None:
     add(store, 1)
     add(store, 2)
     with pytest.raises(InputError):
@@ -299,7 +297,7 @@ def test_a_number_is_never_used_twice(store: Store, vectors: Segments) -> None:
     other.close()
 
 
-def test_eight_of_a_like_size_become_one(store: Store, vectors: Segments) -> None:
+def test_eight_of_a_like_size_become_one(store: Store, vectors: VectorStore) -> None:
     for i in range(7):
         add(store, 2 * i, 2 * i + 1)
         assert vectors.merge("deep") == 0
@@ -312,7 +310,7 @@ def test_eight_of_a_like_size_become_one(store: Store, vectors: Segments) -> Non
     assert verify(vectors) == []
 
 
-def test_segments_stay_few_however_many_are_added(store: Store, vectors: Segments) -> None:
+def test_segments_stay_few_however_many_are_added(store: Store, vectors: VectorStore) -> None:
     most = 0
     for i in range(100):
         add(store, i)
@@ -322,7 +320,7 @@ def test_segments_stay_few_however_many_are_added(store: Store, vectors: Segment
     assert sorted(contents(vectors)) == list(range(100))
 
 
-def test_merging_everything_drops_the_dead_and_is_done_once(store: Store, vectors: Segments) -> None:
+def test_merging_everything_drops_the_dead_and_is_done_once(store: Store, vectors: VectorStore) -> None:
     add(store, 5, 1, 9)
     add(store, 7, 3, dtype=np.float16)
     remove(store, 9, 7)
@@ -338,7 +336,7 @@ def test_merging_everything_drops_the_dead_and_is_done_once(store: Store, vector
     assert verify(vectors) == []
 
 
-def test_a_segment_that_is_mostly_dead_is_rewritten(store: Store, vectors: Segments) -> None:
+def test_a_segment_that_is_mostly_dead_is_rewritten(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2, 3, 4)
     remove(store, 1, 2)
     assert vectors.merge("deep") == 0
@@ -356,8 +354,8 @@ def test_merging_changes_no_row(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, set[int]]], everything: bool, max_rows: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "MAX_ROWS", max_rows)
-        patch.setattr(merge, "TIER", 2)
+        patch.setattr(segments, "MAX_ROWS", max_rows)
+        patch.setattr(segments, "TIER", 2)
         store = Store(tmp_path_factory.mktemp("merge") / "c", create=True)
         expected: set[int] = set()
         with store.writer():
@@ -375,7 +373,7 @@ def test_merging_changes_no_row(
             assert got == {i: rows_for(np.array([i]))[0].tolist() for i in expected}
             assert verify(store.vectors) == []
             if everything:
-                assert len(store.vectors.blocks("deep")) <= len(split(len(expected)))
+                assert len(store.vectors.blocks("deep")) <= len(split_rows(len(expected)))
         store.close()
 
 
@@ -395,11 +393,11 @@ def test_merged_rows_are_dealt_in_bounded_chunks() -> None:
 
 @pytest.mark.parametrize(("rows", "sizes"), [(0, []), (1, [1]), (2**20, [2**20]), (2**20 + 1, [2**19 + 1, 2**19])])
 def test_merged_segments_are_few_and_equal(rows: int, sizes: list[int]) -> None:
-    assert split(rows) == sizes
+    assert split_rows(rows) == sizes
 
 
 @pytest.fixture
-def late_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Segments]:
+def late_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[VectorStore]:
     """A reader that comes to open its files just after another process has merged them away."""
     add(store, 1)
     add(store, 2)
@@ -411,18 +409,18 @@ def late_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Segme
             store.vectors.merge("deep", everything=True)
         return open_block(*args)
 
-    monkeypatch.setattr(blocks_module, "open_block", open_late)
+    monkeypatch.setattr(segments, "open_block", open_late)
     reader = Store(store.path)
     yield reader.vectors
     reader.close()
     assert merged
 
 
-def test_a_reader_looks_again_when_segments_are_merged_away(late_reader: Segments) -> None:
+def test_a_reader_looks_again_when_segments_are_merged_away(late_reader: VectorStore) -> None:
     assert [block.ids.tolist() for block in late_reader.blocks("deep")] == [[1, 2]]
 
 
-def test_segments_that_are_merged_away_are_no_damage(late_reader: Segments) -> None:
+def test_segments_that_are_merged_away_are_no_damage(late_reader: VectorStore) -> None:
     assert verify(late_reader) == []
 
 
@@ -456,7 +454,7 @@ def segments_of(store: Store, n: int) -> None:
 
 @pytest.mark.parametrize("everything", [True, False])
 def test_a_merge_never_copies_damage_but_quarantines_the_segment(
-    store: Store, vectors: Segments, everything: bool
+    store: Store, vectors: VectorStore, everything: bool
 ) -> None:
     segments_of(store, 10)
     before = contents(vectors)
@@ -475,7 +473,7 @@ def test_a_merge_never_copies_damage_but_quarantines_the_segment(
     assert "deep-2.npy" not in folder(store)
 
 
-def test_a_merge_ends_whatever_the_ids_are(store: Store, vectors: Segments) -> None:
+def test_a_merge_ends_whatever_the_ids_are(store: Store, vectors: VectorStore) -> None:
     segments_of(store, 10)
     ids = store.path / "vectors" / "deep-2.ids.npy"
     vectors.blocks("deep")  # the files are open when the damage happens
@@ -536,7 +534,7 @@ def test_a_segment_whose_file_is_back_is_not_quarantined(tmp_path: Path) -> None
     store.close()
 
 
-def test_a_file_that_changes_while_it_is_open_is_noticed(store: Store, vectors: Segments) -> None:
+def test_a_file_that_changes_while_it_is_open_is_noticed(store: Store, vectors: VectorStore) -> None:
     add(store, 1)
     add(store, 2)
     vectors.blocks("deep")
@@ -551,7 +549,7 @@ def test_a_file_that_changes_while_it_is_open_is_noticed(store: Store, vectors: 
     assert vectors.find_changed() == {}
 
 
-def test_a_file_that_is_only_touched_is_used_again(store: Store, vectors: Segments) -> None:
+def test_a_file_that_is_only_touched_is_used_again(store: Store, vectors: VectorStore) -> None:
     add(store, 1)
     vectors.blocks("deep")
     (store.path / "vectors" / "deep-1.npy").touch()
@@ -581,7 +579,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_found_and_told(store: Store, damage: str) -> None:
+def test_damage_is_reported(store: Store, damage: str) -> None:
     add(store, 1, 2, 3)
     harm, words = DAMAGES[damage]
     harm(store.path / "vectors" / "deep-1.npy")
@@ -589,7 +587,7 @@ def test_damage_is_found_and_told(store: Store, damage: str) -> None:
     assert re.search(f"deep-1.*{words}", " ".join(faults))
 
 
-def test_wrong_entries_in_the_catalogue_are_found_and_told(store: Store, vectors: Segments) -> None:
+def test_wrong_entries_in_the_catalogue_are_reported(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     add(store, 3)
     with store.transaction() as db:
@@ -600,7 +598,7 @@ def test_wrong_entries_in_the_catalogue_are_found_and_told(store: Store, vectors
     assert "1 live rows of space 'deep' belong to no item" in faults
 
 
-def test_an_item_that_is_alive_twice_is_found(store: Store, vectors: Segments) -> None:
+def test_an_item_that_is_alive_twice_is_found(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     remove(store, 2)
     add(store, 2)

@@ -9,17 +9,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from damage import flip_bits
+from disks import fill, remount
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
-from lookalike.store import schema
-from lookalike.store.database import Database, read_ids
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS, connect, text, translated
+from lookalike.store import database as database_module
+from lookalike.store.database import Database, connect, database_errors, read_ids, text
+from lookalike.store.schema import CATALOGUE, JUDGEMENTS
 from waiting import PATIENCE_S
 
 TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
@@ -48,7 +49,7 @@ def test_connecting_never_creates_a_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_newer_format_is_refused_with_both_numbers(file: Path) -> None:
+def test_a_newer_format_is_rejected_with_both_numbers(file: Path) -> None:
     connect(file, [*TABLE, "SELECT 1", "SELECT 1"]).close()
     with pytest.raises(FormatError, match=r"newer Lookalike \(format 3, this one reads up to 1\)\. Update Lookalike"):
         connect(file, TABLE)
@@ -74,7 +75,7 @@ def test_a_migration_that_fails_leaves_the_old_format(file: Path) -> None:
     db.close()
 
 
-def test_somebody_elses_database_is_refused_and_left_alone(file: Path) -> None:
+def test_a_database_of_another_program_is_rejected_and_not_changed(file: Path) -> None:
     with sqlite3.connect(file) as other:
         other.execute("CREATE TABLE theirs (x INTEGER)")
     other.close()
@@ -84,13 +85,13 @@ def test_somebody_elses_database_is_refused_and_left_alone(file: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused(file: Path) -> None:
+def test_a_file_that_is_no_database_is_rejected(file: Path) -> None:
     file.write_bytes(b"not a database, but long enough to have a header " * 10)
     with pytest.raises(FormatError, match="not written by Lookalike"):
         connect(file, TABLE)
 
 
-def test_a_damaged_database_is_told_as_damage(file: Path) -> None:
+def test_a_damaged_database_is_a_damaged_error(file: Path) -> None:
     database = Database(file, TABLE)
     with database.transaction() as db:
         db.executemany("INSERT INTO words VALUES (?)", [[f"word {i}"] for i in range(2_000)])
@@ -107,18 +108,18 @@ def test_a_damaged_database_is_told_as_damage(file: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_disk_that_takes_no_more_is_full(tmp_path: Path, number: int) -> None:
-    with pytest.raises(FullError, match="committed is safe"), translated(tmp_path):
+    with pytest.raises(FullError, match="Committed changes are safe"), database_errors(tmp_path):
         raise OSError(number, os.strerror(number))
 
 
-def test_other_troubles_of_the_disk_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="Input/output error"), translated(tmp_path):
+def test_other_errors_of_the_disk_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="Input/output error"), database_errors(tmp_path):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
-    with pytest.raises(BrokenPipeError), translated(tmp_path):
+    with pytest.raises(BrokenPipeError), database_errors(tmp_path):
         raise BrokenPipeError
 
 
-def test_a_transaction_that_does_not_fit_leaves_what_was_before(file: Path) -> None:
+def test_a_transaction_that_does_not_fit_changes_nothing(file: Path) -> None:
     database = Database(file, TABLE)
     with database.transaction() as db:
         db.execute("INSERT INTO words VALUES ('kept')")
@@ -133,7 +134,7 @@ def test_a_transaction_that_does_not_fit_leaves_what_was_before(file: Path) -> N
     database.close()
 
 
-def test_a_quota_that_sqlite_only_calls_an_io_error_is_told_as_full(file: Path) -> None:
+def test_an_exhausted_quota_is_a_full_error_although_sqlite_reports_an_io_error(file: Path) -> None:
     database = Database(file, TABLE)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (32_768, limit[1]))
@@ -147,8 +148,8 @@ def test_a_quota_that_sqlite_only_calls_an_io_error_is_told_as_full(file: Path) 
     database.close()
 
 
-def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
+def test_a_busy_file_is_a_locked_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_S", 0.05)
     one, two = Database(file, TABLE), Database(file, TABLE)
     with one.transaction(), pytest.raises(LockedError, match="Try again"), two.transaction():
         pass
@@ -156,10 +157,10 @@ def test_a_busy_file_is_told_as_locked(file: Path, monkeypatch: pytest.MonkeyPat
     two.close()
 
 
-def test_what_cannot_even_be_read_for_locks_is_told_as_locked(file: Path) -> None:
+def test_an_error_of_the_locking_protocol_is_a_locked_error(file: Path) -> None:
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL  # after ten seconds in which nobody may even read
-    with pytest.raises(LockedError, match="Try again"), schema.translated(file):
+    with pytest.raises(LockedError, match="Try again"), database_errors(file):
         raise error
 
 
@@ -218,7 +219,7 @@ def test_closing_leaves_a_connection_alone_until_the_block_that_uses_it_ends(fil
         database.in_transaction()
 
 
-def test_closing_while_threads_read_is_told_to_them(file: Path) -> None:
+def test_threads_that_read_after_closing_get_an_error(file: Path) -> None:
     code = (
         "import sys, threading, time; from pathlib import Path; from lookalike.errors import StoreError\n"
         "from lookalike.store.database import Database\n"
@@ -301,18 +302,8 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    if (
-        mount is None
-        or subprocess.run([mount, "-t", "tmpfs", "-o", "size=1m", "small", folder], check=False).returncode
-    ):
-        pytest.skip("mounting a disk is not permitted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+def disk(mount_disk: Callable[[str], Path]) -> Path:
+    return mount_disk("1m")
 
 
 def _write_word(file: Path, word: str) -> sqlite3.Connection:
@@ -344,26 +335,23 @@ def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open
     db.close()
     result = _read_without_rights(file)  # its owner may come at any time and change it unnoticed
     assert "StoreError" in result.stderr
-    assert "Ask for that permission, have its owner open it" in result.stderr
+    assert "Ask for the permission, have the owner open" in result.stderr
 
 
 def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
     file = disk / "words.sqlite"
     _write_word(file, "found").close()
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    remount(disk, "ro")
     database = Database(file, TABLE)
     with database.reading() as db:
         assert db.execute("SELECT word FROM words").fetchall() == [("found",)]
     database.close()
 
 
-def test_a_full_disk_can_be_read_and_follows_what_is_written_later(disk: Path) -> None:
+def test_a_full_disk_can_be_read_and_later_writes_are_seen(disk: Path) -> None:
     file = disk / "words.sqlite"
     _write_word(file, "one").close()
-    ballast = disk / "ballast"
-    with suppress(OSError), ballast.open("wb", buffering=0) as stream:
-        while True:
-            stream.write(bytes(4096))
+    filler = fill(disk)
     database = Database(file, TABLE)
 
     def words() -> list[str]:
@@ -373,16 +361,16 @@ def test_a_full_disk_can_be_read_and_follows_what_is_written_later(disk: Path) -
     assert words() == ["one"]
     with pytest.raises(FullError), database.transaction() as db:
         db.execute("INSERT INTO words VALUES ('does not fit')")
-    ballast.unlink()
+    filler.unlink()
     code = (
-        "import sys; from pathlib import Path; from lookalike.store.schema import connect\n"
+        "import sys; from pathlib import Path; from lookalike.store.database import connect\n"
         "db = connect(Path(sys.argv[1]), sys.argv[3:]); db.execute('INSERT INTO words VALUES (?)', [sys.argv[2]])\n"
         "db.execute('PRAGMA wal_checkpoint(TRUNCATE)')"
     )
     for word in ("two", "three"):
         subprocess.run([sys.executable, "-c", code, file, word, *TABLE], check=True)
         assert words()[-1] == word
-    with pytest.raises(StoreError, match="Open it again"), database.transaction() as db:
+    with pytest.raises(StoreError, match="open it again"), database.transaction() as db:
         db.execute("INSERT INTO words VALUES ('four')")
     database.close()
     _write_word(file, "four").close()

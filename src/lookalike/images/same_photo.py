@@ -1,9 +1,9 @@
-"""Whether two pictures are the same photo: re-encoded, resized, lightly cropped or lit, but not taken anew.
+"""Whether two pictures are the same photo: re-encoded, resized, slightly cropped or changed in brightness.
 
-In: pictures, (height, width, 3) uint8. Out: a small copy of each, and for two such copies how much they differ once one
-is laid over the other. The overlay is found by correlation at several sizes and refined by the enhanced correlation
-coefficient (Evangelidis and Psarakis, "Parametric image alignment", PAMI 2008). A copy and its original then differ by
-noise and by no turn or tilt; another photo of the same thing does not, however alike the two are.
+`shrink` makes a small copy of a picture, and `difference` compares two such copies after aligning them. The alignment
+is found by correlation at several sizes and refined by the enhanced correlation coefficient (Evangelidis and Psarakis,
+"Parametric image alignment", PAMI 2008). A copy then differs from its original only by noise, without rotation or
+shear; another photo of the same object differs more, however similar it is.
 """
 
 import math
@@ -19,29 +19,29 @@ SIDE = 96
 """Pixels of the longer side of a small copy."""
 
 SAME = 0.1
-"""Two pictures that differ by no more are the same photo. Chosen on Corel-1k and ukbench."""
+"""Largest difference of two copies of the same photo. Chosen on Corel-1k and ukbench."""
 
-NOTHING = 1.0
-"""What pictures differ by that have nothing in common."""
+UNRELATED = 1.0
+"""Difference of pictures that have nothing in common."""
 
 SIZES = np.arange(1.0, 0.62, -0.03)
-"""Sides of a crop that are tried, as shares of the largest that fits."""
+"""Sizes of a crop that are tried, as shares of the largest that fits."""
 
-LIKELY = 0.65
-"""The correlation at half size from which on it is worth to look closer."""
+MIN_CORRELATION = 0.65
+"""Correlation at half size below which pictures are not aligned: they have nothing in common."""
 
 BLOCK = 12
-"""Pixels of a block: each of them must agree, not only all together."""
+"""Side of a block in pixels: each block must match, not only the average of all."""
 
-FLAT = 3.0
-"""Grey levels of spread below which there is nothing to lay over: such pictures are compared as they are."""
+FLAT_DEVIATION = 3.0
+"""Standard deviation of grey levels below which pictures cannot be aligned, and are compared as they are."""
 
 Small = Pixels
 """A small copy, (h, w, 3) uint8 RGB, h or w being SIDE."""
 
 
 class _Place(NamedTuple):
-    """Where a picture lies in another one, in pixels of the small copies."""
+    """Position of a picture in another one, in pixels of the small copies."""
 
     correlation: float
     left: int
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 
 def shrink(image: Pixels) -> Small:
-    """A picture so small that only what it shows is left.
+    """Return a small copy of a picture, whose longer side has SIDE pixels.
 
     >>> shrink(np.zeros((400, 600, 3), np.uint8)).shape
     (64, 96, 3)
@@ -63,30 +63,32 @@ def shrink(image: Pixels) -> Small:
 
 
 def difference(one: Small, other: Small) -> float:
-    """How much two pictures differ when the one is laid over the other as well as may be; 0 for the same, at most 1."""
+    """Return how much two pictures differ after the best alignment; from 0 for the same to 1."""
     grey, grey_other = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in (one, other))
-    if min(grey.std(), grey_other.std()) < FLAT:
+    if min(grey.std(), grey_other.std()) < FLAT_DEVIATION:
         return _flat_difference(one, other)
     if (place := _place(grey, grey_other)) < (swapped := _place(grey_other, grey)):
         one, other, grey, grey_other, place = other, one, grey_other, grey, swapped
-    if place.correlation < LIKELY:
-        return NOTHING
+    if place.correlation < MIN_CORRELATION:
+        return UNRELATED
     matrix = _align(grey, grey_other, place)
     size = grey.shape[::-1]
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    laid = np.asarray(cv2.warpAffine(other, matrix, size, flags=flags), np.uint8)  # the other one where it lies
+    aligned = np.asarray(cv2.warpAffine(other, matrix, size, flags=flags), np.uint8)
     whole = np.ones(grey_other.shape, np.uint8)
     seen = cv2.warpAffine(whole, matrix, size, flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP)
-    covered = np.asarray(cv2.erode(seen, np.ones((5, 5), np.uint8), borderValue=0)) > 0  # an edge is half of nothing
+    covered = (
+        np.asarray(cv2.erode(seen, np.ones((5, 5), np.uint8), borderValue=0)) > 0
+    )  # pixels at the border are interpolated with the outside
     share = np.count_nonzero(covered) / grey.size
     if share < 1 / 4:
-        return NOTHING
-    residual = max(_residuals(one, laid, covered)) / math.sqrt(share)  # what is compared of less must agree better
-    return float(min(NOTHING, max(residual, 4 * _tilt(matrix))))
+        return UNRELATED
+    residual = max(_residuals(one, aligned, covered)) / math.sqrt(share)  # a smaller overlap must match better
+    return float(min(UNRELATED, max(residual, 4 * _rotation(matrix))))
 
 
 def _place(whole: NDArray[Any], part: NDArray[Any]) -> _Place:
-    """Where a picture would lie in another one if it were cut from it."""
+    """Return the position of a picture in another one, assuming that it was cropped from it."""
     whole, part = (cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for image in (whole, part))
     (height, width), (h, w) = whole.shape, part.shape
     largest, best = min(width / w, height / h), _Place(-1.0, 0, 0, width, height)
@@ -102,33 +104,34 @@ def _place(whole: NDArray[Any], part: NDArray[Any]) -> _Place:
 
 
 def _align(whole: NDArray[Any], part: NDArray[Any], place: _Place) -> NDArray[Any]:
-    """(2, 3): from pixels of the whole to those of the part, to less than a pixel where that can be found."""
+    """Return the affine map (2, 3) from pixels of the whole to pixels of the part, refined if possible."""
     across, down = part.shape[1] / place.width, part.shape[0] / place.height
     matrix = np.array([[across, 0, -place.left * across], [0, down, -place.top * down]], np.float32)
     try:
         until = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 1e-4)
         everywhere = np.full(part.shape, 255, np.uint8)
         aligned = cv2.findTransformECC(whole, part, matrix.copy(), cv2.MOTION_AFFINE, until, everywhere, 3)[1]
-    except cv2.error:  # it does not converge: then they hardly agree
+    except cv2.error:  # it does not converge, because they hardly match
         return matrix
     return np.asarray(aligned)
 
 
-def _residuals(one: Small, laid: Small, covered: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """What is left of a picture when another one is taken from it: of light, of its worst block, of colour.
+def _residuals(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """Return the differences of two aligned pictures in brightness, in the worst block, and in colour.
 
-    As shares of the picture's own spread; light may be brighter or dimmer as a whole, colour may not.
+    They are relative to the contrast of the picture. A change of brightness or contrast of all pixels is ignored, a
+    change of colour is not.
     """
     ours, theirs = (
         cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2YCrCb), (0, 0), 1).astype(np.float32)
-        for image in (one, laid)
+        for image in (one, aligned)
     )
     light, other = ours[..., 0], theirs[..., 0]
     (spread, both), (_, spread_other) = np.cov(light[covered], other[covered])
     gain = both / (spread_other + 1e-6)
     squared = (light - light[covered].mean() - gain * (other - other[covered].mean())) ** 2
     squared[~covered] = 0.0
-    # Sums over blocks of BLOCK × BLOCK pixels; those that are hardly covered do not count.
+    # Sums over blocks of BLOCK × BLOCK pixels; blocks that are hardly covered do not count.
     cells = tuple(slice(0, length - length % BLOCK) for length in light.shape)
     shape = light[cells].shape
     grid = shape[0] // BLOCK, BLOCK, shape[1] // BLOCK, BLOCK
@@ -141,13 +144,13 @@ def _residuals(one: Small, laid: Small, covered: NDArray[np.bool_]) -> tuple[flo
     return float(np.sqrt(squared[covered].mean())) / (deviation + 2), 0.4 * worst / (deviation + 8), colour / 100
 
 
-def _tilt(matrix: NDArray[Any]) -> float:
-    """How much a picture would have to be turned or sheared, as a share of its size."""
+def _rotation(matrix: NDArray[Any]) -> float:
+    """Return how much an affine map rotates or shears."""
     return float(abs(matrix[0, 1]) + abs(matrix[1, 0]))
 
 
 def _flat_difference(one: Small, other: Small) -> float:
-    """Of pictures that show next to nothing: in grey levels, on a scale on which 3 are the most a copy has."""
+    """Return the difference of two pictures without contrast; copies differ by at most 3 grey levels (0.1)."""
     again = cv2.resize(other, one.shape[1::-1], interpolation=cv2.INTER_AREA)
     shape = abs(np.log(one.shape[0] / one.shape[1] * other.shape[1] / other.shape[0]))
-    return float(min(NOTHING, np.abs(one.astype(np.int16) - again).mean() / 30 + (shape > 0.1)))
+    return float(min(UNRELATED, np.abs(one.astype(np.int16) - again).mean() / 30 + (shape > 0.1)))

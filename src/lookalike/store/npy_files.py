@@ -1,7 +1,7 @@
-"""Files that are whole or not there: the rows of a segment, and what makes a name outlast a power cut.
+"""Arrays in .npy files: the rows and ids of a segment, their digests, and safe reading of headers.
 
-In: ids and vectors, a chunk at a time. Out: `<name>.npy` (rows, d) and `<name>.ids.npy` (rows,), which any tool
-reads, and a digest of what they hold. A file gets its name only when it is complete and on the disk.
+A segment is two files, `<name>.npy` (rows, d) and `<name>.ids.npy` (rows,). `RowWriter` writes them a chunk at a time;
+each file gets its name when it is complete and on the disk. `map_rows` opens them as memory maps.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from lookalike import atomic_files
 from lookalike.errors import DamagedError
 from lookalike.types import Ids
 
@@ -26,11 +27,18 @@ HEADER = re.compile(
     rb"\{'descr': '([<>|](?:b1|[iu][1248]|f[248]|c8|c16|[SU][0-9]{1,6}))', 'fortran_order': (True|False), "
     rb"'shape': \((|[0-9]{1,18},|[0-9]{1,18}(?:, [0-9]{1,18}){1,31})\), \} *\n"
 )
-"""How a .npy file of version 1.0 begins, the one for plain arrays."""
+"""The header of a .npy file of version 1.0, as NumPy writes it for plain arrays."""
 
 
 class RowWriter:
-    """Writes one segment. Leave it by `close`, or by `discard` when something went wrong."""
+    """Writes one segment. Call `close` at the end, or `discard` after an error.
+
+    Parameters
+    ----------
+    target : path of the file of rows; the ids are written beside it.
+    rows, dim, dtype : shape and type of the rows.
+
+    """
 
     def __init__(self, target: Path, rows: int, dim: int, dtype: np.dtype[Any]):
         self.target = target
@@ -44,21 +52,21 @@ class RowWriter:
             raise
 
     def add(self, ids: Ids, X: NDArray[Any]) -> None:
-        """The next rows, ids ascending: (m,) and (m, d)."""
+        """Append rows: ids (m,) ascending, and X (m, d)."""
         for part, rows in zip(self._parts, (ids, X), strict=True):
             part.add(rows)
 
     def close(self) -> bytes:
-        """Put the files in place; returns the digest of what they hold."""
+        """Put the files in place; returns the digest of their content."""
         for part in self._parts:
             part.close()
-        sync_folder(self.target.parent)
+        atomic_files.sync_folder(self.target.parent)
         return b"".join(part.digest.digest() for part in self._parts)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything that was written."""
         for part in self._parts:
-            with suppress(OSError):  # a full disk does not take what is left to write either
+            with suppress(OSError):  # on a full disk, closing fails to write the buffer
                 part.stream.close()
             part.temp.unlink(missing_ok=True)
             part.target.unlink(missing_ok=True)
@@ -89,17 +97,17 @@ class _Npy:
 
 
 def ids_file(target: Path) -> Path:
-    """Where the ids of the segment at `target` are."""
+    """Return the path of the ids of the segment at `target`."""
     return target.with_suffix(".ids.npy")
 
 
 def map_rows(target: Path, shape: tuple[int, int], dtype: str) -> tuple[Ids, NDArray[Any]]:
-    """A segment's ids and rows as memory maps; DamagedError where they are not of this shape and type."""
+    """Return a segment's ids and rows as memory maps; DamagedError if their shape or type is another."""
     return _map(ids_file(target), shape[:1], "int64"), _map(target, shape, dtype)
 
 
 def digest(ids: Ids, X: NDArray[Any]) -> bytes:
-    """The digest of what a segment holds."""
+    """Return the digest of a segment's content."""
     return b"".join(blake2b(_bytes_of(part), digest_size=DIGEST_BYTES).digest() for part in (ids, X))
 
 
@@ -109,41 +117,16 @@ def digest_file(file: Path) -> bytes:
         return hashlib.file_digest(stream, partial(blake2b, digest_size=DIGEST_BYTES)).digest()
 
 
-def settle(temp: Path, target: Path) -> None:
-    """Give a complete file its name, for good."""
-    with temp.open("rb") as stream:
-        os.fsync(stream.fileno())
-    temp.rename(target)
-    sync_folder(target.parent)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder where there is none, and those above it; their names outlast a power cut."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)  # another process may be faster
-        sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """New names in a folder outlast a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Literal["C", "F"]]:
-    """Shape, type and order of a .npy file; ValueError where its header is not as NumPy writes those of plain arrays.
+    """Return shape, type and order of a .npy file; ValueError if it does not begin with the header of a plain array.
 
-    NumPy's own reader stumbles over a damaged one in many ways, and goes through Python's parser, which in 3.11 fails
-    now and then when several threads are in it.
+    NumPy's own reader fails in many ways on a damaged header. It also uses Python's parser, which in 3.11 sometimes
+    fails when several threads use it.
     """
     start = stream.read(len(MAGIC) + 2)
     header = HEADER.fullmatch(stream.read(int.from_bytes(start[-2:], "little")))
     if not start.startswith(MAGIC) or header is None:
-        raise ValueError("no .npy array of numbers or texts where one should be")
+        raise ValueError("there is no .npy array of numbers or texts in it")
     descr, fortran, shape = (part.decode() for part in header.groups())
     numbers = tuple(int(number) for number in re.findall("[0-9]+", shape))
     return numbers, np.dtype(descr), "F" if fortran == "True" else "C"

@@ -15,8 +15,8 @@ from PIL import Image, ImageFile, features
 
 from hostile import chunk, encode, formats, grey_tiff, picture, png, tiff
 from lookalike.errors import ImageError
-from lookalike.images.pixels import to_rgb
-from lookalike.images.read import LIMITS, Limits, identify, read
+from lookalike.images.decoding import identify, read, to_rgb
+from lookalike.images.files import LIMITS, Limits
 
 RANDOM = np.random.default_rng(0)
 FILES = formats(RANDOM)
@@ -185,7 +185,7 @@ def test_the_first_frame_of_an_animation_is_taken():
 def test_bands_make_no_difference(monkeypatch):
     image = Image.open(io.BytesIO(encode(SAMPLE.convert("RGBA"), "PNG")))
     whole = to_rgb(image)
-    monkeypatch.setattr("lookalike.images.pixels.BAND_PIXELS", 96 * 7)
+    monkeypatch.setattr("lookalike.images.decoding.BAND_PIXELS", 96 * 7)
     assert np.array_equal(to_rgb(image), whole)
 
 
@@ -230,14 +230,14 @@ def test_an_id_has_63_bits_and_follows_the_content():
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_cut_off_is_refused(name):
+def test_a_truncated_file_is_rejected(name):
     data = FILES[name]
     for share in (0.3, 0.7, 0.95):
         with pytest.raises(ImageError):
             read(data[: int(len(data) * share)])
 
 
-def test_a_tiff_whose_last_strip_is_cut_off_is_refused():
+def test_a_tiff_with_a_truncated_last_strip_is_rejected():
     strip = encode(SAMPLE.convert("L"), "JPEG", quality=95)
     tags = grey_tiff(96, 64, 8 + 2 + 9 * 12 + 4, len(strip)) | {259: (3, 1, 7)}
     whole = tiff(tags, tail=strip)
@@ -247,7 +247,7 @@ def test_a_tiff_whose_last_strip_is_cut_off_is_refused():
             read(whole[:-cut])
 
 
-def test_a_jpeg_without_its_last_bytes_is_refused_at_any_size():
+def test_a_jpeg_without_its_last_bytes_is_rejected_at_any_size():
     for side in (None, 20):
         with pytest.raises(ImageError, match=r"^truncated: "):
             read(FILES["plain.jpg"][:-2], side=side)
@@ -268,7 +268,7 @@ def test_damage_anywhere_ends_in_pixels_or_in_a_reason(name, random):
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200))
-def test_arbitrary_bytes_are_refused_with_a_reason(data):
+def test_arbitrary_bytes_are_rejected_with_a_reason(data):
     with pytest.raises(ImageError, match=r"."):
         read(data)
 
@@ -284,7 +284,7 @@ def test_arbitrary_bytes_are_refused_with_a_reason(data):
         (png(50_000, 50_000), "50000 × 50000 pixels, at most 200000000 are read"),
     ],
 )
-def test_the_reason_says_what_is_wrong(data, reason):
+def test_the_reason_names_the_problem(data, reason):
     with pytest.raises(ImageError, match=f"^{reason}$"):
         read(data)
 
@@ -322,7 +322,7 @@ def test_others_settings_of_pillow_are_neither_used_nor_changed(monkeypatch):
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
 
-def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
+def test_pipes_devices_and_folders_are_rejected_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.jpg")
     for path, reason in (
         (tmp_path / "pipe.jpg", "not a regular file"),
@@ -337,7 +337,7 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_forbidden_file_is_refused(tmp_path):
+def test_a_file_without_permission_is_rejected(tmp_path):
     path = tmp_path / "secret.jpg"
     path.write_bytes(FILES["plain.jpg"])
     path.chmod(0)
@@ -376,7 +376,7 @@ def test_standard_error_works_again_afterwards(capfd):
 
 def test_reading_works_where_standard_error_is_closed():
     code = (
-        "import os, sys; os.close(2); from lookalike.images.read import read; "
+        "import os, sys; os.close(2); from lookalike.images.decoding import read; "
         "sys.stdout.write(str(read(sys.stdin.buffer.read()).width))"
     )
     done = subprocess.run([sys.executable, "-c", code], input=FILES["lzw.tif"], stdout=subprocess.PIPE, check=False)
@@ -403,11 +403,11 @@ def test_threads_may_read_at_the_same_time():
     assert limit == Image.MAX_IMAGE_PIXELS
 
 
-def test_a_picture_too_large_for_the_memory_is_refused_with_the_cause(monkeypatch):
+def test_a_picture_too_large_for_the_memory_is_rejected_with_the_cause(monkeypatch):
     def explode(*_):
         raise MemoryError
 
-    monkeypatch.setattr("lookalike.images.read.to_rgb", explode)
+    monkeypatch.setattr("lookalike.images.decoding.to_rgb", explode)
     with pytest.raises(ImageError, match="too large for the memory there is") as caught:
         read(FILES["plain.jpg"])
     assert isinstance(caught.value.__cause__, MemoryError)

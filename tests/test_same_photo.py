@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike.images.same import SAME, SIDE, difference, shrink
+from lookalike.images.same_photo import SAME, SIDE, difference, shrink
 from lookalike.types import crop
 
 

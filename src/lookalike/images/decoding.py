@@ -1,7 +1,8 @@
-"""A picture file in, upright RGB pixels out.
+"""Decoding: from a picture file to upright RGB pixels, whatever its format, mode and orientation.
 
-In: a path, or the file's bytes. Out: `Picture`, with (height, width, 3) uint8 RGB pixels, the full size, the format and
-the time it was taken. Anything else is an `ImageError` whose message is the reason, short enough for a report.
+`read` returns a `Picture` with (height, width, 3) uint8 RGB pixels, the full size, the format and the time. It raises
+an `ImageError` for everything else; the message is the reason, short enough for a report. The id of an item comes from
+a digest of the file's bytes: `identify`.
 """
 
 import contextlib
@@ -18,17 +19,14 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image, ImageChops, ImageCms, ImageFile
 
 from lookalike.errors import ImageError, MissingError
-from lookalike.images.files import LIMITS as LIMITS
-from lookalike.images.files import Limits as Limits
-from lookalike.images.files import read_bytes
-from lookalike.images.pixels import to_rgb
+from lookalike.images.files import LIMITS, Limits, read_bytes
 from lookalike.types import Pixels
 
 for _plugin in ("Avif", "Bmp", "Gif", "Jpeg", "Png", "Tiff", "WebP"):
-    importlib.import_module(f"PIL.{_plugin}ImagePlugin")  # each enters itself in Image.OPEN
+    importlib.import_module(f"PIL.{_plugin}ImagePlugin")  # each registers itself in Image.OPEN
 with contextlib.suppress(ImportError):
     importlib.import_module("pillow_heif").register_heif_opener()
 
@@ -37,9 +35,9 @@ _FORMATS = re.compile(
     rb"|(?P<TIFF>II[*+]\0|MM\0[*+])|(?P<BMP>BM)|(?P<AVIF>.{4}ftyp.{0,48}?avi[fs])|(?P<HEIF>.{4}ftyp(hei|hev|mif1|msf1))",
     re.DOTALL,
 )
-"""Content decides, never the file's name; what is not here never reaches a decoder (Pillow's EPS calls a program)."""
+"""Formats by content, never by file name. Other formats never reach a decoder: Pillow's EPS plugin runs a program."""
 
-_STRANGERS = {
+_OTHER_FORMATS = {
     b"%PDF": "a PDF",
     b"%!PS": "PostScript",
     b"\x7fELF": "a program",
@@ -48,8 +46,8 @@ _STRANGERS = {
     b"<": "HTML, SVG or XML",
 }
 
-_SAYS_NOTHING = ("not identified by this driver", "cannot load this image")
-"""What Pillow says where it does not say why."""
+_VAGUE_ERRORS = ("not identified by this driver", "cannot load this image")
+"""Messages of Pillow that do not name a reason."""
 
 _UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
     2: lambda pixels: pixels[:, ::-1],
@@ -60,19 +58,24 @@ _UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
     7: lambda pixels: pixels[::-1, ::-1].transpose(1, 0, 2),
     8: lambda pixels: pixels[:, ::-1].transpose(1, 0, 2),
 }
-"""EXIF orientation → what undoes it."""
+"""The operation that undoes each EXIF orientation."""
 
-_TURNED_BY_US = ("JPEG", "PNG", "WEBP")
-"""Pillow turns a TIFF itself; AVIF and HEIC decoders turn what their container tells them to, whatever EXIF says."""
+_ROTATED_HERE = ("JPEG", "PNG", "WEBP")
+"""Pillow applies the orientation of a TIFF itself; AVIF and HEIC decoders apply that of the container, not of EXIF."""
 
 _ORIENTATION, _DATE, _EXIF_IFD, _TAKEN, _TAKEN_OFFSET = 0x0112, 0x0132, 0x8769, 0x9003, 0x9011
 _TIFF_PLACES = ((273, 279), (324, 325))
-"""Tags of the strips' and the tiles' offsets and lengths."""
+"""Tags of the offsets and lengths of strips and of tiles."""
+_BITS, _PHOTOMETRIC = 258, 262
+"""Tags of a TIFF: bits per sample; 0 if white is zero."""
+
+BAND_PIXELS = 2**20
+"""Pixels that are converted to RGB at a time, so that memory does not hold three copies of a large picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What was read. `width` and `height` are those of the full, upright picture; `pixels` may be smaller."""
+    """A decoded picture. `width` and `height` are those of the full, upright picture; `pixels` may be smaller."""
 
     pixels: Pixels  # (h, w, 3) uint8 RGB
     width: int
@@ -101,17 +104,17 @@ def identify(data: bytes) -> int:
 
 
 def read(source: str | Path | bytes, *, side: int | None = None, limits: Limits = LIMITS) -> Picture:
-    """The picture in a file, or in the bytes of one.
+    """Return the picture in a file, or in the bytes of one.
 
-    Orientation is applied, transparency becomes white, 16 bits become 8, of an animation the first frame is taken.
-    `side` permits a decoder to work at reduced size (JPEG: 1/2, 1/4, 1/8), with neither side of the result below it.
+    Orientation is applied, transparency becomes white, 16 bits become 8, and an animation gives its first frame.
+    With `side`, a decoder may work at reduced size (JPEG: 1/2, 1/4, 1/8), with neither side of the result below it.
     Raises ImageError for everything that is not a complete picture within the limits.
     """
     data = source if isinstance(source, bytes) else read_bytes(source, limits)
     limits.check_bytes(len(data))
-    name = _sniff(data)
+    name = _detect_format(data)
     try:
-        with _GUARD.hold(limits):
+        with _PILLOW.configured(limits):
             return _decode(name, data, side, limits)
     except ImageError:
         raise
@@ -119,17 +122,17 @@ def read(source: str | Path | bytes, *, side: int | None = None, limits: Limits 
         raise ImageError("too large for the memory there is") from error
     except Image.DecompressionBombError:
         raise ImageError(f"more than {limits.max_pixels} pixels") from None
-    except Exception as error:  # noqa: BLE001 — hostile bytes make decoders raise anything at all
+    except Exception as error:  # noqa: BLE001 — hostile bytes make decoders raise any error
         text = " ".join(str(error).split())[:120] or type(error).__name__
         if "truncated" in text.lower():
             raise ImageError("truncated: the file ends before the picture does") from None
-        if text in _SAYS_NOTHING:
+        if text in _VAGUE_ERRORS:
             text = "there is no picture in it"
         raise ImageError(f"damaged {name} file: {text}") from None
 
 
-class _Guard:
-    """Pillow's warnings and limits belong to the whole process; they are ours while any thread reads, then put back."""
+class _PillowSettings:
+    """Pillow's warnings and limits are global; they are set while any thread reads, and restored afterwards."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -137,7 +140,7 @@ class _Guard:
         self._readers = 0
 
     @contextlib.contextmanager
-    def hold(self, limits: Limits) -> Iterator[None]:
+    def configured(self, limits: Limits) -> Iterator[None]:
         with self._lock:
             if self._readers == 0:
                 self._stack.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
@@ -156,12 +159,12 @@ class _Guard:
                     self._stack.close()
 
 
-_GUARD = _Guard()
+_PILLOW = _PillowSettings()
 _STDERR = threading.Lock()
 
 
-def _sniff(data: bytes) -> str:
-    """The name of Pillow's plugin for these bytes."""
+def _detect_format(data: bytes) -> str:
+    """Return the name of Pillow's plugin for these bytes; ImageError if it is not a picture."""
     if not data:
         raise ImageError("empty file")
     if match := _FORMATS.match(data):
@@ -170,7 +173,7 @@ def _sniff(data: bytes) -> str:
             raise ImageError("a HEIC picture: install pillow-heif to read it") from MissingError("pillow-heif")
         return name
     head = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
-    kind = next((kind for start, kind in _STRANGERS.items() if head.startswith(start)), None)
+    kind = next((kind for start, kind in _OTHER_FORMATS.items() if head.startswith(start)), None)
     if kind is None:
         kind = "text" if head.isascii() and b"\0" not in head else "unknown content"
     raise ImageError(f"not a picture ({kind})")
@@ -178,7 +181,7 @@ def _sniff(data: bytes) -> str:
 
 def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture:
     _check_end(_declared_end(name, data), data)
-    # The plugin directly, because Image.open hides the reason of a failure and the size of what is too large.
+    # The plugin is called directly: Image.open hides the reason of an error, and the size if a picture is too large.
     image = Image.OPEN[name][0](io.BytesIO(data), "")
     width, height = image.size
     limits.check_pixels(width, height)
@@ -187,11 +190,11 @@ def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture
     _check_end(_pixels_end(image), data)
     if side is not None and name == "JPEG":
         image.draft(None, (side, side))
-    with _hush() if name == "TIFF" else contextlib.nullcontext():
+    with _silent_stderr() if name == "TIFF" else contextlib.nullcontext():
         image.load()
     orientation, taken_at = _read_exif(image)
     pixels = to_rgb(image)  # (h, w, 3)
-    if name in _TURNED_BY_US and orientation in _UPRIGHT:
+    if name in _ROTATED_HERE and orientation in _UPRIGHT:
         pixels = np.ascontiguousarray(_UPRIGHT[orientation](pixels))
         if orientation >= 5:
             width, height = height, width
@@ -199,13 +202,13 @@ def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture
 
 
 def _check_end(needed: int, data: bytes) -> None:
-    """Refuse a file that is shorter than what it says of itself."""
+    """Raise ImageError if a file is shorter than it declares."""
     if needed > len(data):
         raise ImageError(f"truncated: {len(data)} of at least {needed} bytes")
 
 
 def _declared_end(name: str, data: bytes) -> int:
-    """Where the file's header says that something lies: the end of a WebP, the directory of a TIFF."""
+    """Return the last position that the file's header declares: the end of a WebP, the directory of a TIFF."""
     if name == "WEBP":
         return 8 + int.from_bytes(data[4:8], "little")
     if name == "TIFF" and data[2:4] in (b"*\0", b"\0*"):
@@ -214,14 +217,14 @@ def _declared_end(name: str, data: bytes) -> int:
 
 
 def _pixels_end(image: Image.Image) -> int:
-    """Where the last strip or tile of a TIFF ends: libtiff would fill those that are missing with grey."""
+    """Return the end of the last strip or tile of a TIFF; libtiff would fill missing ones with grey."""
     tags = getattr(image, "tag_v2", {})
     places = [zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False) for offsets, counts in _TIFF_PLACES]
     return max((start + count for place in places for start, count in place), default=0)
 
 
 def _read_exif(image: Image.Image) -> tuple[int, float | None]:
-    """Orientation and time; broken metadata does not make a picture unreadable."""
+    """Return orientation and time; damaged metadata does not make a picture unreadable."""
     orientation, moment, offset = 1, "", ""
     with contextlib.suppress(Exception):  # as in read: hostile bytes
         exif = image.getexif()
@@ -235,11 +238,60 @@ def _read_exif(image: Image.Image) -> tuple[int, float | None]:
     return orientation, None
 
 
+def to_rgb(image: Image.Image) -> Pixels:
+    """Return the pixels of a decoded image of any mode, (h, w, 3) uint8 RGB, in new memory."""
+    if image.mode == "CMYK" and image.format in ("JPEG", "MPO") and "adobe" not in image.info:
+        image = ImageChops.invert(image)  # Pillow assumes that all CMYK JPEGs are inverted, as Adobe writes them
+    range_ = _value_range(image) if image.mode[0] in "IF" else None
+    width, height = image.size
+    rows = max(1, BAND_PIXELS // width)
+    pixels = np.empty((height, width, 3), np.uint8)
+    for top in range(0, height, rows):
+        band = image if rows >= height else image.crop((0, top, width, min(height, top + rows)))
+        pixels[top : top + rows] = np.asarray(_convert(band)) if range_ is None else _stretch(band, *range_)
+    return pixels
+
+
+def _convert(image: Image.Image) -> Image.Image:
+    """Return an image of 1 or 8 bits a sample as RGB, with transparency on white."""
+    if image.mode == "LAB":
+        lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+        converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
+        assert converted is not None
+        return converted
+    if image.mode == "La":
+        image = image.convert("LA")
+    if image.mode[-1] in "Aa" or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = Image.new("RGB", image.size, "white")
+        white.paste(image, mask=image.getchannel("A"))
+        return white
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _value_range(image: Image.Image) -> tuple[float, float]:
+    """Return the values of black and white in a grey image of more than 8 bits."""
+    tags = getattr(image, "tag_v2", {})
+    if image.mode.startswith("I;16"):
+        low, high = 0.0, 2.0 ** tags.get(_BITS, (16,))[0] - 1
+    else:  # integers of 32 bits and floats declare no range: use that of the picture
+        values = np.asarray(image)
+        finite = values[np.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    return (high, low) if tags.get(_PHOTOMETRIC) == 0 else (low, high)
+
+
+def _stretch(image: Image.Image, black: float, white: float) -> Pixels:
+    grey = (np.asarray(image, np.float64) - black) * (255 / ((white - black) or 1))  # (h, w)
+    rounded: Pixels = np.clip(np.nan_to_num(np.rint(grey)), 0, 255).astype(np.uint8)
+    return rounded[:, :, None]  # (h, w, 1)
+
+
 @contextlib.contextmanager
-def _hush() -> Iterator[None]:
-    """Standard error goes nowhere meanwhile: libtiff writes its complaints there, and nothing else stops it."""
+def _silent_stderr() -> Iterator[None]:
+    """Discard standard error within the block: libtiff writes warnings there, and has no setting against it."""
     with _STDERR, contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # standard error may be closed: nothing to hush
+        with contextlib.suppress(OSError):  # standard error may be closed
             saved = os.dup(2)
             stack.callback(os.close, saved)
             stack.callback(os.dup2, saved, 2)

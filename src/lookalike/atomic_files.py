@@ -1,0 +1,118 @@
+"""Files that are complete or absent, whatever happens: atomic writes, names that survive a power cut, locks, errors.
+
+`atomic_write` writes a file under a temporary name, syncs it to the disk and renames it. `file_errors` raises the
+errors of `lookalike.errors` instead of those of the operating system, such as FullError for a full disk.
+"""
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lookalike.errors import FullError, ReadOnlyError, StoreError
+
+FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""Error numbers of a full disk or an exhausted quota."""
+
+
+@contextmanager
+def atomic_write(target: Path) -> Iterator[Path]:
+    """Give a temporary path beside `target` to write to; at the end of the block it becomes `target`.
+
+    The file is on the disk when the block has ended. If the block raises, `target` is as it was before.
+
+    >>> with atomic_write(Path("letter.txt")) as part:  # doctest: +SKIP
+    ...     part.write_text("Dear Ada,")
+    """
+    # A hidden name, so that nothing that lists the folder takes it for a finished file.
+    part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
+    with write_errors(target):
+        try:
+            yield part
+            put_in_place(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder. No other process may be writing there."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
+def put_in_place(temp: Path, target: Path) -> None:
+    """Rename a complete file; afterwards both its content and its name survive a power cut."""
+    with temp.open("rb") as stream:
+        os.fsync(stream.fileno())
+    temp.rename(target)
+    sync_folder(target.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its missing parents; their names survive a power cut."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)  # another process may be faster
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to the disk, so that new names in it survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def damaged_name(file: Path) -> Path:
+    """Return the path under which a damaged file is kept beside the repaired one."""
+    return file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+
+
+def try_lock(file: int, *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; False if another process has locked it. `shared`: with other readers."""
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """As `file_errors`, for a block that writes: a missing permission is a ReadOnlyError."""
+    with file_errors(path):
+        try:
+            yield
+        except PermissionError as error:
+            raise ReadOnlyError(f"{path} can only be read here: {error.strerror}.") from error
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Raise a StoreError that names `path` instead of an OSError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # of the caller's output, not of our disk
+    except OSError as error:
+        raise to_store_error(path, error) from error
+
+
+def to_store_error(path: Path, error: OSError) -> StoreError:
+    """Return the StoreError for an OSError that occurred at `path`."""
+    if error.errno in FULL_DISK:
+        return full_error(path, error)
+    if error.errno == errno.EROFS:
+        return ReadOnlyError(f"{path} can only be read: its disk is mounted read-only.")
+    return StoreError(f"{path}: {error}.")
+
+
+def full_error(path: Path, reason: Exception) -> FullError:
+    """Return the error for a disk that is full."""
+    return FullError(f"No space left for {path}: {reason}. Committed changes are safe. Free some space and try again.")

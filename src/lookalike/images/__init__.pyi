@@ -1,0 +1,15 @@
+from .decoding import Picture as Picture
+from .decoding import identify as identify
+from .decoding import read as read
+from .demo import KINDS as KINDS
+from .demo import draw as draw
+from .demo import draw_folder as draw_folder
+from .files import Limits as Limits
+from .same_photo import difference as difference
+from .same_photo import shrink as shrink
+from .sources import Entry as Entry
+from .sources import locate as locate
+from .sources import walk as walk
+from .workers import Read as Read
+from .workers import ReadPool as ReadPool
+from .workers import Skip as Skip

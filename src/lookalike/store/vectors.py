@@ -1,0 +1,581 @@
+"""The vectors of a collection: spaces, their rows in segments, and the files of their models.
+
+A segment is written first and becomes part of its space in a later transaction (`write`, `commit`). A damaged segment
+is quarantined: it is no longer part of its space, and its pictures count as missing there until they are read again.
+"""
+
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike import atomic_files
+from lookalike.arrays import chunks
+from lookalike.atomic_files import file_errors
+from lookalike.errors import FullError, InputError, LockedError, UnknownNameError
+from lookalike.store import npy_files
+from lookalike.store.database import Database, read_ids, read_version, text
+from lookalike.store.derived import Structures
+from lookalike.store.segments import (
+    Block,
+    ListedSegment,
+    MergedRows,
+    choose_blocks,
+    dead_rows,
+    list_segments,
+    open_blocks,
+    read_stamps,
+    split_rows,
+)
+from lookalike.types import Ids, Progress
+
+log = logging.getLogger("lookalike.store")
+
+DTYPES = (np.float32, np.float16, np.uint8)
+"""Types of rows: vectors, or codes."""
+
+TRIES = 20
+"""How often segments are listed again if other processes merge them while they are opened."""
+
+NegativePool: TypeAlias = tuple[str | None, Ids]
+"""Negatives that a model was fitted on: the directory they come from, None for the collection itself, and ids (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSpace:
+    """A space in the catalogue: the chain of specs that makes its vectors, and its fitted model."""
+
+    name: str
+    chain: list[str]
+    base: str | None
+    dim: int | None
+    model: str | None
+    fitted_on: int | None
+    created_at: float
+    model_digest: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A segment on the disk that is not yet part of the collection."""
+
+    space: str
+    segment: int
+    file: str
+    ids: Ids  # (m,) int64, ascending
+    dim: int
+    dtype: str
+    digest: bytes
+
+
+class VectorStore:
+    """The spaces of a collection and their rows.
+
+    Methods that change the catalogue need a transaction of the caller, unless they say that they use their own.
+
+    Parameters
+    ----------
+    path : the collection's directory.
+    database : its catalogue.
+    transaction : starts a transaction of the catalogue.
+
+    """
+
+    def __init__(self, path: Path, database: Database, transaction: Callable[[], AbstractContextManager[Any]]):
+        self.unlink_after_commit: list[Path] = []  # files to unlink once the transaction is on the disk
+        self._path = path
+        self._db = database
+        self._transaction = transaction
+        self._last = 0
+        self._known: dict[str, tuple[int, list[Block]]] = {}
+        self._unreadable: dict[int, str] = {}  # segments that could not be opened, with the reason
+        self._changed: dict[str, set[int]] = {}  # segments whose files changed while they were open, by space
+        self.n_closed = 0  # how often `find_changed` has closed such segments
+        self.structures = Structures(path / "indexes", database, self.unlink_after_commit)
+
+    def spaces(self) -> dict[str, StoredSpace]:
+        """Return every space by name, in the order of their creation."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT name, chain, base, dim, model, fitted_on, created_at, model_digest FROM spaces ORDER BY rowid"
+            ).fetchall()
+        return {row[0]: StoredSpace(row[0], json.loads(row[1]), *row[2:]) for row in rows}
+
+    def create_space(self, name: str, chain: Sequence[str], base: str | None = None) -> None:
+        """Create a space without rows; `base` is the space whose vectors it is computed from."""
+        if name in self.spaces():
+            raise InputError(f"There is a space named '{name}' already. Choose another name.")
+        if base is not None:
+            self._space(base)
+        self._db.writing().execute(
+            "INSERT INTO spaces (name, chain, base, created_at) VALUES (?, ?, ?, ?)",
+            [name, json.dumps(list(chain)), base, time.time()],
+        )
+
+    def drop_space(self, name: str) -> None:
+        """Remove a space with its rows, its model and its index structures."""
+        users = [space.name for space in self.spaces().values() if space.base == name]
+        if users:
+            raise InputError(f"Space '{name}' is the base of {', '.join(users)}. Drop those first.")
+        self.replace(name, [], model=None, fitted_on=None)
+        self._db.writing().execute("DELETE FROM spaces WHERE name = ?", [name])
+
+    def write(self, space: str, ids: Ids, X: NDArray[Any]) -> Pending:
+        """Write a segment to the disk, sorted by id, to be committed later. Needs no transaction.
+
+        `ids` are (n,) int64, each once. `X` is (n, d) and keeps its type: float32 or float16, finite; or uint8 codes.
+        """
+        ids = np.asarray(ids, np.int64)
+        if X.ndim != 2 or X.shape[0] != len(ids) or not X.size or X.dtype not in DTYPES:
+            raise InputError(
+                "X must be a matrix of float32, float16 or uint8 with a row for each id, at least one."
+                f" Got {X.dtype} of shape {X.shape} for {len(ids)} ids."
+            )
+        order = np.argsort(ids)
+        _check_ids(space, ids[order])
+        for part in chunks(len(ids), X[0].nbytes):
+            if not np.isfinite(X[part]).all():
+                raise InputError(f"Vectors for '{space}' must be finite. Got NaN or infinity.")
+        parts = ((ids[order[part]], X[order[part]]) for part in chunks(len(ids), X[0].nbytes))
+        return self._write(space, (len(ids), X.shape[1]), X.dtype, parts)
+
+    def commit(self, pending: Pending) -> None:
+        """Make a written segment part of its space; the first one sets the space's dimension."""
+        for block in self.blocks(pending.space):
+            if len(block.live_rows(pending.ids)):
+                raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Remove them first.")
+        self._quarantine(self._unreadable)  # otherwise an item could have two rows once the file is readable again
+        self._name(pending)
+
+    def replace(
+        self,
+        space: str,
+        pendings: Sequence[Pending],
+        *,
+        model: str | None,
+        fitted_on: int | None,
+        chain: Sequence[str] | None = None,
+        pools: Sequence[NegativePool] = (),
+    ) -> None:
+        """Replace all segments and the model of a space, and drop its index structures.
+
+        `model` is the name of a file in `models/` that is already in place. `chain`: the new chain of the space.
+        `pools`: the negatives that the model was fitted on.
+        """
+        if pendings:
+            _check_ids(space, np.sort(np.concatenate([pending.ids for pending in pendings])))
+        before = self._space(space).model
+        if before is not None and before != model:
+            self.unlink_after_commit.append(self._path / "models" / before)
+        digest = npy_files.digest_file(self._path / "models" / model) if model is not None else None
+        self.structures.drop(space)
+        db = self._db.writing()
+        segments = [*list_segments(db, space), *list_segments(db, space, quarantined=True)]
+        self._forget([row.id for row in segments])
+        self._db.writing().execute(
+            "UPDATE spaces SET dim = NULL, model = ?, model_digest = ?, fitted_on = ?, chain = coalesce(?, chain)"
+            " WHERE name = ?",
+            [model, digest, fitted_on, None if chain is None else json.dumps(list(chain)), space],
+        )
+        self._db.writing().execute("DELETE FROM pools WHERE space = ?", [space])
+        self._db.writing().executemany(
+            "INSERT INTO pools VALUES (?, CAST(? AS TEXT), ?)",
+            [(space, None if source is None else text(source), ids.astype("<i8").tobytes()) for source, ids in pools],
+        )
+        for pending in pendings:
+            self._name(pending)
+
+    def pools(self, space: str) -> list[NegativePool]:
+        """Return the negatives that the model of a space was fitted on, as given to `replace`."""
+        with self._db.reading() as db:
+            rows = db.execute("SELECT source, ids FROM pools WHERE space = ? ORDER BY rowid", [space]).fetchall()
+        return [(source, np.frombuffer(ids, "<i8").astype(np.int64)) for source, ids in rows]
+
+    def remove(self, ids: Ids | Sequence[int]) -> None:
+        """Remove the rows of these items from every space: they are marked dead until the next merge."""
+        ids = np.unique(np.asarray(ids, np.int64))
+        db = self._db.writing()
+        for space in self.spaces():
+            for block in self.blocks(space):
+                rows = block.live_rows(ids).tolist()
+                db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
+                db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
+
+    def blocks(self, space: str) -> list[Block]:
+        """Return the rows of a space, a memory-mapped block for each segment. Unchanged blocks are the same objects."""
+        inside = self._db.in_transaction()  # uncommitted rows must not be cached
+        version, known = self._known.get(space, (-1, []))
+        if version == self.version() and not inside:
+            return list(known)
+        before = {block.segment: block for block in known}
+        for _ in range(TRIES):
+            with self._db.reading() as db:
+                now = read_version(db)
+                listed = [(row, dead_rows(db, row, before.get(row.id))) for row in list_segments(db, space)]
+            if not listed:
+                self._space(space)  # raises if it does not exist
+            blocks, unreadable = open_blocks(self._file(""), listed, before)
+            if unreadable and self.version() != now:
+                continue  # another process has merged them since they were listed
+            for segment, problem in unreadable.items():
+                if segment not in self._unreadable:
+                    log.warning("%s Its pictures are missing from '%s'. Run: lookalike repair", problem, space)
+            for block in blocks:
+                self._unreadable.pop(block.segment, None)  # its file may have been restored
+            self._unreadable.update(unreadable)
+            if not inside:
+                self._known[space] = (now, blocks)
+            return list(blocks)
+        raise LockedError(f"The segments of '{space}' changed {TRIES} times while they were read. Try again later.")
+
+    def quarantined(self, space: str) -> dict[str, str]:
+        """Return the files of the quarantined segments of a space, each with the reason."""
+        with self._db.reading() as db:
+            return {row.file: row.damage or "" for row in list_segments(db, space, quarantined=True)}
+
+    def quarantine_damaged(self, space: str, ids: Ids | None = None, *, progress: Progress | None = None) -> list[str]:
+        """Quarantine the segments of a space that do not match their digest; returns their files.
+
+        Code that rewrites rows must call this first, so that damaged rows never get a valid digest. It reads all bytes
+        of the segments; with `ids` (ascending), only of segments that have a live row of one of them. A quarantined
+        segment is no longer part of its space: its pictures count as `missing` there. Uses its own transaction.
+        """
+        blocks = [block for block in self.blocks(space) if ids is None or len(block.live_rows(ids))]
+        return self._quarantine_damaged(space, blocks, progress)
+
+    def release_quarantined(self, space: str) -> None:
+        """Remove the quarantined segments of a space if every item has a row again. Uses its own transaction."""
+        with self._db.reading() as db:
+            segments = [row.id for row in list_segments(db, space, quarantined=True)]
+        if segments and not len(self.missing(space)):
+            with self._transaction():
+                self._forget(segments)
+
+    def readmit(self, space: str, file: str) -> None:
+        """Make a quarantined segment part of its space again if its files are intact now. Needs a transaction."""
+        db = self._db.writing()
+        for row in list_segments(db, space, quarantined=True):
+            if row.file == file:
+                blocks, _ = open_blocks(self._file(""), [(row, dead_rows(db, row))], {})
+                if blocks and blocks[0].intact:
+                    db.execute("UPDATE segments SET damage = NULL WHERE id = ?", [row.id])
+                    self._unreadable.pop(row.id, None)
+
+    def reconcile(self, space: str) -> int:
+        """Drop live rows of no item, and all but the newest row of each item; returns how many were dropped.
+
+        Also corrects the catalogue's counts of dead rows and the dimension of the space. Needs a transaction.
+        """
+        db = self._db.writing()
+        db.execute("DELETE FROM dead WHERE row >= (SELECT rows FROM segments WHERE id = segment)")
+        count = "(SELECT count(*) FROM dead WHERE segment = segments.id)"
+        db.execute(f"UPDATE segments SET dead = {count} WHERE space = ? AND dead <> {count}", [space])
+        dims = {row.dim for row in list_segments(db, space)}
+        if len(dims) == 1:
+            db.execute("UPDATE spaces SET dim = ? WHERE name = ?", [*dims, space])
+        self._known.pop(space, None)  # their dead rows may have changed
+        keep, dropped = read_ids(db, "SELECT id FROM items"), 0
+        for block in reversed(self.blocks(space)):
+            surplus = np.setdiff1d(block.live_ids(), keep, assume_unique=True)
+            rows = block.live_rows(surplus).tolist()
+            db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
+            db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
+            keep = np.setdiff1d(keep, block.live_ids(), assume_unique=True)
+            dropped += len(rows)
+        return dropped
+
+    def find_changed(self) -> dict[str, set[int]]:
+        """Return the segments whose files have changed since this process opened them, by space; they never should.
+
+        Reading the memory map of a truncated file ends the process, so these segments are closed here until
+        `quarantine_changed` has checked them. This costs one stat call for each open file.
+        """
+        for space, (_, known) in list(self._known.items()):
+            with self._db.reading() as db:
+                names = {row.id: row.file for row in list_segments(db, space)}
+            changed = {block.segment for block in known if block.segment in names and self._has_changed(block, names)}
+            if changed:
+                self._changed.setdefault(space, set()).update(changed)
+                self.n_closed += 1
+                self._known[space] = (-1, [block for block in known if block.segment not in changed])
+        return self._changed
+
+    def quarantine_changed(self) -> list[str]:
+        """Quarantine the changed segments that are damaged; returns their files. Uses its own transactions."""
+        files = []
+        for space, changed in self._changed.items():
+            blocks = [block for block in self.blocks(space) if block.segment in changed]
+            files += self._quarantine_damaged(space, blocks, None)
+        self._changed = {}
+        return files
+
+    def rows(self, space: str) -> int:
+        """Return the number of live rows of a space."""
+        self._space(space)
+        return self._number(
+            "SELECT coalesce(sum(rows - dead), 0) FROM segments WHERE space = ? AND damage IS NULL", space
+        )
+
+    def n_segments(self) -> int:
+        """Return the number of segments of all spaces."""
+        return self._number("SELECT count(*) FROM segments")
+
+    def bytes(self, space: str) -> int:
+        """Return the bytes that the vectors of a space take on the disk, dead rows included."""
+        return sum(block.ids.nbytes + block.X.nbytes for block in self.blocks(space))
+
+    def row_bytes(self, space: str) -> int | None:
+        """Return the bytes of the largest vector or code of a space; None if it has no rows."""
+        return max((block.X[0].nbytes for block in self.blocks(space)), default=None)
+
+    def live_ids(self, space: str) -> Ids:
+        """Return the items with a live row in a space, ascending."""
+        ids = [block.live_ids() for block in self.blocks(space)]
+        return np.sort(np.concatenate(ids)) if ids else np.empty(0, np.int64)
+
+    def missing(self, space: str) -> Ids:
+        """Return the items without a live row in a space, ascending."""
+        with self._db.reading() as db:
+            items = read_ids(db, "SELECT id FROM items")
+        return np.setdiff1d(items, self.live_ids(space), assume_unique=True)
+
+    def merge(self, space: str, *, everything: bool = False, progress: Progress | None = None) -> int:
+        """Merge small segments and drop their dead rows; returns how many segments were merged.
+
+        Eight segments of similar size become one; with `everything`, all become as few as possible. On a full disk,
+        segments with dead rows are rewritten one by one, and the others stay as they are. Uses its own transactions.
+        """
+        merged = self._forget_dead(space)
+        while blocks := choose_blocks(self.blocks(space), everything):
+            if self._quarantine_damaged(space, blocks, None):
+                continue  # choose among the others
+            try:
+                self._merge(space, blocks, progress)
+                merged += len(blocks)
+            except FullError:
+                dead = sorted((block for block in blocks if block.n_dead), key=lambda block: block.n_live)
+                if not dead:
+                    break  # nothing can be freed, and there is no space to merge them
+                if len(blocks) == 1:
+                    raise
+                self._merge(space, dead[:1], progress)  # needs the least space, and frees some
+                merged += 1
+        return merged
+
+    def verify(self, space: str, progress: Progress) -> list[str]:
+        """Return a sentence for each fault in the rows of a space; reads every byte of them."""
+        self._space(space)
+        for _ in range(TRIES):  # files are opened before they are read, so that a merge cannot remove them meanwhile
+            with self._db.reading() as db:
+                version = read_version(db)
+                listed = [(row, dead_rows(db, row)) for row in list_segments(db, space)]
+                quarantined = list_segments(db, space, quarantined=True)
+                (dim,) = db.execute("SELECT dim FROM spaces WHERE name = ?", [space]).fetchone()
+                items = read_ids(db, "SELECT id FROM items")
+            blocks, unreadable = open_blocks(self._file(""), listed, {})
+            if not unreadable or self.version() == version:
+                break
+        faults = list(unreadable.values())
+        faults += [f"vectors/{row.file} is quarantined: {(row.damage or '').rstrip('.')}." for row in quarantined]
+        rows = {row.id: row for row, _ in listed}
+        for done, block in enumerate(blocks):
+            progress(f"verifying {space}", done, len(blocks))
+            row = rows[block.segment]
+            faults += [f"{self._file(row.file)} {fault}." for fault in _find_faults(row, block, dim)]
+        progress(f"verifying {space}", len(blocks), len(blocks))
+        faults += _find_wrong_ids(blocks, items, space)
+        return [f"{fault} Run: lookalike repair" for fault in faults]
+
+    def new_file(self, folder: str, suffix: str) -> Path:
+        """Return a new path in the folder "models" or "indexes"; write it, then call `put_in_place`, then name it."""
+        return self._path / folder / f"{secrets.token_hex(8)}{suffix}"
+
+    def put_in_place(self, temp: Path, name: str | None = None) -> str:
+        """Sync a written file to the disk, and rename it if a name is given; returns its name."""
+        with file_errors(temp):
+            atomic_files.put_in_place(temp, temp.with_name(name or temp.name))
+        return name or temp.name
+
+    def files(self) -> set[Path]:
+        """Return every file that the catalogue names: segments, models and index structures."""
+        with self._db.reading() as db:
+            rows = [self._file(file) for (file,) in db.execute("SELECT file FROM segments")]
+            models = db.execute("SELECT model FROM spaces WHERE model IS NOT NULL").fetchall()
+            indexes = db.execute("SELECT file FROM structures").fetchall()
+        return {
+            *rows,
+            *(npy_files.ids_file(file) for file in rows),
+            *(self._path / "models" / name for (name,) in models),
+            *(self._path / "indexes" / name for (name,) in indexes),
+        }
+
+    def fingerprint(self, space: str) -> str:
+        """Return a digest of the live rows of a space; it changes with every change to them."""
+        with self._db.reading() as db:
+            rows = [(row.file, row.n_dead, row.digest.hex()) for row in list_segments(db, space)]
+        return blake2b(repr(rows).encode(), digest_size=npy_files.DIGEST_BYTES).hexdigest()
+
+    def version(self) -> int:
+        """Return the number of commits to the catalogue."""
+        return self._db.version()
+
+    def _space(self, name: str) -> StoredSpace:
+        spaces = self.spaces()
+        if name not in spaces:
+            raise UnknownNameError("space", name, spaces)
+        return spaces[name]
+
+    def _file(self, name: str) -> Path:
+        return self._path / "vectors" / name
+
+    def _number(self, query: str, *values: str) -> int:
+        with self._db.reading() as db:
+            return int(db.execute(query, values).fetchone()[0])
+
+    def _write(
+        self, space: str, shape: tuple[int, int], dtype: np.dtype[Any], parts: Iterable[tuple[Ids, NDArray[Any]]]
+    ) -> Pending:
+        # A number is used only once, so that no reader can take a new file for an old one.
+        used = self._number("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'segments'")
+        self._last = max(self._last, used) + 1
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", space).strip("-")[:40]
+        target = self._file(f"{slug}-{self._last}.npy")
+        with file_errors(target):
+            writer = npy_files.RowWriter(target, *shape, dtype)
+            try:
+                for ids, X in parts:
+                    writer.add(ids, X)
+                digest = writer.close()
+            except BaseException:
+                writer.discard()
+                raise
+            ids, _ = npy_files.map_rows(target, shape, dtype.name)
+        return Pending(space, self._last, target.name, ids, shape[1], dtype.name, digest)
+
+    def _merge(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> None:
+        """Replace these segments by new ones with their live rows."""
+        dim, dtype = blocks[0].X.shape[1], np.result_type(*(block.X.dtype for block in blocks))
+        total = sum(block.n_live for block in blocks)
+        merged = MergedRows(blocks, lambda done: progress(f"merging {space}", done, total) if progress else None)
+        pendings = list[Pending]()
+        try:
+            for rows in split_rows(total):
+                pendings.append(self._write(space, (rows, dim), dtype, merged.take(rows)))
+            with self._transaction():
+                self._forget([block.segment for block in blocks])
+                for pending in pendings:
+                    self._name(pending)
+        except FullError:
+            self._discard(pendings)
+            raise
+
+    def _discard(self, pendings: Sequence[Pending]) -> None:
+        """Remove written segments that will not be committed."""
+        if not self._db.in_doubt:
+            for pending in pendings:
+                for file in (self._file(pending.file), npy_files.ids_file(self._file(pending.file))):
+                    file.unlink(missing_ok=True)
+
+    def _forget_dead(self, space: str) -> int:
+        """Remove the segments without live rows, which needs almost no disk space; returns how many there were."""
+        if dead := [block.segment for block in self.blocks(space) if not block.n_live]:
+            with self._transaction():
+                self._forget(dead)
+        return len(dead)
+
+    def _name(self, pending: Pending) -> None:
+        dim = self._space(pending.space).dim
+        if dim not in (None, pending.dim):
+            raise InputError(f"Space '{pending.space}' has {dim} dimensions. Got {pending.dim}.")
+        db = self._db.writing()
+        db.execute("UPDATE spaces SET dim = ? WHERE name = ?", [pending.dim, pending.space])
+        db.execute(
+            "INSERT INTO segments (id, space, file, rows, dim, dtype, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                *(pending.segment, pending.space, pending.file, len(pending.ids)),
+                *(pending.dim, pending.dtype, pending.digest),
+            ],
+        )
+
+    def _has_changed(self, block: Block, names: Mapping[int, str]) -> bool:
+        try:
+            return read_stamps(self._file(""), names[block.segment]) != block.stamps
+        except OSError:
+            return True
+
+    def _quarantine_damaged(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> list[str]:
+        damage = dict(self._unreadable)
+        for done, block in enumerate(blocks):
+            if progress:
+                progress(f"verifying {space}", done, len(blocks))
+            if not block.intact:
+                damage[block.segment] = "does not match its digest"
+        with self._db.reading() as db:
+            listed = [row for row in list_segments(db, space) if row.id in damage]
+        if not listed:
+            return []
+        with self._transaction():
+            self._quarantine({row.id: damage[row.id] for row in listed})
+        files = [row.file for row in listed]
+        for file in files:
+            log.warning(
+                "vectors/%s is damaged and was quarantined. Its pictures are missing from '%s'. Run: lookalike repair",
+                file,
+                space,
+            )
+        return files
+
+    def _quarantine(self, damage: Mapping[int, str]) -> None:
+        update = "UPDATE segments SET damage = ? WHERE id = ? AND damage IS NULL"
+        self._db.writing().executemany(update, [(reason, segment) for segment, reason in damage.items()])
+
+    def _forget(self, segments: Sequence[int]) -> None:
+        for segment in segments:
+            delete = "DELETE FROM segments WHERE id = ? RETURNING file"
+            (file,) = self._db.writing().execute(delete, [segment]).fetchone()
+            self.unlink_after_commit += [self._file(file), npy_files.ids_file(self._file(file))]
+
+
+def _check_ids(space: str, ids: Ids) -> None:
+    """Raise InputError if ascending ids are negative or contain duplicates."""
+    if ids[0] < 0:
+        raise InputError(f"Ids for '{space}' must not be negative. Got {ids[0]}.")
+    if (twice := ids[1:][ids[1:] == ids[:-1]]).size:
+        raise InputError(f"Ids for '{space}' must each come once. Got {twice[0]} twice.")
+
+
+def _find_faults(row: ListedSegment, block: Block, dim: int) -> list[str]:
+    """Return the faults of one segment."""
+    faults = []
+    if not block.intact:
+        faults.append("does not match its digest")
+    if row.dim != dim:
+        faults.append(f"has {row.dim} dimensions where its space has {dim}")
+    if not all(np.isfinite(block.X[part]).all() for part in chunks(row.rows, block.X[0].nbytes)):
+        faults.append("has rows that are not finite")
+    if block.n_dead != row.n_dead:
+        faults.append(f"has {block.n_dead} dead rows where {row.n_dead} were counted")
+    return faults
+
+
+def _find_wrong_ids(blocks: list[Block], items: Ids, space: str) -> list[str]:
+    """Return a sentence if live rows belong to no item, and one if an item has two of them."""
+    faults = []
+    live = np.concatenate([np.empty(0, np.int64), *(block.live_ids() for block in blocks)])
+    ids, counts = np.unique(live, return_counts=True)
+    if (counts > 1).any():
+        faults.append(f"{np.count_nonzero(counts > 1)} items have two live rows in space '{space}'.")
+    unknown = np.setdiff1d(ids, items, assume_unique=True)
+    if len(unknown):
+        faults.append(f"{len(unknown)} live rows of space '{space}' belong to no item.")
+    return faults
