@@ -405,10 +405,7 @@ def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example
             else:
                 _add_mark(given, taken, kind, example)
     marks |= given
-    rows = {
-        positive: {other.vector.tobytes() for other in external if other.positive is positive}
-        for positive in (True, False)
-    }
+    rows = {sign: {one.vector.tobytes() for one in external if one.positive is sign} for sign in (True, False)}
     if rows[True] & rows[False]:
         raise InputError("The same example is given both as wanted and as unwanted. Give it once.")
     if "relevant" not in marks.values() and not any(example.positive for example in external):
