@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.index import ann
-from lookalike.index.ann import Ann
+from lookalike.index.ann import KINDS, Ann
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
-from lookalike.index.structure import KINDS
 
 N, D = 3_000, 15  # an odd dimension: PQ wants an even one
 

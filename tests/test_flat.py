@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
-from lookalike.index import blocks
+from lookalike.index import flat
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 from reference import brute_force
@@ -14,7 +14,7 @@ from reference import brute_force
 def way(request):
     """Every test twice: the answers must be the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Flat, "_candidates", None)
+        patch.setattr(Flat, "_near_point", None)
         if request.param == "compiled":
             Flat.compile()
         yield
@@ -82,7 +82,7 @@ def test_equals_brute_force_after_any_history_with_any_filter(history):
 @pytest.mark.parametrize("share", [None, 0.02, 0.9])
 @pytest.mark.parametrize("queries", [1, 3, 300])
 def test_equals_brute_force_in_several_chunks(monkeypatch, share, queries):
-    monkeypatch.setattr(blocks, "CHUNK_BYTES", 256)
+    monkeypatch.setattr(flat, "CHUNK_BYTES", 256)
     index, truth = made(n=120)
     points = np.random.default_rng(1).normal(size=(queries, 8)).astype(np.float32)
     among = None if share is None else index.ids[np.random.default_rng(2).random(120) < share]
@@ -91,7 +91,7 @@ def test_equals_brute_force_in_several_chunks(monkeypatch, share, queries):
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-@pytest.mark.parametrize("d", [16, blocks.LONG + 3])
+@pytest.mark.parametrize("d", [16, flat.LONG + 3])
 def test_near_duplicates_far_from_the_origin_come_in_the_right_order(d, queries):
     random = np.random.default_rng(0)
     X = (1_000 + 1e-3 * random.normal(size=(3_000, d))).astype(np.float32)
@@ -140,7 +140,7 @@ def test_a_memory_map_is_neither_copied_nor_read_by_add(tmp_path, view):
     X = view(np.load(tmp_path / "x.npy", mmap_mode="r"))[:4]
     index = Flat()
     index.add(np.arange(4), X)
-    assert np.shares_memory(index._blocks._blocks[0].X, X)
+    assert np.shares_memory(index.blocks[0].X, X)
     assert index.search(PointQuery(np.zeros((1, 3))), 2).ids.tolist() == [[-1, -1]]  # what is damaged is never found
 
 
@@ -148,14 +148,14 @@ def test_rows_in_memory_are_not_copied_either():
     X = np.ones((600, 3), np.float32)
     index = Flat()
     index.add(np.arange(600), X)
-    assert np.shares_memory(index._blocks._blocks[0].X, X)
+    assert np.shares_memory(index.blocks[0].X, X)
 
 
 def test_float16_rows_stay_float16_and_score_as_float32(tmp_path):
     index, truth = made(dtype=np.float16)
     points = np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)
     assert_same(index.search(PointQuery(points), 5), brute_force.search(truth, points, 5))
-    assert {block.X.dtype for block in index._blocks._blocks} == {np.dtype(np.float16)}
+    assert {block.X.dtype for block in index.blocks} == {np.dtype(np.float16)}
     some = np.array(list(truth)[:3])
     np.testing.assert_array_equal(index.vectors(some), [truth[id_] for id_ in some])
 
@@ -165,7 +165,7 @@ def test_many_small_adds_make_few_blocks():
     X = np.random.default_rng(0).normal(size=(1_000, 4)).astype(np.float32)
     for i in range(1_000):
         index.add(np.array([i]), X[i : i + 1])
-    assert len(index._blocks._blocks) < 12
+    assert len(index.blocks) < 12
     np.testing.assert_array_equal(index.vectors(np.array([999, 0, 500])), X[[999, 0, 500]])
 
 
@@ -312,9 +312,9 @@ def test_squares_of_the_very_same_rows_are_taken_over():
     index, _ = made()
     index.search(PointQuery(np.zeros((1, 8))), 1)  # works them out
     again = Flat()
-    for block in index._blocks._blocks:
+    for block in index.blocks:
         again.add(np.arange(block.start, block.start + len(block.X)), block.X)
     again.inherit(index)
-    pairs = list(zip(again._blocks._blocks, index._blocks._blocks, strict=True))
+    pairs = list(zip(again.blocks, index.blocks, strict=True))
     assert pairs
     assert all(new.known_squares is old.known_squares is not None for new, old in pairs)

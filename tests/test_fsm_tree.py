@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from lookalike.errors import InputError
-from lookalike.index.centre import CentreQuery
 from lookalike.index.flat import Flat
-from lookalike.index.fsm_bounds import bound_of
-from lookalike.index.fsm_stop import stop_radius
-from lookalike.index.fsm_tree import FsmTree
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.queries import PointQuery
+from lookalike.index.fsm_tree import FsmTree, bound_of, stop_radius
+from lookalike.index.queries import CentreQuery, HyperplaneQuery, PointQuery
 from lookalike.kernels import KERNELS
 from reference import brute_force
 from reference import fsm_tree as slow
@@ -164,7 +160,7 @@ def test_every_node_but_the_root_keeps_its_share_of_members(norm, utilisation):
     X[100:200] = X[100]  # equal rows cannot be told apart, and are split all the same
     tree.add(np.arange(700), X)
     slow.check(tree)
-    counts = np.delete(tree._nodes.counts, tree._nodes.root)
+    counts = np.delete(tree._tree.counts, tree._tree.root)
     assert counts[counts > 0].min() >= int(utilisation * 11) >= 1
 
 
@@ -174,7 +170,7 @@ def test_a_split_finds_the_smallest_larger_radius(norm, seed):
     X = mixture(13, 2, seed)
     tree = FsmTree(norm, 12, 0.4, sampling=1.0)
     tree.add(np.arange(13), X)
-    nodes = tree._nodes
+    nodes = tree._tree
     children, _ = nodes.entries(nodes.root)
     assert nodes.radii[children].max() == pytest.approx(slow.smallest_radius(X, norm, 5), rel=1e-9)
 
@@ -184,12 +180,12 @@ def test_promotion_confirms_the_centre_of_a_node_that_is_split():
     X = mixture(60, 2)
     tree.add(np.arange(7), X[:7])
     for i in range(7, 60):
-        nodes = tree._nodes
+        nodes = tree._tree
         before, root = {node: nodes.centres[node].copy() for node in np.flatnonzero(nodes.counts)}, nodes.root
         tree.add([i], X[i : i + 1])
         for node, centre in before.items():
-            assert node == root or np.array_equal(tree._nodes.centres[node], centre)
-    assert np.count_nonzero(tree._nodes.counts) > 10
+            assert node == root or np.array_equal(tree._tree.centres[node], centre)
+    assert np.count_nonzero(tree._tree.counts) > 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -305,10 +301,10 @@ def test_places_of_what_was_removed_are_used_again():
     tree = FsmTree(capacity=8)
     for _ in range(4):
         tree.add(np.arange(500), X)
-        rooms = len(tree._nodes.X), len(tree._nodes.radii)
+        rooms = len(tree._tree.X), len(tree._tree.radii)
         assert tree.remove(np.arange(500)) == 500
-    assert rooms == (500, len(tree._nodes.radii))
-    assert len(tree._nodes.radii) <= 500
+    assert rooms == (500, len(tree._tree.radii))
+    assert len(tree._tree.radii) <= 500
     assert tree.dim == 3
     assert tree.search(PointQuery(X[:1]), 2).ids.tolist() == [[-1, -1]]
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from lookalike.codes.queries import CodeQuery, SphericalQuery
 from lookalike.errors import InputError
 from lookalike.index import multi_hash, threads
-from lookalike.index.hamming import Hamming
-from lookalike.index.hamming_scan import LEAST_BLOCKS, push
+from lookalike.index.hamming import LEAST_BLOCKS, Hamming
 from lookalike.index.multi_hash import MultiHash
 from lookalike.index.queries import PointQuery
 from reference import codes as slow
@@ -98,19 +97,6 @@ def test_equal_codes_come_by_id_however_they_were_added():
     ids = np.random.default_rng(0).permutation(500)
     index.add(ids, np.zeros((500, 8), np.uint8))
     assert index.search(CodeQuery(np.zeros((1, 8), np.uint8)), 40).ids[0].tolist() == list(range(40))
-
-
-def test_a_heap_keeps_the_best_and_the_worst_on_top():
-    random = np.random.default_rng(0)
-    distances, ids, size = np.empty(7, np.int32), np.empty(7, np.int64), 0
-    seen = []
-    for item in random.permutation(200):
-        distance = int(random.integers(0, 9))
-        seen.append((distance, int(item)))
-        size = push(distances, ids, size, np.int32(distance), item)
-        best = sorted(seen)[:7]
-        assert sorted(zip(distances[:size].tolist(), ids[:size].tolist(), strict=True)) == best
-        assert (distances[0], ids[0]) == best[-1]
 
 
 def test_any_query_is_answered_by_its_own_score():

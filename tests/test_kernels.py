@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.index.fsm_bounds import DISTANCES
+from lookalike.index.fsm_tree import DISTANCES
 from lookalike.kernels import KERNELS, TANGENTS, check_kernel, typical_gamma
 from lookalike.linalg import distances
 from reference import kernels as slow

@@ -4,12 +4,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import DamagedError, InputError, StoreError
-from lookalike.index import leaf_visit
+from lookalike.index import leaves
 from lookalike.index.flat import Flat
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.leaf_order import leaf_order
+from lookalike.index.leaf_codes import leaf_order
 from lookalike.index.leaves import Leaves
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.kernels import KERNELS
 
 random = np.random.default_rng(0)
@@ -44,7 +43,7 @@ def saved(tmp_path_factory):
 @pytest.fixture
 def choosy(monkeypatch):
     """As many rows as the tests have are chosen among, not all scored."""
-    monkeypatch.setattr(leaf_visit, "ALL", 0)
+    monkeypatch.setattr(leaves, "ALL", 0)
 
 
 def recall(index, q, k=20, **options):

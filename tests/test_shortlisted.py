@@ -9,10 +9,10 @@ from lookalike import cli
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.engine import space_settle
 from lookalike.errors import DamagedError, InputError
-from lookalike.index import ann, recall, shortlisted
+from lookalike.index import ann, choice
+from lookalike.index.ann import Shortlisted
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery, WeightedQuery
-from lookalike.index.shortlisted import Shortlisted
 from lookalike.store.items import Item
 
 N, D = 3_000, 12
@@ -74,8 +74,8 @@ def test_exact_is_exact_and_effort_is_worth_something(built, flat, slem):
 
 
 def test_recall_is_the_share_of_the_nearest_others(built, flat, slem, monkeypatch):
-    monkeypatch.setattr(shortlisted, "PLUS", 0)
-    ids = built.ids[:: N // recall.ASKED][: recall.ASKED]
+    monkeypatch.setattr(choice, "PLUS", 0)
+    ids = built.ids[:: N // choice.RECALL_QUERIES][: choice.RECALL_QUERIES]
     query = slem.compare(flat.vectors(ids))
     true, found = flat.search(query, 11).ids, built.search(query, 11, effort=1).ids
     shares = []
