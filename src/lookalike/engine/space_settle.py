@@ -11,8 +11,7 @@ from lookalike.engine.space_fit import fill, fit_space
 from lookalike.engine.space_indexes import LEAVES_SUFFIX, SHORTLISTED
 from lookalike.engine.spaces import Spaces
 from lookalike.errors import StoreError
-from lookalike.index.choice import choose
-from lookalike.index.recall import measure
+from lookalike.index.choice import choose, measure_recall
 from lookalike.registry import Spec, create
 from lookalike.store.structures import Recall
 from lookalike.types import Progress
@@ -97,7 +96,7 @@ def _measure(spaces: Spaces, name: str, progress: Progress) -> None:
     if before is not None and abs(rows - before.rows) <= STALE * before.rows:
         return
     progress(f"measuring {name}", 0, None)
-    found = Recall(measure(spaces.index(name), spaces.chain(name).query), rows)
+    found = Recall(measure_recall(spaces.index(name), spaces.chain(name).query), rows)
     with spaces.store.transaction():
         spaces.store.vectors.structures.keep_recall(name, found)
 

@@ -13,8 +13,7 @@ from lookalike.engine.examples import pixels
 from lookalike.engine.spaces import Spaces
 from lookalike.engine.where import boxes
 from lookalike.errors import ImageError, InputError, NoItemError
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.store.directory import Store
 from lookalike.types import Box, Query, Vectors, format_id
 
