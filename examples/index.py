@@ -4,8 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from lookalike.index.flat import Flat
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import HyperplaneQuery, PointQuery
 
 random = np.random.default_rng(0)
 centres = random.uniform(-4, 4, (12, 2))[random.integers(12, size=3_000)]

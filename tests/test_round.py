@@ -11,8 +11,7 @@ from lookalike.feedback.learners import Svdd, Svm
 from lookalike.feedback.round import NEGATIVES, STRANGERS, Marks, play
 from lookalike.feedback.user import EmulatedUser, emulate
 from lookalike.index.flat import Flat
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import HyperplaneQuery, PointQuery
 from reference.feedback import clusters, hyperplane_between, pairs_in_order
 
 X, labels = clusters(classes=10, per_class=60, spread=1.6)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.index.flat import Flat
-from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.ids import sort_ids
+from lookalike.index.queries import HyperplaneQuery
 from lookalike.kernels import KERNELS
 from lookalike.linalg import distances
 from lookalike.types import Hits, Ids, Query, Searchable, Vectors

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.feedback.learners import Reals, Signs, Svm, solve
-from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.queries import HyperplaneQuery
 from lookalike.kernels import KERNELS
 
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -14,8 +14,7 @@ from sklearn.svm import SVC, OneClassSVM
 
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError
-from lookalike.index.centre import CentreQuery
-from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.queries import CentreQuery, HyperplaneQuery
 from lookalike.kernels import check_kernel, typical_gamma
 from lookalike.types import Vectors
 

@@ -19,9 +19,8 @@ from lookalike.feedback.estimate import Crowd, Estimate, estimate
 from lookalike.feedback.guard import Guarded, guard
 from lookalike.feedback.learners import Reals, Signs, Svm
 from lookalike.feedback.select import Source, choose, draw
-from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.ids import sort_ids
-from lookalike.index.queries import PointQuery, WeightedQuery
+from lookalike.index.queries import HyperplaneQuery, PointQuery, WeightedQuery
 from lookalike.types import Ids, Learner, Query, Searchable, Vectors
 
 NEGATIVES = 8
