@@ -81,7 +81,7 @@ def test_a_shortlist_that_would_hold_everything_is_not_made():
     assert (exact.ids >= 0).sum(axis=1).tolist() == [80, 80]
 
 
-def test_what_is_removed_is_never_found_and_vectors_are_those_that_count():
+def test_removed_rows_are_never_found_and_vectors_are_finished():
     index, ask, _, rows = make(Itq, halve)
     index.codes.remove(IDS[:5])
     assert len(index) == N - 5
@@ -102,7 +102,7 @@ def test_recall_grows_with_the_effort(monkeypatch):
     assert choice.measure_recall(Coded(Hamming(), Flat()), ask) == 1
 
 
-def test_bad_searches_are_refused():
+def test_invalid_searches_are_rejected():
     index, ask, _, rows = CASES[Itq, None]
     with pytest.raises(InputError, match=r"at least 1\. Got 0"):
         index.search(ask(rows[:1]), 0)

@@ -53,7 +53,7 @@ def test_a_heap_keeps_the_best_and_the_worst_on_top():
 
 
 @given(n=st.integers(0, 500), least=st.integers(1, 100))
-def test_shared_work_is_done_once(n, least):
+def test_every_piece_of_shared_work_is_done_once(n, least):
     done = np.zeros(n, int)
 
     def work(start, stop):
@@ -63,7 +63,7 @@ def test_shared_work_is_done_once(n, least):
     assert (done == 1).all()
 
 
-def test_an_error_in_shared_work_is_not_lost():
+def test_an_error_in_shared_work_is_raised():
     def fail(start, stop):
         raise InputError(f"{start}–{stop}")
 

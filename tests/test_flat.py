@@ -104,7 +104,7 @@ def test_near_duplicates_far_from_the_origin_come_in_the_right_order(d, queries)
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-def test_a_crowd_of_equal_vectors_is_ordered_by_id(queries):
+def test_many_equal_vectors_are_ordered_by_id(queries):
     index = Flat()
     ids = np.random.default_rng(0).permutation(5_000)
     index.add(ids, np.ones((5_000, 4), np.float32))
@@ -175,7 +175,7 @@ def test_rows_too_long_to_compare_are_never_found():
     assert index.search(PointQuery([[0.0, 0.0]]), 2).ids.tolist() == [[2, -1]]
 
 
-def test_what_was_removed_may_come_back_with_another_vector():
+def test_a_removed_id_can_be_added_again_with_another_vector():
     index, _ = made()
     id_ = index.ids[:1]
     index.remove(id_)
@@ -193,7 +193,7 @@ def test_an_empty_index_answers_with_nothing():
     assert Flat().ids.tolist() == []
 
 
-def test_no_queries_no_rows():
+def test_no_queries_give_no_hits():
     index, _ = made()
     assert index.search(PointQuery(np.zeros((0, 8))), 3).ids.shape == (0, 3)
 
@@ -219,7 +219,7 @@ def test_effort_is_accepted_and_changes_nothing():
         ([1], np.full((1, 8), np.inf), "finite"),
     ],
 )
-def test_what_cannot_be_added_is_refused_and_leaves_the_index_as_it_was(ids, X, message):
+def test_rows_that_cannot_be_added_are_rejected_and_change_nothing(ids, X, message):
     index = Flat()
     index.add(np.array([7]), np.zeros((1, 8), np.float32))
     with pytest.raises(InputError, match=message):
@@ -228,13 +228,13 @@ def test_what_cannot_be_added_is_refused_and_leaves_the_index_as_it_was(ids, X, 
     assert index.search(PointQuery(np.zeros((1, 8))), 2).ids.tolist() == [[7, -1]]
 
 
-def test_an_id_twice_is_refused():
+def test_a_known_id_is_rejected():
     index, _ = made()
     with pytest.raises(InputError, match="remove them first"):
         index.add(index.ids[:1], np.zeros((1, 8), np.float32))
 
 
-def test_a_memory_map_of_another_width_is_refused(tmp_path):
+def test_a_memory_map_of_another_width_is_rejected(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
     index, _ = made()
     with pytest.raises(InputError, match="Got 3"):
@@ -253,13 +253,13 @@ def test_a_memory_map_of_another_width_is_refused(tmp_path):
         ({"exclude": np.array([-3])}, "exclude must be between"),
     ],
 )
-def test_a_search_that_cannot_be_right_is_refused(arguments, message):
+def test_invalid_arguments_of_search_are_rejected(arguments, message):
     index, _ = made()
     with pytest.raises(InputError, match=message):
         index.search(**{"query": PointQuery(np.zeros((1, 8))), "k": 1} | arguments)
 
 
-def test_vectors_of_unknown_ids_are_refused():
+def test_vectors_of_unknown_ids_are_rejected():
     index, _ = made()
     with pytest.raises(InputError, match="Got 99999"):
         index.vectors(np.array([index.ids[0], 99_999]))
@@ -267,7 +267,7 @@ def test_vectors_of_unknown_ids_are_refused():
 
 @given(histories(), histories())
 @settings(max_examples=60, deadline=None)
-def test_a_copy_goes_its_own_way_and_what_it_is_made_of_stays(history, more):
+def test_a_copy_and_its_original_change_independently(history, more):
     d, steps, points, k, among, exclude = history
     index, truth = Flat(), {}
 
@@ -308,7 +308,7 @@ def test_other_blocks_of_the_same_rows_extend_and_other_rows_do_not():
     assert not filled([1, 2, 3]).extends(index)
 
 
-def test_squares_of_the_very_same_rows_are_taken_over():
+def test_squares_of_the_same_arrays_are_reused():
     index, _ = made()
     index.search(PointQuery(np.zeros((1, 8))), 1)  # works them out
     again = Flat()

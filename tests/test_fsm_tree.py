@@ -143,7 +143,7 @@ def test_bounds_hold_for_any_two_rows(norm, kernel, kind):
             assert (bound.lower_by_parent(own, 1.5 * gaps, 0.5 * gaps) <= u).all()
 
 
-def test_the_parent_of_a_frontier_query_has_one_side_only():
+def test_the_parent_bound_of_a_frontier_query_is_one_sided():
     X = np.array([[0, 100], [0, 0], [0, 1]], np.float32)  # all on the hyperplane, two far from the third
     query = HyperplaneQuery(np.array([[1, 0], [-1, 0]]), [0.5, -0.5], 0.0, kernel="linear")
     bound = bound_of(query, 2, 100.0)
@@ -215,7 +215,7 @@ def test_an_answer_is_farther_than_the_truth_by_at_most_epsilon(kind, epsilon):
     [(20_000, 10, True, 0), (20_000, 50, True, 0), (3_000, 60, False, 0), (400, 90, True, 0), (9_000, 90, True, 1)],
 )
 @pytest.mark.parametrize("delta", [0.05, 0.3])
-def test_hardly_ever_do_k_lie_within_the_stop_radius(n, k, linear, offset, delta):
+def test_k_scores_within_the_stop_radius_are_as_rare_as_promised(n, k, linear, offset, delta):
     random, missed, close = np.random.default_rng(4), 0, 0
     for _ in range(300):
         scores = random.random(n) + offset
@@ -228,7 +228,7 @@ def test_hardly_ever_do_k_lie_within_the_stop_radius(n, k, linear, offset, delta
     assert close > 200  # and it is not as small as to be of no use
 
 
-def test_without_enough_to_go_by_there_is_no_stop_radius():
+def test_with_too_few_items_there_is_no_stop_radius():
     assert stop_radius(100_000, 5, 0.1, False, lambda m: np.zeros(m)) == (-np.inf, 0)
     assert stop_radius(1_000, 5, 0.0, True, lambda m: np.zeros(m)) == (-np.inf, 0)
     assert stop_radius(0, 1, 0.5, True, lambda m: np.zeros(m)) == (-np.inf, 0)
@@ -296,7 +296,7 @@ def test_the_same_calls_give_the_same_answers():
     assert first.scored == second.scored
 
 
-def test_places_of_what_was_removed_are_used_again():
+def test_the_memory_of_removed_rows_is_reused():
     X = mixture(500, 3)
     tree = FsmTree(capacity=8)
     for _ in range(4):
@@ -309,7 +309,7 @@ def test_places_of_what_was_removed_are_used_again():
     assert tree.search(PointQuery(X[:1]), 2).ids.tolist() == [[-1, -1]]
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_use_is_rejected():
     X = mixture(20, 3)
     tree = FsmTree()
     query = HyperplaneQuery(X[:2], [1.0, -1.0], 0.0)

@@ -110,7 +110,23 @@ def test_any_query_is_answered_by_its_own_score():
     np.testing.assert_array_equal(hits.ids[:, 0], [0, 1])
 
 
-def test_codes_come_back_as_they_went_in():
+def test_a_copy_and_its_original_change_independently():
+    codes = np.random.default_rng(0).integers(0, 256, (210, 9), np.uint8)
+    index = Hamming()
+    index.add(np.arange(200), codes[:200])
+    grown = index.copy()
+    grown.remove(np.arange(5))
+    for one, rows in ((index, codes[200:205]), (grown, codes[205:])):
+        one.add(np.arange(200, 205), rows)
+    everything = CodeQuery(codes[202:203])
+    assert index.search(everything, 1).scores[0, 0] == 0
+    np.testing.assert_array_equal(grown.vectors(np.arange(200, 205)), codes[205:])
+    assert (len(index), len(grown)) == (205, 200)
+    assert 3 in index
+    assert 3 not in grown
+
+
+def test_vectors_returns_the_codes_that_were_added():
     codes = np.random.default_rng(0).integers(0, 256, (200, 9), np.uint8)
     index = Hamming()
     index.add(np.arange(200), codes)
@@ -183,6 +199,7 @@ def test_tables_find_what_the_scan_finds_near_and_far(width, flips, monkeypatch)
     index.add(ids[11_000:], codes[11_000:])
     assert index.stale == pytest.approx(1 / 12)
     index.remove(ids[:500])
+    assert index.stale == pytest.approx(1_500 / 12_000)
     queries = codes[1_000:1_004]
     for k in (1, 20):
         hits = index.search(CodeQuery(queries), k, exclude=ids[1_000:1_002])
@@ -205,7 +222,7 @@ def test_near_answers_cost_few_comparisons_and_far_ones_a_scan():
     np.testing.assert_array_equal(both.ids, np.concatenate([near.ids, far.ids]))
 
 
-def test_tables_over_another_truth_are_built_anew():
+def test_tables_over_another_truth_are_rebuilt():
     codes = np.random.default_rng(0).integers(0, 256, (multi_hash.MIN_ROWS, 16), np.uint8)
     truth = Hamming()
     truth.add(np.arange(len(codes)), codes)

@@ -31,7 +31,7 @@ def leaves_of(middles, spread, seed=0):
     return codes, leaf_scores.Shape.of(codes, 32), rows
 
 
-def test_f_by_the_slope_of_a_leaf_is_f_within_its_doubt():
+def test_f_by_the_slope_of_a_leaf_is_f_within_its_standard_error():
     random = np.random.default_rng(0)
     middles = random.uniform(80, 170, (300, 24))
     codes, shape, rows = leaves_of(middles, 8)
@@ -51,7 +51,7 @@ def test_f_by_the_slope_of_a_leaf_is_f_within_its_doubt():
     assert shape.distance.reshape(-1, 32).mean(1) == pytest.approx(4_096, rel=1e-3)
 
 
-def test_a_leaf_of_two_kinds_or_with_a_support_vector_is_not_taken_for_flat():
+def test_leaves_that_a_slope_does_not_describe_have_large_errors_or_are_scored_in_full():
     random = np.random.default_rng(0)
     middles = random.uniform(80, 170, (40, 24))
     codes, shape, rows = leaves_of(middles, 3)

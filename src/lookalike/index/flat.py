@@ -133,7 +133,7 @@ class Flat(ExactIndex):
                 begin = end
 
     def score_rows(self, query: PointQuery, which: Which, rows: Ids) -> Vectors:
-        """The exact score of each row for the query of the number beside it, (m,)."""
+        """The exact score of each row for query `which[i]`, (m,)."""
         parts = chunks(len(rows), row_bytes=8 * query.dim, max_bytes=2**20)
         scores = [query.score_pairs(self.gather(rows[part]), which[part]) for part in parts]
         return np.concatenate(scores or [np.empty(0, np.float32)])
