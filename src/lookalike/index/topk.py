@@ -29,8 +29,8 @@ def keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
     >>> keep_best(np.array([[7, 3, 9]]), np.array([[1.0, 1.0, 0.5]]), 2)
     (array([[9, 3]]), array([[0.5, 1. ]]))
     """
-    best = np.lexsort((ids, scores))[:, :k]
-    return np.take_along_axis(ids, best, axis=1), np.take_along_axis(scores, best, axis=1)
+    best = np.arange(len(ids))[:, None], np.lexsort((ids, scores))[:, :k]
+    return ids[best], scores[best]
 
 
 class TopK:
