@@ -157,7 +157,10 @@ class ExactIndex(ABC):
         scored = 0
         for chunk in self._chunks(selection, row_bytes=8 * q + 4 * dim):
             found = [query.score(X.astype(self.dtype, copy=False)) for X in chunk.parts]
-            scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy that may be changed
+            if len(found) == 1 and chunk.keep is None:
+                scores = np.asarray(found[0], np.float32)  # (q, m)
+            else:
+                scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy that may be changed
             if chunk.keep is not None:
                 np.copyto(scores, np.inf, where=~chunk.keep)
             best.add(scores, self.row_ids[chunk.rows])

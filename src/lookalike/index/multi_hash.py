@@ -85,10 +85,11 @@ class MultiHash(AcceleratedIndex[Hamming]):
 
     def build(self, truth: Hamming | None = None, progress: Progress | None = None) -> Self:
         """Sort all rows, or those of another `truth`, by each of their parts: 12 bytes per row and part."""
-        if truth is not None:
-            self.truth, self._tables, self._tail, self._removed = truth, None, truth.ids, 0
-        n, dim = len(self.truth.alive), self.truth.dim
+        truth = self.truth if truth is None else truth
+        n, dim = len(truth.alive), truth.dim
         if n < MIN_ROWS or dim is None:
+            if truth is not self.truth:
+                self.truth, self._tables, self._tail, self._removed = truth, None, truth.ids, 0
             return self
         if n >= 2**31:
             raise InputError(f"Tables hold up to {2**31 - 1} codes. Got {n}; use Hamming.")
@@ -98,12 +99,13 @@ class MultiHash(AcceleratedIndex[Hamming]):
         for part in range(parts):
             if progress is not None:
                 progress("indexing", part, parts)
-            words = self.truth.words[:, part // 4].reshape(-1)[:n]
+            words = truth.words[:, part // 4].reshape(-1)[:n]
             values = (words >> np.uint64(PART_BITS * (part % 4))).astype(np.uint16)
             order[part] = np.argsort(values, kind="stable")  # a radix sort
             keys[part] = words[order[part]]
             np.cumsum(np.bincount(values, minlength=2**PART_BITS), out=starts[part, 1:])
-        self._tables, self._tail, self._removed = Tables(order, keys, starts, n), self._tail[:0], 0
+        self.truth, self._tables = truth, Tables(order, keys, starts, n)
+        self._tail, self._removed = self._tail[:0], 0
         return self
 
     def search(
