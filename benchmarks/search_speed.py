@@ -21,10 +21,9 @@ from typing import Any
 import faiss
 import numpy as np
 
-from lookalike.index.ann import BREADTHS, SHORTLIST, Ann
+from lookalike.index.ann import BREADTHS, KINDS, SHORTLIST, Ann
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
-from lookalike.index.structure import KINDS
 from lookalike.types import Vectors
 
 Run = Callable[[], object]

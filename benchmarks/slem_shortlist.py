@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lookalike.encode.kernel_slem import KernelSlem
-from lookalike.index.shortlisted import Shortlisted
+from lookalike.index.ann import Shortlisted
 from lookalike.types import Vectors
 
 QUERIES, K = 50, 10

@@ -3,9 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lookalike.index.flat import Flat
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.queries import PointQuery
+from lookalike.index import Flat, HyperplaneQuery, PointQuery
 
 random = np.random.default_rng(0)
 centres = random.uniform(-4, 4, (12, 2))[random.integers(12, size=3_000)]

@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 from lookalike.index import ann
-from lookalike.index.ann import Ann
-from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
+from lookalike.index.ann import KINDS, Ann
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
-from lookalike.index.structure import KINDS
 
 N, D = 3_000, 15  # an odd dimension: PQ wants an even one
 
@@ -114,7 +112,7 @@ def test_exact_effort_equals_the_scan(index, rows):
         np.testing.assert_array_equal(hits.scores, expected.scores)
 
 
-def test_what_is_added_is_found_at_once_and_what_is_removed_never_again(index, rows):
+def test_added_rows_are_found_at_once_and_removed_ones_never(index, rows):
     ids, X = rows
     assert index.stale == 0
     index.add(ids[N:], X[N:])
@@ -128,7 +126,7 @@ def test_what_is_added_is_found_at_once_and_what_is_removed_never_again(index, r
     assert not np.isin(hits.ids, gone).any()
 
 
-def test_what_was_removed_may_come_back_with_another_vector(index, rows, file, tmp_path):
+def test_a_removed_id_can_be_added_again_with_another_vector(index, rows, file, tmp_path):
     ids, X = rows
     index.remove(ids[:1])
     index.add(ids[:1], X[N : N + 1])
@@ -155,7 +153,7 @@ def test_filters_apply_inside_the_search(index, rows, share):
         assert not np.isin(hits.ids, filters.get("exclude", [])).any()
 
 
-def test_a_search_among_few_looks_at_just_those(index, rows, monkeypatch):
+def test_a_search_among_few_rows_compares_just_those(index, rows, monkeypatch):
     monkeypatch.setattr(ann, "EXACT_ROWS", 41)
     hits = index.search(PointQuery(rows[1][:2]), 5, among=rows[0][:40])
     assert hits.scored == 2 * 40
@@ -163,7 +161,7 @@ def test_a_search_among_few_looks_at_just_those(index, rows, monkeypatch):
 
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
-def test_stays_in_step_with_any_history(file, rows, data):
+def test_answers_are_right_after_any_history(file, rows, data):
     ids, X = rows
     index = Ann.load(file, flat(rows, slice(N)))
     live = set(range(N))
@@ -186,7 +184,7 @@ def test_stays_in_step_with_any_history(file, rows, data):
     assert recall(hits, index.search(PointQuery(X[::350]), 3, effort="exact")) > 0.8
 
 
-def test_a_snapshot_stays_usable_while_the_collection_moves_on(file, rows):
+def test_a_saved_structure_can_be_loaded_over_changed_vectors(file, rows):
     ids, X = rows
     moved = Ann.load(file, flat(rows, slice(500, N + 500)))  # 500 rows are gone, 500 are new
     assert moved.stale == 1_000 / (N + 500)
@@ -225,7 +223,7 @@ def test_a_damaged_file_is_named(file, rows, tmp_path):
         Ann.load(tmp_path / "missing", Flat())
 
 
-def test_a_file_for_other_vectors_is_refused(file):
+def test_a_file_for_other_vectors_is_rejected(file):
     other = Flat()
     other.add(np.arange(3), np.zeros((3, 40), np.float32))
     with pytest.raises(DamagedError, match="40"):
@@ -247,7 +245,7 @@ def test_few_rows_need_no_structure(rows):
         index.save("nowhere")
 
 
-def test_progress_is_told_and_an_interrupted_build_leaves_right_answers(rows, monkeypatch):
+def test_progress_is_reported_and_an_interrupted_build_leaves_right_answers(rows, monkeypatch):
     ids, X = rows
     monkeypatch.setattr(ann, "chunks", lambda n, **_: (slice(i, min(i + 1_000, n)) for i in range(0, n, 1_000)))
     told = []
@@ -267,7 +265,7 @@ def test_progress_is_told_and_an_interrupted_build_leaves_right_answers(rows, mo
     assert (index.search(PointQuery(X[:N]), 1).ids[:, 0] == ids[:N]).mean() > 0.95
 
 
-def test_an_unknown_kind_is_refused(rows):
+def test_an_unknown_kind_is_rejected(rows):
     with pytest.raises(UnknownNameError, match="Did you mean 'hnsw'"):
         Ann("hnws").build(flat(rows, slice(N)))
 
@@ -277,16 +275,6 @@ def test_a_search_leaves_the_threads_of_faiss_alone(index, rows):
     index.search(PointQuery(rows[1][:1]), 3)
     index.build()
     assert faiss.omp_get_max_threads() == before
-
-
-def test_the_choice_goes_by_size():
-    assert [choose(n) for n in (0, 100_000, FLAT_MAX, FLAT_MAX + 1, HNSW_MAX + 1)] == [
-        "flat",
-        "flat",
-        "flat",
-        "hnsw",
-        "ivfpq",
-    ]
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])

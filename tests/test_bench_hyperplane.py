@@ -3,7 +3,7 @@ import pytest
 
 from lookalike.bench import hyperplane, tables
 from lookalike.bench.hyperplane import BENCH
-from lookalike.index import leaf_visit
+from lookalike.index import leaves
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def small(monkeypatch):
     monkeypatch.setattr(hyperplane, "QUERIES", 2)
     monkeypatch.setattr(hyperplane, "REPEATS", 1)
     monkeypatch.setattr(hyperplane, "LARGE", 7_500)
-    monkeypatch.setattr(leaf_visit, "ALL", 0)
+    monkeypatch.setattr(leaves, "ALL", 0)
     hyperplane.world.cache_clear()
     hyperplane.outcome.cache_clear()
 

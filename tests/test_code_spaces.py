@@ -8,7 +8,7 @@ from lookalike.codes.bits import hamming
 from lookalike.collection import fitting, indexes
 from lookalike.collection.specs import parse_recipe
 from lookalike.errors import DamagedError, InputError
-from lookalike.index import coded
+from lookalike.index import choice
 from lookalike.index.coded import Coded
 from lookalike.registry import create
 from lookalike.store.items import Item
@@ -62,7 +62,7 @@ def test_a_space_of_codes_is_made_and_searched_by_codes_then_vectors(filled, mon
     coder = create("coder", "itq(bits=32)").fit(X)
     np.testing.assert_array_equal(codes, coder.encode(X))
     assert isinstance(filled.space("itq").index, Coded)
-    monkeypatch.setattr(coded, "PLUS", 20)
+    monkeypatch.setattr(choice, "PLUS", 20)
     found = [result.id for result in filled.search(7, space="itq", k=5, effort="fast")]
     away = np.square(X - X[7]).sum(axis=1)
     near = np.lexsort((ids, hamming(codes[7:8], codes)[0]))[:40]
@@ -73,8 +73,8 @@ def test_a_space_of_codes_is_made_and_searched_by_codes_then_vectors(filled, mon
 
 
 def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
-    monkeypatch.setattr(coded, "PLUS", 0)
-    monkeypatch.setattr(coded, "TIMES", {"fast": 1, "balanced": 1})
+    monkeypatch.setattr(choice, "PLUS", 0)
+    monkeypatch.setattr(choice, "TIMES", {"fast": 1, "balanced": 1})
     filled.fit("itq(bits=16)", "wide = color() | itq(bits=128)")
     narrow, wide = row(filled, "itq"), row(filled, "wide")
     assert (narrow["bits"], narrow["bytes_per_picture"], narrow["index"]) == (16, 2, "hamming")
@@ -90,7 +90,7 @@ def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
 
 def test_recall_is_measured_once_and_anew_when_much_has_changed(filled, monkeypatch):
     measured = []
-    monkeypatch.setattr(indexes, "measure", lambda *_: measured.append(1) or len(measured) / 10)
+    monkeypatch.setattr(indexes, "measure_recall", lambda *_: measured.append(1) or len(measured) / 10)
     filled.fit("itq(bits=16)")
     with Collection(filled.path) as again:
         assert [row(again, "itq")["index_recall"] for _ in range(2)] == [0.1, 0.1]
@@ -170,7 +170,7 @@ def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
         return found
 
     monkeypatch.setattr(vectors, "blocks", meanwhile)
-    monkeypatch.setattr(coded, "PLUS", 200)  # those of its kind, and others
+    monkeypatch.setattr(choice, "PLUS", 200)  # those of its kind, and others
     filled._spaces.indexes._points.clear()
     found = [result.id for result in filled.search(7, space="itq", k=100, effort=1)]
     assert not waiting

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from lookalike.codes.hyperplanes import Itq
 from lookalike.codes.pq import Pq
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.index import coded, recall
-from lookalike.index.coded import Coded, CodedQuery
+from lookalike.index import choice, coded
+from lookalike.index.coded import Coded
 from lookalike.index.flat import Flat
 from lookalike.index.hamming import Hamming
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import CodedQuery, PointQuery
 
 N = 600
 random = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_a_shortlist_that_would_hold_everything_is_not_made():
     assert (exact.ids >= 0).sum(axis=1).tolist() == [80, 80]
 
 
-def test_what_is_removed_is_never_found_and_vectors_are_those_that_count():
+def test_removed_rows_are_never_found_and_vectors_are_finished():
     index, ask, _, rows = make(Itq, halve)
     index.codes.remove(IDS[:5])
     assert len(index) == N - 5
@@ -94,15 +94,15 @@ def test_what_is_removed_is_never_found_and_vectors_are_those_that_count():
 
 def test_recall_grows_with_the_effort(monkeypatch):
     index, ask, _, _ = CASES[Itq, None]
-    monkeypatch.setattr(coded, "PLUS", 0)
-    few, many = (recall.measure(index, ask, effort) for effort in (1, 20))
+    monkeypatch.setattr(choice, "PLUS", 0)
+    few, many = (choice.measure_recall(index, ask, effort) for effort in (1, 20))
     assert few < 0.9
     assert few < many <= 1
-    assert recall.measure(index, ask, "exact") == 1
-    assert recall.measure(Coded(Hamming(), Flat()), ask) == 1
+    assert choice.measure_recall(index, ask, "exact") == 1
+    assert choice.measure_recall(Coded(Hamming(), Flat()), ask) == 1
 
 
-def test_bad_searches_are_refused():
+def test_invalid_searches_are_rejected():
     index, ask, _, rows = CASES[Itq, None]
     with pytest.raises(InputError, match=r"at least 1\. Got 0"):
         index.search(ask(rows[:1]), 0)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import InputError
-from lookalike.index import blocks
+from lookalike.index import flat
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 from reference import brute_force
@@ -14,7 +14,7 @@ from reference import brute_force
 def way(request):
     """Every test twice: the answers must be the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Flat, "_candidates", None)
+        patch.setattr(Flat, "_near_point", None)
         if request.param == "compiled":
             Flat.compile()
         yield
@@ -82,7 +82,7 @@ def test_equals_brute_force_after_any_history_with_any_filter(history):
 @pytest.mark.parametrize("share", [None, 0.02, 0.9])
 @pytest.mark.parametrize("queries", [1, 3, 300])
 def test_equals_brute_force_in_several_chunks(monkeypatch, share, queries):
-    monkeypatch.setattr(blocks, "CHUNK_BYTES", 256)
+    monkeypatch.setattr(flat, "CHUNK_BYTES", 256)
     index, truth = made(n=120)
     points = np.random.default_rng(1).normal(size=(queries, 8)).astype(np.float32)
     among = None if share is None else index.ids[np.random.default_rng(2).random(120) < share]
@@ -91,7 +91,7 @@ def test_equals_brute_force_in_several_chunks(monkeypatch, share, queries):
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-@pytest.mark.parametrize("d", [16, blocks.LONG + 3])
+@pytest.mark.parametrize("d", [16, flat.LONG + 3])
 def test_near_duplicates_far_from_the_origin_come_in_the_right_order(d, queries):
     random = np.random.default_rng(0)
     X = (1_000 + 1e-3 * random.normal(size=(3_000, d))).astype(np.float32)
@@ -104,7 +104,7 @@ def test_near_duplicates_far_from_the_origin_come_in_the_right_order(d, queries)
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-def test_a_crowd_of_equal_vectors_is_ordered_by_id(queries):
+def test_many_equal_vectors_are_ordered_by_id(queries):
     index = Flat()
     ids = np.random.default_rng(0).permutation(5_000)
     index.add(ids, np.ones((5_000, 4), np.float32))
@@ -140,7 +140,7 @@ def test_a_memory_map_is_neither_copied_nor_read_by_add(tmp_path, view):
     X = view(np.load(tmp_path / "x.npy", mmap_mode="r"))[:4]
     index = Flat()
     index.add(np.arange(4), X)
-    assert np.shares_memory(index._blocks._blocks[0].X, X)
+    assert np.shares_memory(index.blocks[0].X, X)
     assert index.search(PointQuery(np.zeros((1, 3))), 2).ids.tolist() == [[-1, -1]]  # what is damaged is never found
 
 
@@ -148,14 +148,14 @@ def test_rows_in_memory_are_not_copied_either():
     X = np.ones((600, 3), np.float32)
     index = Flat()
     index.add(np.arange(600), X)
-    assert np.shares_memory(index._blocks._blocks[0].X, X)
+    assert np.shares_memory(index.blocks[0].X, X)
 
 
 def test_float16_rows_stay_float16_and_score_as_float32(tmp_path):
     index, truth = made(dtype=np.float16)
     points = np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)
     assert_same(index.search(PointQuery(points), 5), brute_force.search(truth, points, 5))
-    assert {block.X.dtype for block in index._blocks._blocks} == {np.dtype(np.float16)}
+    assert {block.X.dtype for block in index.blocks} == {np.dtype(np.float16)}
     some = np.array(list(truth)[:3])
     np.testing.assert_array_equal(index.vectors(some), [truth[id_] for id_ in some])
 
@@ -165,7 +165,7 @@ def test_many_small_adds_make_few_blocks():
     X = np.random.default_rng(0).normal(size=(1_000, 4)).astype(np.float32)
     for i in range(1_000):
         index.add(np.array([i]), X[i : i + 1])
-    assert len(index._blocks._blocks) < 12
+    assert len(index.blocks) < 12
     np.testing.assert_array_equal(index.vectors(np.array([999, 0, 500])), X[[999, 0, 500]])
 
 
@@ -175,7 +175,7 @@ def test_rows_too_long_to_compare_are_never_found():
     assert index.search(PointQuery([[0.0, 0.0]]), 2).ids.tolist() == [[2, -1]]
 
 
-def test_what_was_removed_may_come_back_with_another_vector():
+def test_a_removed_id_can_be_added_again_with_another_vector():
     index, _ = made()
     id_ = index.ids[:1]
     index.remove(id_)
@@ -193,7 +193,7 @@ def test_an_empty_index_answers_with_nothing():
     assert Flat().ids.tolist() == []
 
 
-def test_no_queries_no_rows():
+def test_no_queries_give_no_hits():
     index, _ = made()
     assert index.search(PointQuery(np.zeros((0, 8))), 3).ids.shape == (0, 3)
 
@@ -219,7 +219,7 @@ def test_effort_is_accepted_and_changes_nothing():
         ([1], np.full((1, 8), np.inf), "finite"),
     ],
 )
-def test_what_cannot_be_added_is_refused_and_leaves_the_index_as_it_was(ids, X, message):
+def test_rows_that_cannot_be_added_are_rejected_and_change_nothing(ids, X, message):
     index = Flat()
     index.add(np.array([7]), np.zeros((1, 8), np.float32))
     with pytest.raises(InputError, match=message):
@@ -228,13 +228,13 @@ def test_what_cannot_be_added_is_refused_and_leaves_the_index_as_it_was(ids, X, 
     assert index.search(PointQuery(np.zeros((1, 8))), 2).ids.tolist() == [[7, -1]]
 
 
-def test_an_id_twice_is_refused():
+def test_a_known_id_is_rejected():
     index, _ = made()
     with pytest.raises(InputError, match="remove them first"):
         index.add(index.ids[:1], np.zeros((1, 8), np.float32))
 
 
-def test_a_memory_map_of_another_width_is_refused(tmp_path):
+def test_a_memory_map_of_another_width_is_rejected(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
     index, _ = made()
     with pytest.raises(InputError, match="Got 3"):
@@ -253,13 +253,13 @@ def test_a_memory_map_of_another_width_is_refused(tmp_path):
         ({"exclude": np.array([-3])}, "exclude must be between"),
     ],
 )
-def test_a_search_that_cannot_be_right_is_refused(arguments, message):
+def test_invalid_arguments_of_search_are_rejected(arguments, message):
     index, _ = made()
     with pytest.raises(InputError, match=message):
         index.search(**{"query": PointQuery(np.zeros((1, 8))), "k": 1} | arguments)
 
 
-def test_vectors_of_unknown_ids_are_refused():
+def test_vectors_of_unknown_ids_are_rejected():
     index, _ = made()
     with pytest.raises(InputError, match="Got 99999"):
         index.vectors(np.array([index.ids[0], 99_999]))
@@ -267,7 +267,7 @@ def test_vectors_of_unknown_ids_are_refused():
 
 @given(histories(), histories())
 @settings(max_examples=60, deadline=None)
-def test_a_copy_goes_its_own_way_and_what_it_is_made_of_stays(history, more):
+def test_a_copy_and_its_original_change_independently(history, more):
     d, steps, points, k, among, exclude = history
     index, truth = Flat(), {}
 
@@ -308,13 +308,13 @@ def test_other_blocks_of_the_same_rows_extend_and_other_rows_do_not():
     assert not filled([1, 2, 3]).extends(index)
 
 
-def test_squares_of_the_very_same_rows_are_taken_over():
+def test_squares_of_the_same_arrays_are_reused():
     index, _ = made()
     index.search(PointQuery(np.zeros((1, 8))), 1)  # works them out
     again = Flat()
-    for block in index._blocks._blocks:
+    for block in index.blocks:
         again.add(np.arange(block.start, block.start + len(block.X)), block.X)
     again.inherit(index)
-    pairs = list(zip(again._blocks._blocks, index._blocks._blocks, strict=True))
+    pairs = list(zip(again.blocks, index.blocks, strict=True))
     assert pairs
     assert all(new.known_squares is old.known_squares is not None for new, old in pairs)

@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from lookalike.errors import InputError
-from lookalike.index.centre import CentreQuery
 from lookalike.index.flat import Flat
-from lookalike.index.fsm_bounds import bound_of
-from lookalike.index.fsm_stop import stop_radius
-from lookalike.index.fsm_tree import FsmTree
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.queries import PointQuery
+from lookalike.index.fsm_tree import FsmTree, bound_of, stop_radius
+from lookalike.index.queries import CentreQuery, HyperplaneQuery, PointQuery
 from lookalike.kernels import KERNELS
 from reference import brute_force
 from reference import fsm_tree as slow
@@ -147,7 +143,7 @@ def test_bounds_hold_for_any_two_rows(norm, kernel, kind):
             assert (bound.lower_by_parent(own, 1.5 * gaps, 0.5 * gaps) <= u).all()
 
 
-def test_the_parent_of_a_frontier_query_has_one_side_only():
+def test_the_parent_bound_of_a_frontier_query_is_one_sided():
     X = np.array([[0, 100], [0, 0], [0, 1]], np.float32)  # all on the hyperplane, two far from the third
     query = HyperplaneQuery(np.array([[1, 0], [-1, 0]]), [0.5, -0.5], 0.0, kernel="linear")
     bound = bound_of(query, 2, 100.0)
@@ -164,7 +160,7 @@ def test_every_node_but_the_root_keeps_its_share_of_members(norm, utilisation):
     X[100:200] = X[100]  # equal rows cannot be told apart, and are split all the same
     tree.add(np.arange(700), X)
     slow.check(tree)
-    counts = np.delete(tree._nodes.counts, tree._nodes.root)
+    counts = np.delete(tree._tree.counts, tree._tree.root)
     assert counts[counts > 0].min() >= int(utilisation * 11) >= 1
 
 
@@ -174,7 +170,7 @@ def test_a_split_finds_the_smallest_larger_radius(norm, seed):
     X = mixture(13, 2, seed)
     tree = FsmTree(norm, 12, 0.4, sampling=1.0)
     tree.add(np.arange(13), X)
-    nodes = tree._nodes
+    nodes = tree._tree
     children, _ = nodes.entries(nodes.root)
     assert nodes.radii[children].max() == pytest.approx(slow.smallest_radius(X, norm, 5), rel=1e-9)
 
@@ -184,12 +180,12 @@ def test_promotion_confirms_the_centre_of_a_node_that_is_split():
     X = mixture(60, 2)
     tree.add(np.arange(7), X[:7])
     for i in range(7, 60):
-        nodes = tree._nodes
+        nodes = tree._tree
         before, root = {node: nodes.centres[node].copy() for node in np.flatnonzero(nodes.counts)}, nodes.root
         tree.add([i], X[i : i + 1])
         for node, centre in before.items():
-            assert node == root or np.array_equal(tree._nodes.centres[node], centre)
-    assert np.count_nonzero(tree._nodes.counts) > 10
+            assert node == root or np.array_equal(tree._tree.centres[node], centre)
+    assert np.count_nonzero(tree._tree.counts) > 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -219,7 +215,7 @@ def test_an_answer_is_farther_than_the_truth_by_at_most_epsilon(kind, epsilon):
     [(20_000, 10, True, 0), (20_000, 50, True, 0), (3_000, 60, False, 0), (400, 90, True, 0), (9_000, 90, True, 1)],
 )
 @pytest.mark.parametrize("delta", [0.05, 0.3])
-def test_hardly_ever_do_k_lie_within_the_stop_radius(n, k, linear, offset, delta):
+def test_k_scores_within_the_stop_radius_are_as_rare_as_promised(n, k, linear, offset, delta):
     random, missed, close = np.random.default_rng(4), 0, 0
     for _ in range(300):
         scores = random.random(n) + offset
@@ -232,7 +228,7 @@ def test_hardly_ever_do_k_lie_within_the_stop_radius(n, k, linear, offset, delta
     assert close > 200  # and it is not as small as to be of no use
 
 
-def test_without_enough_to_go_by_there_is_no_stop_radius():
+def test_with_too_few_items_there_is_no_stop_radius():
     assert stop_radius(100_000, 5, 0.1, False, lambda m: np.zeros(m)) == (-np.inf, 0)
     assert stop_radius(1_000, 5, 0.0, True, lambda m: np.zeros(m)) == (-np.inf, 0)
     assert stop_radius(0, 1, 0.5, True, lambda m: np.zeros(m)) == (-np.inf, 0)
@@ -300,20 +296,20 @@ def test_the_same_calls_give_the_same_answers():
     assert first.scored == second.scored
 
 
-def test_places_of_what_was_removed_are_used_again():
+def test_the_memory_of_removed_rows_is_reused():
     X = mixture(500, 3)
     tree = FsmTree(capacity=8)
     for _ in range(4):
         tree.add(np.arange(500), X)
-        rooms = len(tree._nodes.X), len(tree._nodes.radii)
+        rooms = len(tree._tree.X), len(tree._tree.radii)
         assert tree.remove(np.arange(500)) == 500
-    assert rooms == (500, len(tree._nodes.radii))
-    assert len(tree._nodes.radii) <= 500
+    assert rooms == (500, len(tree._tree.radii))
+    assert len(tree._tree.radii) <= 500
     assert tree.dim == 3
     assert tree.search(PointQuery(X[:1]), 2).ids.tolist() == [[-1, -1]]
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_use_is_rejected():
     X = mixture(20, 3)
     tree = FsmTree()
     query = HyperplaneQuery(X[:2], [1.0, -1.0], 0.0)

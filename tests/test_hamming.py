@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from lookalike.codes.queries import CodeQuery, SphericalQuery
 from lookalike.errors import InputError
 from lookalike.index import multi_hash, threads
-from lookalike.index.hamming import Hamming
-from lookalike.index.hamming_scan import LEAST_BLOCKS, push
+from lookalike.index.hamming import LEAST_BLOCKS, Hamming
 from lookalike.index.multi_hash import MultiHash
 from lookalike.index.queries import PointQuery
 from reference import codes as slow
@@ -100,19 +99,6 @@ def test_equal_codes_come_by_id_however_they_were_added():
     assert index.search(CodeQuery(np.zeros((1, 8), np.uint8)), 40).ids[0].tolist() == list(range(40))
 
 
-def test_a_heap_keeps_the_best_and_the_worst_on_top():
-    random = np.random.default_rng(0)
-    distances, ids, size = np.empty(7, np.int32), np.empty(7, np.int64), 0
-    seen = []
-    for item in random.permutation(200):
-        distance = int(random.integers(0, 9))
-        seen.append((distance, int(item)))
-        size = push(distances, ids, size, np.int32(distance), item)
-        best = sorted(seen)[:7]
-        assert sorted(zip(distances[:size].tolist(), ids[:size].tolist(), strict=True)) == best
-        assert (distances[0], ids[0]) == best[-1]
-
-
 def test_any_query_is_answered_by_its_own_score():
     random = np.random.default_rng(0)
     codes = random.integers(0, 256, (300, 4), np.uint8)
@@ -124,7 +110,23 @@ def test_any_query_is_answered_by_its_own_score():
     np.testing.assert_array_equal(hits.ids[:, 0], [0, 1])
 
 
-def test_codes_come_back_as_they_went_in():
+def test_a_copy_and_its_original_change_independently():
+    codes = np.random.default_rng(0).integers(0, 256, (210, 9), np.uint8)
+    index = Hamming()
+    index.add(np.arange(200), codes[:200])
+    grown = index.copy()
+    grown.remove(np.arange(5))
+    for one, rows in ((index, codes[200:205]), (grown, codes[205:])):
+        one.add(np.arange(200, 205), rows)
+    everything = CodeQuery(codes[202:203])
+    assert index.search(everything, 1).scores[0, 0] == 0
+    np.testing.assert_array_equal(grown.vectors(np.arange(200, 205)), codes[205:])
+    assert (len(index), len(grown)) == (205, 200)
+    assert 3 in index
+    assert 3 not in grown
+
+
+def test_vectors_returns_the_codes_that_were_added():
     codes = np.random.default_rng(0).integers(0, 256, (200, 9), np.uint8)
     index = Hamming()
     index.add(np.arange(200), codes)
@@ -197,6 +199,7 @@ def test_tables_find_what_the_scan_finds_near_and_far(width, flips, monkeypatch)
     index.add(ids[11_000:], codes[11_000:])
     assert index.stale == pytest.approx(1 / 12)
     index.remove(ids[:500])
+    assert index.stale == pytest.approx(1_500 / 12_000)
     queries = codes[1_000:1_004]
     for k in (1, 20):
         hits = index.search(CodeQuery(queries), k, exclude=ids[1_000:1_002])
@@ -219,7 +222,7 @@ def test_near_answers_cost_few_comparisons_and_far_ones_a_scan():
     np.testing.assert_array_equal(both.ids, np.concatenate([near.ids, far.ids]))
 
 
-def test_tables_over_another_truth_are_built_anew():
+def test_tables_over_another_truth_are_rebuilt():
     codes = np.random.default_rng(0).integers(0, 256, (multi_hash.MIN_ROWS, 16), np.uint8)
     truth = Hamming()
     truth.add(np.arange(len(codes)), codes)

@@ -26,7 +26,7 @@ def test_equals_a_dictionary_after_any_history(steps, asked):
     assert table.rows(np.array(asked, np.int64)).tolist() == [truth.get(id_, -1) for id_ in asked]
 
 
-def test_an_add_that_is_refused_changes_nothing():
+def test_an_add_that_is_rejected_changes_nothing():
     table = IdTable()
     table.add(np.array([3, 1]), np.array([0, 1]))
     for ids, message in [([5, 5], "Got 5 more than once"), ([7, 1], "such as 1")]:
@@ -35,7 +35,7 @@ def test_an_add_that_is_refused_changes_nothing():
     assert table.ids().tolist() == [1, 3]
 
 
-def test_small_portions_leave_few_runs():
+def test_many_small_adds_leave_few_runs():
     table = IdTable()
     for id_ in np.random.default_rng(0).permutation(1_000):
         table.add(np.array([id_]), np.array([id_ + 5]))
@@ -44,7 +44,7 @@ def test_small_portions_leave_few_runs():
 
 
 @given(st.lists(st.integers(0, 60)), st.lists(st.integers(0, 60)))
-def test_sorted_ids_are_ascending_and_each_there_once(ids, others):
+def test_sorted_ids_are_ascending_and_unique(ids, others):
     ids, others = np.array(ids, np.int64), np.array(others, np.int64)
     assert sort_ids(ids).tolist() == sorted(set(ids.tolist()))
     assert without(sort_ids(ids), sort_ids(others)).tolist() == sorted(set(ids.tolist()) - set(others.tolist()))
@@ -65,6 +65,6 @@ def test_ids_of_any_integer_type_become_int64():
         (5, "ids must have one dimension"),
     ],
 )
-def test_what_is_no_id_is_refused(ids, message):
+def test_invalid_ids_are_rejected(ids, message):
     with pytest.raises(InputError, match=message):
         check_ids(ids)

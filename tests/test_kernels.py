@@ -3,7 +3,7 @@ import pytest
 
 from lookalike.arrays import distances
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.index.fsm_bounds import DISTANCES
+from lookalike.index.fsm_tree import DISTANCES
 from lookalike.kernels import KERNELS, TANGENTS, check_kernel, typical_gamma
 from reference import kernels as slow
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.feedback import learners as module
 from lookalike.feedback.learners import BLENDS, Svdd, Svm, balance, gamma_of, ordered_pairs, solve, split_folds
-from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.queries import HyperplaneQuery
 from lookalike.kernels import KERNELS
 from reference.feedback import clusters, dual_objective, hyperplane_between, pairs_in_order
 

@@ -4,12 +4,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lookalike.errors import DamagedError, InputError, StoreError
-from lookalike.index import leaf_visit
+from lookalike.index import leaves
 from lookalike.index.flat import Flat
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.leaf_order import leaf_order
+from lookalike.index.leaf_codes import leaf_order
 from lookalike.index.leaves import Leaves
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.kernels import KERNELS
 
 random = np.random.default_rng(0)
@@ -42,9 +41,9 @@ def saved(tmp_path_factory):
 
 
 @pytest.fixture
-def choosy(monkeypatch):
-    """As many rows as the tests have are chosen among, not all scored."""
-    monkeypatch.setattr(leaf_visit, "ALL", 0)
+def chooses_leaves(monkeypatch):
+    """Searches choose among the leaves, although the tests have few rows."""
+    monkeypatch.setattr(leaves, "ALL", 0)
 
 
 def recall(index, q, k=20, **options):
@@ -62,7 +61,7 @@ def test_every_row_as_bytes_gives_what_a_scan_gives(index, kernel, kind):
     np.testing.assert_allclose(hits.scores[same], expected.scores[same], rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.usefixtures("choosy")
+@pytest.mark.usefixtures("chooses_leaves")
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian"])
 @pytest.mark.parametrize("kind", ["frontier", "maximum"])
 def test_most_answers_are_found_in_a_part_of_the_leaves(index, kind, kernel):
@@ -73,7 +72,7 @@ def test_most_answers_are_found_in_a_part_of_the_leaves(index, kind, kernel):
     assert hasty[:, 1].mean() <= found[:, 1].mean()
 
 
-@pytest.mark.usefixtures("choosy")
+@pytest.mark.usefixtures("chooses_leaves")
 def test_a_number_is_the_share_of_the_leaves(index):
     found = np.array([recall(index, query(kind="maximum", first=5 * i), effort=0.1) for i in range(20)])
     assert found[:, 0].mean() >= 0.8
@@ -81,10 +80,10 @@ def test_a_number_is_the_share_of_the_leaves(index):
     assert (index.search(query(), 500, effort=1e-6).ids >= 0).all()  # k answers, whatever the share
 
 
-@pytest.mark.usefixtures("choosy")
+@pytest.mark.usefixtures("chooses_leaves")
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_after_any_changes_no_answer_is_gone_and_what_is_new_is_found(saved, data):
+def test_after_any_changes_no_answer_is_removed_and_new_rows_are_found(saved, data):
     truth = Flat()
     truth.add(IDS, X)
     index = Leaves.load(saved, truth)
@@ -105,7 +104,7 @@ def test_after_any_changes_no_answer_is_gone_and_what_is_new_is_found(saved, dat
         assert exact.ids.tolist() == index.truth.search(q, 20).ids.tolist()
 
 
-@pytest.mark.usefixtures("choosy")
+@pytest.mark.usefixtures("chooses_leaves")
 def test_filters_are_kept_inside_the_search(index):
     among, exclude = np.sort(IDS[:5_800]), IDS[100:150]
     for effort in ("exact", None, 1):
@@ -151,7 +150,7 @@ def test_a_saved_index_answers_as_before_and_knows_what_changed(index, tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["short", "other", "field", "missing"])
-def test_a_damaged_file_is_told(index, tmp_path, damage):
+def test_a_damaged_file_is_reported(index, tmp_path, damage):
     path = tmp_path / "leaves"
     index.save(path)
     if damage == "short":
@@ -170,7 +169,7 @@ def test_a_damaged_file_is_told(index, tmp_path, damage):
         Leaves.load(path, index.truth)
 
 
-def test_what_cannot_be_is_refused(index, tmp_path):
+def test_invalid_use_is_rejected(index, tmp_path):
     with pytest.raises(InputError, match="multiple of 16"):
         Leaves(20).build()
     with pytest.raises(InputError, match="nothing to save"):

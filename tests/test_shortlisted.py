@@ -9,10 +9,10 @@ from lookalike import cli
 from lookalike.collection import indexes
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.errors import DamagedError, InputError
-from lookalike.index import ann, recall, shortlisted
+from lookalike.index import ann, choice
+from lookalike.index.ann import Shortlisted
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery, WeightedQuery
-from lookalike.index.shortlisted import Shortlisted
 from lookalike.store.items import Item
 
 N, D = 3_000, 12
@@ -62,7 +62,7 @@ def test_scores_are_exact_and_nearly_all_is_found(built, flat, slem):
     assert (np.diff(found.scores, axis=1) >= 0).all()
 
 
-def test_exact_is_exact_and_effort_is_worth_something(built, flat, slem):
+def test_exact_is_exact_and_more_effort_scores_more(built, flat, slem):
     query = slem.query(clustered(20, seed=3))
     assert built.search(query, 10, effort="exact").ids.tolist() == flat.search(query, 10).ids.tolist()
     scored = [built.search(query, 10, effort=effort).scored for effort in (1, 4, 20, 60)]
@@ -74,8 +74,8 @@ def test_exact_is_exact_and_effort_is_worth_something(built, flat, slem):
 
 
 def test_recall_is_the_share_of_the_nearest_others(built, flat, slem, monkeypatch):
-    monkeypatch.setattr(shortlisted, "PLUS", 0)
-    ids = built.ids[:: N // recall.ASKED][: recall.ASKED]
+    monkeypatch.setattr(choice, "PLUS", 0)
+    ids = built.ids[:: N // choice.RECALL_QUERIES][: choice.RECALL_QUERIES]
     query = slem.compare(flat.vectors(ids))
     true, found = flat.search(query, 11).ids, built.search(query, 11, effort=1).ids
     shares = []
@@ -93,7 +93,7 @@ def test_several_examples_are_answered_by_the_scan(built, flat, slem):
 
 @settings(max_examples=4)
 @given(st.integers(0, 2**32 - 1))
-def test_what_comes_and_goes_is_seen_at_once(seed):
+def test_added_and_removed_rows_count_at_once(seed):
     random = np.random.default_rng(seed)
     slem = KernelSlem("gaussian", gamma=0.5, lam=0.01, rank=6).fit(clustered(300, seed=1))
     X = clustered(1_300, seed=seed % 1000)

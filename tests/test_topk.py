@@ -86,7 +86,7 @@ def test_a_later_block_may_be_rougher_than_an_earlier_one():
     assert best.result()[0].tolist() == [[9]]
 
 
-def test_nothing_in_nothing_out():
+def test_without_scores_there_are_no_hits():
     ids, scores = TopK(2, 3).result()
     assert ids.tolist() == [[-1] * 3] * 2
     assert np.isinf(scores).all()

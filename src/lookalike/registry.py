@@ -86,7 +86,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "leaves": "lookalike.index.leaves:Leaves",
         "multihash": "lookalike.index.multi_hash:MultiHash",
         "fsmtree": "lookalike.index.fsm_tree:FsmTree",
-        "shortlisted": "lookalike.index.shortlisted:Shortlisted",
+        "shortlisted": "lookalike.index.ann:Shortlisted",
     },
 }
 

@@ -49,7 +49,7 @@ def smallest_radius(rows, norm, least):
 
 def check(tree):
     """Raises AssertionError where the nodes are not those of an M-tree over the rows the tree has."""
-    nodes = tree._nodes
+    nodes = tree._tree
     if nodes is None or nodes.root < 0:
         assert len(tree) == 0
         assert nodes is None or not nodes.counts.any()

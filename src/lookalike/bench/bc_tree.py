@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError
-from lookalike.index.hyperplane import Kind
+from lookalike.index.queries import Kind
 from lookalike.limits import check_count
 from lookalike.types import Array, Hits, Ids, Vectors
 

@@ -33,7 +33,7 @@ from lookalike.bench.tables import Bench, Printed, Score
 from lookalike.codes.bits import to_words
 from lookalike.codes.queries import CodeQuery
 from lookalike.codes.tsvmh import HingeTsvmh
-from lookalike.index.hamming_scan import count_ones
+from lookalike.index.compiled import count_ones
 from lookalike.index.queries import PointQuery
 from lookalike.types import Coder, Progress, Query, Vectors, needs_labels
 

@@ -32,8 +32,8 @@ from lookalike.bench.scans import scan_float32
 from lookalike.bench.tables import Bench, Score
 from lookalike.index.flat import Flat
 from lookalike.index.fsm_tree import FsmTree
-from lookalike.index.hyperplane import HyperplaneQuery, Kind
 from lookalike.index.leaves import Leaves
+from lookalike.index.queries import HyperplaneQuery, Kind
 from lookalike.kernels import KERNELS, typical_gamma
 from lookalike.types import Hits, Ids, Progress, Vectors
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import distances
 from lookalike.index.flat import Flat
-from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.ids import sort_ids
+from lookalike.index.queries import HyperplaneQuery
 from lookalike.kernels import KERNELS
 from lookalike.types import Hits, Ids, Query, Searchable, Vectors
 

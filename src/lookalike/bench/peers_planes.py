@@ -21,8 +21,8 @@ from lookalike.bench.scans import scan_float32
 from lookalike.bench.turns import Compared, clocked, in_turns
 from lookalike.index.flat import Flat
 from lookalike.index.fsm_tree import FsmTree
-from lookalike.index.hyperplane import HyperplaneQuery, Kind
 from lookalike.index.leaves import Leaves
+from lookalike.index.queries import HyperplaneQuery, Kind
 from lookalike.kernels import typical_gamma
 from lookalike.types import Ids, Progress, Vectors
 

@@ -22,14 +22,13 @@ from lookalike.collection.chain import fit as fit_chain
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.round import Marks, run_round
 from lookalike.index.ann import Ann
-from lookalike.index.coded import Coded, CodedQuery
+from lookalike.index.coded import Coded
 from lookalike.index.flat import Flat
 from lookalike.index.fsm_tree import FsmTree
 from lookalike.index.hamming import Hamming
-from lookalike.index.hyperplane import HyperplaneQuery
 from lookalike.index.leaves import Leaves
 from lookalike.index.multi_hash import MultiHash
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import CodedQuery, HyperplaneQuery, PointQuery
 from lookalike.registry import create
 from lookalike.store.items import Item
 from lookalike.types import Vectors

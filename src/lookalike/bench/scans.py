@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from lookalike.errors import InputError
-from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.queries import HyperplaneQuery
 from lookalike.index.threads import share
 from lookalike.types import Vectors
 

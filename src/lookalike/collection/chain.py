@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks, to_numpy
 from lookalike.collection.specs import is_coder, kind_of_step, takes_labels, takes_negatives
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import CodedQuery, PointQuery
 from lookalike.registry import create
 from lookalike.types import Box, Coder, Feature, Ids, Pixels, Query, Transform, Vectors
 
@@ -118,8 +118,6 @@ class Chain:
     def query(self, rows: Vectors) -> Query:
         """The query for what is nearest to rows (q, D) of the space."""
         if self.coder is not None:
-            from lookalike.index.coded import CodedQuery  # numba takes a second to load
-
             return CodedQuery(rows, self.coder.query(rows))
         query: Query = self.transforms[-1].compare(rows) if self.compares else PointQuery(rows)  # type: ignore[attr-defined]
         return query

@@ -14,9 +14,9 @@ from lookalike.collection.chain import Chain
 from lookalike.collection.costs import installed_bytes, leaves_fit
 from lookalike.errors import DamagedError
 from lookalike.index.choice import choose
+from lookalike.index.choice import measure_recall as measure
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
-from lookalike.index.recall import measure
 from lookalike.registry import Spec, component, create
 from lookalike.store.derived import Recall, Structure
 from lookalike.store.directory import Store

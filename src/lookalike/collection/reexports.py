@@ -2,6 +2,7 @@
 
 from lookalike.classes import Prediction as Prediction
 from lookalike.store.backup import BackupReport as BackupReport
+from lookalike.store.classes import StoredPrediction as StoredPrediction
 from lookalike.store.items import Filter as Filter
 from lookalike.store.items import Item as Item
 from lookalike.store.items import Order as Order

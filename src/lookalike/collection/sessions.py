@@ -27,8 +27,7 @@ from lookalike.collection.resolve import (
 from lookalike.collection.searching import Result, best_box, make_result
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, NoItemError, UnknownNameError
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.queries import PointQuery
+from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item

@@ -17,8 +17,7 @@ from sklearn.svm import SVC, OneClassSVM
 
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError
-from lookalike.index.centre import CentreQuery
-from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.queries import CentreQuery, HyperplaneQuery
 from lookalike.kernels import KERNELS, check_kernel, typical_gamma
 from lookalike.types import Query, Vectors
 

@@ -1,53 +1,73 @@
-"""Approximate search for large collections: faiss proposes a shortlist, the vectors themselves decide.
+"""Approximate search for large collections: faiss proposes a shortlist, and the vectors themselves decide.
 
-In: ids (n,) and rows X (n, d), kept where they are in a `Flat`, and queries. Out: `Hits`, with true distances.
-HNSW: Malkov and Yashunin 2018 (arXiv 1603.09320); IVF-PQ: Jégou, Douze, Schmid 2011, fast scan: André et al. 2016.
+`Ann` answers point queries over vectors; `Shortlisted` does the same for the rows of kernel SLEM. Both walk a
+`Structure`: the compressed rows that faiss holds, a graph or lists of codes. HNSW: Malkov and Yashunin 2018 (arXiv
+1603.09320); IVF-PQ: Jégou, Douze, Schmid 2011, fast scan: André et al. 2016.
 """
 
+from functools import lru_cache
 from math import ceil
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
+import faiss as _faiss
 import numpy as np
+from numpy.typing import NDArray
 
-from lookalike.arrays import chunks
-from lookalike.errors import DamagedError, InputError, UnknownNameError
-from lookalike.index.beside import Beside
-from lookalike.index.flat import Flat, check_search
-from lookalike.index.ids import sort_ids, without
-from lookalike.index.queries import PointQuery
-from lookalike.index.structure import KINDS, Structure, distances
-from lookalike.types import Hits, Ids, Progress, Query, Vectors
+from lookalike.arrays import chunks, to_numpy, unit_rows
+from lookalike.encode.kernel_slem import SlemQuery
+from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
+from lookalike.index.choice import measure_recall, shortlist_size
+from lookalike.index.exact import AcceleratedIndex
+from lookalike.index.flat import Flat
+from lookalike.index.ids import IdTable, without
+from lookalike.index.queries import PointQuery, check_search
+from lookalike.index.topk import Which, keep_best
+from lookalike.types import Array, Hits, Ids, Progress, Query, Vectors
+
+faiss: Any = _faiss  # its type stubs are incomplete
+
+KINDS = ("hnsw", "ivfpq")
 
 BREADTHS: dict[str, dict[str, int]] = {
     "hnsw": {"fast": 48, "balanced": 192},
     "ivfpq": {"fast": 16, "balanced": 64},
 }
-"""What an effort means: nodes that HNSW follows at a time (efSearch), lists that IVF-PQ reads (nprobe)."""
+"""The breadth of a search by effort: nodes that HNSW follows at a time (efSearch), lists that IVF-PQ reads (nprobe)."""
 
 SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 100)}
 """(times, plus): k hits are chosen, by their exact scores, from times · k + plus proposals."""
 
 EXACT_ROWS, EXACT_SHARE = 20_000, 0.02
-"""A search among fewer rows, or a smaller share of them, looks at each one: that is faster, and exact."""
+"""A search among fewer rows, or a smaller share of all rows, is a scan: that is faster, and exact."""
 
 MIN_ROWS = 1_000
-"""Fewer rows are not worth a structure."""
+"""With fewer rows no structure is built."""
 
 REBUILD_SHARE = 0.25
-"""A structure with a larger share of removed rows is built anew, not extended."""
+"""A structure with a larger share of removed rows is rebuilt, not extended."""
+
+SLEM_LENGTH = 3.0
+"""The length of the points that `Shortlisted` searches with, rows having length 1: the longer they are, the less the
+rounding of rows matters compared with their inner products."""
+
+MAGIC = int.from_bytes(b"lookann1", "little")
+"""The end of a structure's file, before the checksum."""
+
+Bits = NDArray[np.uint8]
+"""One bit per position, 1 = may be found."""
 
 
-class Ann(Beside):
-    """A structure of faiss over the vectors of a `Flat`.
+class Ann(AcceleratedIndex[Flat]):
+    """A structure of faiss over the vectors of a `Flat`; scores are exact, and a few answers may be missed.
 
-    What was added since `build` is looked at row by row, what was removed is never proposed, so the answers are in step
-    with `add` and `remove` all the time; `build` makes the search fast again.
+    Rows added since `build` are scanned and removed rows are never proposed, so `add` and `remove` take effect at once;
+    `build` makes the search fast again.
 
     Parameters
     ----------
     kind : "hnsw" or "ivfpq"
-        A graph over 8-bit rows (fastest, d + 144 bytes a row), or lists of 4-bit codes (smallest, d / 4 + 24 bytes).
+        A graph over 8-bit rows (fastest, d + 144 bytes per row), or lists of 4-bit codes (smallest, d / 4 + 24 bytes).
     links : neighbours of a node in the graph
     breadth : how carefully the graph is built (efConstruction)
 
@@ -62,20 +82,20 @@ class Ann(Beside):
 
     """
 
-    extra = 0  # columns that the structure has on top of the vectors
+    extra = 0  # columns that the structure has in addition to those of the vectors
 
     def __init__(self, kind: str = "hnsw", links: int = 16, breadth: int = 80):
         self.kind = kind
         self.links = links
         self.breadth = breadth
-        super().__init__()
+        super().__init__(Flat())
         self._structure: Structure | None = None
-        self._rows: Ids = np.empty(0, np.int64)  # where the truth has what the structure has, position by position
+        self._rows: Ids = np.empty(0, np.int64)  # the row number in `truth` of each position of the structure
 
     def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
-        """Take the tail into the structure, or build it anew where too much has changed, or over another `truth`.
+        """Add new rows to the structure; rebuild it if too much has changed, or over another `truth`.
 
-        Interrupted, it leaves an index that is right, and as fast as what was done by then.
+        After an interruption the index is correct, and the rows that were not reached are scanned.
         """
         if self.kind not in KINDS:
             raise UnknownNameError("kind of ann", self.kind, KINDS)
@@ -104,13 +124,11 @@ class Ann(Beside):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best, as far as `effort` goes: "fast", "balanced" (None), "exact", or a breadth (see `BREADTHS`).
+        """The k best hits found with this effort: "fast", "balanced" (default), "exact", or a breadth (see `BREADTHS`).
 
-        Queries other than points, and searches among few rows, are answered by looking at each row.
+        Queries other than points, and searches among few rows, are answered by a scan.
         """
-        check_search(query, k, effort, self.dim)
-        among = None if among is None else sort_ids(among, "among")
-        exclude = None if exclude is None else sort_ids(exclude, "exclude")
+        among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         structure = self._structure
         points = self._points(query)
         if structure is None or effort == "exact" or points is None:
@@ -119,7 +137,7 @@ class Ann(Beside):
         if count < max(EXACT_ROWS, EXACT_SHARE * len(structure)):
             return self.truth.search(query, k, among=among, exclude=exclude)
         size, breadth = self._plan(k, effort)
-        # Of the rows a walk comes across only this share counts, so it has to be so much longer.
+        # The filter rejects a share of the rows that the search meets, so it must meet more.
         breadth = min(len(structure), ceil(breadth * len(structure) / count))
         positions, scored = structure.search(points, size, breadth, bits)  # (q, s)
         ids, scores = structure.ids[positions], self._scores(query, positions)  # (q, s)
@@ -129,28 +147,27 @@ class Ann(Beside):
             ids[missing], scores[missing] = -1, np.inf
             scored -= int(np.count_nonzero(missing))
         if len(self._tail):
-            tail = self._tail if among is None else np.intersect1d(self._tail, among, assume_unique=True)
-            news = self.truth.search(query, k, among=tail, exclude=exclude)
-            ids, scores = np.hstack([ids, news.ids]), np.hstack([scores, news.scores])  # (q, s + k)
-            scored += news.scored
-        each = np.arange(len(ids))[:, None]
+            tail = self._search_tail(query, k, among, exclude)
+            ids, scores = np.hstack([ids, tail.ids]), np.hstack([scores, tail.scores])  # (q, s + k)
+            scored += tail.scored
         if ids.shape[1] > 2 * k:  # a partition is cheaper than a sort
             near = np.argpartition(scores, k - 1, axis=1)[:, :k]
+            each = np.arange(len(ids))[:, None]
             ids, scores = ids[each, near], scores[each, near]
-        best = each, np.lexsort((ids, scores))[:, :k]
-        if (ids[best][:, : min(k, count)] < 0).any():  # the walk never came to where the filter's rows are
+        ids, scores = keep_best(ids, scores, k)
+        if (ids[:, : min(k, count)] < 0).any():  # the search did not reach the rows that the filter accepts
             return self.truth.search(query, k, among=among, exclude=exclude)
-        return Hits(ids[best], scores[best], scored)
+        return Hits(ids, scores, scored)
 
     def save(self, path: str | Path) -> None:
-        """Write the structure to one file, for `load`. The vectors are not in it."""
+        """Write the structure, without the vectors, to one file, for `load`."""
         if self._structure is None:
             raise InputError(f"There is nothing to save: build the index first, over at least {MIN_ROWS} rows.")
         self._structure.save(Path(path))
 
     @classmethod
     def load(cls, path: str | Path, truth: Flat) -> Self:
-        """A saved structure over the vectors as they are now, with whatever was added and removed since."""
+        """A saved structure over the present vectors, some of which may have been added or removed since."""
         structure = Structure.load(Path(path))
         if truth.dim is not None and not 0 <= structure.dim - truth.dim - cls.extra <= 1:
             raise DamagedError(f"{path} is for {structure.dim} dimensions, the vectors have {truth.dim}. Delete it.")
@@ -158,7 +175,7 @@ class Ann(Beside):
         index.truth, index._structure = truth, structure
         rows = truth.rows(structure.ids)
         structure.remove(structure.ids[rows < 0])
-        index._rows = np.maximum(rows, 0)  # what was removed is never proposed: any row will do
+        index._rows = np.maximum(rows, 0)  # removed positions are never proposed: any row number will do
         index._tail = without(truth.ids, np.sort(structure.ids))
         return index
 
@@ -170,33 +187,255 @@ class Ann(Beside):
         return 0 if self._structure is None else len(self._structure) - self._structure.live
 
     def _encoded(self, ids: Ids) -> Vectors:
-        """What the structure holds of these ids, (m, d + extra)."""
+        """The rows that the structure holds for these ids, (m, d + extra)."""
         return self.vectors(ids)
 
     def _points(self, query: Query) -> Vectors | None:
-        """Where the walk goes to, (q, d + extra); None where a query cannot be answered by walking."""
+        """The points to search for, (q, d + extra); None for queries that only a scan can answer."""
         return query.vectors if isinstance(query, PointQuery) else None
 
     def _plan(self, k: int, effort: float | str | None) -> tuple[int, float]:
-        """How many are proposed, and the breadth of the walk."""
+        """How many rows to propose, and the breadth of the search."""
         times, plus = SHORTLIST[self.kind]
         breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
         return times * k + plus, breadth
 
     def _scores(self, query: Any, positions: Ids) -> Vectors:
-        """Distances of proposed positions (q, s) by the vectors themselves, (q, s); of any row where there is none."""
+        """Exact scores of proposed positions (q, s), (q, s); undefined for position -1."""
         q, size = positions.shape
         which, rows = np.arange(q).repeat(size), self._rows[positions.ravel()]
         scores = np.empty(q * size, np.float32)
         for X, local, places in self.truth.find(rows):
-            scores[places] = distances(query.vectors, which[places], X, local)
+            scores[places] = _distances(query.vectors, which[places], X, local)
         return scores.reshape(q, size)
 
-    def _trained(self) -> Structure | None:
-        """A structure without rows, or none where there are too few to learn from."""
+    def _trained(self) -> "Structure | None":
+        """A structure without rows; None if there are too few to train it."""
         n = len(self)
         if n < MIN_ROWS:
             return None
         size = min(n, max(65_536, int(64 * n**0.5)))
         sample = self._encoded(self.ids[:: n // size][:size])
         return Structure.train(self.kind, sample, n, self.links, self.breadth)
+
+
+class Encoder(Protocol):
+    """The encoder of the rows, such as a `KernelSlem`."""
+
+    def shortlist(self, rows: Array, length: float | None = None) -> Vectors:
+        """Rows (m, D) as (m, D + 1) for Euclidean distance."""
+        ...
+
+    def compare(self, rows: Array) -> SlemQuery:
+        """The query for the rows nearest to rows (q, D)."""
+        ...
+
+
+class Shortlisted(Ann):
+    """`Ann` for the rows of kernel SLEM, as `KernelSlem.transform` returns them.
+
+    faiss proposes a shortlist by inner products with the tangent of the kernel (`KernelSlem.shortlist`); the exact
+    scores of the rows decide. `build` always rebuilds the structure, since all its rows must have the same length.
+    Weighted sums of several examples are answered by a scan: far from each of them the tangent is a poor approximation.
+
+    Examples
+    --------
+    >>> from lookalike.encode.kernel_slem import KernelSlem
+    >>> X = np.random.default_rng(0).normal(size=(2_000, 8))
+    >>> slem = KernelSlem(gamma=0.1, rank=16).fit(X[:200])
+    >>> index = Shortlisted("hnsw")
+    >>> index.add(np.arange(2_000), slem.transform(X))
+    >>> index.build(encoder=slem).search(slem.query(X[7:8]), k=1).ids
+    array([[7]])
+
+    """
+
+    extra = 1
+    _encoder: Encoder | None = None
+    _length = 0.0
+
+    def build(
+        self, truth: Flat | None = None, progress: Progress | None = None, encoder: Encoder | None = None
+    ) -> Self:
+        """Rebuild the structure, over another `truth` if given; without an `encoder` nothing is built."""
+        truth = self.truth if truth is None else truth
+        if encoder is None:
+            self.truth, self._structure, self._tail = truth, None, truth.ids
+            return self
+        lengths = [float(np.finfo(np.float32).tiny)]
+        for part in chunks(len(truth), row_bytes=12 * (truth.dim or 1)):
+            rows = encoder.shortlist(truth.vectors(truth.ids[part]))  # all as long as the longest of the part
+            lengths.append(float(np.linalg.norm(rows[0])))
+        self._encoder, self._length = encoder, max(lengths)
+        return super().build(truth, progress)
+
+    def recall(self, encoder: Encoder, effort: float | str | None = None) -> float:
+        """The share of the nearest neighbours that a search with this effort finds (see `measure_recall`)."""
+        return measure_recall(self, encoder.compare, effort)
+
+    def _encoded(self, ids: Ids) -> Vectors:
+        """Rows of length 1."""
+        assert self._encoder is not None
+        return self._encoder.shortlist(self.vectors(ids), self._length) / np.float32(self._length)
+
+    def _points(self, query: Query) -> Vectors | None:
+        if not isinstance(query, SlemQuery):
+            return None
+        return SLEM_LENGTH * to_numpy(unit_rows(query.shortlist()))  # (q, D + 1)
+
+    def _plan(self, k: int, effort: float | str | None) -> tuple[int, float]:
+        name = effort if isinstance(effort, str) else "balanced"
+        return shortlist_size(k, effort), BREADTHS[self.kind][name]
+
+    def _scores(self, query: Any, positions: Ids) -> Vectors:
+        asked = [SlemQuery(row[None], kernel=query.kernel, gamma=query.gamma, d=query.d) for row in query.rows]
+        scores = np.empty(positions.shape, np.float32)
+        for one, places, out in zip(asked, positions, scores, strict=True):
+            for X, local, where in self.truth.find(self._rows[places]):
+                out[where] = one.score(np.asarray(X[local], np.float32))[0]
+        return scores
+
+
+class Structure:
+    """A structure of faiss: positions 0 … n - 1, each with a compressed row and an id; removed ones have id -1.
+
+    The file is written by faiss, ids included, with a checksum at the end: faiss does not check what it reads.
+    """
+
+    def __init__(self, index: Any):  # faiss.IndexIDMap
+        self._index = index
+        self._inner = faiss.downcast_index(index.index)
+        self.kind = KINDS[isinstance(self._inner, faiss.IndexIVF)]
+        self._refer_to_ids()
+        live = np.flatnonzero(self.ids >= 0)
+        self._table = IdTable()
+        self._table.add(self.ids[live], live)
+        self._bits: Bits = np.packbits(self.ids >= 0, bitorder="little")
+        self.live = len(live)
+
+    @classmethod
+    def train(cls, kind: str, sample: Vectors, n: int, links: int, breadth: int) -> Self:
+        """A structure without rows, trained on a sample for about n rows."""
+        d = sample.shape[1]
+        if kind == "hnsw":
+            index = faiss.index_factory(d, f"IDMap,HNSW{links}_SQ8")
+            faiss.downcast_index(index.index).hnsw.efConstruction = breadth
+        else:
+            lists = max(1, min(int(n**0.5), len(sample) // 40))  # more lists cost minutes of k-means and gain little
+            index = faiss.index_factory(d + d % 2, f"IDMap,IVF{lists},PQ{(d + 1) // 2}x4fs")
+        structure = cls(index)
+        index.train(structure._padded(sample))
+        return structure
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file. Raises DamagedError if it is not one that `save` wrote."""
+        remedy = "Delete it: the index is rebuilt from the vectors."
+        try:
+            words = np.memmap(path, np.uint64, "r")
+            if len(words) < 3 or words[-2] != MAGIC or words[:-1].sum() != words[-1]:
+                raise DamagedError(f"{path} is incomplete or damaged. {remedy}")
+            return cls(faiss.read_index(str(path)))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise DamagedError(f"{path} cannot be read: {error}. {remedy}") from error
+
+    def save(self, path: Path) -> None:
+        """Write the structure to one file."""
+        try:
+            faiss.write_index(self._index, str(path))
+            with path.open("r+b") as file:
+                size = file.seek(0, 2)
+                file.write(bytes(-size % 8) + MAGIC.to_bytes(8, "little"))
+            total = np.memmap(path, np.uint64, "r").sum()
+            with path.open("ab") as file:
+                file.write(total.tobytes())
+        except (OSError, RuntimeError) as error:
+            raise StoreError(f"{path} cannot be written: {error}. Is the disk full?") from error
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def dim(self) -> int:
+        """The number of columns; even for IVF-PQ."""
+        return int(self._index.d)
+
+    def add(self, ids: Ids, X: Vectors) -> None:
+        """Append rows X (m, d) under new ids (m,)."""
+        first = len(self)
+        self._index.add_with_ids(self._padded(X), ids)
+        self._refer_to_ids()
+        self._table.add(ids, np.arange(first, len(self)))
+        self._bits = np.packbits(self.ids >= 0, bitorder="little")
+        self.live += len(ids)
+
+    def remove(self, ids: Ids) -> None:
+        """Never propose these ids (m,) again. Their positions stay: faiss cannot remove rows of either kind."""
+        removed = self._table.remove(ids)
+        self.ids[removed] = -1
+        self._bits = _without(self._bits, removed)
+        self.live -= len(removed)
+
+    def bits(self, among: Ids | None, exclude: Ids | None) -> tuple[Bits | None, int]:
+        """Which positions may be found, None = all, and how many."""
+        if among is not None:
+            keep = np.zeros(len(self), np.bool_)
+            keep[self._positions(among)] = True
+            if exclude is not None:
+                keep[self._positions(exclude)] = False
+            return np.packbits(keep, bitorder="little"), int(np.count_nonzero(keep))
+        if exclude is not None:
+            excluded = self._positions(exclude)
+            return _without(self._bits, excluded), self.live - len(excluded)
+        return (None if self.live == len(self) else self._bits), self.live
+
+    def search(self, points: Vectors, size: int, breadth: int, bits: Bits | None) -> tuple[Ids, int]:
+        """Positions of `size` likely neighbours of each point, (q, size), -1 = none, and the number of comparisons."""
+        if self.kind == "hnsw":
+            stats, centres, breadth = faiss.cvar.hnsw_stats, 0, max(breadth, size)
+        else:
+            stats, centres, breadth = faiss.cvar.indexIVF_stats, self._inner.nlist, min(breadth, self._inner.nlist)
+        if bits is None:
+            params = _plain_params(self.kind, breadth)
+        else:
+            params = _params(self.kind, breadth, sel=faiss.IDSelectorBitmap(bits))
+        before = stats.ndis
+        _, positions = self._inner.search(self._padded(points), size, params=params)
+        return positions, int(stats.ndis - before + len(points) * centres)
+
+    def _positions(self, ids: Ids) -> Ids:
+        positions = self._table.rows(ids)
+        return positions[positions >= 0]
+
+    def _refer_to_ids(self) -> None:
+        """Refer to faiss's own array of ids, which moves when it grows."""
+        n = self._index.ntotal
+        self.ids: Ids = faiss.rev_swig_ptr(self._index.id_map.data(), n) if n else np.empty(0, np.int64)
+
+    def _padded(self, X: Vectors) -> Vectors:
+        return X if X.shape[1] == self.dim else np.pad(X, ((0, 0), (0, self.dim - X.shape[1])))
+
+
+def _distances(points: Vectors, which: Which, X: NDArray[Any], rows: Ids) -> Vectors:
+    """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`, on all cores."""
+    if X.dtype != np.float32:
+        X, rows = X.take(rows, axis=0).astype(np.float32), np.arange(len(rows))
+    found = np.empty(len(rows), np.float32)
+    at = faiss.swig_ptr
+    faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
+    return found
+
+
+def _params(kind: str, breadth: int, **selector: Any) -> Any:
+    if kind == "hnsw":
+        return faiss.SearchParametersHNSW(efSearch=breadth, **selector)
+    return faiss.SearchParametersIVF(nprobe=breadth, **selector)
+
+
+_plain_params = lru_cache(_params)  # creating them takes a tenth of the time of a short search
+
+
+def _without(bits: Bits, positions: Ids) -> Bits:
+    bits = bits.copy()
+    np.bitwise_and.at(bits, positions >> 3, ~(1 << (positions & 7)).astype(np.uint8))
+    return bits

@@ -1,10 +1,23 @@
-"""Which index serves how many vectors.
+"""Which index to use for how many vectors, how long a shortlist to make, and how much of the truth it finds."""
 
-In: a number of rows. Out: the name of an index. `benchmarks/search_speed.py` measures why.
-"""
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lookalike.types import Query, Vectors
 
 FLAT_MAX, HNSW_MAX = 2_000_000, 5_000_000
-"""Up to so many rows a plain scan serves (0.1 s at d = 256), up to so many a graph fits into memory (2 GB)."""
+"""The most rows that a plain scan serves (0.1 s at d = 256), and that a graph serves (2 GB of memory).
+
+`benchmarks/search_speed.py` measures both.
+"""
+
+TIMES, PLUS = {"fast": 4, "balanced": 20}, 100
+"""A shortlist for k hits has TIMES · k + PLUS rows, by effort."""
+
+RECALL_QUERIES, RECALL_K = 64, 10
+"""How many rows `measure_recall` searches with, and how many neighbours of each it compares."""
 
 
 def choose(n: int) -> str:
@@ -12,3 +25,32 @@ def choose(n: int) -> str:
     if n <= FLAT_MAX:
         return "flat"
     return "hnsw" if n <= HNSW_MAX else "ivfpq"
+
+
+def shortlist_size(k: int, effort: float | str | None) -> int:
+    """How many rows to propose for k hits; a number as effort takes the place of `TIMES`.
+
+    >>> shortlist_size(10, None), shortlist_size(10, "fast"), shortlist_size(10, 2.5)
+    (300, 140, 125)
+    """
+    times = TIMES[effort or "balanced"] if isinstance(effort, str | None) else effort
+    return int(times * k) + PLUS
+
+
+def measure_recall(index: Any, ask: Callable[[Vectors], Query], effort: float | str | None = None) -> float:
+    """The share of the nearest neighbours, by an exact search, that a search with this effort finds, 0 to 1.
+
+    The mean over rows spread over the index. `ask` makes a query of rows (q, d).
+    """
+    n = len(index)
+    ids = index.ids[:: max(1, n // RECALL_QUERIES)][:RECALL_QUERIES]
+    if n < 2:
+        return 1.0
+    query = ask(index.vectors(ids))
+    exact = index.search(query, min(n, RECALL_K + 1), effort="exact").ids  # (q, k + 1)
+    found = index.search(query, min(n, RECALL_K + 1), effort=effort).ids
+    shares = [
+        len(set(mine.tolist()) & set(true.tolist()) - {own}) / len(set(true.tolist()) - {own})
+        for own, mine, true in zip(ids.tolist(), found, exact, strict=True)
+    ]
+    return float(np.mean(shares))

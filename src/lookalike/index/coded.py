@@ -1,54 +1,30 @@
-"""Search by codes: those that are nearest are a shortlist, and the vectors themselves put it in order.
-
-In: codes with ids in a `Hamming`, the index that has the vectors, and `CodedQuery`s. Out: `Hits`, scores as by the
-vectors, squared distances. An exact search looks at every vector, and at no code.
-"""
+"""Search by codes with vectors behind them: the nearest codes are a shortlist, which the vectors put in order."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from lookalike.arrays import chunks, to_numpy
-from lookalike.index.flat import Flat, check_search
+from lookalike.index.choice import shortlist_size
+from lookalike.index.flat import Flat
 from lookalike.index.hamming import Hamming
-from lookalike.index.ids import sort_ids, without
-from lookalike.index.queries import PointQuery
-from lookalike.index.topk import TopK
-from lookalike.types import Array, Hits, Ids, Query, Vectors
-
-TIMES = {"fast": 4, "balanced": 20}
-"""What an effort means: so many times k are proposed by their codes and scored exactly. A number may stand for a name.
-"""
-
-PLUS = 100
-"""Proposals on top of that."""
+from lookalike.index.ids import without
+from lookalike.index.queries import CodedQuery, PointQuery, check_search
+from lookalike.index.topk import TopK, keep_best
+from lookalike.types import Hits, Ids, Vectors
 
 ROWS_BYTES = 2**26
 """Vectors that an exact search holds at a time."""
 
 
-class CodedQuery(PointQuery):
-    """What is nearest to points, and how to ask codes for it.
-
-    Parameters
-    ----------
-    vectors : (q, d) array, one point a row
-    codes : what the coder of the codes would ask for these points
-    """
-
-    def __init__(self, vectors: Array, codes: Query):
-        super().__init__(vectors)
-        self.codes = codes
-
-
 class Coded:
-    """Codes that propose, vectors that decide.
+    """Codes that propose rows, and the vectors that decide. Scores are squared distances of the vectors.
 
     Parameters
     ----------
     codes : the codes, with ids.
     truth : an index that has a vector for each of these ids.
-    finish : what makes of its vectors those that count, rows (m, D) to (m, d); None where they are the same.
+    finish : the transform from the vectors of `truth` (m, D) to those that are compared (m, d); None = the same.
 
     Examples
     --------
@@ -84,8 +60,8 @@ class Coded:
 
     @property
     def dim(self) -> int | None:
-        """d, once something was added."""
-        if self._dim is None and len(self):  # asked once: to list all ids takes longer than to compare all codes
+        """d, None before anything was added."""
+        if self._dim is None and len(self):  # cached: listing all ids takes longer than comparing all codes
             self._dim = int(self.vectors(self.ids[:1]).shape[1])
         return self._dim
 
@@ -103,15 +79,12 @@ class Coded:
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best of a shortlist by codes, `TIMES` k and `PLUS`; of all with effort="exact", or where these are all.
+        """The k best of a shortlist by codes (see `shortlist_size`); of all rows with effort="exact".
 
-        `scored` counts codes that were compared and vectors that were scored.
+        `scored` counts the codes and the vectors that were compared.
         """
-        check_search(query, k, effort, self.dim)
-        among = None if among is None else sort_ids(among, "among")
-        exclude = None if exclude is None else sort_ids(exclude, "exclude")
-        times = TIMES.get(effort or "balanced") if isinstance(effort, str | None) else effort
-        size = len(self) if times is None else int(times * k) + PLUS
+        among, exclude = check_search(query, k, among, exclude, effort, self.dim)
+        size = len(self) if effort == "exact" else shortlist_size(k, effort)
         if size >= len(self if among is None else among):
             return self._scan(query, k, self._allowed(among, exclude))
         near = self.codes.search(query.codes, size, among=among, exclude=exclude)
@@ -135,7 +108,7 @@ class Coded:
         return ids if exclude is None else without(ids, exclude)
 
     def _scan(self, query: CodedQuery, k: int, allowed: Ids) -> Hits:
-        """The k best of these ids by their vectors, each looked at; part by part, where they must be finished first."""
+        """The k best of these ids by their vectors, all of them compared."""
         points, q = PointQuery(query.vectors), len(query.vectors)
         if self._finish is None:
             among = None if len(allowed) == len(self.truth) else allowed
@@ -144,8 +117,6 @@ class Coded:
         for part in chunks(len(allowed), row_bytes=8 * (self.truth.dim or 1), max_bytes=ROWS_BYTES):
             flat = Flat()
             flat.add(allowed[part], self.vectors(allowed[part]))
-            news = flat.search(points, k)
-            ids, scores = np.hstack([ids, news.ids]), np.hstack([scores, news.scores])  # (q, 2k)
-            best = np.lexsort((ids, scores))[:, :k]
-            ids, scores = np.take_along_axis(ids, best, 1), np.take_along_axis(scores, best, 1)
+            found = flat.search(points, k)
+            ids, scores = keep_best(np.hstack([ids, found.ids]), np.hstack([scores, found.scores]), k)
         return Hits(ids, scores, q * len(allowed))

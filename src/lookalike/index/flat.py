@@ -1,40 +1,63 @@
-"""Exact search by looking at every vector: the truth that other indexes are measured against.
+"""Exact search over vectors by comparing every one: the reference for all other indexes.
 
-In: ids (n,) and rows X (n, d), kept where they are (a memory map stays one), and queries. Out: `Hits`.
-A search costs about one pass over the memory that holds the vectors.
+A search takes about as long as one pass over the memory that holds the vectors.
 """
 
+import mmap
 from collections.abc import Callable, Iterator
-from math import inf, sqrt
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import chunks
-from lookalike.errors import InputError, UnknownNameError
-from lookalike.index.blocks import Blocks, Chunk, float32
-from lookalike.index.ids import sort_ids, without
+from lookalike.arrays import check_rows, chunks
+from lookalike.errors import InputError
+from lookalike.index.exact import CHUNK_BYTES, Chunk, ExactIndex, Selection
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
-from lookalike.limits import check_count
-from lookalike.types import Hits, Ids, Query, Vectors
-
-EFFORTS = ("exact", "balanced", "fast")
-"""The names that `effort` may have, in every index; a number above 0 may stand for a name."""
+from lookalike.types import Array, Hits, Ids, Query, Vectors
 
 POINTS_AT_ONCE = 256
 """Queries that share a pass over the vectors."""
 
-GATHER = 8
-"""Rows picked one by one cost about so many times as much as rows in a row."""
+SMALL = 512
+"""Blocks of up to this many rows are joined with their neighbours, or 1,000 small adds would make 1,000 blocks."""
+
+LONG = 64
+"""From this many columns on, products with one point are computed row by row: up to twice as fast as BLAS."""
 
 
-class Flat:
-    """Every vector, compared with every query.
+class Squares(NamedTuple):
+    """Squared lengths of rows."""
 
-    Searches may run side by side in threads; `add` and `remove` want to be alone.
+    each: Vectors  # (m,)
+    longest: float  # the largest finite one
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows that were added together."""
+
+    start: int  # the number of the first row
+    X: NDArray[Any]  # (m, d) float32 or float16
+    known_squares: Vectors | None = None
+
+    def squares(self) -> Vectors:
+        """Squared lengths, (m,), computed by the first search: opening a collection must not read its vectors."""
+        if self.known_squares is None:
+            parts = chunks(len(self.X), row_bytes=4 * self.X.shape[1], max_bytes=CHUNK_BYTES)
+            self.known_squares = np.concatenate([_square(_float32(self.X[part])) for part in parts])
+        return self.known_squares
+
+
+class Flat(ExactIndex):
+    """Every vector compared with every query.
+
+    `add` refers to float32 and float16 rows and does not copy them: do not change them afterwards. It does not read a
+    memory map either, and does not check that its numbers are finite. Searches are thread-safe as long as no other
+    thread calls `add` or `remove`.
 
     Examples
     --------
@@ -46,173 +69,196 @@ class Flat:
 
     """
 
-    _candidates: ClassVar[Callable[..., tuple[Ids, Vectors]] | None] = None  # see `compile`
+    dtype = np.float32
+    _near_point: ClassVar[Callable[..., tuple[Ids, Vectors]] | None] = None  # see `compile`
 
     def __init__(self) -> None:
-        self._blocks = Blocks()
+        super().__init__()
+        self.blocks: list[Block] = []
+        self._squares = Squares(np.empty(0, np.float32), 0.0)  # of all rows at the time of the last search
 
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self._blocks.alive))
+    @classmethod
+    def compile(cls) -> None:
+        """Use compiled code to search for one point from now on, in every `Flat` of the process.
 
-    def __contains__(self, item: int) -> bool:
-        return item in self._blocks.table
-
-    @property
-    def dim(self) -> int | None:
-        """d, once something was added."""
-        return self._blocks.dim
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all vectors, ascending."""
-        return self._blocks.table.ids()
-
-    def add(self, ids: Ids, X: Vectors) -> None:
-        """Add rows X (n, d) under new ids (n,).
-
-        float32 (or float16) rows are referred to, not copied: do not change them afterwards. A memory map is not read
-        either; that its numbers are finite is left to whoever wrote it.
+        It is not faster for a single thread, but waits for Python's lock a third as often when other threads run.
         """
-        self._blocks.add(ids, X)
+        from lookalike.index.compiled import near_point  # numba takes a second to load
 
-    def copy(self) -> "Flat":
-        """The same vectors, which are not copied, to be added to and removed from while this one answers somebody."""
-        made = Flat()
-        made._blocks = self._blocks.copy()
+        cls._near_point = staticmethod(near_point)
+
+    def copy(self) -> Self:
+        """A copy that shares the vectors.
+
+        Rows can be added to it, and removed from it, while this index answers searches.
+        """
+        made = super().copy()
+        made.blocks = [*self.blocks]
         return made
 
     def extends(self, other: "Flat") -> bool:
-        """Whether this one has all that another has, under the same row numbers, and perhaps more."""
-        return self._blocks.extends(other._blocks)
+        """Whether this index has all rows of another one, under the same row numbers and with the same rows removed."""
+        n = len(other.alive)
+        if len(self.alive) < n or not np.array_equal(self.alive[:n], other.alive):
+            return False
+        known = {id(block) for block in self.blocks}
+        return all(id(block) in known or self._has(block, other.row_ids) for block in other.blocks)
 
     def inherit(self, other: "Flat") -> None:
-        """Take over what another has worked out about the very same rows."""
-        self._blocks.inherit(other._blocks)
+        """Reuse the squared lengths that another index has computed of the same arrays."""
+        known = {id(block.X): block for block in other.blocks}
+        for block in self.blocks:
+            if id(block.X) in known:
+                block.known_squares = known[id(block.X)].known_squares
 
-    def remove(self, ids: Ids) -> int:
-        """Forget these ids; returns how many of them were there. Their rows stay in memory as long as the index."""
-        return self._blocks.remove(ids)
+    def gather(self, rows: Ids) -> Vectors:
+        """The rows of these numbers, (m, d) float32, in the given order."""
+        X = np.empty((len(rows), self.dim or 0), np.float32)
+        for block_X, local, places in self.find(rows):
+            X[places] = block_X.take(local, axis=0)
+        return X
 
-    def vectors(self, ids: Ids) -> Vectors:
-        """The rows of these ids, (m, d) float32."""
-        return self._blocks.gather(self._blocks.table.find(ids))
+    def find(self, rows: Ids) -> Iterator[tuple[NDArray[Any], Ids, Any]]:
+        """Where rows (m,) are in memory: the array of a block, the rows of it, and their places among the m."""
+        if len(self.blocks) == 1:
+            yield self.blocks[0].X, rows, slice(None)
+            return
+        order = np.argsort(rows)
+        ends = np.searchsorted(rows[order], [block.start + len(block.X) for block in self.blocks])
+        begin = 0
+        for block, end in zip(self.blocks, ends, strict=True):
+            if end > begin:
+                places = order[begin:end]
+                yield block.X, rows[places] - block.start, places
+                begin = end
 
-    def search(
-        self,
-        query: Query,
-        k: int,
-        *,
-        among: Ids | None = None,
-        exclude: Ids | None = None,
-        effort: float | str | None = None,
-    ) -> Hits:
-        """The k best, exactly, whatever the effort. `scored` counts a row once for every query it is compared with."""
-        check_search(query, k, effort, self.dim)
-        among = None if among is None else sort_ids(among, "among")
-        exclude = None if exclude is None else sort_ids(exclude, "exclude")
+    def score_rows(self, query: PointQuery, which: Which, rows: Ids) -> Vectors:
+        """The exact score of each row for query `which[i]`, (m,)."""
+        parts = chunks(len(rows), row_bytes=8 * query.dim, max_bytes=2**20)
+        scores = [query.score_pairs(self.gather(rows[part]), which[part]) for part in parts]
+        return np.concatenate(scores or [np.empty(0, np.float32)])
+
+    def _search(self, query: Query, k: int, selection: Selection) -> Hits:
         if not isinstance(query, PointQuery):
-            return self._search_any(query, k, among, exclude)
+            return super()._search(query, k, selection)
         if len(query.vectors) <= POINTS_AT_ONCE:
-            return self._search_points(query, k, among, exclude)
+            return self._search_points(query, k, selection)
         parts = [
-            self._search_points(PointQuery(query.vectors[start : start + POINTS_AT_ONCE]), k, among, exclude)
+            self._search_points(PointQuery(query.vectors[start : start + POINTS_AT_ONCE]), k, selection)
             for start in range(0, len(query.vectors), POINTS_AT_ONCE)
         ]
         ids = np.concatenate([part.ids for part in parts])
         scores = np.concatenate([part.scores for part in parts])
         return Hits(ids, scores, sum(part.scored for part in parts))
 
-    def rows(self, ids: Ids) -> Ids:
-        """The number of the row of each id, (m,), -1 where there is none: a row keeps its number."""
-        return self._blocks.table.rows(ids)
-
-    def find(self, rows: Ids) -> Iterator[tuple[NDArray[Any], Ids, Any]]:
-        """Where these rows are in memory; see `Blocks.find`."""
-        return self._blocks.find(rows)
-
-    def score_rows(self, query: PointQuery, which: Which, rows: Ids) -> Vectors:
-        """The exact score of each row for the query of the number beside it, (m,): for whoever has a shortlist."""
-        parts = chunks(len(rows), row_bytes=8 * query.dim, max_bytes=2**20)
-        scores = [query.score_pairs(self._blocks.gather(rows[part]), which[part]) for part in parts]
-        return np.concatenate(scores or [np.empty(0, np.float32)])
-
-    def _search_any(self, query: Query, k: int, among: Ids | None, exclude: Ids | None) -> Hits:
-        dim: int = getattr(query, "dim", 0) if self.dim is None else self.dim
-        nothing = np.empty((0, dim), np.float32)
-        best = TopK(len(query.score(nothing)), k)
-        scored = 0
-        for chunk in self._chunks(among, exclude, row_bytes=4 * dim):
-            found = [query.score(float32(X)) for X in chunk.parts]
-            scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy, to be written to
-            if chunk.keep is not None:
-                np.copyto(scores, np.inf, where=~chunk.keep)
-            best.add(scores, chunk.ids)
-            scored += scores.size
-        return Hits(*best.result(), scored)
-
-    @classmethod
-    def compile(cls) -> None:
-        """Have the nearest to one point found by compiled code from now on, in every index of the process.
-
-        It is no quicker for who is alone, but beside other threads waits for Python's lock a third as often.
-        """
-        from lookalike.index.one_point import candidates  # numba takes a second to load
-
-        cls._candidates = staticmethod(candidates)
-
-    def _search_points(self, query: PointQuery, k: int, among: Ids | None, exclude: Ids | None) -> Hits:
-        """Rough scores by a matrix product, ‖x‖² − 2 x·q; exact ones for what they cannot decide."""
+    def _search_points(self, query: PointQuery, k: int, selection: Selection) -> Hits:
+        """Approximate scores by a matrix product, ‖x‖² − 2 x·q; exact ones where rounding leaves the order open."""
         q, d = query.vectors.shape
         factors = -2.0 * query.vectors
         lengths = np.sqrt(np.einsum("ij,ij->i", query.vectors, query.vectors))  # (q,)
         best = TopK(q, k, settle=lambda which, ids: self.score_rows(query, which, self.rows(ids)))
-        space = np.empty(0, np.float32)  # for scores, used again and again: fresh memory is slow
+        buffer = np.empty(0, np.float32)  # for scores, reused: newly allocated memory is slow
         scored = 0
-        with np.errstate(over="ignore", invalid="ignore"):  # too long a row is infinitely far: never an answer
-            for chunk in self._chunks(among, exclude, row_bytes=4 * q):
-                m, squares = len(chunk.ids), chunk.squares()
+        with np.errstate(over="ignore", invalid="ignore"):  # the distance of a very long row is inf: never an answer
+            for chunk in self._chunks(selection, row_bytes=4 * q):
+                ids, squares = self.row_ids[chunk.rows], self._squares_of(chunk)
                 # A sum of d products is off by at most d roundings of the product of the lengths (Higham, 3.5).
                 slack = (d + 8) * np.finfo(np.float32).eps * (lengths + sqrt(squares.longest)) ** 2  # (q,)
+                m = len(ids)
                 scored += m * q
-                if q == 1 and self._candidates is not None and chunk.is_float32:
-                    rows, near = self._candidates(chunk.parts, factors[0], squares.each, chunk.keep, k, slack[0])
-                    best.add(near[None], chunk.ids[rows], slack)
+                if q == 1 and self._near_point is not None and all(X.dtype == np.float32 for X in chunk.parts):
+                    rows, near = self._near_point(chunk.parts, factors[0], squares.each, chunk.keep, k, slack[0])
+                    best.add(near[None], ids[rows], slack)
                     continue
-                space = space if space.size >= m * q else np.empty(m * q, np.float32)
-                scores = space[: m * q].reshape(m, q)
-                chunk.products(factors, out=scores)
+                buffer = buffer if buffer.size >= m * q else np.empty(m * q, np.float32)
+                scores = buffer[: m * q].reshape(m, q)
+                _products(chunk.parts, factors, out=scores)
                 scores += squares.each[:, None]
                 if chunk.keep is not None:
                     scores[~chunk.keep] = np.inf
-                best.add(scores.T, chunk.ids, slack)
+                best.add(scores.T, ids, slack)
         return Hits(*best.result(), scored)
 
-    def _chunks(self, among: Ids | None, exclude: Ids | None, row_bytes: int) -> Iterator[Chunk]:
-        """What the search has to look at: few rows are picked, many are scanned with the others left out."""
-        blocks = self._blocks
-        keep = blocks.alive
-        if among is not None:
-            ids = among if exclude is None else without(among, exclude)
-            rows = blocks.table.rows(ids)
-            ids, rows = ids[rows >= 0], rows[rows >= 0]
-            if len(rows) * GATHER < len(keep):
-                return blocks.pick(ids, rows)
-            keep = np.zeros_like(keep)
-            keep[rows] = True
-        elif exclude is not None:
-            rows = blocks.table.rows(exclude)
-            keep = keep.copy()
-            keep[rows[rows >= 0]] = False
-        return blocks.scan(keep, row_bytes)
+    def _check_rows(self, X: Array) -> NDArray[Any]:
+        """X as a C-contiguous float32 or float16 matrix; in memory it must be finite, a memory map is not read."""
+        if _is_mapped(X) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
+            mapped: NDArray[Any] = X
+            if self.dim is not None and mapped.shape[1] != self.dim:
+                raise InputError(f"X must have {self.dim} columns. Got {mapped.shape[1]}.")
+            return mapped
+        checked = check_rows(X, dim=self.dim)
+        kept = X if getattr(X, "dtype", None) == np.float16 else checked
+        return np.ascontiguousarray(kept, dtype=kept.dtype if kept.dtype == np.float16 else np.float32)
+
+    def _append(self, ids: Ids, X: NDArray[Any]) -> None:
+        if not len(ids):
+            return
+        self.blocks.append(Block(len(self.alive), X))
+        while len(self.blocks) > 1 and len(self.blocks[-2].X) <= len(self.blocks[-1].X) <= SMALL:
+            first, second = self.blocks[-2:]
+            self.blocks[-2:] = [Block(first.start, np.concatenate([first.X, second.X]))]
+
+    def _chunks(self, selection: Selection, row_bytes: int) -> Iterator[Chunk]:
+        """Chunks of float32 or float16 rows; all rows in their order, unless the selection names a few."""
+        if selection.rows is not None:
+            for part in chunks(len(selection.rows), row_bytes=4 * (self.dim or 0), max_bytes=CHUNK_BYTES):
+                yield Chunk(selection.rows[part], [self.gather(selection.rows[part])])
+            return
+        if any(block.X.dtype != np.float32 for block in self.blocks):
+            row_bytes += 4 * (self.dim or 0)  # for the conversion to float32
+        keep = None if selection.keep is None or selection.keep.all() else selection.keep
+        for part in chunks(len(self.alive), row_bytes, max_bytes=CHUNK_BYTES):
+            if keep is None or keep[part].any():
+                yield Chunk(part, self._parts(part), None if keep is None else keep[part])
+
+    def _parts(self, rows: slice) -> list[NDArray[Any]]:
+        """Consecutive rows, as they are in their blocks."""
+        cut = [block.X[max(0, rows.start - block.start) : max(0, rows.stop - block.start)] for block in self.blocks]
+        return [X for X in cut if len(X)]
+
+    def _squares_of(self, chunk: Chunk) -> Squares:
+        """The squared lengths of the rows of a chunk; of consecutive rows, with the longest of the whole index."""
+        if not isinstance(chunk.rows, slice):
+            return _with_longest(_square(chunk.parts[0]))
+        if len(self._squares.each) != len(self.alive):
+            self._squares = _with_longest(np.concatenate([block.squares() for block in self.blocks]))
+        return Squares(self._squares.each[chunk.rows], self._squares.longest)
+
+    def _has(self, block: Block, ids: Ids) -> bool:
+        """Whether the rows of a block, whose ids are in `ids`, are here under the same numbers, in any blocks."""
+        rows = slice(block.start, block.start + len(block.X))
+        alive = self.alive[rows]
+        return bool(np.array_equal(self.row_ids[rows][alive], ids[rows][alive]))
 
 
-def check_search(query: Query, k: int, effort: object, dim: int | None) -> None:
-    """Raises InputError where these arguments of `search` cannot be right."""
-    check_count("k", k)
-    if isinstance(effort, str) and effort not in EFFORTS:
-        raise UnknownNameError("effort", effort, EFFORTS)
-    if not isinstance(effort, str | None) and not (isinstance(effort, Real) and 0 < float(effort) < inf):
-        raise InputError(f"effort must be a number above 0, or one of {', '.join(EFFORTS)}. Got {effort!r}.")
-    query_dim = getattr(query, "dim", None)
-    if None not in (dim, query_dim) and dim != query_dim:
-        raise InputError(f"The query has {query_dim} dimensions, the index {dim}. Use the same space for both.")
+def _products(parts: list[NDArray[Any]], points: Vectors, out: Vectors) -> None:
+    """The inner products of rows, m in all parts, with points (q, d), to `out` (m, q)."""
+    q, d = points.shape
+    start = 0
+    for X in parts:
+        rows = out[start : start + len(X)]
+        if q == 1 and d >= LONG:
+            np.vecdot(_float32(X), points[0], out=rows[:, 0])
+        else:
+            np.matmul(_float32(X), points.T, out=rows)
+        start += len(X)
+
+
+def _is_mapped(X: Any) -> bool:
+    """Whether X is a view of a memory map, also through arrays that no longer say so."""
+    while isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+        X = X.base
+    return isinstance(X, np.memmap | mmap.mmap)
+
+
+def _float32(X: NDArray[Any]) -> Vectors:
+    return X.astype(np.float32, copy=False)
+
+
+def _square(X: Vectors) -> Vectors:
+    squares: Vectors = np.einsum("ij,ij->i", X, X)
+    return squares
+
+
+def _with_longest(squares: Vectors) -> Squares:
+    return Squares(squares, float(np.max(squares, where=np.isfinite(squares), initial=0.0)))

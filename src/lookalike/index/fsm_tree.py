@@ -1,46 +1,75 @@
 """The feature-space M-tree: exact and approximate answers to hyperplane, point and range queries.
 
-In: ids (n,) and rows X (n, d), copied; hyperplane, centre and point queries. Out: `Hits`. Crucianu, Estevez, Oria,
-Tarel, "Speeding up active relevance feedback with approximate kNN retrieval for hyperplane queries" (fsm-tree),
-Algorithms 1–3. The honest baseline: exact search scores nearly every row, as it did in the paper.
+Crucianu, Estevez, Oria, Tarel, "Speeding up active relevance feedback with approximate kNN retrieval for hyperplane
+queries" (fsm-tree), Algorithms 1–3. Library only: a baseline to compare with; the collection uses `Leaves`. In many
+dimensions an exact search scores nearly every row, as it did in the paper.
+
+A search visits the nodes of an `MTree` in the order of their `Bound`: the least score that a ball can contain. A radial
+kernel maps distances of the input space to those of its feature space, so one tree serves every γ.
 """
 
-from math import ceil, inf
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import ceil, inf, log, log1p
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr, fdtri
 
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError
-from lookalike.index.flat import Flat, check_search
-from lookalike.index.fsm_bounds import bound_of
-from lookalike.index.fsm_nodes import Nodes
-from lookalike.index.fsm_stop import stop_radius
-from lookalike.index.fsm_walk import Aim, walk
+from lookalike.index.flat import Flat
 from lookalike.index.ids import IdTable, check_ids, sort_ids
-from lookalike.index.queries import PointQuery
+from lookalike.index.m_tree import MTree
+from lookalike.index.queries import CentreQuery, HyperplaneQuery, PointQuery, check_search
+from lookalike.kernels import KERNELS
 from lookalike.types import Hits, Ids, Query, Vectors
+
+Numbers: TypeAlias = NDArray[np.float64]
+
+SLACK = 1e-6
+"""Scores are rounded to float32, so bounds are loosened by more than that rounding, relative to their terms."""
+
+DISTANCES: dict[str, Callable[[Numbers, float], Numbers]] = {
+    "angular": lambda r, gamma: np.sqrt(2 * r),  # noqa: ARG005
+    "angular-l2": lambda r, gamma: np.sqrt(2 * r),  # noqa: ARG005
+    "gaussian": lambda r, gamma: np.sqrt(-2 * np.expm1(-gamma * r * r)),
+    "laplace": lambda r, gamma: np.sqrt(-2 * np.expm1(-gamma * r)),
+    "laplace-l2": lambda r, gamma: np.sqrt(-2 * np.expm1(-gamma * r)),
+    "linear": lambda r, gamma: r,  # noqa: ARG005
+}
+"""‖φ(x) − φ(y)‖ by ‖x − y‖ = r and γ, increasing in r. Not for gaussian-l1, which has no feature space."""
+
+STOP_SAMPLE = 500, 2_000
+"""The smallest and largest sample for `stop_radius`, otherwise a twentieth of the items."""
+
+STOP_SHARE = 0.2
+"""A sample of a larger share of the items costs more than it saves: then the search has no r_δ."""
+
+STOP_NEAR = 0.03
+"""The share of a sample of frontier scores, those nearest to 0, from which the density there is estimated."""
 
 
 class FsmTree:
-    """An M-tree in the feature space of every kernel that takes its norm.
+    """An M-tree in the feature space of every kernel of its norm. Library only.
 
-    Radii are kept in the input space and mapped through the kernel's own distance, so that one tree serves every γ, and
-    the ball of a radial kernel is never larger than the paper's. A tree of one norm answers kernels of the other, too,
-    exactly, but prunes less. Queries without a bound (the poly kernel; what the tree does not know) are answered by
-    looking at every row. Searches may run side by side in threads; `add` and `remove` want to be alone.
+    Radii are kept in the input space and mapped through the kernel's own distance, so one tree serves every γ, and the
+    ball of a radial kernel is never larger than the paper's. A tree of one norm answers kernels of the other norm
+    exactly, too, but prunes less. Queries without a bound (the poly kernel, unknown classes) are answered by a scan.
+    Searches are thread-safe as long as no other thread calls `add` or `remove`.
 
     Parameters
     ----------
     norm : 1 for the kernels laplace, angular and gaussian-l1; 2 for gaussian, laplace-l2, angular-l2 and linear.
-    capacity : members that a node may have.
-    utilisation : the share of the members that each half of a split node gets at the least, up to 0.5.
+    capacity : the most members of a node.
+    utilisation : the smallest share of the members for each half of a split node, up to 0.5.
     sampling : the share of the members that a split tries as new centres.
-    random_state : seeds those samples, and that of a search with δ.
+    random_state : seed of these samples, and of the sample of a search with δ.
 
     Examples
     --------
-    >>> from lookalike.index.hyperplane import HyperplaneQuery
     >>> X = np.random.default_rng(0).normal(size=(2_000, 8)).astype(np.float32)
     >>> tree = FsmTree()
     >>> tree.add(np.arange(2_000), X)
@@ -68,57 +97,54 @@ class FsmTree:
             raise InputError(f"sampling must be above 0 and at most 1. Got {sampling}.")
         self.norm, self.capacity, self.utilisation = norm, capacity, utilisation
         self.sampling, self.random_state = sampling, random_state
-        self._nodes: Nodes | None = None
+        self._tree: MTree | None = None
         self._table = IdTable()
         self._id_of: Ids = np.empty(0, np.int64)  # (slots,)
-        self._longest = 0.0  # ‖x‖₁ of any row so far
+        self._longest = 0.0  # the largest ‖x‖₁ of the rows added so far
 
     def __len__(self) -> int:
-        return 0 if self._nodes is None else int(np.count_nonzero(self._nodes.leaf_of >= 0))
+        return 0 if self._tree is None else int(np.count_nonzero(self._tree.leaf_of >= 0))
 
     def __contains__(self, item: int) -> bool:
         return item in self._table
 
     @property
     def dim(self) -> int | None:
-        """d, once something was added."""
-        return None if self._nodes is None else self._nodes.X.shape[1]
+        """The number of columns, None before anything was added."""
+        return None if self._tree is None else self._tree.X.shape[1]
 
     @property
     def ids(self) -> Ids:
-        """The ids of all vectors, ascending."""
+        """All ids, ascending."""
         return self._table.ids()
 
     def add(self, ids: Ids, X: Vectors) -> None:
-        """Add rows X (n, d) under new ids (n,), one after the other."""
+        """Add copies of rows X (m, d) under new ids (m,), one after the other."""
         ids, X = check_ids(ids), to_numpy(check_rows(X, dim=self.dim))
         if len(ids) != len(X):
             raise InputError(f"ids and X must have the same length. Got {len(ids)} ids and {len(X)} rows.")
-        IdTable().add(ids, ids)  # refused before anything has changed: an id twice
-        known = ids[self._table.rows(ids) >= 0]
-        if len(known):
-            raise InputError(f"ids must be new. Got {len(known)} the index has, such as {known[0]}; remove them first.")
-        nodes = self._nodes = self._nodes or self._empty(X.shape[1])
-        slots = nodes.take_slots(X)
+        self._table.check_new(ids)
+        tree = self._tree = self._tree or self._empty(X.shape[1])
+        slots = tree.take_slots(X)
         self._table.add(ids, slots)
-        self._id_of = np.concatenate([self._id_of, np.empty(len(nodes.X) - len(self._id_of), np.int64)])
+        self._id_of = np.concatenate([self._id_of, np.empty(len(tree.X) - len(self._id_of), np.int64)])
         self._id_of[slots] = ids
         self._longest = max(self._longest, float(np.abs(X).sum(axis=1, dtype=np.float64).max(initial=0.0)))
         for slot in slots.tolist():
-            nodes.insert(slot)
+            tree.insert(slot)
 
     def remove(self, ids: Ids) -> int:
-        """Forget these ids; returns how many of them were there. Their places are used again."""
+        """Remove these ids; return how many of them were present. Their memory is reused."""
         slots = self._table.remove(sort_ids(ids))
         for slot in slots.tolist():
-            assert self._nodes is not None  # it has the ids
-            self._nodes.delete(slot)
+            assert self._tree is not None  # it contains the slots
+            self._tree.delete(slot)
         return len(slots)
 
     def vectors(self, ids: Ids) -> Vectors:
         """The rows of these ids, (m, d) float32."""
         slots = self._table.find(ids)
-        return np.empty((0, 0), np.float32) if self._nodes is None else self._nodes.X[slots]
+        return np.empty((0, 0), np.float32) if self._tree is None else self._tree.X[slots]
 
     def search(
         self,
@@ -132,16 +158,16 @@ class FsmTree:
         delta: float = 0.0,
         within: float = inf,
     ) -> Hits:
-        """The k best, exactly unless told otherwise, whatever the effort.
+        """The k best, exactly by default; `effort` is checked and ignored.
 
-        epsilon : AC-NN: the k-th answer may be farther by this share than the true one. Where scores are below 0 (a
-            maximum query), it may be less wanted by this share.
-        delta : PAC-NN: and it may be farther still with this probability. For frontier queries, and others where k is
-            large enough for a sample of the items to hold some of the k best; elsewhere it changes nothing.
+        epsilon : AC-NN: the k-th answer may be farther than the true one by this share. If scores are below 0 (a
+            maximum query), it may be less positive by this share.
+        delta : PAC-NN: with this probability the k-th answer may be farther still. It has an effect on frontier
+            queries, and on others if k is large enough for a sample of the items to contain some of the k best.
         within : a range query: only scores up to this one.
         `scored` counts rows, centres and the sample of PAC-NN.
         """
-        check_search(query, k, effort, self.dim)
+        among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         if not 0 <= epsilon < inf or not 0 <= delta < 1 or np.isnan(within):
             raise InputError(
                 "epsilon must be at least 0, delta at least 0 and below 1, within a number."
@@ -149,52 +175,286 @@ class FsmTree:
             )
         keep = self._allowed(among, exclude)  # (slots,)
         queries = [PointQuery(row[None]) for row in query.vectors] if isinstance(query, PointQuery) else [query]
-        parts = [self._search_one(one, keep, Aim(k, within, epsilon), delta) for one in queries]
+        parts = [self._search_one(one, keep, _Goal(k, within, epsilon), delta) for one in queries]
         ids = np.concatenate([np.empty((0, k), np.int64), *(hits.ids for hits in parts)])
         scores = np.concatenate([np.empty((0, k), np.float32), *(hits.scores for hits in parts)])
         return Hits(ids, scores, sum(hits.scored for hits in parts))
 
-    def _search_one(self, query: Query, keep: NDArray[np.bool_], aim: Aim, delta: float) -> Hits:
-        nodes, bound = self._nodes, bound_of(query, self.norm, self._longest)
-        if nodes is None or nodes.root < 0 or bound is None:
-            return self._scan(query, keep, aim)
+    def _search_one(self, query: Query, keep: NDArray[np.bool_], goal: "_Goal", delta: float) -> Hits:
+        tree, bound = self._tree, bound_of(query, self.norm, self._longest)
+        if tree is None or tree.root < 0 or bound is None:
+            return self._scan(query, keep, goal)
         random = np.random.default_rng(self.random_state)
         slots = np.flatnonzero(keep)
 
         def draw(size: int) -> NDArray[np.float64]:
-            return bound.u(bound.score(nodes.X[random.choice(slots, size, replace=False)]))
+            return bound.u(bound.score(tree.X[random.choice(slots, size, replace=False)]))
 
-        stop, sampled = stop_radius(len(slots), aim.k, delta, bound.linear_at_0, draw)
-        ids, scores, scored = walk(nodes, self._id_of, keep, bound, aim._replace(stop=stop))
-        short = aim.k - len(ids)
+        stop, sampled = stop_radius(len(slots), goal.k, delta, bound.linear_at_0, draw)
+        ids, scores, scored = _walk(tree, self._id_of, keep, bound, goal._replace(stop=stop))
+        short = goal.k - len(ids)
         ids = np.append(ids, np.full(short, -1))[None]  # (1, k)
         return Hits(ids, np.append(scores, np.full(short, np.inf, np.float32))[None], scored + sampled)
 
-    def _scan(self, query: Query, keep: NDArray[np.bool_], aim: Aim) -> Hits:
-        """The answer of a plain scan, for queries without a bound and for an empty tree."""
+    def _scan(self, query: Query, keep: NDArray[np.bool_], goal: "_Goal") -> Hits:
+        """Answer queries without a bound, and searches of an empty tree, by a scan."""
         flat, slots = Flat(), np.flatnonzero(keep)
-        if self._nodes is not None:
-            flat.add(self._id_of[slots], self._nodes.X[slots])
-        hits = flat.search(query, aim.k)
-        far = hits.scores > aim.within
+        if self._tree is not None:
+            flat.add(self._id_of[slots], self._tree.X[slots])
+        hits = flat.search(query, goal.k)
+        far = hits.scores > goal.within
         return Hits(np.where(far, -1, hits.ids), np.where(far, np.float32(inf), hits.scores), hits.scored)
 
     def _allowed(self, among: Ids | None, exclude: Ids | None) -> NDArray[np.bool_]:
-        """Which slots hold rows that may be answers."""
-        if self._nodes is None:
+        """Which slots hold rows that may be answers, (slots,); filters ascending."""
+        if self._tree is None:
             return np.empty(0, np.bool_)
-        keep: NDArray[np.bool_] = self._nodes.leaf_of >= 0
+        keep: NDArray[np.bool_] = self._tree.leaf_of >= 0
         if among is not None:
-            slots = self._table.rows(sort_ids(among, "among"))
+            slots = self._table.rows(among)
             keep = np.zeros_like(keep)
             keep[slots[slots >= 0]] = True
         if exclude is not None:
-            slots = self._table.rows(sort_ids(exclude, "exclude"))
+            slots = self._table.rows(exclude)
             keep[slots[slots >= 0]] = False
         return keep
 
-    def _empty(self, dim: int) -> Nodes:
+    def _empty(self, dim: int) -> MTree:
         members = self.capacity + 1
         least = max(1, int(self.utilisation * members))
         tried = min(members, max(2, ceil(self.sampling * members)))
-        return Nodes(dim, self.norm, self.capacity, least, tried, np.random.default_rng(self.random_state))
+        return MTree(dim, self.norm, self.capacity, least, tried, np.random.default_rng(self.random_state))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A query in terms of u, a distance in the feature space (signed for a maximum query), and how fast u can change.
+
+    Crucianu et al., §3: the pruning rules.
+    """
+
+    score: Callable[[Vectors], Numbers]
+    """Rows (m, d) to their scores, (m,) float64; rounded to float32 they equal the query's own."""
+
+    spread: Callable[[Numbers], Numbers]
+    """A distance in the tree's norm to the most that u can change over it."""
+
+    least_distance: Callable[[Numbers], Numbers] | None = None
+    """A distance in the tree's norm to the smallest one in the feature space; None if u is no distance to a point."""
+
+    noise: float = 0.0
+    """The largest rounding error of u."""
+
+    squared: bool = False
+    """Whether scores are squares of u."""
+
+    least: float = 0.0
+    """The smallest possible u."""
+
+    linear_at_0: bool = False
+    """Whether the density of u is constant near 0, so that it can be estimated from a wider range."""
+
+    def u(self, scores: Numbers) -> Numbers:
+        """Scores to u."""
+        return np.sqrt(scores) if self.squared else scores
+
+    def lower(self, u: Numbers, reach: Numbers) -> Numbers:
+        """The least u of rows within `reach` of a row with this u: d(p, H) − r for the ball (p, r), §3, fsm-tree."""
+        spread = self.spread(reach)
+        low: Numbers = u - spread - SLACK * (np.abs(u) + spread) - self.noise
+        return low
+
+    def lower_by_parent(self, u: float, gaps: Numbers, radii: Numbers) -> Numbers:
+        """The least u in balls of these radii, `gaps` away from a parent with this u, before d(p, H) is computed.
+
+        One-sided for a hyperplane: two points far from each other may both lie on it. For a distance to a point there
+        is a second bound: rows far from the parent are far from a point near the parent.
+        """
+        low = self.lower(np.full(len(gaps), u), gaps + radii)
+        if self.least_distance is not None:
+            away = self.least_distance(np.maximum(gaps - radii, 0.0))
+            np.maximum(low, away - u - SLACK * (u + away) - self.noise, out=low)
+        return low
+
+
+def bound_of(query: Query, norm: int, longest: float) -> Bound | None:
+    """The bound of a query in a tree of this norm, with no row longer (L1) than `longest`; None if it has no bound."""
+    if isinstance(query, PointQuery) and len(query.vectors) == 1:
+        point = query.vectors[0].astype(np.float64)
+        wide, narrow = _between(norm, 2, query.dim)
+
+        def squares(X: Vectors) -> Numbers:
+            differences = X - point  # (m, d)
+            found: Numbers = np.einsum("ij,ij->i", differences, differences)
+            return found
+
+        return Bound(squares, lambda r: wide * r, lambda r: narrow * r, squared=True)
+    if isinstance(query, HyperplaneQuery) and query.kernel != "poly":
+        return _hyperplane_bound(query, norm, longest)
+    if isinstance(query, CentreQuery) and query.kernel != "poly":
+        return _centre_bound(query, norm, longest)
+    return None
+
+
+def _hyperplane_bound(query: HyperplaneQuery, norm: int, longest: float) -> Bound:
+    size, error, weight = _rounding(query, longest)
+    missing = abs(query.a.sum()) if KERNELS[query.kernel].balanced else 0.0  # the sum should be 0
+    # The largest possible ‖w‖ over the computed one, which is inaccurate if support vectors nearly cancel.
+    stretch = (1 + (error * weight**2 + 3 * missing * weight) * size / query.length**2) ** 0.5
+    wide, _ = _between(norm, KERNELS[query.kernel].norm or 2, query.dim)
+
+    def score(X: Vectors) -> Numbers:
+        distance = query.distance(X)
+        return np.abs(distance) if query.kind == "frontier" else -distance
+
+    def spread(r: Numbers) -> Numbers:
+        change: Numbers
+        if query.kernel == "gaussian-l1":  # no feature space: the slope of each kernel instead of ‖w‖
+            change = weight / query.length * _gaussian_change(wide * r, query.gamma)
+        else:  # |f(p) − f(q)| ≤ ‖w‖ ‖φ(p) − φ(q)‖
+            change = stretch * DISTANCES[query.kernel](wide * r, query.gamma) + missing / query.length * wide * r
+        return change
+
+    noise = 2 * error * (weight * size + abs(query.b)) / query.length
+    frontier = query.kind == "frontier"
+    return Bound(score, spread, noise=noise, least=0.0 if frontier else -inf, linear_at_0=frontier)
+
+
+def _centre_bound(query: CentreQuery, norm: int, longest: float) -> Bound:
+    size, error, weight = _rounding(query, longest)
+    missing = abs(query.a.sum() - 1) if KERNELS[query.kernel].balanced else 0.0
+    off = (error * (1 + weight) ** 2 + 4 * missing * (1 + weight)) * size  # the largest error of the squares
+    noise = 2 * off**0.5
+    wide, narrow = _between(norm, KERNELS[query.kernel].norm or 2, query.dim)
+    gamma = query.gamma
+    if query.kernel == "gaussian-l1":  # no triangle inequality; a root changes by √ of the change of its square
+        return Bound(query.distance, lambda r: np.sqrt(2 * weight * _gaussian_change(wide * r, gamma)), noise=noise)
+    distance = DISTANCES[query.kernel]
+    return Bound(query.distance, lambda r: distance(wide * r, gamma), lambda r: distance(narrow * r, gamma), noise)
+
+
+def _between(norm: int, other: int, dim: int) -> tuple[float, float]:
+    """Factors that make the tree's norm an upper and a lower bound of another norm: ‖x‖₂ ≤ ‖x‖₁ ≤ √d ‖x‖₂."""
+    if norm == other:
+        return 1.0, 1.0
+    return (1.0, dim**-0.5) if norm == 1 else (dim**0.5, 1.0)
+
+
+def _gaussian_change(r: Numbers, gamma: float) -> Numbers:
+    """The most that exp(−γt²) changes while t changes by r: its steepest slope is √(2γ/e)."""
+    change: Numbers = np.minimum(1.0, (2 * gamma / np.e) ** 0.5 * r)
+    return change
+
+
+def _rounding(query: HyperplaneQuery | CentreQuery, longest: float) -> tuple[float, float, float]:
+    """The largest value of the kernel and of the sums in it, the relative error of such float64 sums, and Σ|aᵢ|."""
+    far = longest + float(np.abs(query.X.astype(np.float64)).sum(axis=1).max(initial=0.0))
+    if KERNELS[query.kernel].balanced:
+        size = far
+    elif query.kernel == "linear":
+        size = far * far
+    else:
+        size = 1 + (query.gamma * far * far if query.kernel == "gaussian" else 0.0)
+    error = 8 * (query.dim + len(query.X) + 16) * float(np.finfo(np.float64).eps)
+    return size, error, float(np.abs(query.a).sum())
+
+
+def stop_radius(
+    n: int, k: int, delta: float, linear: bool, draw: Callable[[int], NDArray[np.float64]]
+) -> tuple[float, int]:
+    """r_δ with P(at least k of n items have a score within r_δ) ≤ δ, −inf if there is none, and the sample size.
+
+    A probably approximately correct search may stop there. Ciaccia and Patella, "PAC nearest neighbor queries" (ICDE
+    2000); fsm-tree, §2.3, leaves open how r_δ is estimated. `draw(m)` returns the scores of m random items.
+
+    For scores whose density near 0 is constant (`linear`), the j-th of m sampled scores and the k-th of all n are sums
+    of j and of k exponential waiting times, with rates m and n. Their ratio has an F distribution, which covers the
+    binomial tail and the sampling error at once. For any distribution, the j-th score of a sample that is large enough
+    to contain some of the k best works, too: the k-th of all is below it only if fewer than j of the k − 1 best are in
+    the sample, a binomial tail. If both exist, the larger one is used, at δ / 2 each: the second is much larger if the
+    frontier lies outside the data.
+
+    >>> stop_radius(100, 50, 0.05, False, lambda m: np.arange(m) / m)
+    (0.4, 100)
+    """
+    if not 0 < delta < 1 or n < 2:
+        return -inf, 0
+    size = min(n, STOP_SAMPLE[1], max(STOP_SAMPLE[0], n // 20))
+    linear = linear and k <= STOP_NEAR * n
+    risk = delta / 2 if linear else delta
+    # A sample of this size contains one of the k − 1 best with probability 1 − risk.
+    enough = ceil(log(risk) / log1p(-(k - 1) / n)) if 1 < k <= n else n + 1
+    any_shape = enough <= min(n, max(STOP_SAMPLE[0], STOP_SHARE * n))
+    if not any_shape and not linear:
+        return -inf, 0
+    size, risk = (max(size, enough), risk) if any_shape else (size, delta)
+    scores = np.sort(draw(size))  # (m,)
+    r = -inf
+    if any_shape:
+        beyond = np.count_nonzero(bdtr(np.arange(size), size, (k - 1) / n) <= risk)  # j
+        r = float(scores[beyond - 1])
+    if linear:
+        near = np.array([ceil(STOP_NEAR * size), ceil(STOP_NEAR * size / 2)])  # two j, in case many scores are near 0
+        r = max(r, float(np.min(scores[near - 1] * size * k / (n * near) * fdtri(2 * k, 2 * near, risk))))
+    return r, size
+
+
+class _Goal(NamedTuple):
+    """The answers that a search looks for."""
+
+    k: int
+    within: float = inf  # scores above it are no answers
+    epsilon: float = 0.0  # the share by which the k-th answer may be farther than the true one
+    stop: float = -inf  # r_δ: k scores below it are improbable, so a search that has reached it stops
+
+
+def _walk(tree: MTree, ids: Ids, keep: NDArray[np.bool_], bound: Bound, goal: _Goal) -> tuple[Ids, Vectors, int]:
+    """Ids (≤ k,), scores (≤ k,), best first, and how many rows and centres were scored, visiting the best node first.
+
+    `ids` and `keep` (slots,) are the id of each slot and whether it may be an answer.
+    """
+    found = np.empty(0, np.int64), np.empty(0, np.float32)
+    limit = float(bound.u(np.maximum(goal.within, 0.0 if bound.squared else -inf)))  # larger u are no answers
+    # (the least u below a node, the u of its centre, the node). Most balls overlap the frontier, where the first is 0:
+    # then the node whose centre is nearest to the frontier comes first.
+    queue = [(-inf, -inf, tree.root)]
+    scored = 0
+    while queue and queue[0][0] <= limit:
+        _, u, node = heappop(queue)
+        members, gaps = tree.entries(node)
+        radii = tree.reaches(node, members)
+        promising = keep[members] if tree.is_leaf[node] else np.ones(len(members), np.bool_)
+        if node != tree.root:
+            promising = promising & (bound.lower_by_parent(u, gaps, radii) <= limit)  # before d(p, H) is computed
+        members, radii = members[promising], radii[promising]
+        if not len(members):
+            continue
+        scores = bound.score(tree.points(node, members))  # (m,)
+        scored += len(members)
+        if tree.is_leaf[node]:
+            found = _merge(found, (ids[members], scores), goal)
+            if len(found[0]) == goal.k:
+                limit = _relaxed(float(bound.u(found[1][-1].astype(np.float64))), goal.epsilon)
+                if limit <= goal.stop:
+                    break
+        else:
+            us = bound.u(scores)
+            lows = np.maximum(bound.lower(us, radii), bound.least)
+            for place in np.flatnonzero(lows <= limit):
+                heappush(queue, (lows[place], us[place], int(members[place])))
+    return *found, scored
+
+
+def _merge(found: tuple[Ids, Vectors], more: tuple[Ids, NDArray[np.float64]], goal: _Goal) -> tuple[Ids, Vectors]:
+    """The k best of two sets of hits, with scores in float32."""
+    with np.errstate(over="ignore"):  # too far for float32 becomes inf: never an answer
+        new = more[1].astype(np.float32)
+    near = (new <= goal.within) & (new < inf)
+    ids, scores = np.concatenate([found[0], more[0][near]]), np.concatenate([found[1], new[near]])
+    order = np.lexsort((ids, scores))[: goal.k]
+    return ids[order], scores[order]
+
+
+def _relaxed(u: float, epsilon: float) -> float:
+    """The limit for a k-th answer u that may be off by the share ε: d_k / (1 + ε)."""
+    return u / (1 + epsilon) if u > 0 else u * (1 + epsilon)

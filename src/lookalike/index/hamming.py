@@ -1,33 +1,42 @@
-"""Exact search over codes by looking at every one, at the speed of the memory.
+"""Exact search over codes by comparing every one, at the speed of the memory.
 
-In: ids (n,) and codes (n, bits / 8) uint8, copied, and queries (see `codes.queries`). Out: `Hits`; scores are Hamming
-distances, equal ones in the order of their ids.
+Codes are stored in blocks of 64 rows, word by word, so that one instruction compares the same word of several rows. The
+scan compares a block with all queries while the block is in the cache; the smallest distance in the block tells whether
+any of its rows can be an answer.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Self
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.codes.bits import Codes, to_words
+from lookalike.codes.bits import WORD, Codes, check_codes, to_words
 from lookalike.codes.queries import CodeQuery
-from lookalike.index.code_blocks import CodeBlocks
-from lookalike.index.flat import GATHER, check_search
-from lookalike.index.hamming_scan import Scan
-from lookalike.index.ids import sort_ids, without
-from lookalike.index.topk import TopK
+from lookalike.index.compiled import count_ones, push
+from lookalike.index.exact import CHUNK_BYTES, Chunk, ExactIndex, Mask, Selection
+from lookalike.index.threads import share
 from lookalike.types import Array, Hits, Ids, Query, Vectors
 
-SCORED_BYTES = 2**21
-"""Scores and codes that are worked on at a time for queries other than plain Hamming: they stay in the cache."""
+LANES = 64
+"""Rows of a block."""
+
+TILE_BYTES = 16 * 2**10
+"""Codes that are compared with one query after the other: half of a first-level cache."""
+
+LEAST_BLOCKS = 256
+"""The fewest blocks that are worth a thread."""
 
 
-class Hamming:
-    """Every code, compared with every query; 8 bytes a word of 64 bits, and 25 for the id.
+class Hamming(ExactIndex):
+    """Every code compared with every query, by Hamming distance. 8 bytes of memory per 64 bits, and 25 per id.
 
-    Searches may run side by side in threads; `add` and `remove` want to be alone.
+    `add` copies the codes, (n, bits / 8) uint8. Queries are those of `lookalike.codes.queries`; a `CodeQuery` without
+    weights is the fastest. Searches are thread-safe as long as no other thread calls `add` or `remove`.
 
     Examples
     --------
@@ -40,87 +49,152 @@ class Hamming:
     """
 
     codes = True  # rows are packed bits
+    dtype = np.uint8
 
     def __init__(self) -> None:
-        self.blocks = CodeBlocks()
-
-    def __len__(self) -> int:
-        return self.blocks.n - self.blocks.removed
-
-    def __contains__(self, item: int) -> bool:
-        return item in self.blocks.table
+        super().__init__()
+        self.ascending = True  # whether ids increase with the rows: then the first of equal rows is the best
+        self._words: NDArray[np.uint64] = np.empty((0, 0, LANES), np.uint64)  # with space for more rows
 
     @property
-    def dim(self) -> int | None:
-        """Bytes of a code, once something was added."""
-        return self.blocks.dim
+    def words(self) -> NDArray[np.uint64]:
+        """The codes, (blocks, words, 64); lanes behind the last row are undefined."""
+        return self._words[: -(-len(self.alive) // LANES)]
 
-    @property
-    def ids(self) -> Ids:
-        """The ids of all codes, ascending."""
-        return self.blocks.table.ids()
+    def copy(self) -> Self:
+        """An independent copy, to which rows can be added while this index answers searches."""
+        made = super().copy()
+        made._words = self.words.copy()
+        return made
 
-    def add(self, ids: Ids, X: Array) -> None:
-        """Add codes X (n, bytes) under new ids (n,)."""
-        self.blocks.add(ids, X)
+    def gather(self, rows: Ids) -> Codes:
+        """The codes of these rows, (m, bytes)."""
+        words = np.ascontiguousarray(self._words[rows // LANES, :, rows % LANES])  # (m, words)
+        return words.view(np.uint8).reshape(len(rows), words.shape[1] * WORD)[:, : self.dim or 0]
 
-    def remove(self, ids: Ids) -> int:
-        """Forget these ids; returns how many of them were there. Their codes stay in memory as long as the index."""
-        return self.blocks.remove(ids)
+    def _search(self, query: Query, k: int, selection: Selection) -> Hits:
+        if selection.rows is None and isinstance(query, CodeQuery) and query.weights is None:
+            found = _Scan(self, to_words(query.codes), k, selection.keep).run()
+            return Hits(*found, len(query.codes) * len(self.alive))
+        return super()._search(query, k, selection)
 
-    def vectors(self, ids: Ids) -> Codes:
-        """The codes of these ids, (m, bytes)."""
-        return self.blocks.gather(self.blocks.table.find(ids))
+    def _check_rows(self, X: Array) -> Codes:
+        return check_codes(X, self.dim)
 
-    def search(
-        self,
-        query: Query,
-        k: int,
-        *,
-        among: Ids | None = None,
-        exclude: Ids | None = None,
-        effort: float | str | None = None,
-    ) -> Hits:
-        """The k best, exactly, whatever the effort. `scored` counts a code once for every query it is compared with."""
-        check_search(query, k, effort, self.dim)
-        among = None if among is None else sort_ids(among, "among")
-        exclude = None if exclude is None else sort_ids(exclude, "exclude")
-        return self.search_sorted(query, k, among, exclude)
+    def _append(self, ids: Ids, X: Codes) -> None:
+        n = len(self.alive)
+        self._grow(n + len(ids))
+        rows = np.arange(n, n + len(ids))
+        self._words[rows // LANES, :, rows % LANES] = to_words(X)
+        self.ascending &= bool(np.all(np.diff(ids, prepend=self.row_ids[-1] if n else -1) > 0))
 
-    def search_sorted(self, query: Query, k: int, among: Ids | None, exclude: Ids | None) -> Hits:
-        """`search` with arguments that were checked, filters ascending: few rows are picked, many are scanned."""
-        blocks = self.blocks
-        filtered = blocks.removed > 0 or among is not None or exclude is not None
-        keep = self.kept(exclude)
-        if among is not None:
-            rows = blocks.table.rows(among if exclude is None else without(among, exclude))
-            rows = rows[rows >= 0]
-            if len(rows) * GATHER < blocks.n:
-                return self.pick(query, k, rows)
-            keep = np.zeros(blocks.n, np.bool_)
-            keep[rows] = True
-        if isinstance(query, CodeQuery) and query.weights is None:
-            found = Scan(blocks, to_words(query.codes), k, keep if filtered else keep[:0]).run()
-            return Hits(*found, len(query.codes) * blocks.n)
-        return self.pick(query, k, np.flatnonzero(keep))
+    def _grow(self, n: int) -> None:
+        """Allocate space for n rows, at least 1.5 times the present space, so that a row is copied a few times only."""
+        space, n_words = len(self._words) * LANES, -(-(self.dim or 0) // WORD)
+        if n <= space and self._words.shape[1] == n_words:
+            return
+        words = np.zeros((-(-max(n, space * 3 // 2) // LANES), n_words, LANES), np.uint64)
+        if len(self.alive):
+            words[: len(self.words)] = self.words
+        self._words = words
 
-    def kept(self, exclude: Ids | None) -> NDArray[np.bool_]:
-        """Which rows may be answers, (rows,): those that were not removed, less these ids."""
-        if exclude is None:
-            return self.blocks.alive
-        rows = self.blocks.table.rows(exclude)
-        keep = self.blocks.alive.copy()
-        keep[rows[rows >= 0]] = False
-        return keep
+    def _chunks(self, selection: Selection, row_bytes: int) -> Iterator[Chunk]:
+        rows = selection.rows
+        if rows is None:
+            rows = np.arange(len(self.alive)) if selection.keep is None else np.flatnonzero(selection.keep)
+        for part in chunks(len(rows), row_bytes, max_bytes=CHUNK_BYTES):
+            yield Chunk(rows[part], [self.gather(rows[part])])
 
-    def pick(self, query: Query, k: int, rows: Ids) -> Hits:
-        """The k best of these rows, by the query's own score."""
-        blocks = self.blocks
-        score: Callable[[Any], Vectors] = query.score  # of codes, where other indexes have vectors
-        width: int = getattr(query, "dim", 1) if self.dim is None else self.dim
-        q = len(score(np.empty((0, width), np.uint8)))
-        best = TopK(q, k)
-        for part in chunks(len(rows), row_bytes=8 * q + 4 * width, max_bytes=SCORED_BYTES):
-            scores = score(blocks.gather(rows[part]))
-            best.add(scores, blocks.ids[rows[part]])
-        return Hits(*best.result(), q * len(rows))
+
+@dataclass(slots=True)
+class _Heaps:
+    """The k best hits of each query that one thread has found, as heaps with the worst on top."""
+
+    distances: NDArray[np.int32]  # (q, k)
+    ids: Ids  # (q, k)
+    sizes: NDArray[np.int64]  # (q,)
+    end: int = 0  # no block from here on was scanned
+
+    @classmethod
+    def empty(cls, q: int, k: int) -> "_Heaps":
+        return cls(np.empty((q, k), np.int32), np.empty((q, k), np.int64), np.zeros(q, np.int64))
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The search for the k nearest codes; threads take heaps, one piece of the blocks after the other."""
+
+    index: Hamming
+    queries: NDArray[np.uint64]  # (q, words)
+    k: int
+    keep: Mask | None  # (rows,)
+    heaps: list[_Heaps] = field(default_factory=list)  # those that no thread uses at the moment
+
+    def run(self) -> tuple[Ids, Vectors]:
+        """Ids (q, k) and distances (q, k), best first, equal distances by smaller id. Unused places have -1 and inf."""
+        words = self.index.words
+        if len(words) and len(self.queries):
+            share(self._piece, len(words), LEAST_BLOCKS)
+        q = len(self.queries)
+        ids, distances = np.full((q, self.k), -1, np.int64), np.full((q, self.k), np.inf, np.float32)
+        for row in range(q):
+            near = np.concatenate([h.distances[row, : h.sizes[row]] for h in self.heaps] or [np.empty(0, np.int32)])
+            found = np.concatenate([h.ids[row, : h.sizes[row]] for h in self.heaps] or [np.empty(0, np.int64)])
+            best = np.lexsort((found, near))[: self.k]
+            ids[row, : len(best)], distances[row, : len(best)] = found[best], near[best]
+        return ids, distances
+
+    def _piece(self, start: int, stop: int) -> None:
+        index, n = self.index, len(self.index.alive)
+        try:
+            heaps = self.heaps.pop()  # atomic; another thread may have taken the last one
+        except IndexError:
+            heaps = _Heaps.empty(len(self.queries), min(self.k, n))
+        # A later row of equal distance can be skipped only if ids increase and these heaps hold no later rows.
+        first_wins = index.ascending and heaps.end <= start
+        keep = np.empty(0, np.bool_) if self.keep is None else self.keep
+        _make_scan(index.words.shape[1])(
+            index.words, start, stop, n, index.row_ids, keep, self.queries, first_wins,
+            heaps.distances, heaps.ids, heaps.sizes,
+        )  # fmt: skip
+        heaps.end = max(heaps.end, stop)
+        self.heaps.append(heaps)
+
+
+@cache
+def _make_scan(n_words: int) -> Any:
+    """The loop for codes of this many words: a constant, so that the words of a row are added up in a register."""
+    tile = max(1, TILE_BYTES // (8 * LANES * n_words))
+    furthest = np.uint64(64 * n_words)
+
+    @njit(cache=True, nogil=True)
+    def scan(
+        words: Any, start: Any, stop: Any, n: Any, row_ids: Any, keep: Any, queries: Any, first_wins: Any,
+        distances: Any, ids: Any, sizes: Any,
+    ) -> None:  # fmt: skip
+        near = np.empty(LANES, np.uint64)
+        k = ids.shape[1]
+        for begin in range(start, stop, tile):
+            for j in range(len(queries)):
+                query = queries[j]
+                limit = furthest if sizes[j] < k else np.uint64(max(0, distances[j, 0] - first_wins))
+                if sizes[j] == k and distances[j, 0] == 0 and first_wins:
+                    continue  # no later row is better than k equal ones
+                for b in range(begin, min(begin + tile, stop)):
+                    smallest = furthest + np.uint64(1)
+                    for lane in range(LANES):
+                        total = np.uint64(0)
+                        for w in range(n_words):
+                            total += count_ones(words[b, w, lane] ^ query[w])
+                        near[lane] = total
+                        smallest = min(smallest, total)
+                    if smallest > limit:
+                        continue
+                    for lane in range(min(LANES, n - b * LANES)):
+                        row = b * LANES + lane
+                        if near[lane] <= limit and (len(keep) == 0 or keep[row]):
+                            sizes[j] = push(distances[j], ids[j], sizes[j], np.int32(near[lane]), row_ids[row])
+                            if sizes[j] == k:
+                                limit = np.uint64(max(0, distances[j, 0] - first_wins))
+
+    return scan

@@ -1,7 +1,4 @@
-"""Where each id is: ids to row numbers.
-
-In: ids (m,) int64, not negative, each at most once. Out: row numbers (m,) int64, -1 where an id is not known.
-"""
+"""Ids, int64 and not negative: checks, set operations on sorted ids, and the table from ids to row numbers."""
 
 from typing import Any
 
@@ -13,7 +10,7 @@ from lookalike.types import Ids
 
 
 def check_ids(ids: Any, name: str = "ids") -> Ids:
-    """`ids` as int64, (m,). Raises InputError, with what is allowed and what came, for anything else."""
+    """`ids` as int64, (m,). Raises InputError for anything that cannot be ids."""
     ids = np.asarray(ids)
     if ids.ndim != 1:
         raise InputError(f"{name} must have one dimension. Got shape {ids.shape}.")
@@ -25,7 +22,7 @@ def check_ids(ids: Any, name: str = "ids") -> Ids:
 
 
 def sort_ids(ids: Any, name: str = "ids") -> Ids:
-    """`ids` as `check_ids` gives them, ascending, each once. (`np.unique` is 50 times as slow on sorted ids.)"""
+    """`ids`, checked, ascending and without repetitions. `np.unique` is 50 times slower on ids that are sorted."""
     found = check_ids(ids, name)
     if not np.all(found[1:] > found[:-1]):
         found = np.sort(found)
@@ -34,7 +31,7 @@ def sort_ids(ids: Any, name: str = "ids") -> Ids:
 
 
 def without(ids: Ids, others: Ids) -> Ids:
-    """Those of `ids` that are not among `others`; both ascending."""
+    """The `ids` that are not in `others`; both ascending."""
     if not len(others):
         return ids
     place = np.minimum(np.searchsorted(others, ids), len(others) - 1)
@@ -43,10 +40,10 @@ def without(ids: Ids, others: Ids) -> Ids:
 
 
 class IdTable:
-    """Ids and their rows in a few sorted runs, each at least twice as long as the next.
+    """Ids and their row numbers in a few sorted runs, each at least twice as long as the next.
 
-    New ids are a run of their own; runs of like length are merged, as in a binary counter: an id moves only
-    log2(n) times however small the portions it came in.
+    New ids form a new run, and runs of similar length are merged, as in a binary counter. So an id is moved log2(n)
+    times at most, however few ids are added at a time.
     """
 
     def __init__(self) -> None:
@@ -56,44 +53,48 @@ class IdTable:
         return bool(self.rows(np.array([item], np.int64))[0] >= 0)
 
     def copy(self) -> "IdTable":
-        """The same, to be changed by itself."""
+        """An independent copy."""
         made = IdTable()
         made._runs = [(ids, rows.copy()) for ids, rows in self._runs]
         return made
 
     def add(self, ids: Ids, rows: Ids) -> None:
-        """Take in new ids (m,) and the rows they are at (m,); all or nothing."""
+        """Add new ids (m,) and their rows (m,). If an id is not new, nothing is added."""
+        self.check_new(ids)
         order = np.argsort(ids, kind="stable")
-        ids = ids[order]
-        twice = ids[1:][ids[1:] == ids[:-1]]
-        if len(twice):
-            raise InputError(f"ids must be unique. Got {twice[0]} more than once.")
-        known = ids[self.rows(ids) >= 0]
-        if len(known):
-            raise InputError(f"ids must be new. Got {len(known)} the index has, such as {known[0]}; remove them first.")
-        self._runs.append((ids, rows[order]))
+        self._runs.append((ids[order], rows[order]))
         while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
             self._runs[-2:] = [_merge(self._runs[-2:])]
 
+    def check_new(self, ids: Ids) -> None:
+        """Raise InputError if an id occurs twice or is in the table."""
+        ids = np.sort(ids, kind="stable")
+        repeated = ids[1:][ids[1:] == ids[:-1]]
+        if len(repeated):
+            raise InputError(f"ids must be unique. Got {repeated[0]} more than once.")
+        known = ids[self.rows(ids) >= 0]
+        if len(known):
+            raise InputError(f"ids must be new. Got {len(known)} the index has, such as {known[0]}; remove them first.")
+
     def remove(self, ids: Ids) -> Ids:
-        """Forget these ids (m,), each given once; returns the rows of those that were there."""
-        gone = [np.empty(0, np.int64)]
+        """Remove these ids (m,), each given once; return the rows of those that were present."""
+        removed = [np.empty(0, np.int64)]
         for run_ids, rows in self._runs:
-            place, there = _locate(run_ids, rows, ids)
-            gone.append(rows[place[there]])
-            rows[place[there]] = -1
-        return np.concatenate(gone)
+            place, present = _locate(run_ids, rows, ids)
+            removed.append(rows[place[present]])
+            rows[place[present]] = -1
+        return np.concatenate(removed)
 
     def rows(self, ids: Ids) -> Ids:
-        """The row of each id, (m,); -1 where the id is not here."""
+        """The row of each id, (m,); -1 for unknown ids."""
         found = np.full(len(ids), -1, np.int64)
         for run_ids, rows in self._runs:
-            place, there = _locate(run_ids, rows, ids)
-            found[there] = rows[place[there]]
+            place, present = _locate(run_ids, rows, ids)
+            found[present] = rows[place[present]]
         return found
 
     def find(self, ids: Ids) -> Ids:
-        """The row of each id, (m,); InputError where one is not here."""
+        """The row of each id, (m,). Raises InputError for unknown ids."""
         ids = check_ids(ids)
         rows = self.rows(ids)
         if rows.min(initial=0) < 0:
@@ -101,15 +102,15 @@ class IdTable:
         return rows
 
     def ids(self) -> Ids:
-        """Every id that is here, ascending."""
-        if len(self._runs) == 1:  # in order already
+        """All ids, ascending."""
+        if len(self._runs) == 1:  # sorted already
             run_ids, rows = self._runs[0]
             return np.asarray(run_ids[rows >= 0], np.int64)
         return _merge(self._runs)[0] if self._runs else np.empty(0, np.int64)
 
 
 def _locate(run_ids: Ids, rows: Ids, ids: Ids) -> tuple[Ids, NDArray[np.bool_]]:
-    """The place of each id in a run, and whether it really is there."""
+    """The place of each id in a run, and whether the id is present."""
     if not len(run_ids):
         return np.zeros(len(ids), np.int64), np.zeros(len(ids), np.bool_)
     place = np.minimum(np.searchsorted(run_ids, ids), len(run_ids) - 1)
@@ -119,5 +120,5 @@ def _locate(run_ids: Ids, rows: Ids, ids: Ids) -> tuple[Ids, NDArray[np.bool_]]:
 def _merge(runs: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
     ids, rows = (np.concatenate(part) for part in zip(*runs, strict=True))
     ids, rows = ids[rows >= 0], rows[rows >= 0]
-    order = np.argsort(ids, kind="stable")  # Timsort: of sorted runs, a merge
+    order = np.argsort(ids, kind="stable")  # Timsort merges sorted runs
     return ids[order], rows[order]

@@ -1,36 +1,74 @@
-"""Hyperplane queries on large collections: leaves of like rows as bytes, the promising ones scored, the best re-scored.
+"""Hyperplane queries on large collections: the promising leaves of rows are scored as bytes, the best rows exactly.
 
-In: ids (n,) and rows X (n, d), kept where they are in a `Flat`, and queries. Out: `Hits`, with exact scores.
-Queries of Crucianu et al. (fsm-tree), Eq. 3; not their tree: a leaf is visited by how many answers it should hold.
+The queries are those of Crucianu et al. (fsm-tree), Eq. 3, but not their tree: rows are sorted into leaves, and a
+search visits the leaves that should contain the most answers. Inside a cell of leaves f is taken to be normally
+distributed around that of the centre, with a deviation that follows from the slope of f and the width of the cell.
 """
 
+from collections.abc import Callable
+from math import ceil, inf
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+from scipy.special import ndtr
 
 from lookalike.errors import DamagedError, InputError, StoreError
-from lookalike.index.beside import Beside
-from lookalike.index.flat import Flat, check_search
-from lookalike.index.hyperplane import HyperplaneQuery
-from lookalike.index.ids import sort_ids, without
+from lookalike.index.compiled import BLOCK
+from lookalike.index.exact import AcceleratedIndex, Mask
+from lookalike.index.flat import Flat
+from lookalike.index.ids import without
 from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
-from lookalike.index.leaf_visit import Visit, shorten
+from lookalike.index.queries import HyperplaneQuery, check_search
+from lookalike.index.topk import keep_best
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 
-EFFORTS: dict[str, tuple[float, int]] = {"fast": (0.1, 250_000), "balanced": (0.03, 1_000_000)}
-"""What an effort means: the search ends when no larger share of the answers is expected where it has not been, or when
-it has been at so many rows. Of the frontier of a large collection some are as good as others."""
+LIMITS: dict[str, tuple[float, int]] = {"fast": (0.1, 250_000), "balanced": (0.03, 1_000_000)}
+"""When a search ends, by effort: when it expects no more than this share of the answers in the leaves it has not
+visited, or has visited this many rows. Near the frontier of a large collection many rows are equally good."""
 
 FEW = 5_000
-"""A search among fewer rows looks at each of them: exact, and as fast."""
+"""A search among fewer rows is a scan: exact, and as fast."""
+
+ALL = 50_000
+"""Fewer rows are all scored as bytes: choosing among leaves would take longer."""
+
+SLOPES = {"frontier": 0.4, "maximum": 0.1}
+"""The share of the cells, by f of their centres, whose spread is computed; the others get the median of these."""
+
+CLOSER, CLOSER_SHARE = 256, {"frontier": 0.5, "maximum": 0.2}
+"""The number, or the share, of the most promising cells whose leaves are judged one by one."""
+
+SWELL = {"frontier": 1.0, "maximum": 1.3}
+"""Factors of the spreads: the outermost rows, the only ones that count, are farther out than those of a normal."""
+
+UPWARD = 2.5
+"""Where the best rows of a leaf are, in spreads above its centre; by this the first leaves are chosen."""
+
+FIRST, FIRST_SHARE = 32, {"frontier": 0.005, "maximum": 0.002}
+"""The number, or the share, of the leaves that are visited first, before the k-th score is known."""
+
+GROWTH = 3
+"""A visit is at most this many times as large as all before: each visit corrects the expectation for the next."""
+
+HOPELESS = 0.1
+"""Leaves that should contain less than this part of the answers that may be missed, spread evenly, are dropped."""
+
+WRONG = 4.0
+"""The largest factor by which expectations are corrected."""
+
+SHORT = 4
+"""The first shortlist has this many times k rows; their errors decide how long the second must be."""
+
+SIGMAS = 2.5
+"""A row within this many standard errors of the k-th score is scored better."""
 
 
-class Leaves(Beside):
-    """A `Flat` with its rows as bytes beside it, sorted into leaves: answers hyperplane queries, others as `Flat` does.
+class Leaves(AcceleratedIndex[Flat]):
+    """The rows of a `Flat` as bytes, sorted into leaves: fast for hyperplane queries; other queries are scans.
 
-    What was added since `build` is looked at row by row and what was removed is never an answer; `build` makes the
-    search fast again. In memory a row takes d + 30 bytes or so.
+    Rows added since `build` are scanned and removed rows are never answers; `build` makes the search fast again. A row
+    takes about d + 30 bytes of memory.
 
     Parameters
     ----------
@@ -48,17 +86,17 @@ class Leaves(Beside):
     """
 
     def __init__(self, size: int = 64):
-        super().__init__()
+        super().__init__(Flat())
         self.size = size
         self._codes: LeafCodes | None = None
 
     @property
     def nbytes(self) -> int:
-        """What the leaves hold in memory, without the vectors and their table of ids."""
+        """Bytes of memory that the leaves take, without the vectors and their ids."""
         return 0 if self._codes is None else self._codes.nbytes
 
     def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
-        """Sort all rows, of another `truth` where one is given, into leaves; the same leaves for the same rows."""
+        """Sort all rows, or those of another `truth`, into leaves; the same rows always give the same leaves."""
         if self.size < 16 or self.size % 16:
             raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")
         if truth is not None:
@@ -77,23 +115,21 @@ class Leaves(Beside):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best, as far as `effort` goes: "fast", "balanced" (None), "exact", or a number.
+        """The k best hits found with this effort: "fast", "balanced" (default), "exact", or a number.
 
-        A number is the share of the leaves that may be visited, at most: 1 scores every row as bytes. Queries other
-        than hyperplanes, and searches among few rows, are answered by looking at each row.
+        A number is the largest share of the leaves to visit: 1 scores every row as bytes. Queries other than
+        hyperplanes, and searches among few rows, are answered by a scan.
         """
-        check_search(query, k, effort, self.dim)
-        among = None if among is None else sort_ids(among, "among")
-        exclude = None if exclude is None else sort_ids(exclude, "exclude")
+        among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         codes = self._codes
         if codes is None or effort == "exact" or not isinstance(query, HyperplaneQuery):
             return self.truth.search(query, k, among=among, exclude=exclude)
         keep, counts = codes.keep(*(None if ids is None else self.truth.rows(ids) for ids in (among, exclude)))
         if counts.sum() < max(FEW, 2 * k):
             return self.truth.search(query, k, among=among, exclude=exclude)
-        visit = Visit(codes, query, k, keep, counts)
+        visit = _Visit(codes, query, k, keep, counts)
         if effort is None or isinstance(effort, str):
-            visit.until(*EFFORTS[effort or "balanced"])
+            visit.until(*LIMITS[effort or "balanced"])
         else:
             visit.share(min(1.0, effort))
         ids = codes.ids
@@ -102,28 +138,26 @@ class Leaves(Beside):
             scores: Vectors = query.score(self.vectors(ids[places]))[0]
             return scores
 
-        places, scores = shorten(*visit.best(), None, k, exact)
+        places, scores = _shorten(*visit.best(), None, k, exact)
         ids, scored = ids[places], visit.scored + len(places)
         if len(self._tail):
-            tail = self._tail if among is None else np.intersect1d(self._tail, among, assume_unique=True)
-            news = self.truth.search(query, k, among=tail, exclude=exclude)
-            ids, scores = np.concatenate([ids, news.ids[0]]), np.concatenate([scores, news.scores[0]])
-            scored += news.scored
-        best = np.lexsort((ids, scores))[:k]
-        return Hits(ids[best][None, :], scores[best][None, :], scored)
+            tail = self._search_tail(query, k, among, exclude)
+            ids, scores = np.concatenate([ids, tail.ids[0]]), np.concatenate([scores, tail.scores[0]])
+            scored += tail.scored
+        return Hits(*keep_best(ids[None], scores[None], k), scored)
 
     def save(self, path: str | Path) -> None:
-        """Write the leaves to one file, for `load`. The vectors are not in it."""
+        """Write the leaves, without the vectors, to one file, for `load`."""
         if self._codes is None:
             raise InputError(f"There is nothing to save: build the index first, over at least {MIN_ROWS} rows.")
         try:
             self._codes.save(Path(path))
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error}. Is there room on the disk?") from error
+            raise StoreError(f"{path} cannot be written: {error}. Is the disk full?") from error
 
     @classmethod
     def load(cls, path: str | Path, truth: Flat) -> Self:
-        """Saved leaves over the vectors as they are now, with whatever was added and removed since."""
+        """Saved leaves over the present vectors, some of which may have been added or removed since."""
         codes = LeafCodes.load(Path(path), truth)
         if truth.dim is not None and len(codes.steps.low) != truth.dim:
             raise DamagedError(
@@ -140,3 +174,148 @@ class Leaves(Beside):
 
     def _n_removed(self) -> int:
         return 0 if self._codes is None else self._codes.removed
+
+
+class _Visit:
+    """One search's way through the leaves: byte scores of the rows visited so far.
+
+    `keep` (places,) says which places may be answers, `counts` (leaves,) how many of each leaf.
+    """
+
+    def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: Mask, counts: Ids):
+        self.codes, self.k, self.counts, self.keep = codes, k, counts, keep.reshape(-1, codes.size)
+        self.plane, self.kind = codes.steps.plane(query), query.kind
+        self.left = counts > 0  # (leaves,) which have rows that may be answers
+        self.scored = 0
+        self._kth = inf  # the k-th best so far
+        self._top: Vectors = np.full(k, np.inf, np.float32)  # the k best scores so far
+        self._visits: list[tuple[Ids, Vectors, Vectors]] = []  # leaves (m,), scores (m, size), doubts (m, size)
+
+    def share(self, share: float) -> None:
+        """Visit this share of the leaves, or more until there are k answers."""
+        goal = ceil(share * len(self.left))
+        leaves = np.flatnonzero(self.left)
+        if goal < len(leaves):
+            leaves, f, spread = self._centres()
+            leaves = leaves[np.argsort(self._merit(f, spread))]
+        self._visit(leaves[:goal])
+        while self._kth == inf and goal < len(leaves):
+            self._visit(leaves[goal : goal + FIRST])
+            goal += FIRST
+
+    def until(self, missed: float, most: int) -> None:
+        """Visit leaves, the most promising first, until the others should have only the share `missed` of the answers.
+
+        Or until `most` rows were visited and there are k answers.
+        """
+        if np.count_nonzero(self.left) * self.codes.size <= ALL:
+            self._visit(np.flatnonzero(self.left))
+            return
+        leaves, f, spread = self._centres()
+        done, goal, wrong = 0, max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))), 1.0
+        order = np.argpartition(self._merit(f, spread), min(goal, len(leaves) - 1))
+        while goal:
+            now, order = order[:goal], order[goal:]
+            limit = self._kth
+            expected = float(self._expected(leaves[now], f[now], spread[now]).sum()) if limit < inf else 0.0
+            found = self._visit(leaves[now])
+            done += goal
+            if self._kth == inf:
+                goal = min(len(order), done)
+                continue
+            if limit < inf:
+                wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
+            hopes = wrong * self._expected(leaves[order], f[order], spread[order])
+            some = hopes > HOPELESS * missed * self.k / max(1, len(order))  # the others together hold next to nothing
+            order, hopes = order[some], hopes[some]
+            best = np.argsort(-hopes / self.counts[leaves[order]])
+            order, rest = order[best], hopes.sum() - np.cumsum(hopes[best])
+            more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hopes.sum() > missed * self.k else 0
+            goal = min(len(order), more, GROWTH * done, max(0, most // self.codes.size - done))
+
+    def best(self) -> tuple[Ids, Vectors]:
+        """The places and byte scores of the visited rows that may be among the k best."""
+        size = self.codes.size
+        leaves, rough, doubt = (np.concatenate(parts) for parts in zip(*self._visits, strict=True))
+        places, rough = (leaves[:, None] * size + np.arange(size)).ravel(), rough.ravel()
+        if self.plane.smooth:
+            places, rough = _shorten(places, rough, doubt.ravel(), self.k, self._bytes)
+            self.scored += len(places)
+        return places, rough
+
+    def _centres(self) -> tuple[Ids, Vectors, Vectors]:
+        """The leaves that are left, the mean of f in each and how far f spreads around it, about.
+
+        Leaves of less promising cells get the values of their cell.
+        """
+        codes, cells = self.codes, len(self.codes.starts) - 1
+        f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
+        order = np.argsort(self._score(f))[: ceil(SLOPES[self.kind] * cells)]
+        some = codes.cells.spreads(order, self.plane)
+        spread = np.full(cells, np.median(some))
+        spread[order] = some
+        promising = np.zeros(cells, np.bool_)
+        most = max(CLOSER, ceil(CLOSER_SHARE[self.kind] * cells))
+        promising[np.argsort(self._merit(f, spread))[:most]] = True
+        left = np.flatnonzero(self.left)
+        cell = codes.cell[left]
+        f, spread, closer = f[cell], spread[cell], np.flatnonzero(promising[cell])
+        f[closer] = codes.f_centres(left[closer], self.plane)
+        spread[closer] *= codes.narrow[left[closer]]
+        spread *= np.float32(SWELL[self.kind])
+        self.scored += 2 * (cells + len(closer))
+        return left, f, spread
+
+    def _expected(self, leaves: Ids, f: Vectors, spread: Vectors) -> Vectors:
+        """How many rows of each leaf should be better than the k-th best so far."""
+        high = ndtr((np.float32(self._kth) - (f if self.kind == "frontier" else -f)) / spread)
+        low = ndtr((np.float32(-self._kth) - f) / spread) if self.kind == "frontier" else 0
+        expected: Vectors = self.counts[leaves] * (high - low)
+        return expected
+
+    def _score(self, f: Vectors) -> Vectors:
+        return np.abs(f) if self.kind == "frontier" else -f
+
+    def _bytes(self, places: Ids) -> Vectors:
+        return self._score(self.codes.f_places(places, self.plane))
+
+    def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
+        """How promising leaves are, smaller is better, if f is normal with this mean and spread."""
+        if self.kind == "frontier":
+            return ((f / spread) ** 2 / 2 + np.log(spread)).astype(np.float32)
+        return -f - np.float32(UPWARD) * spread
+
+    def _visit(self, leaves: Ids) -> int:
+        """Score the rows of these leaves; return how many are better than the k-th best before."""
+        codes = self.codes
+        leaves = np.sort(leaves)
+        rough, doubt = codes.f(leaves, self.plane)  # (m, size) each
+        self.scored += rough.size
+        rough = self._score(rough)
+        rough[~self.keep[leaves]] = np.inf
+        self._visits.append((leaves, rough, doubt))
+        news = rough[rough < self._kth]
+        self._top = np.partition(np.concatenate([self._top, news]), self.k - 1)[: self.k]
+        self._kth = float(self._top[self.k - 1])
+        return len(news)
+
+
+def _shorten(
+    places: Ids, rough: Vectors, doubts: Vectors | None, k: int, better: Callable[[Ids], Vectors]
+) -> tuple[Ids, Vectors]:
+    """Better scores of the places that may be among the k best by their rough scores and standard errors `doubts`.
+
+    A rough score of inf is no answer. If `doubts` is None, it is estimated from the errors of the first shortlist.
+
+    >>> places, scores = _shorten(np.arange(9), np.arange(9.0), None, 1, lambda some: some + 0.1)
+    >>> places.tolist(), scores.tolist()
+    ([0, 1, 2, 3], [0.1, 1.1, 2.1, 3.1])
+    """
+    m = SHORT * k
+    limit = float(np.partition(rough, m - 1)[m - 1]) if len(rough) > m else inf
+    first = rough <= min(limit, float(np.finfo(rough.dtype).max))
+    scores = better(places[first])
+    spread = np.sqrt(np.mean(np.square(rough[first] - scores))) if doubts is None else doubts
+    kth = np.partition(scores, k - 1)[k - 1]
+    more = places[~first & (rough < np.inf) & (rough - SIGMAS * spread <= kth)]
+    return np.concatenate([places[first], more]), np.concatenate([scores, better(more)])

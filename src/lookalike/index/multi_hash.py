@@ -1,46 +1,69 @@
-"""Exact search over long codes by tables of their parts: quick where the answers are near.
+"""Multi-index hashing: exact search over long codes by tables of their parts, fast when the answers are near.
 
-In: ids (n,) and codes (n, bits / 8) uint8, and queries. Out: `Hits`, as `Hamming` gives them. Norouzi, Punjani & Fleet,
-"Fast exact search in Hamming space with multi-index hashing", IEEE TPAMI 2014: a code that differs in few bits differs
-in fewer still in one of its parts, so few entries of each part's table have to be looked at (§3).
+Norouzi, Punjani & Fleet, "Fast exact search in Hamming space with multi-index hashing", IEEE TPAMI 2014: two codes that
+differ in few bits differ in fewer bits still in one of their parts, so a search reads few entries of each part's table
+(§3). Library only: the collection, the command line and the server search codes with `Hamming`.
+
+Parts are 16 bits wide and are tried with 0, 1, 2 … bits flipped, all parts at each step. Beside the number of each row,
+a table holds the 64-bit word that contains the part: most rows of an entry are rejected by that word, without reading
+their codes elsewhere in memory.
 """
 
-from typing import NamedTuple, Self
+from functools import cache
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.codes.bits import to_words
 from lookalike.codes.queries import CodeQuery
 from lookalike.errors import InputError
 from lookalike.index import threads
-from lookalike.index.flat import check_search
-from lookalike.index.hamming import Hamming
-from lookalike.index.ids import sort_ids
-from lookalike.index.multi_hash_probe import CHUNK, masks, probe
-from lookalike.types import Array, Hits, Ids, Progress, Query
+from lookalike.index.compiled import count_ones, prefetch, push
+from lookalike.index.exact import AcceleratedIndex
+from lookalike.index.hamming import LANES, Hamming
+from lookalike.index.queries import check_search
+from lookalike.index.topk import keep_best
+from lookalike.types import Hits, Ids, Progress, Query, Vectors
 
 PAYS = 8
-"""A query is given up to the scan when it would take more rows than the scan has words, over this. Going through tables
-costs three or four times as much a row as the scan a word, so that giving up costs half a scan, at most."""
+"""A query is left to the scan when it would read more rows than the scan reads words, divided by this. A row costs
+three or four times as much as a word of the scan, so giving up wastes half a scan at most."""
+
 MIN_ROWS = 10_000
-"""Fewer rows are scanned in no time."""
+"""Fewer rows are scanned."""
+
+PART_BITS = 16
+"""Bits of a part: 2 bytes."""
+
+ENTRY_COST = 40
+"""The cost of visiting an entry of a table, in rows rejected."""
+
+CODE_COST = 60
+"""The cost of reading the whole code of a row, in rows rejected."""
+
+AHEAD = 4
+"""How many entries ahead the memory is prefetched."""
+
+LINE = 8
+"""64-bit words of a cache line."""
 
 
 class Tables(NamedTuple):
     """The rows by the value of each of their parts."""
 
     order: NDArray[np.int32]  # (parts, n) rows, sorted by the value of the part
-    keys: NDArray[np.uint64]  # (parts, n) the word of 64 bits that the part is of, in the same order
+    keys: NDArray[np.uint64]  # (parts, n) the word that contains the part, in the same order
     starts: NDArray[np.int32]  # (parts, 2**16 + 1) where each value begins
-    n: int  # rows that were there when they were built
+    n: int  # rows when the tables were built
 
 
-class MultiHash:
-    """Tables over the codes of a `Hamming`, 2 bytes a part; each query is given up to a scan once that is cheaper.
+class MultiHash(AcceleratedIndex[Hamming]):
+    """Tables over the codes of a `Hamming`; a query is left to the scan as soon as that is cheaper.
 
-    What was added since `build` is scanned, what was removed is never an answer: exact at any time. Queries whose k-th
-    answer differs in many bits are the scan's: see `benchmarks/hamming_speed.py`.
+    Exact at any time: rows added since `build` are scanned, and removed rows are never answers. Queries whose k-th
+    answer differs in many bits are answered by the scan: see `benchmarks/hamming_speed.py`. Library only.
 
     Examples
     --------
@@ -56,64 +79,33 @@ class MultiHash:
     codes = True  # rows are packed bits
 
     def __init__(self) -> None:
-        self.truth = Hamming()
+        super().__init__(Hamming())
         self._tables: Tables | None = None
-
-    def __len__(self) -> int:
-        return len(self.truth)
-
-    def __contains__(self, item: int) -> bool:
-        return item in self.truth
-
-    @property
-    def dim(self) -> int | None:
-        """Bytes of a code, once something was added."""
-        return self.truth.dim
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all codes, ascending."""
-        return self.truth.ids
-
-    @property
-    def stale(self) -> float:
-        """The share of rows that were added since `build`; 1 before it."""
-        n = self.truth.blocks.n
-        return 1 - (self._tables.n if self._tables else 0) / max(1, n)
-
-    def add(self, ids: Ids, X: Array) -> None:
-        """Add codes X (n, bytes) under new ids (n,)."""
-        self.truth.add(ids, X)
-
-    def remove(self, ids: Ids) -> int:
-        """Forget these ids; returns how many of them were there."""
-        return self.truth.remove(ids)
-
-    def vectors(self, ids: Ids) -> Array:
-        """The codes of these ids, (m, bytes)."""
-        return self.truth.vectors(ids)
+        self._removed = 0  # rows of the tables
 
     def build(self, truth: Hamming | None = None, progress: Progress | None = None) -> Self:
-        """Sort all rows, of another `truth` where one is given, by each of their parts: 12 bytes a row and part."""
-        if truth is not None:
-            self.truth, self._tables = truth, None
-        blocks = self.truth.blocks
-        if blocks.n < MIN_ROWS or blocks.dim is None:
+        """Sort all rows, or those of another `truth`, by each of their parts: 12 bytes per row and part."""
+        truth = self.truth if truth is None else truth
+        n, dim = len(truth.alive), truth.dim
+        if n < MIN_ROWS or dim is None:
+            if truth is not self.truth:
+                self.truth, self._tables, self._tail, self._removed = truth, None, truth.ids, 0
             return self
-        if blocks.n >= 2**31:
-            raise InputError(f"Tables hold up to {2**31 - 1} codes. Got {blocks.n}; use Hamming.")
-        parts = -(-blocks.dim // 2)
-        order, keys = np.empty((parts, blocks.n), np.int32), np.empty((parts, blocks.n), np.uint64)
-        starts = np.zeros((parts, 2**CHUNK + 1), np.int32)
+        if n >= 2**31:
+            raise InputError(f"Tables hold up to {2**31 - 1} codes. Got {n}; use Hamming.")
+        parts = -(-dim // 2)
+        order, keys = np.empty((parts, n), np.int32), np.empty((parts, n), np.uint64)
+        starts = np.zeros((parts, 2**PART_BITS + 1), np.int32)
         for part in range(parts):
             if progress is not None:
                 progress("indexing", part, parts)
-            words = blocks.words[:, part // 4].reshape(-1)[: blocks.n]
-            values = (words >> np.uint64(CHUNK * (part % 4))).astype(np.uint16)
-            order[part] = np.argsort(values, kind="stable")  # by digits: as many steps as rows
+            words = truth.words[:, part // 4].reshape(-1)[:n]
+            values = (words >> np.uint64(PART_BITS * (part % 4))).astype(np.uint16)
+            order[part] = np.argsort(values, kind="stable")  # a radix sort
             keys[part] = words[order[part]]
-            np.cumsum(np.bincount(values, minlength=2**CHUNK), out=starts[part, 1:])
-        self._tables = Tables(order, keys, starts, blocks.n)
+            np.cumsum(np.bincount(values, minlength=2**PART_BITS), out=starts[part, 1:])
+        self.truth, self._tables = truth, Tables(order, keys, starts, n)
+        self._tail, self._removed = self._tail[:0], 0
         return self
 
     def search(
@@ -125,43 +117,35 @@ class MultiHash:
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best, exactly, whatever the effort; `scored` counts the codes that were compared.
+        """The k best, exactly; `effort` is checked and ignored. `scored` counts the codes that were compared.
 
-        Weighted queries, and searches among given ids, are answered as `Hamming` answers them.
+        Weighted queries, and searches with `among`, are answered by the scan.
         """
-        check_search(query, k, effort, self.dim)
-        among = None if among is None else sort_ids(among, "among")
-        exclude = None if exclude is None else sort_ids(exclude, "exclude")
-        asked: object = query
+        among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         tables = self._tables
-        if tables is None or among is not None or not isinstance(asked, CodeQuery) or asked.weights is not None:
-            return self.truth.search_sorted(query, k, among, exclude)
-        ids, distances, scored = self._probe(tables, asked, k, exclude)
+        if tables is None or among is not None or not isinstance(query, CodeQuery) or query.weights is not None:
+            return self.truth.search(query, k, among=among, exclude=exclude)
+        ids, distances, scored = self._probe(tables, query, k, exclude)
         left = np.flatnonzero(scored < 0)
         total = int(scored[scored > 0].sum())
-        tail = np.arange(tables.n, self.truth.blocks.n)
-        tail = tail[self.truth.kept(exclude)[tail]]
-        if len(tail) and len(left) < len(ids):
-            news = self.truth.pick(query, k, tail)
-            ids, distances = np.hstack([ids, news.ids]), np.hstack([distances, news.scores])
-            unused = ids < 0
-            best = np.lexsort((np.where(unused, 2**63 - 1, ids), distances))[:, :k]
-            ids, distances = np.take_along_axis(ids, best, axis=1), np.take_along_axis(distances, best, axis=1)
-            total += news.scored
+        if len(self._tail) and len(left) < len(ids):
+            tail = self._search_tail(query, k, None, exclude)
+            ids, distances = keep_best(np.hstack([ids, tail.ids]), np.hstack([distances, tail.scores]), k)
+            total += tail.scored
         if len(left):
-            scan = self.truth.search_sorted(CodeQuery(asked.codes[left]), k, None, exclude)
+            scan = self.truth.search(CodeQuery(query.codes[left]), k, exclude=exclude)
             ids[left], distances[left] = scan.ids, scan.scores
             total += scan.scored
         return Hits(ids, distances, total)
 
     def _probe(
         self, tables: Tables, query: CodeQuery, k: int, exclude: Ids | None
-    ) -> tuple[Ids, NDArray[np.float32], NDArray[np.int64]]:
-        """Ids (q, k), distances (q, k), and how many rows each query was compared with, (q,): -1 where it gave up."""
-        blocks, q = self.truth.blocks, len(query.codes)
-        keep = self.truth.kept(exclude)
+    ) -> tuple[Ids, Vectors, NDArray[np.int64]]:
+        """Ids (q, k), distances (q, k) and the number of rows compared, (q,): -1 for queries left to the scan."""
+        q, keep = len(query.codes), self.truth.allowed(exclude)
+        row_words, row_ids = self.truth.words, self.truth.row_ids
         words = to_words(query.codes)
-        cores = max(1.0, threads.CORES / max(1, q))  # that a scan has for one query
+        cores = max(1.0, threads.CORES / max(1, q))  # that a scan would use for one query
         budget = int(tables.n * words.shape[1] / PAYS / cores)
         ids, distances = np.full((q, k), -1, np.int64), np.full((q, k), np.inf, np.float32)
         scored = np.empty(q, np.int64)
@@ -170,11 +154,98 @@ class MultiHash:
             size = min(k, tables.n)
             near, found = np.empty(size, np.int32), np.empty(size, np.int64)
             for j in range(start, stop):
-                held, scored[j] = probe(
-                    blocks.words, blocks.ids, keep, *tables[:3], words[j], *masks(), budget, near, found
+                held, scored[j] = _probe_one(
+                    row_words, row_ids, keep, *tables[:3], words[j], *_flips(), budget, near, found
                 )
                 best = np.lexsort((found[:held], near[:held]))
                 ids[j, :held], distances[j, :held] = found[best], near[best]
 
         threads.share(work, q)
         return ids, distances, scored
+
+    def _forget(self, ids: Ids) -> None:
+        if self._tables is not None:
+            rows = self.truth.rows(ids)
+            self._removed += int(np.count_nonzero((rows >= 0) & (rows < self._tables.n)))
+
+    def _n_removed(self) -> int:
+        return self._removed
+
+
+@cache
+def _flips() -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+    """Every value of a part by its number of 1 bits, and where each number of bits begins, (18,)."""
+    ones = np.bitwise_count(np.arange(2**PART_BITS, dtype=np.uint16))
+    order = np.argsort(ones, kind="stable").astype(np.uint16)
+    return order, np.concatenate([[0], np.cumsum(np.bincount(ones))])
+
+
+@njit(cache=True, nogil=True)
+def _probe_one(
+    words: Any, row_ids: Any, keep: Any, order: Any, keys: Any, starts: Any, query: Any, flips: Any, flip_starts: Any,
+    budget: Any, distances: Any, ids: Any,
+) -> Any:  # fmt: skip
+    """How many of the k best were found, and how many rows were compared: -1 if that would exceed the budget.
+
+    Once parts 0 … c were tried with r flips, and the others with r − 1, every code within parts · r + c was met: one
+    farther away differs in r + 1 bits in each of the former and in r in each of the latter, at least (§3.2).
+    """
+    parts, k = len(order), len(ids)
+    size = scored = met = work = 0
+    limit = np.uint64(2**62)  # the worst of k
+    for r in range(PART_BITS + 1):
+        first, last = flip_starts[r], flip_starts[r + 1]
+        for c in range(parts):
+            word = query[c // 4]
+            value = (word >> np.uint64(PART_BITS * (c % 4))) & np.uint64(2**PART_BITS - 1)
+            work += ENTRY_COST * (last - first)
+            if work > budget:
+                return size, -1
+            for flip in range(first, last):
+                entry = np.int64(value ^ np.uint64(flips[flip]))
+                work += starts[c, entry + 1] - starts[c, entry]
+            if work > budget:
+                return size, -1
+            part = keys[c]
+            for flip in range(first, last):
+                if flip + AHEAD < last:
+                    entry = np.int64(value ^ np.uint64(flips[flip + AHEAD]))
+                    for place in range(starts[c, entry], starts[c, entry + 1], LINE):
+                        prefetch(np.uintp(part.ctypes.data) + np.uintp(8 * place))
+                entry = np.int64(value ^ np.uint64(flips[flip]))
+                begin, end = starts[c, entry], starts[c, entry + 1]
+                scored += end - begin
+                smallest = np.uint64(64)
+                for place in range(begin, end):
+                    smallest = min(smallest, count_ones(part[place] ^ word))
+                if smallest > limit:
+                    continue
+                for place in range(begin, end):
+                    if count_ones(part[place] ^ word) > limit:
+                        continue
+                    row = order[c, place]
+                    work += CODE_COST
+                    distance = _distance(words[row // LANES], row % LANES, query, c, r, parts)
+                    if distance < 0:
+                        continue
+                    met += 1
+                    if keep[row]:
+                        size = push(distances, ids, size, np.int32(distance), row_ids[row])
+                        if size == k:
+                            limit = np.uint64(distances[0])
+            if met == order.shape[1] or (size == k and distances[0] <= parts * r + c):
+                return size, scored
+    return size, scored
+
+
+@njit(cache=True, nogil=True)
+def _distance(block: Any, lane: Any, query: Any, c: Any, r: Any, parts: Any) -> Any:
+    """The distance of a row found by part c with r flips; -1 if an earlier part or step has found it already."""
+    total = np.int64(0)
+    for part in range(parts):
+        differing = (block[part // 4, lane] ^ query[part // 4]) >> np.uint64(PART_BITS * (part % 4))
+        ones = np.int64(count_ones(differing & np.uint64(2**PART_BITS - 1)))
+        if ones < r or (ones == r and part < c):
+            return -1
+        total += ones
+    return total

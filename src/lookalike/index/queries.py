@@ -1,29 +1,57 @@
-"""What an index can be asked: an object that scores rows.
+"""Queries: objects that score the rows of an index.
 
-In: rows X, (m, d) float32. Out: scores, (q, m) float32, smaller is better. Any object with such a `score` is a query;
-an index may know a query's class and answer it faster, with the same result.
+Any object with `score(X)`, rows (m, d) float32 to scores (q, m) float32, smaller is better, is a query. The classes
+here are known to some indexes, which answer them faster, with the same result:
+
+    PointQuery        the rows nearest to given points
+    CodedQuery        the same, for an index of codes with the vectors behind it
+    WeightedQuery     a weighted sum of other queries
+    HyperplaneQuery   the rows an SVM is least sure of, or surest of
+    CentreQuery       the rows nearest to a point of a kernel's feature space
+
+`check_search` checks the arguments of every index's `search`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import inf
+from numbers import Real
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_rows, to_numpy
-from lookalike.errors import InputError
-from lookalike.types import Array, Query, Vectors
+from lookalike.arrays import check_rows, chunks, to_numpy
+from lookalike.errors import InputError, NoDirectionError, UnknownNameError
+from lookalike.index.ids import sort_ids
+from lookalike.kernels import Kernel, check_kernel
+from lookalike.limits import check_count
+from lookalike.types import Array, Ids, Query, Vectors
+
+Numbers: TypeAlias = NDArray[np.float64]
+
+EFFORTS = ("exact", "balanced", "fast")
+"""The names that `effort` may have in every index; a number above 0 may take the place of a name."""
 
 MAX_LENGTH = 1e18
 """The longest vector whose squared distances still fit into float32."""
 
+Kind = Literal["frontier", "maximum"]
+"""What a hyperplane query asks for: the rows nearest to the hyperplane, or farthest on its positive side."""
+
+BLOCK_BYTES = 2**20
+"""Kernel values computed at a time: fastest when they stay in the cache."""
+
+BALANCED = 1e-6
+"""How far the sum of coefficients may be off, relative to their size."""
+
 
 class PointQuery:
-    """What lies nearest to these points, by squared Euclidean distance.
+    """The rows nearest to given points, by squared Euclidean distance.
 
     Parameters
     ----------
     vectors : (q, d) array, one point per row
-        Checked once, here: finite numbers, no row longer than 1e18.
+        Must be finite, no row longer than 1e18.
 
     Examples
     --------
@@ -35,7 +63,7 @@ class PointQuery:
     """
 
     def __init__(self, vectors: Array):
-        with np.errstate(over="ignore"):  # too long for float32: refused below, in words
+        with np.errstate(over="ignore"):  # too long for float32: rejected below with a clear message
             self.vectors: Vectors = to_numpy(check_rows(vectors, name="query"))  # (q, d)
         lengths = np.linalg.norm(self.vectors.astype(np.float64), axis=1)  # (q,)
         if not np.all(lengths <= MAX_LENGTH):
@@ -60,13 +88,28 @@ class PointQuery:
         return scores
 
 
-class WeightedQuery:
-    """Several queries as one: the sum of their scores, each by its weight.
+class CodedQuery(PointQuery):
+    """The rows nearest to given points, with the query that finds a shortlist by codes. See `Coded`.
 
     Parameters
     ----------
-    query : asks q things at once.
-    weights : (q,), negative for what is unwanted.
+    vectors : (q, d) array, one point per row
+    codes : the coder's query for these points
+
+    """
+
+    def __init__(self, vectors: Array, codes: Query):
+        super().__init__(vectors)
+        self.codes = codes
+
+
+class WeightedQuery:
+    """The weighted sum of the scores of several queries, as one query.
+
+    Parameters
+    ----------
+    query : a query for q things at once.
+    weights : (q,), negative for negative examples.
 
     Examples
     --------
@@ -81,10 +124,173 @@ class WeightedQuery:
 
     @property
     def dim(self) -> int:
-        """That of the queries; 0 where they do not say."""
+        """The dimension of the queries; 0 if unknown."""
         return int(getattr(self.query, "dim", 0))
 
     def score(self, X: Vectors) -> Vectors:
         """(m, d) to (1, m)."""
         scores: Vectors = self.weights @ self.query.score(X)
         return scores
+
+
+class _KernelSum:
+    """Σ aᵢφ(xᵢ), a vector of a kernel's feature space: what `HyperplaneQuery` and `CentreQuery` have in common."""
+
+    def __init__(self, X: Array, a: Array, kernel: str, gamma: float, rows: str):
+        self._functions: Kernel = check_kernel(kernel, gamma)
+        self.X: Vectors = to_numpy(check_rows(X, name=rows))  # (m, d)
+        self.a: Numbers = np.asarray(a, np.float64)  # (m,)
+        if self.a.shape != (len(self.X),) or not np.all(np.isfinite(self.a)):
+            raise InputError(
+                f"a must have one finite number for each of the {rows}, ({len(self.X)},). Got shape {self.a.shape}."
+            )
+        self.kernel, self.gamma = kernel, float(gamma)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.X.shape[1])
+
+    def _square(self) -> float:
+        """ΣΣ aᵢaⱼK(xᵢ, xⱼ)."""
+        rows = self.X.astype(np.float64)
+        return float(self.a @ self._functions.pairs(rows, rows, self.gamma) @ self.a)
+
+    def _products(self, X: Vectors) -> Iterator[tuple[slice, Numbers, Numbers]]:
+        """Part by part of rows X (m, d): the part, its rows as float64 and Σ aᵢK(x, xᵢ) of each."""
+        mine = self.X.astype(np.float64)
+        for part in chunks(len(X), row_bytes=8 * max(self.dim, len(mine)), max_bytes=BLOCK_BYTES):
+            rows = X[part].astype(np.float64)
+            yield part, rows, self._functions.pairs(rows, mine, self.gamma) @ self.a
+
+
+class HyperplaneQuery(_KernelSum):
+    """Rows by their distance to f(p) = Σ aᵢK(p, xᵢ) + b = 0: |f| / ‖w‖ (frontier) or −f / ‖w‖ (maximum).
+
+    Crucianu, Estevez, Oria, Tarel, "Speeding up active relevance feedback with approximate kNN retrieval for hyperplane
+    queries" (fsm-tree), Eq. 3 and 4.
+
+    Parameters
+    ----------
+    X : (m, d) support vectors.
+    a : (m,) their coefficients αᵢyᵢ. For the angular kernels their sum must be 0, as in an SVM with a bias: otherwise
+        ‖w‖ is not defined.
+    b : the bias.
+    kernel, gamma : see `lookalike.kernels`.
+    kind : "frontier", the most ambiguous rows first, or "maximum", the most positive first.
+
+    Attributes
+    ----------
+    length : ‖w‖, with ‖w‖² = ΣΣ aᵢaⱼK(xᵢ, xⱼ). Eq. 4, fsm-tree.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    >>> rows = np.array([[0.5, 9.0], [3.0, 0.0]], np.float32)
+    >>> HyperplaneQuery(X, [0.5, -0.5], 0.0, kernel="linear", kind="maximum").score(rows)
+    array([[-0.5, -3. ]], dtype=float32)
+
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        a: Array,
+        b: float,
+        *,
+        kernel: str = "laplace",
+        gamma: float = 1.0,
+        kind: Kind = "frontier",
+    ):
+        super().__init__(X, a, kernel, gamma, "support vectors")
+        if kind not in get_args(Kind):
+            raise UnknownNameError("kind", kind, get_args(Kind))
+        if not np.isfinite(b):
+            raise InputError(f"b must be a finite number. Got {b}.")
+        if self._functions.balanced and abs(self.a.sum()) > BALANCED * np.abs(self.a).sum():
+            raise InputError(f"For the {kernel} kernel the coefficients must add up to 0. Got {self.a.sum():g}.")
+        self.b, self.kind = float(b), kind
+        square = self._square()
+        if not 0 < square < np.inf:
+            raise NoDirectionError(f"The hyperplane has no direction: its ‖w‖² is {square:g}, not above 0.")
+        self.length = square**0.5
+
+    def of_kind(self, kind: Kind) -> "HyperplaneQuery":
+        """A query of another kind for the same hyperplane."""
+        return HyperplaneQuery(self.X, self.a, self.b, kernel=self.kernel, gamma=self.gamma, kind=kind)
+
+    def distance(self, X: Vectors) -> Numbers:
+        """f / ‖w‖ of rows X (m, d), (m,): positive on the side of the positive examples. Eq. 3, fsm-tree."""
+        f: Numbers = np.full(len(X), self.b)
+        for part, _, products in self._products(X):
+            f[part] += products
+        f /= self.length
+        return f
+
+    def score(self, X: Vectors) -> Vectors:
+        """(m, d) to (1, m) float32, smaller is better."""
+        distance = self.distance(X)
+        return (np.abs(distance) if self.kind == "frontier" else -distance)[None, :].astype(np.float32)
+
+
+class CentreQuery(_KernelSum):
+    """Rows by their distance to c = Σ aᵢφ(xᵢ): √(K(p, p) − 2 Σ aᵢK(p, xᵢ) + ΣΣ aᵢaⱼK(xᵢ, xⱼ)).
+
+    c may be a row, a mean of rows or the centre of an SVDD: Tax and Duin, "Support vector data description" (2004),
+    Eq. 15; distances as in §3 of fsm-tree.
+
+    Parameters
+    ----------
+    X : (m, d) rows; one row with a = [1] is that row itself.
+    a : (m,) their weights. The sum must be 1: only then is the distance defined for the angular kernels too.
+    kernel, gamma : see `lookalike.kernels`.
+
+    Attributes
+    ----------
+    square : ‖c‖² = ΣΣ aᵢaⱼK(xᵢ, xⱼ).
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    >>> rows = np.array([[0.0, 3.0], [4.0, 0.0]], np.float32)
+    >>> CentreQuery(X, [0.5, 0.5], kernel="linear").score(rows)
+    array([[3., 4.]], dtype=float32)
+
+    """
+
+    def __init__(self, X: Array, a: Array, *, kernel: str = "laplace", gamma: float = 1.0):
+        super().__init__(X, a, kernel, gamma, "rows of the centre")
+        if abs(self.a.sum() - 1) > BALANCED * max(1.0, np.abs(self.a).sum()):
+            raise InputError(f"The weights of a centre must add up to 1. Got {self.a.sum():g}.")
+        self.square = self._square()
+
+    def distance(self, X: Vectors) -> Numbers:
+        """The distance of rows X (m, d), (m,), never below 0."""
+        squares: Numbers = np.full(len(X), self.square)
+        for part, rows, products in self._products(X):
+            squares[part] += self._functions.diagonal(rows, self.gamma)
+            squares[part] -= 2 * products
+        np.maximum(squares, 0.0, out=squares)  # rounding; and gaussian-l1, whose squares may really be below 0
+        return np.sqrt(squares, out=squares)
+
+    def score(self, X: Vectors) -> Vectors:
+        """(m, d) to (1, m) float32, smaller is better."""
+        return self.distance(X)[None, :].astype(np.float32)
+
+
+def check_search(
+    query: Query, k: int, among: Ids | None, exclude: Ids | None, effort: object, dim: int | None
+) -> tuple[Ids | None, Ids | None]:
+    """Check the arguments of `search` for an index of this dimension; return `among` and `exclude`, sorted."""
+    check_count("k", k)
+    if isinstance(effort, str) and effort not in EFFORTS:
+        raise UnknownNameError("effort", effort, EFFORTS)
+    if not isinstance(effort, str | None) and not (isinstance(effort, Real) and 0 < float(effort) < inf):
+        raise InputError(f"effort must be a number above 0, or one of {', '.join(EFFORTS)}. Got {effort!r}.")
+    query_dim = getattr(query, "dim", None)
+    if None not in (dim, query_dim) and dim != query_dim:
+        raise InputError(f"The query has {query_dim} dimensions, the index {dim}. Use the same space for both.")
+    return (
+        None if among is None else sort_ids(among, "among"),
+        None if exclude is None else sort_ids(exclude, "exclude"),
+    )

@@ -1,8 +1,7 @@
-"""Work on a range of numbers, shared among threads: for loops that numba compiled with `nogil`.
+"""Work on a range of numbers, shared among threads, for loops that numba compiled with `nogil`.
 
-In: a function of (start, stop) and how many there are. Out: nothing, once all are done. Not numba's own threads: its
-OpenMP layer changes the number of threads of everybody's OpenMP, its workqueue ends the process when two searches run
-side by side, and TBB is one more thing to install.
+numba's own threads are not used: its OpenMP layer changes the number of OpenMP threads of the whole process, its
+workqueue aborts the process when two searches run at the same time, and TBB is one more dependency.
 """
 
 import os
@@ -11,20 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 PIECES = 4
-"""Pieces a core: one that is late has less to finish."""
-
+"""Pieces per core, so that a thread that starts late has less left to do."""
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""Those that this process may use."""
-
-
-@cache
-def _helpers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, CORES - 1), thread_name_prefix="lookalike-scan")
+"""CPU cores that this process may use."""
 
 
 def share(work: Callable[[int, int], object], n: int, least: int = 1) -> None:
-    """Call `work(start, stop)` for pieces that cover 0 … n - 1, each of at least `least`; the caller works, too.
+    """Call `work(start, stop)` for pieces of at least `least` that cover 0 … n - 1, in this thread and others.
 
     >>> done = []
     >>> share(lambda start, stop: done.append(stop - start), 10)
@@ -32,13 +25,18 @@ def share(work: Callable[[int, int], object], n: int, least: int = 1) -> None:
     10
     """
     piece = max(least, -(-n // (PIECES * CORES)))
-    starts = iter(range(0, n, piece))  # next() of a range is one step: no two threads get the same
+    starts = iter(range(0, n, piece))  # next() of a range iterator is atomic: each piece is taken once
 
-    def help_out() -> None:
+    def take_pieces() -> None:
         for start in starts:
             work(start, min(start + piece, n))
 
-    others = [_helpers().submit(help_out) for _ in range(min(CORES, -(-n // piece)) - 1)]
-    help_out()
+    others = [_pool().submit(take_pieces) for _ in range(min(CORES, -(-n // piece)) - 1)]
+    take_pieces()
     for other in others:
         other.result()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(1, CORES - 1), thread_name_prefix="lookalike-scan")

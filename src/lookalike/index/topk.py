@@ -1,7 +1,6 @@
-"""The k smallest of a stream of scores.
+"""The k best hits of each query: smallest scores first, equal scores by smaller id.
 
-In: blocks of scores (q, m) with the ids of their columns (m,). Out: ids (q, k) and scores (q, k), best first, equal
-scores in the order of their ids, so that every index gives the same answer whatever order it looks at things in.
+Every index orders its hits by these rules, so the answer does not depend on the order in which rows are scored.
 """
 
 from collections.abc import Callable
@@ -19,16 +18,26 @@ Settle: TypeAlias = Callable[[Which, Ids], Vectors]
 """`settle(which, ids)`: the exact scores, (m,) float32, of pairs of a query and an id."""
 
 KEEPING = 10
-"""What it costs to keep a candidate, where looking at a score for the k-th smallest costs 1."""
+"""The cost of keeping a candidate, relative to that of partitioning one score."""
 
 _WORST = np.finfo(np.float32).max  # below infinity: a score of inf or NaN is never an answer
 
 
-class TopK:
-    """The k smallest scores of each of q queries.
+def keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
+    """The k best columns of each row of ids (q, m) and scores (q, m), in order. Unused places have id -1, score inf.
 
-    Scores may be rough where `settle` knows the exact ones: a block's `slack` says by how much two rough scores may
-    mislead. Whatever could still be an answer is kept, and the exact scores decide.
+    >>> keep_best(np.array([[7, 3, 9]]), np.array([[1.0, 1.0, 0.5]]), 2)
+    (array([[9, 3]]), array([[0.5, 1. ]]))
+    """
+    best = np.arange(len(ids))[:, None], np.lexsort((ids, scores))[:, :k]
+    return ids[best], scores[best]
+
+
+class TopK:
+    """The k smallest scores of each of q queries, from a stream of scores.
+
+    Scores may be approximate if `settle` computes the exact ones: a block's `slack` is the most by which the difference
+    of two approximate scores can be wrong. Rows that could still be answers are kept, and the exact scores decide.
 
     Examples
     --------
@@ -46,29 +55,29 @@ class TopK:
         self._slack = np.zeros(q, np.float32)  # (q,)
         self._kept: list[tuple[Which, Ids, Vectors]] = []  # the candidates: query, id, score
         self._count = 0
-        self._room = q * (2 * k + 256)
+        self._max_count = q * (2 * k + 256)
 
     def add(self, scores: Vectors, ids: Ids, slack: Vectors | float = 0.0) -> None:
-        """Take a block into account: scores (q, m) in any memory order, ids (m,), slack (q,)."""
+        """Add a block: scores (q, m) in any memory order, the ids of its columns (m,), slack (q,)."""
         np.maximum(self._slack, slack, out=self._slack)
-        # The k-th smallest of the first h columns spares the rest all but one comparison: about mk / h are kept.
+        # The k-th smallest of the first h columns limits what is kept of the others to about mk / h.
         head = int((KEEPING * len(ids) * self._k) ** 0.5)
         if self._k <= head < len(ids) and self._kth.max(initial=0.0) == _WORST:
             first = np.partition(scores[:, :head], self._k - 1, axis=1)  # (q, h)
             self._kth = np.fmin(self._kth, first[:, self._k - 1])
         small = scores <= self._limit()[:, None]  # (q, m); NaN is never small
-        if small.flags.f_contiguous:  # in memory order, or the search for True would crawl
+        if small.flags.f_contiguous:  # in memory order, which is much faster
             column, which = np.divmod(np.flatnonzero(small.T), max(1, self._q))
         else:
             which, column = np.divmod(np.flatnonzero(small), max(1, len(ids)))
         if len(column):
             self._kept.append((which, ids[column], scores[which, column]))
             self._count += len(column)
-        if self._count > self._room:
+        if self._count > self._max_count:
             self._shrink()
 
     def result(self) -> tuple[Ids, Vectors]:
-        """The answer so far: ids (q, k), scores (q, k); places left over hold id -1 and score inf."""
+        """The answer so far: ids (q, k) and scores (q, k). Unused places have id -1 and score inf."""
         self._shrink()
         which, ids, scores = self._candidates()
         exact = self._exact(which, ids, scores)
@@ -79,7 +88,7 @@ class TopK:
         return best_ids, best_scores
 
     def _shrink(self) -> None:
-        """Forget what cannot be an answer any more."""
+        """Drop candidates that can no longer be answers."""
         which, ids, scores = self._candidates()
         order = np.argsort(which.astype(np.min_scalar_type(self._q)), kind="stable")  # short integers sort fastest
         ends = np.cumsum(np.bincount(which, minlength=self._q))
@@ -87,13 +96,13 @@ class TopK:
             if len(group) >= self._k:
                 self._kth[j] = min(self._kth[j], np.partition(group, self._k - 1)[self._k - 1])
         self._keep(which, ids, scores, np.flatnonzero(scores <= self._limit()[which]))
-        if self._count > self._room:  # a crowd of scores too near to one another: only the exact ones tell them apart
+        if self._count > self._max_count:  # too many scores within the slack: compute the exact ones
             which, ids, scores = self._candidates()
             best, _ = self._best(which, ids, self._exact(which, ids, scores))
             self._keep(which, ids, scores, best)
 
     def _limit(self) -> Vectors:
-        """What scores above it cannot be an answer any more, (q,)."""
+        """The largest score that can still be an answer, (q,)."""
         limit: Vectors = np.minimum(_WORST, self._kth + self._slack)
         return limit
 

@@ -1,6 +1,5 @@
-"""The nodes of an M-tree in flat arrays, and how rows go in and out of them.
+"""The M-tree: balls that cover the rows below them, at every level, in flat arrays. Library only, for `FsmTree`.
 
-In: rows (n, d) float32, one at a time. Out: balls (a centre, a radius) that cover the rows below them, at every level.
 Ciaccia, Patella, Zezula, "M-tree" (VLDB 1997), with the choices of fsm-tree, §4.1: confirmed promotion, minimal maximal
 radius (mM_RAD), generalised-hyperplane split with a least share for each side, candidates for promotion by sampling.
 """
@@ -19,20 +18,21 @@ Centre: TypeAlias = tuple[Vectors, Numbers]
 """A centre (d,) and the distances of a node's members to it, (m,)."""
 
 
-class Nodes:
-    """An M-tree over rows in slots. A centre is a copy of a row, so that the row itself may go.
+class MTree:
+    """An M-tree over rows in slots.
 
-    A node's members are slots of rows (in a leaf) or nodes, all leaves being equally deep. The radius of a node covers
-    every row below it; balls of its members may stand out. The root has no ball.
+    The members of a node are slots of rows (in a leaf) or nodes; all leaves are equally deep. A ball, the centre and
+    radius of a node, covers every row below the node, but not always the balls of its members. A centre is a copy of a
+    row, so the row itself may be removed. The root has no ball.
 
     Parameters
     ----------
     dim : d.
     norm : 1 or 2, the norm ‖·‖ of distances and radii.
     capacity : members a node may have.
-    least : members that each half of a split node gets at the least.
+    least : the fewest members of each half of a split node.
     tried : members that a split tries as a new centre.
-    random : chooses those.
+    random : chooses the members to try.
 
     """
 
@@ -46,14 +46,14 @@ class Nodes:
         self.parents: Ids = np.empty(0, np.int64)  # (nodes,) -1 = the root
         self.is_leaf: NDArray[np.bool_] = np.empty(0, np.bool_)  # (nodes,)
         self.counts: Ids = np.empty(0, np.int64)  # (nodes,) members; 0 = free
-        self.members: Ids = np.empty((0, capacity + 1), np.int64)  # (nodes, capacity + 1), the last until it is split
+        self.members: Ids = np.empty((0, capacity + 1), np.int64)  # (nodes, capacity + 1); a node that is full is split
         self.gaps: Numbers = np.empty((0, capacity + 1))  # each member's distance to its node's centre
         self.root = -1
         self._free_slots: list[int] = []
         self._free_nodes: list[int] = []
 
     def take_slots(self, X: Vectors) -> Ids:
-        """Put rows (m, d) into free slots, (m,), outside the tree as yet."""
+        """Put rows (m, d) into free slots, (m,); `insert` adds them to the tree."""
         short = len(X) - len(self._free_slots)
         if short > 0:
             more = max(short, len(self.X))
@@ -64,7 +64,7 @@ class Nodes:
         return slots
 
     def insert(self, slot: int) -> None:
-        """Add the row of a slot to the nearest leaf that needs no larger radius, else to where it grows least."""
+        """Add the row of a slot to the nearest leaf whose ball covers it, else to the one whose radius grows least."""
         x = self.X[slot]
         if self.root < 0:
             self.root = self._new_node(x, leaf=True)
@@ -80,7 +80,7 @@ class Nodes:
         self._append(node, slot, gap)
 
     def delete(self, slot: int) -> None:
-        """Take the row of a slot out: radii shrink where they can, empty nodes and a root of one child are freed."""
+        """Remove the row of a slot; shrink radii, free empty nodes and a root with one child."""
         node = int(self.leaf_of[slot])
         self._drop(node, slot)
         self.leaf_of[slot] = -1
@@ -103,16 +103,16 @@ class Nodes:
             self.root = -1
 
     def entries(self, node: int) -> tuple[Ids, Numbers]:
-        """The members of a node, (m,), and their distances to its centre, (m,), which mean nothing at the root."""
+        """The members of a node, (m,), and their distances to its centre, (m,), undefined at the root."""
         count = self.counts[node]
         return self.members[node, :count], self.gaps[node, :count]
 
     def points(self, node: int, members: Ids) -> Vectors:
-        """The rows, or the centres, of some members of a node, (m, d)."""
+        """The rows or centres of some members of a node, (m, d)."""
         return (self.X if self.is_leaf[node] else self.centres)[members]
 
     def reaches(self, node: int, members: Ids) -> Numbers:
-        """The radii of some members of a node, (m,): a row has none."""
+        """The radii of some members of a node, (m,); 0 for rows."""
         return np.zeros(len(members)) if self.is_leaf[node] else self.radii[members]
 
     def _cover(self, node: int) -> float:
@@ -120,7 +120,7 @@ class Nodes:
         return float(np.max(gaps + self.reaches(node, members)))
 
     def _append(self, node: int, member: int, gap: float) -> None:
-        """Add a member; split the node where it is one too many."""
+        """Add a member; split the node if it has more than `capacity`."""
         place = self.counts[node]
         self.members[node, place], self.gaps[node, place] = member, gap
         self.counts[node] += 1
@@ -134,7 +134,7 @@ class Nodes:
         self.counts[node] = last
 
     def _split(self, node: int) -> None:
-        """Halve a node: it keeps its centre, the twin gets the one, of those tried, that leaves the smallest radii."""
+        """Split a node: it keeps its centre, and the new node gets the tried centre that gives the smallest radii."""
         members, gaps = self.entries(node)
         members, gaps = members.copy(), gaps.copy()
         points, reaches = self.points(node, members), self.reaches(node, members)
@@ -167,7 +167,7 @@ class Nodes:
             self._append(parent, twin, float(self._distances(self.centres[parent][None], self.centres[twin])[0]))
 
     def _halves(self, near: Numbers, far: Numbers) -> tuple[Ids, Ids]:
-        """Who goes to which of two centres, by the distances to them, (m,) each: to the nearer, but `least` to both."""
+        """The members of each half, by distances to two centres, (m,) each: to the nearer, but `least` to both."""
         order = np.argsort(near - far, kind="stable")
         cut = int(np.clip(np.count_nonzero(near <= far), self._least, len(order) - self._least))
         return order[:cut], order[cut:]
@@ -192,5 +192,5 @@ class Nodes:
 
 
 def _longer(part: NDArray[Any], more: int, fill: int = 0) -> NDArray[Any]:
-    """An array with `more` places at its end."""
+    """A copy of an array with `more` places at its end."""
     return np.concatenate([part, np.full((more, *part.shape[1:]), fill, part.dtype)])

@@ -5,12 +5,10 @@ from hypothesis import strategies as st
 
 from lookalike.bench.scans import scan_float32
 from lookalike.errors import InputError
-from lookalike.index import byte_sums, leaf_slope, scan
-from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index import leaf_scores
 from lookalike.index.leaf_codes import Centres
-from lookalike.index.leaf_plane import Steps
-from lookalike.index.slopes import spreads
-from lookalike.index.threads import share
+from lookalike.index.leaf_scores import Steps, spreads
+from lookalike.index.queries import HyperplaneQuery
 from lookalike.kernels import KERNELS
 
 
@@ -24,45 +22,16 @@ def make(kernel, d, m, seed, n=32):
     return X, HyperplaneQuery(X[:m], a, 0.1, kernel=kernel, gamma=gamma)
 
 
-LOOPS = {width: byte_sums.make_sad(width) for width in (*byte_sums.widths(), None)}
-
-
-@pytest.mark.parametrize("width", LOOPS)
-@settings(max_examples=20, deadline=None)
-@given(groups=st.integers(1, 20), seed=st.integers(0, 2**32))
-def test_sums_of_differences_are_numpys(width, groups, seed):
-    rows = np.random.default_rng(seed).integers(0, 256, (16, 8 * groups), dtype=np.uint8)
-    out = np.empty(16, np.uint64)
-    LOOPS[width](scan.in_blocks(rows)[0], rows[3], out)
-    assert out.tolist() == np.abs(rows.astype(int) - rows[3].astype(int)).sum(1).tolist()
-
-
-DOTS = {width: byte_sums.make_dot(width) for width in (*byte_sums.widths(), None)}
-
-
-@pytest.mark.parametrize("width", DOTS)
-@settings(max_examples=20, deadline=None)
-@given(groups=st.integers(1, 20), seed=st.integers(0, 2**32))
-def test_sums_of_products_are_numpys(width, groups, seed):
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, 256, (16, 8 * groups), dtype=np.uint8)
-    other = random.integers(-byte_sums.MOST, byte_sums.MOST + 1, 8 * groups).astype(np.int8)
-    rows[0], other[:8] = 255, byte_sums.MOST  # the most there can be
-    out = np.empty((16, 2), np.int32)
-    DOTS[width](scan.in_blocks(rows)[0], other, out)
-    assert out.sum(1).tolist() == (rows.astype(int) @ other.astype(int)).tolist()
-
-
 def leaves_of(middles, spread, seed=0):
     """Leaves of 32 rows around these middles (m, d), as bytes: their codes, their shape and the rows."""
     random = np.random.default_rng(seed)
     rows = (middles[:, None] + random.normal(0, spread, (len(middles), 32, middles.shape[1]))).clip(0, 255)
     rows = np.rint(rows).astype(np.uint8).reshape(-1, middles.shape[1])
-    codes = scan.in_blocks(rows)
-    return codes, leaf_slope.Shape.of(codes, 32), rows
+    codes = leaf_scores.in_blocks(rows)
+    return codes, leaf_scores.Shape.of(codes, 32), rows
 
 
-def test_f_by_the_slope_of_a_leaf_is_f_within_its_doubt():
+def test_f_by_the_slope_of_a_leaf_is_f_within_its_standard_error():
     random = np.random.default_rng(0)
     middles = random.uniform(80, 170, (300, 24))
     codes, shape, rows = leaves_of(middles, 8)
@@ -70,32 +39,32 @@ def test_f_by_the_slope_of_a_leaf_is_f_within_its_doubt():
     query = HyperplaneQuery(X, random.normal(size=9), 0.1, kernel="gaussian", gamma=3e-5)
     plane = Steps(np.zeros(24, np.float32), 1.0).plane(query)
     leaves = np.arange(300)[::-1].copy()
-    f, doubt = leaf_slope.f_by_slope(codes, shape, leaves, 2, plane)
-    truth = scan.f_leaves(codes, leaves, 2, plane)
+    f, doubt = leaf_scores.f_by_slope(codes, shape, leaves, 2, plane)
+    truth = leaf_scores.f_leaves(codes, leaves, 2, plane)
     inside = np.std(truth - truth.mean(1, keepdims=True))
     assert np.std(f - truth) < 0.1 * inside
     assert np.mean(np.abs(f - truth) <= 2.5 * doubt) > 0.95
     assert np.median(doubt) < 0.2 * inside
-    middle = leaf_slope.f_of_leaves(shape, leaves, plane)
+    middle = leaf_scores.f_of_leaves(shape, leaves, plane)
     assert np.abs(middle - truth.mean(1)).max() < 0.2 * inside
-    assert scan.rows_at(codes, np.array([40, 3])).tolist() == rows[[40, 3]].tolist()
-    assert shape.apart.reshape(-1, 32).mean(1) == pytest.approx(4_096, rel=1e-3)
+    assert leaf_scores.rows_at(codes, np.array([40, 3])).tolist() == rows[[40, 3]].tolist()
+    assert shape.distance.reshape(-1, 32).mean(1) == pytest.approx(4_096, rel=1e-3)
 
 
-def test_a_leaf_of_two_kinds_or_with_a_support_vector_is_not_taken_for_flat():
+def test_leaves_that_a_slope_does_not_describe_have_large_errors_or_are_scored_in_full():
     random = np.random.default_rng(0)
     middles = random.uniform(80, 170, (40, 24))
     codes, shape, rows = leaves_of(middles, 3)
     mixed = rows.reshape(40, 32, 24)
     mixed[0, 20:] = mixed[1, 20:]  # a third of leaf 0 are of leaf 1
-    codes = scan.in_blocks(mixed.reshape(-1, 24))
-    shape = leaf_slope.Shape.of(codes, 32)
+    codes = leaf_scores.in_blocks(mixed.reshape(-1, 24))
+    shape = leaf_scores.Shape.of(codes, 32)
     inside, beside = mixed[7, 5].astype(np.float32), middles[1].astype(np.float32) + 20
     query = HyperplaneQuery(np.stack([inside, beside]), [1.0, 1.0], 0.0, kernel="gaussian", gamma=1e-4)
     plane = Steps(np.zeros(24, np.float32), 1.0).plane(query)
     leaves = np.array([0, 7, 20])
-    f, doubt = leaf_slope.f_by_slope(codes, shape, leaves, 2, plane)
-    truth = scan.f_leaves(codes, leaves, 2, plane)
+    f, doubt = leaf_scores.f_by_slope(codes, shape, leaves, 2, plane)
+    truth = leaf_scores.f_leaves(codes, leaves, 2, plane)
     assert (np.abs(f[0] - truth[0]) <= 2.5 * doubt[0]).all()
     assert doubt[0].max() > 10 * doubt[2].max()
     assert f[1].tolist() == truth[1].tolist()
@@ -108,8 +77,8 @@ def test_a_leaf_of_two_kinds_or_with_a_support_vector_is_not_taken_for_flat():
 def test_f_of_bytes_is_f(kernel, d, m, seed):
     X, query = make(kernel, d, m, seed)
     steps = Steps(np.zeros(d, np.float32), 1.0)
-    codes = scan.in_blocks(steps.encode(X))
-    f = scan.f_leaves(codes, np.array([1, 0]), 1, steps.plane(query)).ravel()
+    codes = leaf_scores.in_blocks(steps.encode(X))
+    f = leaf_scores.f_leaves(codes, np.array([1, 0]), 1, steps.plane(query)).ravel()
     expected = query.distance(X)[[*range(16, 32), *range(16)]]
     # A table of 8,192 values throws two steps of L1 together: half a step, for the angular kernel half a unit of K.
     off = 0.51 if kernel == "angular" else 2e-3
@@ -140,22 +109,3 @@ def test_the_float32_scan_is_f():
     np.testing.assert_allclose(scan_float32(X, query), query.distance(X), atol=1e-5)
     with pytest.raises(InputError, match="laplace alone"):
         scan_float32(X, make("gaussian", 37, 6, 0)[1])
-
-
-@given(n=st.integers(0, 500), least=st.integers(1, 100))
-def test_shared_work_is_done_once(n, least):
-    done = np.zeros(n, int)
-
-    def work(start, stop):
-        done[start:stop] += 1
-
-    share(work, n, least)
-    assert (done == 1).all()
-
-
-def test_an_error_in_shared_work_is_not_lost():
-    def fail(start, stop):
-        raise InputError(f"{start}–{stop}")
-
-    with pytest.raises(InputError):
-        share(fail, 100)

@@ -1,0 +1,15 @@
+from .ann import Ann as Ann
+from .ann import Shortlisted as Shortlisted
+from .choice import choose as choose
+from .choice import measure_recall as measure_recall
+from .coded import Coded as Coded
+from .flat import Flat as Flat
+from .fsm_tree import FsmTree as FsmTree
+from .hamming import Hamming as Hamming
+from .leaves import Leaves as Leaves
+from .multi_hash import MultiHash as MultiHash
+from .queries import CentreQuery as CentreQuery
+from .queries import CodedQuery as CodedQuery
+from .queries import HyperplaneQuery as HyperplaneQuery
+from .queries import PointQuery as PointQuery
+from .queries import WeightedQuery as WeightedQuery
