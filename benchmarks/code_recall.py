@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from lookalike import registry
-from lookalike.bench import labelled
-from lookalike.bench.described import keeping
 from lookalike.index.flat import Flat
 from lookalike.index.hamming import Hamming
 from lookalike.index.queries import PointQuery
+from lookalike_bench import labelled
+from lookalike_bench.described import keeping
 
 K, ASKED, LENGTHS = 10, 200, (20, 140, 300)
 

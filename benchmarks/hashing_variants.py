@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from lookalike.arrays import as_numpy, principal
-from lookalike.bench import labelled
-from lookalike.bench.hashing import BITS, PAPER, rank
-from lookalike.bench.measures import tied_average_precision
 from lookalike.codes import spherical
 from lookalike.codes.bits import pack
 from lookalike.codes.lsh import Lsh
 from lookalike.codes.pca_rr import PcaRR
 from lookalike.codes.queries import CodeQuery, SphericalQuery
+from lookalike_bench import labelled
+from lookalike_bench.hashing import BITS, PAPER, rank
+from lookalike_bench.measures import tied_average_precision
 
 
 def plain(coder, X, Q):

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from lookalike.bench.described import keeping
-from lookalike.bench.labelled import parts
-from lookalike.bench.ncm_rows import METHODS, Method, choose
 from lookalike.learn import start
 from lookalike.learn.labels import hold_out
 from lookalike.learn.measures import ranks
+from lookalike_bench.described import keeping
+from lookalike_bench.labelled import parts
+from lookalike_bench.ncm_rows import METHODS, Method, choose
 
 
 def main() -> None:

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.bench.bc_tree import BcTree
 from lookalike.errors import InputError
+from lookalike_bench.bc_tree import BcTree
 
 
 def brute(X, w, b, k, kind):

@@ -12,12 +12,12 @@ from PIL import Image
 from rich.console import Console
 
 from lookalike import cli
-from lookalike.bench import retrieval, tables
-from lookalike.bench.claims import ABSENT, CLAIMS
-from lookalike.bench.tables import Bench, Cell, Printed, Score
-from lookalike.cli.bench import _table
 from lookalike.errors import SourceError, UnknownNameError
 from lookalike.recipes import RECIPES
+from lookalike_bench import retrieval, tables
+from lookalike_bench.claims import ABSENT, CLAIMS
+from lookalike_bench.cli import _table
+from lookalike_bench.tables import Bench, Cell, Printed, Score
 from reference.ranking import leave_one_out
 
 KEYS = [

@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from lookalike import cli
-from lookalike.bench import described, dfk, dfk_rows, dfk_sets, tables
 from lookalike.errors import SourceError
 from lookalike.features.color_sift import OpponentSift
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.fess import Fess
 from lookalike.learn.pd import Pd
 from lookalike.learn.sets import Sets
+from lookalike_bench import described, dfk, dfk_rows, dfk_sets, tables
 
 random = np.random.default_rng(0)
 Y = np.arange(60) % 3

@@ -8,13 +8,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
-from lookalike.bench import datasets, feedback, feedback_sets, plot, tables
-from lookalike.bench.datasets import Described
-from lookalike.bench.memo import Memo, Split
 from lookalike.errors import SourceError
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.round import Marks
 from lookalike.index.flat import Flat
+from lookalike_bench import datasets, feedback, feedback_sets, plot, tables
+from lookalike_bench.datasets import Described
+from lookalike_bench.memo import Memo, Split
 from reference.feedback import clusters
 
 X, labels = clusters(classes=4, per_class=40, spread=1.2)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from lookalike import cli
-from lookalike.bench import hashing, labelled, tables
-from lookalike.bench.labelled import Parts
 from lookalike.codes.queries import CodeQuery
 from lookalike.errors import SourceError
 from lookalike.index.queries import PointQuery
+from lookalike_bench import hashing, labelled, tables
+from lookalike_bench.labelled import Parts
 from reference import codes as slow
 from reference import ties
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from lookalike.bench import hyperplane, tables
-from lookalike.bench.hyperplane import BENCH
 from lookalike.index import leaf_visit
+from lookalike_bench import hyperplane, tables
+from lookalike_bench.hyperplane import BENCH
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from lookalike import cli
-from lookalike.bench import jobs, results, tables
-from lookalike.bench.families import join
-from lookalike.bench.jobs import Orders
+from lookalike_bench import jobs, results, tables
+from lookalike_bench.families import join
+from lookalike_bench.jobs import Orders
 from toy_bench import ALONE, BENCH
 
 

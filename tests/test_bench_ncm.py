@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from lookalike import cli
-from lookalike.bench import datasets, labelled, ncm, tables
-from lookalike.bench.labelled import Parts
-from lookalike.bench.ncm_rows import METHODS, Method, choose, means
 from lookalike.errors import SourceError, UnknownNameError
+from lookalike_bench import datasets, labelled, ncm, tables
+from lookalike_bench.labelled import Parts
+from lookalike_bench.ncm_rows import METHODS, Method, choose, means
 
 CLASSES, EACH = 10, 40
 
@@ -225,7 +225,7 @@ def test_cifar_knows_its_two_parts(tmp_path, monkeypatch) -> None:
     arrays = {"x_train": images[:4], "y_train": [0, 1, 0, 1], "x_test": images[4:], "y_test": [1, 0]}
     np.savez(tmp_path / "cifar10" / "cifar10_12k.npz", **arrays)
     monkeypatch.setattr(
-        "lookalike.bench.described._make",
+        "lookalike_bench.described._make",
         lambda dataset, *_: {"X": np.eye(6, dtype=np.float32), "names": np.array(sorted(dataset.labels, reverse=True))},
     )
     given = labelled.parts("cifar10-deep", tmp_path)

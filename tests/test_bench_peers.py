@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from lookalike import cli
-from lookalike.bench import (
+from lookalike.errors import MissingError, SourceError
+from lookalike.index import threads
+from lookalike_bench import (
     feedback_sets,
     hyperplane,
     peers,
@@ -17,12 +19,10 @@ from lookalike.bench import (
     peers_sets,
     tables,
 )
-from lookalike.bench.datasets import Described
-from lookalike.bench.peers import BENCH
-from lookalike.bench.peers_sets import Place
-from lookalike.bench.turns import in_turns, one_thread
-from lookalike.errors import MissingError, SourceError
-from lookalike.index import threads
+from lookalike_bench.datasets import Described
+from lookalike_bench.peers import BENCH
+from lookalike_bench.peers_sets import Place
+from lookalike_bench.turns import in_turns, one_thread
 
 FAKE = """
 import numpy as np

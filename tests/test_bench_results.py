@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from lookalike import cli
-from lookalike.bench import report, results, tables
-from lookalike.bench.claims import Claim, judge_order
-from lookalike.bench.tables import Bench, Cell, Printed, Score
-from lookalike.bench.verdict import judge
 from lookalike.errors import InputError, MissingError
+from lookalike_bench import report, results, tables
+from lookalike_bench.claims import Claim, judge_order
+from lookalike_bench.tables import Bench, Cell, Printed, Score
+from lookalike_bench.verdict import judge
 
 CELL = Cell("toy", "one", "x", "mAP", 0.80, 0.79, 0.81, 0.80, "", 0, 1.5, 90.0, 7)
 

@@ -1,8 +1,8 @@
 import pytest
 
-from lookalike.bench import plot, scaling, scaling_rows, tables
-from lookalike.bench.scaling import BENCH, slope
 from lookalike.engine.costs import CURVES, STORED
+from lookalike_bench import plot, scaling, scaling_rows, tables
+from lookalike_bench.scaling import BENCH, slope
 
 SMALL = (1_000, 1_200, 1_500)
 

@@ -9,12 +9,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lookalike import cli
-from lookalike.bench import slem, tables
-from lookalike.bench.described import Rows, describe
-from lookalike.bench.slem import Base, Outcome
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.whiten import L2
 from lookalike.errors import SourceError
+from lookalike_bench import slem, tables
+from lookalike_bench.described import Rows, describe
+from lookalike_bench.slem import Base, Outcome
 from reference.ranking import leave_one_out
 
 OBJECTS, PER_OBJECT = 48, 4

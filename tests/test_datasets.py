@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lookalike.bench import datasets
 from lookalike.errors import SourceError, UnknownNameError
+from lookalike_bench import datasets
 
 
 def put(target: Path, *members: str) -> Path:

@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from PIL import Image
 
-from lookalike.bench import described
-from lookalike.bench.described import describe, keeping
 from lookalike.errors import InputError
+from lookalike_bench import described
+from lookalike_bench.described import describe, keeping
 
 
 @pytest.fixture

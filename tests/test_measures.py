@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.metrics import average_precision_score
 
-from lookalike.bench import measures
 from lookalike.errors import InputError
+from lookalike_bench import measures
 from reference import ties
 
 RANKED = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)

@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
-from lookalike.bench import retrieval, standard, standard_labelled, tables
-from lookalike.bench.measures import four_recall_at_4, learning_area, top_error, trapezoid_precision
 from lookalike.errors import InputError, SourceError, UnknownNameError
+from lookalike_bench import retrieval, standard, standard_labelled, tables
+from lookalike_bench.measures import four_recall_at_4, learning_area, top_error, trapezoid_precision
 
 RANDOM = np.random.default_rng(0)
 

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 
-from lookalike.bench.tables import Bench, Printed, Score
+from lookalike_bench.tables import Bench, Printed, Score
 
 
 def run(row, column, data, seed, progress):
