@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.bench.scans import scan_float32
 from lookalike.errors import InputError
 from lookalike.index import byte_sums, leaf_slope, scan
 from lookalike.index.hyperplane import HyperplaneQuery
@@ -12,6 +11,7 @@ from lookalike.index.leaf_plane import Steps
 from lookalike.index.slopes import spreads
 from lookalike.index.threads import share
 from lookalike.kernels import KERNELS
+from lookalike_bench.scans import scan_float32
 
 
 def make(kernel, d, m, seed, n=32):

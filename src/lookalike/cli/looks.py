@@ -22,9 +22,9 @@ from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
     from lookalike import Filter, types
-    from lookalike.bench import speed
+    from lookalike.engine import recipe_speed as speed
 else:
-    types, speed = Lazy("lookalike.types"), Lazy("lookalike.bench.speed")
+    types, speed = Lazy("lookalike.types"), Lazy("lookalike.engine.recipe_speed")
 
 
 _FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}

@@ -18,14 +18,14 @@ from lookalike.text import many
 from lookalike.units import human_bytes, human_seconds, parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
-    from lookalike.bench import speed
     from lookalike.engine import costs, machine
     from lookalike.engine import plan as plans
+    from lookalike.engine import recipe_speed as speed
     from lookalike.engine import subject as subjects
 else:
     plans, subjects = Lazy("lookalike.engine.plan"), Lazy("lookalike.engine.subject")
     costs, machine = Lazy("lookalike.engine.costs"), Lazy("lookalike.engine.machine")
-    speed = Lazy("lookalike.bench.speed")
+    speed = Lazy("lookalike.engine.recipe_speed")
 
 RECIPE = "deep"
 
