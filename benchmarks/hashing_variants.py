@@ -18,9 +18,9 @@ from lookalike.codes.bits import pack
 from lookalike.codes.lsh import Lsh
 from lookalike.codes.pca_rr import PcaRR
 from lookalike.codes.queries import CodeQuery, SphericalQuery
-from lookalike_bench import labelled
 from lookalike_bench.hashing import BITS, PAPER, rank
 from lookalike_bench.measures import tied_average_precision
+from lookalike_bench.vectors import train_test
 
 
 def plain(coder, X, Q):
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    split = labelled.parts("mnist", args.data)
+    split = train_test("mnist", args.data)
     asked = np.random.default_rng(0).permutation(len(split.X_test))[: args.queries]
     for name in args.variants:
         row, make, query = VARIANTS[name]

@@ -15,9 +15,9 @@ from lookalike import cli
 from lookalike.errors import SourceError, UnknownNameError
 from lookalike.recipes import RECIPES
 from lookalike_bench import retrieval, tables
-from lookalike_bench.claims import ABSENT, CLAIMS
 from lookalike_bench.cli import _table
-from lookalike_bench.tables import Bench, Cell, Printed, Score
+from lookalike_bench.report import CLAIMS, NOT_RUN
+from lookalike_bench.tables import Bench, Cell, PaperFigure, Score
 from reference.ranking import leave_one_out
 
 KEYS = [
@@ -42,7 +42,7 @@ def score(row: str, column: str, data: Path, seed: int, progress: object) -> Sco
 
 
 TOY = Bench(
-    "toy", "a table for tests", ("one", "three"), ("x", "y"), score, paper=lambda row, column: Printed(2.5, "other")
+    "toy", "a table for tests", ("one", "three"), ("x", "y"), score, paper=lambda row, column: PaperFigure(2.5, "other")
 )
 
 
@@ -239,7 +239,7 @@ def test_every_bench_expects_some_time_and_says_what_papers_have() -> None:
 def test_every_claim_is_about_cells_that_are_filled() -> None:
     for claim in CLAIMS:
         assert set(claim.rows) <= {row for row, column in tables.load(claim.bench).places() if column == claim.column}
-    assert {absent.bench for absent in ABSENT} <= set(tables.BENCHES)
+    assert {part.bench for part in NOT_RUN} <= set(tables.BENCHES)
 
 
 def test_a_table_puts_the_papers_figure_beside_ours() -> None:

@@ -10,8 +10,8 @@ from lookalike import cli
 from lookalike.codes.queries import CodeQuery
 from lookalike.errors import SourceError
 from lookalike.index.queries import PointQuery
-from lookalike_bench import hashing, labelled, tables
-from lookalike_bench.labelled import Parts
+from lookalike_bench import hashing, tables, vectors
+from lookalike_bench.vectors import TrainTest
 from reference import codes as slow
 from reference import ties
 
@@ -69,7 +69,7 @@ def test_some_labels_are_wrong_for_those_that_learn_from_labels():
 
 
 def test_wrong_labels_are_told_to_coders_and_not_to_the_measure(digits, monkeypatch):
-    truth, told, measured = labelled.parts("mnist", digits).y, [], []
+    truth, told, measured = vectors.train_test("mnist", digits).y, [], []
 
     class Spy(hashing.HingeTsvmh):
         def fit(self, X, y):
@@ -159,7 +159,7 @@ def test_coders_never_see_the_queries(monkeypatch, tmp_path):
 
     monkeypatch.setattr(hashing.registry, "create", lambda kind, spec: Spy(**spec.params))
     X, queries = np.zeros((9, 3), np.float32), np.ones((2, 3), np.float32)
-    split = Parts(X, np.array(list("abcabcabc")), queries, np.array(["a", "b"]))
+    split = TrainTest(X, np.array(list("abcabcabc")), queries, np.array(["a", "b"]))
     codes, ask = hashing._ready("mnist", "lsh", 32, 0, split, False, tmp_path)
     assert seen == [(9, 9)]
     assert codes.shape == (9, 4)

@@ -10,9 +10,9 @@ from numpy.testing import assert_array_equal
 
 from lookalike import cli
 from lookalike.errors import SourceError, UnknownNameError
-from lookalike_bench import datasets, labelled, ncm, tables
-from lookalike_bench.labelled import Parts
-from lookalike_bench.ncm_rows import METHODS, Method, choose, means
+from lookalike_bench import datasets, ncm, tables, vectors
+from lookalike_bench.ncm import METHODS, Method, choose, means
+from lookalike_bench.vectors import TrainTest
 
 CLASSES, EACH = 10, 40
 
@@ -32,13 +32,13 @@ def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X.astype(np.float32), np.array([f"c{c}" for c in y])
 
 
-GIVEN = Parts(*draw(CLASSES * EACH, 1), *draw(CLASSES * 30, 2))
+GIVEN = TrainTest(*draw(CLASSES * EACH, 1), *draw(CLASSES * 30, 2))
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ncm, "_DONE", {})
-    monkeypatch.setattr(ncm, "parts", lambda *_: GIVEN)
+    monkeypatch.setattr(ncm, "train_test", lambda *_: GIVEN)
     monkeypatch.setattr(ncm, "HELD_DIM", 6)
 
 
@@ -164,7 +164,7 @@ def test_the_papers_tables_have_its_rows_and_figures() -> None:
     assert {place: ncm.paper(*place).value for place in figures} == figures
     assert ("svm", "corel5k-fisher/128-top5") not in tables_of_it
     assert ncm.paper("ncmml", "corel5k-deep/new-1").value is None  # a drawing, and lost
-    assert ncm.paper("ncmml", "mnist/64") == tables.Printed()
+    assert ncm.paper("ncmml", "mnist/64") == tables.PaperFigure()
 
 
 @pytest.mark.parametrize("row", ["ncm-l2", "ncm-fda", "ncmml"])
@@ -173,14 +173,14 @@ def test_retrieval_learns_elsewhere(row: str, monkeypatch: pytest.MonkeyPatch) -
         "corel5k-deep": (GIVEN.X, GIVEN.y, GIVEN.y),
         "ukbench2000-deep": (GIVEN.X_test[:40], GIVEN.y_test[:40], GIVEN.y_test[:40]),
     }
-    monkeypatch.setattr(ncm, "rows", lambda name, *_: found[name])
+    monkeypatch.setattr(ncm, "unit_vectors", lambda name, *_: found[name])
     assert 0.2 < error(row, "ukbench2000/map") <= 1
     assert 1 <= error(row, "ukbench2000/4r4") <= 4
 
 
 def test_rows_that_are_not_projected_stand_once_in_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict.fromkeys(("corel5k-fisher", "ukbench2000-fisher"), (GIVEN.X_test, GIVEN.y_test, GIVEN.y_test))
-    monkeypatch.setattr(ncm, "rows", lambda name, *_: found[name])
+    monkeypatch.setattr(ncm, "unit_vectors", lambda name, *_: found[name])
     first = error("ncm-l2", "corel5k-fisher/full-top5")
     assert 0 <= first <= error("ncm-l2", "mnist/32")  # one of five places, and the first
     assert 0 <= error("knn-l2", "corel5k-fisher/held-out-128-top5") <= 100
@@ -190,10 +190,10 @@ def test_rows_that_are_not_projected_stand_once_in_the_papers_tables(monkeypatch
 
 def test_halves_are_of_every_class_and_always_the_same() -> None:
     y = np.array(["b"] * 5 + ["a"] * 4)
-    first, second = labelled.halves(y)
+    first, second = vectors.halves(y)
     assert_array_equal(np.sort(np.concatenate([first, second])), np.arange(9))
     assert sorted(y[first]) == ["a", "a", "b", "b", "b"]
-    assert_array_equal(first, labelled.halves(y)[0])
+    assert_array_equal(first, vectors.halves(y)[0])
 
 
 def write_mnist(folder: Path, n: int = 60) -> None:
@@ -208,13 +208,13 @@ def write_mnist(folder: Path, n: int = 60) -> None:
 
 
 def test_the_command_fills_a_cell_from_files(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(ncm, "parts", labelled.parts)
+    monkeypatch.setattr(ncm, "train_test", vectors.train_test)
     write_mnist(tmp_path)
     words = ["bench", "run", "ncm", "--data", str(tmp_path), "--columns", "mnist/32", "--rows", "ncm-l2", "--json"]
     assert cli.run(words) == 0
     cell = json.loads(capsys.readouterr().out)
     assert (cell["measure"], cell["value"], cell["scored"]) == ("top-1 error %", 0.0, 30)
-    given = labelled.parts("mnist", tmp_path)
+    given = vectors.train_test("mnist", tmp_path)
     assert given.X.shape == (60, 784)
     assert given.X_test.shape == (30, 784)
 
@@ -225,10 +225,10 @@ def test_cifar_knows_its_two_parts(tmp_path, monkeypatch) -> None:
     arrays = {"x_train": images[:4], "y_train": [0, 1, 0, 1], "x_test": images[4:], "y_test": [1, 0]}
     np.savez(tmp_path / "cifar10" / "cifar10_12k.npz", **arrays)
     monkeypatch.setattr(
-        "lookalike_bench.described._make",
+        "lookalike_bench.vectors._make",
         lambda dataset, *_: {"X": np.eye(6, dtype=np.float32), "names": np.array(sorted(dataset.labels, reverse=True))},
     )
-    given = labelled.parts("cifar10-deep", tmp_path)
+    given = vectors.train_test("cifar10-deep", tmp_path)
     assert given.y.tolist() == ["0", "1", "0", "1"]
     assert given.y_test.tolist() == ["1", "0"]
     assert {len(given.X), len(given.X_test)} == {4, 2}
@@ -240,7 +240,7 @@ def test_a_missing_set_is_refused_before_the_first_cell(tmp_path) -> None:
     with pytest.raises(SourceError, match="No ukbench2000 in"):
         tables.plan(ncm.BENCH, tmp_path, columns=["ukbench2000/map"])
     with pytest.raises(UnknownNameError):
-        labelled.parts("mnist-deep", tmp_path)
+        vectors.train_test("mnist-deep", tmp_path)
     write_mnist(tmp_path)
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(SourceError, match="t10k-labels"):

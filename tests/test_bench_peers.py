@@ -8,21 +8,10 @@ import pytest
 from lookalike import cli
 from lookalike.errors import MissingError, SourceError
 from lookalike.index import threads
-from lookalike_bench import (
-    feedback_sets,
-    hyperplane,
-    peers,
-    peers_learn,
-    peers_planes,
-    peers_rounds,
-    peers_search,
-    peers_sets,
-    tables,
-)
-from lookalike_bench.datasets import Described
+from lookalike_bench import feedback, hyperplane, peers, search_peers, side_by_side, tables
+from lookalike_bench.datasets import LabelledVectors
 from lookalike_bench.peers import BENCH
-from lookalike_bench.peers_sets import Place
-from lookalike_bench.turns import in_turns, one_thread
+from lookalike_bench.side_by_side import Place, in_turns, one_thread
 
 FAKE = """
 import numpy as np
@@ -42,23 +31,23 @@ NCA = RCA = None
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     for module, name, value in (
-        (peers_sets, "N", 2_400),
-        (peers_sets, "LEARNED", 240),
-        (peers_sets, "SPLITS", 1),
+        (side_by_side, "N", 2_400),
+        (side_by_side, "LEARNED", 240),
+        (side_by_side, "SPLITS", 1),
         (hyperplane, "CLUSTERS", 12),
-        (peers_search, "TURNS", 2),
-        (peers_search, "BATCHES", 1),
-        (peers_search, "CODES", 3_000),
-        (peers_search, "TUNED", 3),
-        (peers_planes, "TURNS", 1),
-        (peers_planes, "TUNED", 1),
-        (peers_learn, "CLASSIFIED", 600),
-        (peers_learn, "TURNS", 1),
-        (peers_learn, "ENCODED", 12),
-        (peers_learn, "PEERS", tmp_path / "none"),
-        (peers_rounds, "SESSIONS", 1),
-        (peers_rounds, "ROUNDS", 2),
-        (peers_rounds, "MOST", 800),
+        (search_peers, "TURNS", 2),
+        (search_peers, "BATCHES", 1),
+        (search_peers, "CODES", 3_000),
+        (search_peers, "TUNING_QUERIES", 3),
+        (search_peers, "PLANE_TURNS", 1),
+        (search_peers, "PLANE_TUNING", 1),
+        (peers, "CLASSIFIED", 600),
+        (peers, "TURNS", 1),
+        (peers, "ENCODED", 12),
+        (peers, "METRIC_LEARN", tmp_path / "none"),
+        (peers, "SESSIONS", 1),
+        (peers, "ROUNDS", 2),
+        (peers, "SESSION_ROWS", 800),
     ):
         monkeypatch.setattr(module, name, value)
     return tmp_path  # as the data folder, which makes what is kept for it this test's own
@@ -84,11 +73,11 @@ def test_a_set_in_the_data_folder_takes_the_place_of_drawn_rows(small, monkeypat
     random = np.random.default_rng(0)
     labels = np.repeat([f"{i}" for i in range(8)], 80)
     X = (3 * random.normal(size=(8, 16))[labels.astype(int)] + random.normal(size=(640, 16))).astype(np.float32)
-    monkeypatch.setitem(feedback_sets.SETS, "mnist", lambda folder, progress: Described(X, labels))
+    monkeypatch.setitem(feedback.SETS, "mnist", lambda folder, progress: LabelledVectors(X, labels))
     rows = ("faiss-flat", "faiss-binary", "scan-linear-maximum", "sklearn-linearsvc", "sklearn-centroid", "rocchio")
     for row in rows:
         assert tables.fill(BENCH, row, "mnist/theirs", small).value > 0.7, row
-    assert peers_sets.grouped(Place("mnist", small, 0)).y.max() == 7
+    assert side_by_side.grouped(Place("mnist", small, 0)).y.max() == 7
     assert not BENCH.has("faiss-binary-tables", "mnist/speed")
 
 
@@ -109,7 +98,7 @@ def test_sets_are_asked_for_and_refused_when_missing(tmp_path):
 def test_metric_learn_is_run_in_an_environment_of_its_own(small, monkeypatch):
     (small / "bin").mkdir()
     (small / "bin" / "python").symlink_to(sys.executable)
-    monkeypatch.setattr(peers_learn, "PEERS", small)
+    monkeypatch.setattr(peers, "METRIC_LEARN", small)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(MissingError, match=r"does not run in .*No module named 'metric_learn'.*make peers"):
         tables.fill(BENCH, "metric-learn-lmnn", "drawn/speed", small)

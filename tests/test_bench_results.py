@@ -9,9 +9,8 @@ import pytest
 from lookalike import cli
 from lookalike.errors import InputError, MissingError
 from lookalike_bench import report, results, tables
-from lookalike_bench.claims import Claim, judge_order
-from lookalike_bench.tables import Bench, Cell, Printed, Score
-from lookalike_bench.verdict import judge
+from lookalike_bench.report import Claim, judge, judge_order
+from lookalike_bench.tables import Bench, Cell, PaperFigure, Score
 
 CELL = Cell("toy", "one", "x", "mAP", 0.80, 0.79, 0.81, 0.80, "", 0, 1.5, 90.0, 7)
 
@@ -25,7 +24,7 @@ def toy(monkeypatch):
         runs.append((row, column, seed))
         return Score("mAP", 0.5, 0.4, 0.6, scored=1)
 
-    bench = Bench("toy", "for tests", ("a", "b"), ("x", "y"), run, paper=lambda row, column: Printed(0.55))
+    bench = Bench("toy", "for tests", ("a", "b"), ("x", "y"), run, paper=lambda row, column: PaperFigure(0.55))
     monkeypatch.setitem(tables.BENCHES, "toy", "toy:BENCH")
     monkeypatch.setattr(tables, "load", lambda name: bench)
     return runs
@@ -177,7 +176,7 @@ def test_a_report_wants_results_and_a_place(tmp_path, capsys):
 
 def test_all_has_no_rows_of_its_own(capsys):
     assert cli.run(["bench", "run", "all", "--data", ".", "--rows", "deep"]) == 2
-    assert "of one bench" in capsys.readouterr().err
+    assert "need one bench" in capsys.readouterr().err
 
 
 def test_a_cell_that_needs_what_is_not_there_is_passed_over(monkeypatch, capsys, tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from lookalike.engine.costs import CURVES, STORED
-from lookalike_bench import plot, scaling, scaling_rows, tables
+from lookalike_bench import plot, scaling, tables
 from lookalike_bench.scaling import BENCH, slope
 
 SMALL = (1_000, 1_200, 1_500)
@@ -14,9 +14,9 @@ def small(monkeypatch):
     monkeypatch.setattr(scaling, "WARM", 1_000)
     monkeypatch.setattr(scaling, "REPEATS", 1)
     monkeypatch.setattr(scaling, "WIDE", 32)
-    monkeypatch.setattr(scaling_rows, "SAMPLE", 1_000)
-    caches = (scaling.measured, scaling.warm, scaling.machine, scaling_rows.drawn, scaling_rows.flat)
-    for cached in (*caches, scaling_rows.coder, scaling_rows.codes, scaling_rows.built):
+    monkeypatch.setattr(scaling, "SAMPLE", 1_000)
+    caches = (scaling.measured, scaling.warm, scaling.machine, scaling.drawn, scaling.flat)
+    for cached in (*caches, scaling.coder, scaling.codes, scaling.built):
         cached.cache_clear()
 
 
@@ -55,8 +55,8 @@ def test_indexes_are_built_once_and_searched(row):
 
 @pytest.mark.usefixtures("small")
 def test_bytes_are_those_that_the_index_holds():
-    assert scaling_rows.build("hamming", 1_000, 64, 0).bytes == pytest.approx(8 + 25, rel=0.1)
-    assert scaling_rows.store("", 500, 8, 0).bytes > 4 * 8
+    assert scaling.build_index("hamming", 1_000, 64, 0).bytes == pytest.approx(8 + 25, rel=0.1)
+    assert scaling.store_vectors("", 500, 8, 0).bytes > 4 * 8
 
 
 @pytest.mark.usefixtures("small")

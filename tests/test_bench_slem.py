@@ -13,8 +13,8 @@ from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.whiten import L2
 from lookalike.errors import SourceError
 from lookalike_bench import slem, tables
-from lookalike_bench.described import Rows, describe
 from lookalike_bench.slem import Base, Outcome
+from lookalike_bench.vectors import Rows, describe
 from reference.ranking import leave_one_out
 
 OBJECTS, PER_OBJECT = 48, 4
@@ -205,7 +205,7 @@ def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
 def test_the_command_makes_vectors_once_and_shares_what_columns_share(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(slem, "base", lambda _: "base = color()")  # no network needed
+    monkeypatch.setattr(slem, "base_recipe", lambda _: "base = color()")  # no network needed
     calls = []
     real = slem.measure
     monkeypatch.setattr(slem, "measure", lambda row, *rest: calls.append(row) or real(row, *rest))

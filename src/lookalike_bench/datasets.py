@@ -1,8 +1,7 @@
-"""The image sets that benchmarks run on, in the layout of the project's data folder.
+"""The image sets of the data folder, the folder that `--data` names.
 
-In: a folder such as DIR with DIR/corel1k/corel1k.tar. Out: a `Dataset`: an archive that a collection can add, and the
-label of each of its pictures; or a `Described`: vectors and labels. The sets are never shipped; docs/bench.md says what
-is expected where.
+A set is either an archive that a collection can add, with the label of each picture (`Dataset`), or vectors with labels
+(`LabelledVectors`). The sets are not part of Lookalike; docs/bench.md lists the files that are expected.
 """
 
 import gzip
@@ -26,15 +25,15 @@ Labels = NDArray[np.str_]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Pictures with labels. `labels` goes by the member's name in the archive `source`."""
+    """An archive of pictures, and their labels by the name of the archive's member."""
 
     name: str
     source: Path
     labels: dict[str, str]
 
 
-class Described(NamedTuple):
-    """The vectors of a set, and their labels."""
+class LabelledVectors(NamedTuple):
+    """An image set as vectors."""
 
     X: Vectors  # (n, d)
     labels: Labels  # (n,)
@@ -43,9 +42,9 @@ class Described(NamedTuple):
 @dataclass(frozen=True)
 class _Layout:
     archive: str
-    """Where the archive is, below the data folder."""
+    """Path below the data folder."""
     label: Callable[[PurePosixPath], str]
-    """From a member's name to its label."""
+    """From the name of a member to its label."""
     about: str
 
 
@@ -65,11 +64,11 @@ FILES = {
     "mnist": ("mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
     "mnist-test": ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
 }
-"""The sets that are arrays, and so have a loader of their own below."""
+"""Sets that are stored as arrays; each has its own loader below."""
 
 
 def load(name: str, folder: str | Path) -> Dataset:
-    """The set of this name below `folder`; reads the archive's table of contents, no pictures."""
+    """The set of this name below `folder`; reads the table of contents of its archive, no pictures."""
     if name not in LAYOUTS:
         raise UnknownNameError("dataset", name, LAYOUTS)
     layout = LAYOUTS[name]
@@ -90,7 +89,7 @@ def load(name: str, folder: str | Path) -> Dataset:
 
 
 def check(name: str, folder: str | Path) -> None:
-    """Refuse a set, of `LAYOUTS` or `FILES`, that is not below `folder`."""
+    """Raise an error if a set of `LAYOUTS` or `FILES` is not below `folder`."""
     if name not in FILES:
         load(name, folder)
         return
@@ -100,13 +99,13 @@ def check(name: str, folder: str | Path) -> None:
 
 
 def pictures(name: str, folder: str | Path, scratch: Path) -> Dataset:
-    """The set of this name as an archive; one that is kept as arrays is written into the folder `scratch`."""
+    """The set of this name as an archive; a set that is stored as arrays is written to the folder `scratch`."""
     write = {"cifar10": cifar10, "coil100": coil100}.get(name)
     return load(name, folder) if write is None else write(folder, scratch / f"{name}.tar")
 
 
 def coil100(folder: str | Path, archive: Path) -> Dataset:
-    """COIL-100: 7,200 pictures of 32 × 32 pixels, 100 objects of 72; they are written to a new tar, `archive`."""
+    """COIL-100, written to a new tar file: 7,200 pictures of 32 × 32 pixels, 72 of each of 100 objects."""
     check("coil100", folder)
     with np.load(Path(folder) / FILES["coil100"][0]) as file, tarfile.open(archive, "w") as tar:
         named = ((f"{i:04d}.png", image) for i, image in enumerate(file["x"]))
@@ -115,7 +114,7 @@ def coil100(folder: str | Path, archive: Path) -> Dataset:
 
 
 def _write(tar: tarfile.TarFile, named: Iterable[tuple[str, NDArray[np.uint8]]]) -> Iterator[str]:
-    """Pictures into a tar as PNG files; gives the name of each once it is there."""
+    """Write pictures to a tar file as PNG; yields the name of each after it is written."""
     for name, image in named:
         member = tarfile.TarInfo(name)
         Image.fromarray(image).save(png := io.BytesIO(), "png")
@@ -126,7 +125,7 @@ def _write(tar: tarfile.TarFile, named: Iterable[tuple[str, NDArray[np.uint8]]])
 
 
 def cifar10(folder: str | Path, archive: Path) -> Dataset:
-    """CIFAR-10 in part: 10,000 training and 2,000 test pictures of 32 × 32 pixels, written to a new tar, `archive`."""
+    """A part of CIFAR-10, written to a new tar file: 10,000 training and 2,000 test pictures of 32 × 32 pixels."""
     check("cifar10", folder)
     labels: dict[str, str] = {}
     with np.load(Path(folder) / FILES["cifar10"][0]) as file, tarfile.open(archive, "w") as tar:
@@ -136,18 +135,18 @@ def cifar10(folder: str | Path, archive: Path) -> Dataset:
     return Dataset("cifar10", archive, labels)
 
 
-def mnist(folder: str | Path, *, test: bool = False) -> Described:
-    """MNIST: the 60,000 training (or 10,000 test) digits, pixels (n, 784) from 0 to 1, and which digit each is."""
+def mnist(folder: str | Path, *, test: bool = False) -> LabelledVectors:
+    """The 60,000 training (or 10,000 test) digits of MNIST: pixels (n, 784) from 0 to 1, and labels."""
     name = "mnist-test" if test else "mnist"
     check(name, folder)
     pixels, digits = (gzip.decompress((Path(folder) / file).read_bytes()) for file in FILES[name])
     X = np.frombuffer(pixels, np.uint8)[16:].reshape(-1, 784).astype(np.float32)
     X /= 255
-    return Described(X, np.frombuffer(digits, np.uint8)[8:].astype(str))
+    return LabelledVectors(X, np.frombuffer(digits, np.uint8)[8:].astype(str))
 
 
 def classes(labels: Labels) -> list[str]:
-    """The labels that occur, in order, those that are numbers by size.
+    """The distinct labels, sorted; numbers are sorted by size.
 
     >>> classes(np.array(["10", "9", "9"]))
     ['9', '10']

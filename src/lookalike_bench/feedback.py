@@ -22,23 +22,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import LinearSVC
 
+from lookalike.encode.whiten import PCA
 from lookalike.feedback.estimate import Estimate
 from lookalike.feedback.learners import Svdd, Svm
 from lookalike.feedback.round import Marks, Round, play
 from lookalike.feedback.user import WINDOW, EmulatedUser, emulate
 from lookalike.index.flat import Flat
+from lookalike.index.hyperplane import HyperplaneQuery
+from lookalike.index.ids import sort_ids
 from lookalike.kernels import KERNELS
-from lookalike.types import Ids, Progress, Searchable, Vectors
-from lookalike_bench import datasets, feedback_sets
+from lookalike.linalg import distances
+from lookalike.types import Hits, Ids, Progress, Query, Searchable, Vectors, silent
+from lookalike_bench import datasets, retrieval
+from lookalike_bench.datasets import LabelledVectors
 from lookalike_bench.measures import Values, bootstrap, mean
-from lookalike_bench.memo import Memo, Split
-from lookalike_bench.tables import Bench, Printed, Score
+from lookalike_bench.tables import Bench, PaperFigure, Score
+from lookalike_bench.vectors import describe
 
 ROUNDS = 15
 SESSIONS = {"mnist": 15}
@@ -56,6 +62,8 @@ CURVES = (
 """More columns, for a plot of what happens round by round."""
 PAC = {"epsilon": 0.5, "delta": 0.1}
 """How far PAC-NN may be off, and how often farther; the paper does not give its own."""
+HARDEST = 52
+"""Number of objects of COIL-100 that are used."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +124,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     turn = int(number) - 1 if kind == "scored" else int(number)  # the questions of round N are chosen in N − 1
     values = marks_until(outcome.precision, int(number) / 100) if kind == "marks" else getattr(outcome, kind)[:, turn]
     low, high = bootstrap(values, seed=seed)
-    scored = int(outcome.scored[:, :-1].sum() * len(feedback_sets.vectors(name, data).X))
+    scored = int(outcome.scored[:, :-1].sum() * len(load_set(name, data).X))
     return Score(kind, mean(values), low, high, scored=scored)
 
 
@@ -124,32 +132,32 @@ def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
     """The sessions of one method on one set, once a process."""
     key = data, row, name
     if key not in _OUTCOMES:
-        base = feedback_sets.vectors(name, data, progress)
+        base = load_set(name, data, progress)
         _OUTCOMES[key] = measure(row, base, SESSIONS.get(name, 50), progress)
         logger.info("%s, %s: precision by round %s", row, name, _OUTCOMES[key].precision.mean(axis=0).round(3).tolist())
     return _OUTCOMES[key]
 
 
 def measure(
-    row: str, base: datasets.Described, sessions: int, progress: Progress, *, rounds: int = ROUNDS, half: int = 1
+    row: str, base: LabelledVectors, sessions: int, progress: Progress, *, rounds: int = ROUNDS, half: int = 1
 ) -> Outcome:
     """Sessions by the protocol above, alike for all methods. `half` 0 is the half that chose the defaults."""
     wanted = datasets.classes(base.labels)[half::2]
-    memo = Memo()
-    memo.add(np.arange(len(base.X)), base.X)
+    cached = CachedFlat()
+    cached.add(np.arange(len(base.X)), base.X)
     method = ROWS[row] or _Row()
     index = make_index(method, base.X)
     options = PAC if method.search == "pac" else {}
     precision, scored, coverage, width = np.full((4, sessions, rounds + 1), np.nan)
     done = Outcome(precision, scored, coverage, width, ms=[])
     for i in range(sessions):
-        user = EmulatedUser(memo.ids, memo.ids[base.labels == wanted[i % len(wanted)]])
+        user = EmulatedUser(cached.ids, cached.ids[base.labels == wanted[i % len(wanted)]])
         n = len(user.relevant)
         first, signs = user.start(np.random.default_rng(i))
-        memo.forget()
-        split = Split(memo, memo if method.search == "exact" else index, **options)
+        cached.forget()
+        split = SplitIndex(cached, cached if method.search == "exact" else index, **options)
         played = player(row, base.X, split, seed=i, k=n)
-        session = emulate(user, memo, Marks(first, base.X[first], signs), rounds, played)
+        session = emulate(user, cached, Marks(first, base.X[first], signs), rounds, played)
         for turn, (marks, shown) in enumerate(session):
             done.precision[i, turn:] = user.precision(shown.best)  # and later, where nothing is left to ask about
             done.scored[i, turn:] = split.share()
@@ -157,7 +165,7 @@ def measure(
                 done.coverage[i, turn] = known.low <= n <= known.high
                 done.width[i, turn] = known.high / known.low
             if i < TIMED and turn == min(10, rounds):
-                again = player(row, base.X, Split(index, index, **options), seed=i)
+                again = player(row, base.X, SplitIndex(index, index, **options), seed=i)
                 start = time.perf_counter()
                 again(marks, turn)
                 done.ms.append(1e3 * (time.perf_counter() - start))
@@ -165,7 +173,9 @@ def measure(
     return done
 
 
-def player(row: str, X: Vectors, index: Split, *, seed: int, k: int = 50) -> Callable[[Marks, int], Round | PeerRound]:
+def player(
+    row: str, X: Vectors, index: "SplitIndex", *, seed: int, k: int = 50
+) -> Callable[[Marks, int], Round | PeerRound]:
     """What plays a round of one session by one method."""
     method = ROWS[row]
     if method is None:
@@ -229,9 +239,154 @@ def marks_until(precision: Values, enough: float) -> Values:
     return values
 
 
-COLUMNS = [
-    f"{name}/{measure}" for measures in (MEASURES, CURVES) for name, measure in product(feedback_sets.SETS, measures)
-]
+class CachedFlat(Flat):
+    """A flat index over ids 0 … n − 1 that caches the distances of all rows to each support vector.
+
+    It answers hyperplane queries as `Flat` does, and faster if most support vectors are those of an earlier query, as
+    in the rounds of a session.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: Vectors | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Clear the cache: a new session has other support vectors."""
+        self._columns: dict[tuple[int, bytes], Vectors] = {}
+        self._last: tuple[Any, NDArray[np.float32]] | None = None
+
+    def search(
+        self,
+        query: Query,
+        k: int,
+        *,
+        among: Ids | None = None,
+        exclude: Ids | None = None,
+        effort: float | str | None = None,
+    ) -> Hits:
+        """As `Flat`, in float32."""
+        norm = KERNELS[query.kernel].norm if isinstance(query, HyperplaneQuery) else None
+        if not isinstance(query, HyperplaneQuery) or norm is None or among is not None:
+            return super().search(query, k, among=among, exclude=exclude, effort=effort)
+        f = self._decide(query, norm)  # (n,)
+        scores = np.abs(f) if query.kind == "frontier" else -f
+        if exclude is not None:
+            scores[sort_ids(exclude)] = np.inf
+        k = min(k, len(scores))
+        best = np.argpartition(scores, k - 1)[:k]
+        best = best[np.lexsort([best, scores[best]])]
+        best = best[np.isfinite(scores[best])]
+        return Hits(best[None], scores[best][None], len(scores))
+
+    def _decide(self, query: HyperplaneQuery, norm: int) -> NDArray[np.float32]:
+        key = (query.X.tobytes(), query.a.tobytes(), query.b, query.kernel, query.gamma)
+        if self._last is None or self._last[0] != key:
+            if self._rows is None:
+                self._rows = self.vectors(self.ids)  # (n, d)
+            rows = self._rows
+            f = np.full(len(rows), query.b, np.float32)
+            for x, a in zip(query.X, query.a, strict=True):
+                near = (norm, x.tobytes())
+                if near not in self._columns:
+                    self._columns[near] = distances(rows, x[None], norm)[:, 0].astype(np.float32)
+                D = self._columns[near]
+                if KERNELS[query.kernel].balanced:
+                    f -= np.float32(a) * D
+                else:
+                    f += np.float32(a) * np.exp(-np.float32(query.gamma) * (D * D if "gauss" in query.kernel else D))
+            self._last = key, f / np.float32(query.length)
+        return self._last[1].copy()
+
+
+class SplitIndex:
+    """Sends frontier queries to `asking` and counts the rows they score; `ranking` answers the others."""
+
+    def __init__(self, ranking: Searchable, asking: Searchable, **options: Any):
+        self.ranking, self.asking, self.options = ranking, asking, options
+        self.asked = self.scored = 0
+
+    def __len__(self) -> int:
+        return len(self.ranking)
+
+    @property
+    def dim(self) -> int | None:
+        """d."""
+        return self.ranking.dim
+
+    @property
+    def ids(self) -> Ids:
+        """Ids of the ranked rows."""
+        return self.ranking.ids
+
+    def vectors(self, ids: Ids) -> Vectors:
+        """The rows of these ids, (m, d)."""
+        return self.ranking.vectors(ids)
+
+    def share(self) -> float:
+        """Mean share of all rows that a frontier query scored since the last call; 1 if there was none."""
+        share = self.scored / self.asked / len(self) if self.asked else 1.0
+        self.asked = self.scored = 0
+        return share
+
+    def search(self, query: Query, k: int, **options: Any) -> Hits:
+        """Answer a query by the index for its kind."""
+        if getattr(query, "kind", "maximum") != "frontier":
+            return self.ranking.search(query, k, **options)
+        hits = self.asking.search(query, k, **options, **self.options)
+        self.asked += 1
+        self.scored += hits.scored
+        return hits
+
+
+_SETS: dict[tuple[Path, str], LabelledVectors] = {}
+
+
+def load_set(name: str, folder: Path, progress: Progress = silent) -> LabelledVectors:
+    """Vectors and labels of a set of `SETS`, computed once per process."""
+    if (folder, name) not in _SETS:
+        _SETS[folder, name] = SETS[name](folder, progress)
+    return _SETS[folder, name]
+
+
+def _corel(recipe: str) -> Callable[[Path, Progress], LabelledVectors]:
+    return lambda folder, progress: LabelledVectors(*describe("corel5k", recipe, folder, progress)[:2])
+
+
+def _coil(recipe: str) -> Callable[[Path, Progress], LabelledVectors]:
+    def make(folder: Path, progress: Progress) -> LabelledVectors:
+        hardest = _hardest(folder, progress)
+        X, labels, _ = describe("coil100", recipe, folder, progress)
+        kept = np.isin(labels, hardest)
+        return LabelledVectors(X[kept], labels[kept])
+
+    return make
+
+
+def _hardest(folder: Path, progress: Progress) -> list[str]:
+    X, labels, _ = describe("coil100", "classic", folder, progress)
+    rows = np.arange(len(X))
+    value = retrieval.COLUMNS["corel1k"].value  # mAP without the query
+    values = retrieval.rank(X, labels, value, progress, queries=rows, database=rows)
+    objects = np.unique(labels)
+    by_object = np.array([values[labels == name].mean() for name in objects])
+    return [str(name) for name in objects[np.argsort(by_object, kind="stable")[:HARDEST]]]
+
+
+def _mnist(folder: Path, progress: Progress) -> LabelledVectors:  # noqa: ARG001
+    X, labels = datasets.mnist(folder)
+    return LabelledVectors(PCA(dim=64).fit(X).transform(X), labels)
+
+
+SETS: dict[str, Callable[[Path, Progress], LabelledVectors]] = {
+    "coil100": _coil("deep"),
+    "corel5k": _corel("deep"),
+    "mnist": _mnist,
+    "coil100-classic": _coil("classic"),
+    "corel5k-classic": _corel("classic"),
+}
+"""By the default or the classic recipe; of mnist, pixels by PCA to 64 dimensions."""
+COLUMNS = [f"{name}/{measure}" for measures in (MEASURES, CURVES) for name, measure in product(SETS, measures)]
 
 
 USUAL = [
@@ -241,15 +396,17 @@ USUAL = [
 """Columns that stand for the paper's figures, and what they come to for a person."""
 
 
-def paper(row: str, column: str) -> Printed:
+def paper(row: str, column: str) -> PaperFigure:
     """Figures 4 and 5 are drawings of what the SVM's rows do on COIL."""
     name, measure = column.split("/")
     figure = {"scored": "Fig. 4", "precision": "Fig. 5"}.get(measure.split("-")[0])
     asked = ROWS[row]
     drawn = asked is not None and asked.search != "fast" and asked.strategy == "mix"
     if name != "coil100-classic" or figure is None or not drawn:
-        return Printed()
-    return Printed(None, f"{figure} of the paper is a drawing, and its numbers are lost; nor are its 52 objects named")
+        return PaperFigure()
+    return PaperFigure(
+        None, f"{figure} of the paper is a drawing, and its numbers are lost; nor are its 52 objects named"
+    )
 
 
 def seconds(row: str, column: str) -> float:

@@ -1,7 +1,7 @@
-"""Many cells, several at a time: one process a job, each with its share of the cores.
+"""Fill many cells, several at a time: one process per job, each with its share of the cores.
 
-In: tasks, the cells of a bench that build on the same work. Out: an `Outcome` for each cell, as it comes. A cell that
-fails, or takes its process with it, is told as such, and the others go on. Processes are spawned, never forked.
+`fill` yields an `Outcome` per cell as soon as it is done. A cell that raises an error or ends its process is reported
+as failed, and the other cells are still filled. Processes are spawned, never forked.
 """
 
 import logging
@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 from lookalike.errors import MissingError
 from lookalike.types import Progress
-from lookalike_bench import described, tables
+from lookalike_bench import tables, vectors
 from lookalike_bench.tables import Bench, Cell
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""What libraries read how many threads they may have from."""
-TELL_S = 1.0
-"""Seconds between two words of a process about how far it is."""
+"""Environment variables from which libraries read their number of threads."""
+PROGRESS_S = 1.0
+"""Seconds between two progress messages of a process."""
 
 Watch = Callable[[int, str], None]
-"""Told what job number … is doing."""
+"""Called with the number of a job and what it is doing."""
 logger = logging.getLogger(__name__)
 
 
@@ -37,21 +37,22 @@ class Task:
 
     bench: str
     address: str
-    """Where the bench is, `module:name`."""
+    """Of the bench, `module:attribute`."""
     places: tuple[tuple[str, str], ...]
     """Rows and columns."""
 
 
-class Orders(NamedTuple):
-    """What is the same for every cell."""
+class Settings(NamedTuple):
+    """Settings of a run, the same for every cell."""
 
     data: str
     seed: int
-    keep: str | None
+    cache: str | None
+    """Folder to cache vectors of pictures in."""
 
 
 class Outcome(NamedTuple):
-    """What became of a cell; without the cell where it failed, or something it needs is not installed, and then why."""
+    """A filled cell, or the reason why it was not filled."""
 
     bench: str
     row: str
@@ -59,62 +60,66 @@ class Outcome(NamedTuple):
     cell: Cell | None
     why: str = ""
     missing: bool = False
-    """Whether something is not installed: nobody's failure."""
+    """Whether a package that the cell needs is not installed; this does not count as a failure."""
 
 
 def fill(
-    left: Sequence[tuple[Bench, Sequence[tuple[str, str]]]], orders: Orders, jobs: int, watch: Watch
+    left: Sequence[tuple[Bench, Sequence[tuple[str, str]]]], settings: Settings, jobs: int, watch: Watch
 ) -> Iterator[Outcome]:
-    """The cells of these benches; with several jobs the longest tasks first, and before them what has to be alone."""
+    """Fill the cells of these benches. With several jobs, timings run first, then the longest tasks."""
     tasks: list[tuple[float, Task]] = []
     for bench, places in left:
         if jobs == 1:
-            yield from fill_here(bench, places, orders, watch)
-        elif bench.alone and places:  # one process with every core; what it has made for its cells goes with it
-            yield from fill_apart([Task(bench.name, tables.BENCHES[bench.name], tuple(places))], orders, 1, watch)
+            yield from fill_in_this_process(bench, places, settings, watch)
+        elif bench.alone and places:  # one process with every core; its memory is freed at its end
+            yield from fill_in_processes(
+                [Task(bench.name, tables.BENCHES[bench.name], tuple(places))], settings, 1, watch
+            )
         else:
             tasks += [(sum(bench.seconds(*place) for place in task.places), task) for task in split(bench, places)]
-    yield from fill_apart([task for _, task in sorted(tasks, key=lambda one: -one[0])], orders, jobs, watch)
+    yield from fill_in_processes([task for _, task in sorted(tasks, key=lambda one: -one[0])], settings, jobs, watch)
 
 
 def split(bench: Bench, places: Sequence[tuple[str, str]]) -> list[Task]:
-    """The cells of a bench as tasks, in the order in which their first cells come."""
+    """Group the cells of a bench into tasks, in the order of their first cells."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for row, column in places:
         groups.setdefault(bench.shares(row, column), []).append((row, column))
     return [Task(bench.name, tables.BENCHES[bench.name], tuple(group)) for group in groups.values()]
 
 
-def fill_here(bench: Bench, places: Sequence[tuple[str, str]], orders: Orders, watch: Watch) -> Iterator[Outcome]:
-    """One cell after the other, in this process, with every core."""
+def fill_in_this_process(
+    bench: Bench, places: Sequence[tuple[str, str]], settings: Settings, watch: Watch
+) -> Iterator[Outcome]:
+    """Fill one cell after the other, with every core."""
     for row, column in places:
         try:
-            with described.keeping(orders.keep):
-                progress = _telling(lambda text: watch(0, text), f"{bench.name} {row} {column}")
-                cell = tables.fill(bench, row, column, orders.data, seed=orders.seed, progress=progress)
+            with vectors.caching(settings.cache):
+                progress = _report_to(lambda text: watch(0, text), f"{bench.name} {row} {column}")
+                cell = tables.fill(bench, row, column, settings.data, seed=settings.seed, progress=progress)
         except MissingError as error:
             yield Outcome(bench.name, row, column, None, str(error), missing=True)
-        except Exception as error:  # the other cells are still to be filled
+        except Exception as error:  # the other cells still have to be filled
             logger.debug("%s %s %s", bench.name, row, column, exc_info=True)
-            yield Outcome(bench.name, row, column, None, _say(error))
+            yield Outcome(bench.name, row, column, None, f"{type(error).__name__}: {error}")
         else:
             yield Outcome(bench.name, row, column, cell)
 
 
-def fill_apart(tasks: Sequence[Task], orders: Orders, jobs: int, watch: Watch) -> Iterator[Outcome]:
-    """The cells of all tasks, in the order of the tasks, as many at a time as there are jobs."""
+def fill_in_processes(tasks: Sequence[Task], settings: Settings, jobs: int, watch: Watch) -> Iterator[Outcome]:
+    """Fill the cells of all tasks, in order, `jobs` tasks at a time."""
     waiting, running = list(tasks), dict[Connection, _Job]()
     free = list(range(jobs))
     try:
         while waiting or running:
             while waiting and free:
-                job = _Job(waiting.pop(0), free.pop(0), orders, jobs)
+                job = _Job(waiting.pop(0), free.pop(0), settings, jobs)
                 running[job.pipe] = job
             for pipe in wait(list(running)):
                 job = running[pipe]  # type: ignore[index]
                 try:
-                    told = job.pipe.recv()
-                except (EOFError, OSError):  # it is done, or it is dead
+                    message = job.pipe.recv()
+                except (EOFError, OSError):  # the process has ended
                     running.pop(job.pipe)
                     free.append(job.slot)
                     watch(job.slot, "")
@@ -124,11 +129,11 @@ def fill_apart(tasks: Sequence[Task], orders: Orders, jobs: int, watch: Watch) -
                     if left[1:]:
                         waiting.insert(0, Task(job.task.bench, job.task.address, left[1:]))
                     continue
-                if isinstance(told, Outcome):
+                if isinstance(message, Outcome):
                     job.done += 1
-                    yield told
+                    yield message
                 else:
-                    watch(job.slot, told)
+                    watch(job.slot, message)
     finally:
         for job in running.values():
             job.process.kill()
@@ -136,41 +141,43 @@ def fill_apart(tasks: Sequence[Task], orders: Orders, jobs: int, watch: Watch) -
 
 
 class _Job:
-    """A process at work on a task."""
+    """A process that fills a task."""
 
-    def __init__(self, task: Task, slot: int, orders: Orders, jobs: int):
+    def __init__(self, task: Task, slot: int, settings: Settings, jobs: int):
         self.task, self.slot, self.done = task, slot, 0
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        share = cores[slot::jobs] or cores  # more jobs than cores: all have all
+        share = cores[slot::jobs] or cores  # more jobs than cores: each may use every core
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_work, args=(theirs, task, orders, share), daemon=True)
+        self.process = context.Process(target=_work, args=(theirs, task, settings, share), daemon=True)
         with _threads(max(1, len(share))):
             self.process.start()
         theirs.close()
 
     def end(self) -> tuple[tuple[str, str], ...]:
-        """Wait for the end of the process; the cells that it has not filled."""
+        """Wait for the process to end; returns the cells that it has not filled."""
         self.process.join()
         self.pipe.close()
         return self.task.places[self.done :]
 
 
-def _work(pipe: Connection, task: Task, orders: Orders, cores: Sequence[int]) -> None:
-    """What a process does. It ends when nobody listens any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
+def _work(pipe: Connection, task: Task, settings: Settings, cores: Sequence[int]) -> None:
+    """The main function of a process. It ends when the other end of the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if cores:
-        os.sched_setaffinity(0, cores)  # what asks how many cores there are gets its share
+        os.sched_setaffinity(0, cores)  # libraries that ask for the number of cores get the share
     try:
-        for outcome in fill_here(tables.at(task.address), task.places, orders, lambda _, text: pipe.send(text)):
+        for outcome in fill_in_this_process(
+            tables.load_from(task.address), task.places, settings, lambda _, text: pipe.send(text)
+        ):
             pipe.send(outcome)
     except BrokenPipeError:
         return
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed would go on for as long as its cell takes."""
+    """End at once when the parent is killed, instead of when the cell is done."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -179,7 +186,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Processes that start in this block have so many threads in each library."""
+    """Limit the threads per library of processes that are started in this block."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, str(count)))
     try:
@@ -189,19 +196,15 @@ def _threads(count: int) -> Iterator[None]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _telling(tell: Callable[[str], None], place: str) -> Progress:
-    """Progress as words, not too many of them."""
-    last = -TELL_S
+def _report_to(tell: Callable[[str], None], place: str) -> Progress:
+    """Progress as text, at most once per PROGRESS_S."""
+    last = -PROGRESS_S
 
     def report(stage: str, done: int, total: int | None) -> None:
         nonlocal last
-        if time.monotonic() - last >= TELL_S:
+        if time.monotonic() - last >= PROGRESS_S:
             last = time.monotonic()
             tell(f"{place}: {stage}" + (f" {done:,}/{total:,}" if total else ""))
 
     tell(place)
     return report
-
-
-def _say(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -3,7 +3,7 @@
 In: methods × (image set, dimension). Out: error in per cent, or a measure of retrieval. Mensink et al., "Large scale
 metric learning for distance-based image classification on open ended data sets", 2013 (ncm), Tables 2–5 and 7, Fig. 9.
 
-Protocol. `SET/DIM`: all is learned from the training part (`labelled` says which), parameters are chosen on a fifth of
+Protocol. `SET/DIM`: all is learned from the training part (`vectors.train_test`), parameters are chosen on a fifth of
 it, the test part is named once. `SET/held-out`: the metric learns from the training pictures of four fifths of the
 classes, every fifth class is new; the means, or the neighbours, are those of all classes, and test pictures of new
 classes are to be told from all classes; `held-in` is the same with a metric that learned from all. `SET/new-N`: the
@@ -16,24 +16,32 @@ are the paper's tables, with the rows that these have and no others.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.svm import LinearSVC
 
+from lookalike.classes.knn import KnnClassifier
 from lookalike.classes.open_set import OpenSet
 from lookalike.classes.prior import cluster_hierarchy
-from lookalike.encode.whiten import L2
+from lookalike.encode.whiten import L2, PCA
+from lookalike.learn.jscl import Jscl
+from lookalike.learn.labels import hold_out
+from lookalike.learn.linear import Fda, InverseCovariance, Ridge
+from lookalike.learn.lmnn import Lmnn
 from lookalike.learn.measures import mean_average_precision, ranks
+from lookalike.learn.ncmc import Ncmc
+from lookalike.learn.ncmml import Ncmml, NcmmlDot
+from lookalike.learn.wsabie import Wsabie
 from lookalike.types import Progress, Vectors
-from lookalike_bench import ncm_paper, retrieval
-from lookalike_bench.labelled import SETS, Parts, parts, rows
-from lookalike_bench.labelled import check as check_set
+from lookalike_bench import retrieval
 from lookalike_bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean, top_error
-from lookalike_bench.ncm_rows import METHODS, Codes, Method, Params, choose
-from lookalike_bench.tables import Bench, Printed, Score
+from lookalike_bench.tables import Bench, PaperFigure, Score
+from lookalike_bench.vectors import SETS, TrainTest, check_set, train_test, unit_vectors
 
 DIMS = (32, 64, 128, 256, 512)
 HELD_DIM, RETRIEVAL_DIM = 64, 128
@@ -49,8 +57,68 @@ TRANSFERS = ("ncm-pca", "ncm-fda", "ncm-invcov", "ncmml", "ncmml-dot", "lmnn", "
 """Metrics for classes and pictures that they were not learned on."""
 ONLY = ("ncmc-5", "ncmc-15", "ncmc-test", "lmnn-10", "lmnn-20", "dynamic-10", "dynamic-20")
 """Rows that differ from others in a number, and stand in the paper's tables alone."""
-ROWS = (*METHODS, *PRIORS)
 logger = logging.getLogger(__name__)
+PAPER_FULL: dict[str, float] = {"svm": 38.2, "knn-l2": 55.7, "ncm-l2": 68.0}
+"""Tables 2 and 3, rows that are not projected."""
+PAPER_BY_DIM: dict[str, dict[int, float]] = {
+    "dynamic-10": {32: 47.2, 64: 42.2, 128: 39.7, 256: 39.0, 512: 39.4},
+    "ncmml": {32: 49.1, 64: 42.7, 128: 39.0, 256: 37.4, 512: 37.0},
+    "ncm-fda": {32: 65.2, 64: 59.4, 128: 54.6, 256: 52.0, 512: 50.8},
+    "ncm-pca": {32: 78.7, 64: 74.6, 128: 71.7, 256: 69.9, 512: 68.8},
+    "ncm-invcov": {32: 75.5, 64: 67.7, 128: 60.6, 256: 54.5, 512: 49.3},
+    "ridge": {32: 86.3, 64: 80.3, 128: 73.9, 256: 68.1, 512: 62.8},
+    "wsabie": {32: 51.9, 64: 45.1, 128: 41.2, 256: 39.4, 512: 38.7},
+    "knn-pca": {128: 57.3},
+    "lmnn-10": {128: 50.6},
+    "lmnn-20": {128: 50.4},
+    "lmnn-all": {128: 44.2},
+    "dynamic-20": {128: 40.7},
+    "ncmc-test": {128: 36.3, 256: 36.1, 512: 36.2},
+    "ncmc-5": {128: 36.2, 256: 35.0, 512: 34.8},
+    "ncmc-10": {128: 35.8, 256: 34.8, 512: 34.6},
+    "ncmc-15": {128: 36.1, 256: 35.3, 512: 35.1},
+}
+"""Table 3, and from knn-pca on Tables 2 and 4."""
+PAPER_HELD_OUT: dict[str, dict[int, float]] = {
+    "dynamic-10": {128: 42.2, 256: 42.4},
+    "ncmml": {128: 42.5, 256: 40.4, 512: 39.9},
+    "knn-l2": {128: 54.2},
+    "ncm-l2": {128: 66.6},
+}
+PAPER_HELD_IN: dict[str, dict[int, float]] = {
+    "svm": {128: 37.6},
+    "dynamic-10": {128: 39.0, 256: 38.4},
+    "ncmml": {128: 38.6, 256: 36.8, 512: 36.4},
+}
+"""Table 5: metrics of 800 classes, and of all; rows that are not projected stand at 128."""
+PAPER_UKBENCH: dict[str, dict[int, float]] = {
+    "ncm-l2": {128: 3.19},
+    "ncm-pca": {32: 2.82, 64: 3.01, 128: 3.08, 256: 3.15, 512: 3.18},
+    "jscl": {32: 3.04, 64: 3.23, 128: 3.31, 256: 3.36, 512: 3.36},
+    "ncmml": {32: 3.07, 64: 3.23, 128: 3.33, 256: 3.32, 512: 3.31},
+}
+"""Table 7; what is not projected stands at 128."""
+UNLIKE_PICTURES = "the paper has 1,000 classes of ILSVRC'10 and 1.2 million pictures, we have 50 classes and 2,500"
+UNLIKE_UKBENCH = "the paper has all 10,200 pictures and learned from ILSVRC'10; we have 2,000, and learned from corel5k"
+UNLIKE_DRAWING = "Fig. 9 of the paper is a drawing, and its numbers are lost; and its pictures are others"
+SECONDS = {"ncm-invcov": 115.0, "svm": 95.0, "ridge": 25.0, "ncm-fda": 15.0, "ncm-pca": 8.0, "ncm-l2": 2.0}
+SECONDS |= {"knn-l2": 15.0, "knn-pca": 10.0, "lmnn-all": 40.0, "wsabie": 35.0, "jscl": 35.0, "ncmml": 40.0}
+"""About how long a row takes on corel5k-fisher; others take 50 seconds, and the deep features a quarter of it."""
+LONG_SECONDS = {("ukbench2000-fisher/4r4-512", "ncmml"): 900.0, ("ukbench2000-fisher/4r4-256", "ncmml"): 530.0}
+"""Cells that take longer than that: what they watch gets better for thousands of steps."""
+READ_SECONDS = {"corel5k-fisher/128-top5": 500.0, "ukbench2000-fisher/4r4-512": 130.0, "corel5k-deep/new-1": 230.0}
+"""About how long it takes to read the pictures of a set, for the column that is likely to be the first."""
+HELD, MOST = 0.2, 8_000
+"""The share of each class that parameters are chosen on, and how many rows at most take part in the choice."""
+LAMS = tuple({"lam": lam} for lam in (0.01, 0.1, 1.0, 10.0))
+RIDGES = tuple({"ridge": ridge} for ridge in (0.01, 0.1, 1.0))
+COSTS = tuple({"C": C} for C in (0.1, 1.0, 10.0))
+"""What there is to choose from; λ and ridge are shares of the mean variance."""
+
+Codes: TypeAlias = NDArray[np.int64]
+Params: TypeAlias = dict[str, Any]
+Scorer: TypeAlias = Callable[[Vectors], NDArray[np.float64]]
+"""Rows (m, d) to scores (m, C), of classes in rising order."""
 
 
 class _Column(NamedTuple):
@@ -79,30 +147,184 @@ _DONE: dict[tuple[Any, ...], Any] = {}
 """What this process has computed, by what it depends on: columns share it."""
 
 
-def paper(row: str, column: str) -> Printed:
+@dataclass(frozen=True)
+class Method:
+    """A metric, where there is one, and what names rows after it."""
+
+    classify: Callable[..., Scorer]
+    """`classify(X, y, **params)`, of projected rows."""
+    metric: Callable[..., Any] | None = None
+    """`metric(dim, seed, **params)` gives a transform that is not yet fitted."""
+    candidates: Sequence[Params] = ()
+    full: bool = False
+    """Whether it takes rows at their full length, whatever the dimension."""
+    watched: bool = False
+    """Whether the metric can watch rows held out, and stop by retrieval."""
+
+    def learn(self, X: Vectors, y: Codes, dim: int, seed: int, **params: Any) -> Callable[[Vectors], Vectors]:
+        """The projection that the metric learned from rows and labels."""
+        if self.metric is None:
+            return lambda rows: rows
+        made = self.metric(dim, seed, **_of(params, metric=True)).fit(X, y)
+        return lambda rows: np.asarray(made.transform(rows))
+
+    def fit(self, X: Vectors, y: Codes, dim: int, seed: int, **params: Any) -> Scorer:
+        """Learn all there is to learn from the same rows."""
+        if isinstance(self.classify, Whole):
+            return self.classify(X, y, dim, seed)
+        project = self.learn(X, y, dim, seed, **params)
+        return self.after(project, X, y, **params)
+
+    def after(self, project: Callable[[Vectors], Vectors], X: Vectors, y: Codes, **params: Any) -> Scorer:
+        """What names rows after a projection, of any classes y."""
+        score = self.classify(project(X), y, **_of(params, metric=False))
+        return lambda rows: score(project(rows))
+
+
+def _of(params: Params, *, metric: bool) -> Params:
+    """λ is the metric's, the rest the classifier's; ridge regression has no metric but PCA."""
+    return {name: value for name, value in params.items() if (name == "lam") == metric}
+
+
+def means(X: Vectors, y: Codes, kind: str = "ncm", **params: float) -> Scorer:
+    """The nearest class mean."""
+    model = OpenSet(kind, **params).partial_fit(X, y)  # type: ignore[arg-type]
+    order = np.argsort(model.classes_)
+    return lambda rows: -np.asarray(model.distances(rows), np.float64)[:, order]
+
+
+def second(X: Vectors, y: Codes, ridge: float) -> Scorer:
+    """The nearest class mean by one covariance of all classes."""
+    return means(X, y, "second", ridge=ridge)
+
+
+def neighbours(X: Vectors, y: Codes) -> Scorer:
+    """The nearest neighbours, as many as classify the training rows best."""
+    return KnnClassifier(k="auto").fit(X, y).predict_proba
+
+
+def svm(X: Vectors, y: Codes, C: float) -> Scorer:
+    """A linear SVM for each class against the rest."""
+    model = LinearSVC(C=C, tol=1e-2, random_state=0).fit(X, y)
+    return lambda rows: _columns(model.decision_function(rows))
+
+
+def largest(X: Vectors, y: Codes) -> Scorer:  # noqa: ARG001 (rows are scores already)
+    """Rows that are scores of classes."""
+    return lambda rows: np.asarray(rows, np.float64)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What learns its metric and its classes together."""
+
+    make: Callable[[int, int], Any]
+
+    def __call__(self, X: Vectors, y: Codes, dim: int, seed: int) -> Scorer:
+        """Scores of classes, by what was learned from rows and labels."""
+        model = self.make(dim, seed).fit(X, y)
+        return _columns_of(model.decision_function if hasattr(model, "decision_function") else model.predict_proba)
+
+
+def _columns_of(score: Callable[[Vectors], Any]) -> Scorer:
+    return lambda rows: _columns(np.asarray(score(rows), np.float64))
+
+
+def _columns(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """scikit-learn has one column for two classes."""
+    return scores if scores.ndim == 2 else np.stack([-scores, scores], axis=1)
+
+
+class _PcaRidge(Ridge):
+    """Ridge regression after PCA, as in Table 3 of the paper."""
+
+    def __init__(self, dim: int, lam: float):
+        super().__init__(lam)
+        self.dim = dim
+
+    def fit(self, X: Vectors, y: Any = None) -> "_PcaRidge":
+        self.pca_ = PCA(self.dim).fit(X)
+        super().fit(self.pca_.transform(X), y)
+        return self
+
+    def transform(self, X: Vectors) -> Any:
+        return super().transform(self.pca_.transform(X))
+
+
+def _seeded(kind: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+    return lambda dim, seed, **params: kind(dim=dim, random_state=seed, **fixed, **params)
+
+
+def _plain(kind: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda dim, seed, **params: kind(dim=dim, **params)  # noqa: ARG005 (nothing is random)
+
+
+METHODS = {
+    "ncm-l2": Method(means, full=True),
+    "ncm-pca": Method(means, _plain(PCA)),
+    "ncm-fda": Method(means, _plain(Fda), LAMS),
+    "ncm-invcov": Method(means, _plain(InverseCovariance), LAMS),
+    "ncmml": Method(means, _seeded(Ncmml), watched=True),
+    "ncmml-dot": Method(means, _seeded(NcmmlDot), watched=True),
+    **{f"ncmc-{k}": Method(Whole(_seeded(Ncmc, k=k))) for k in (5, 10, 15)},
+    "ncmc-test": Method(Whole(_seeded(Ncmc, k=10, rounds=0))),
+    "second": Method(second, _plain(PCA), RIDGES),
+    "knn-l2": Method(neighbours, full=True),
+    "knn-pca": Method(neighbours, _plain(PCA)),
+    "lmnn": Method(neighbours, _seeded(Lmnn, targets="fixed"), watched=True),
+    "lmnn-all": Method(neighbours, _seeded(Lmnn, targets="all"), watched=True),
+    "lmnn-dynamic": Method(neighbours, _seeded(Lmnn, targets="dynamic"), watched=True),
+    **{f"lmnn-{k}": Method(neighbours, _seeded(Lmnn, targets="fixed", k=k), watched=True) for k in (10, 20)},
+    **{f"dynamic-{k}": Method(neighbours, _seeded(Lmnn, targets="dynamic", k=k), watched=True) for k in (10, 20)},
+    "ridge": Method(largest, _plain(_PcaRidge), LAMS),
+    "wsabie": Method(Whole(_seeded(Wsabie)), _seeded(Wsabie), watched=True),
+    "jscl": Method(Whole(_seeded(Jscl)), _seeded(Jscl), watched=True),
+    "svm": Method(svm, candidates=COSTS, full=True),
+}
+
+
+def choose(method: Method, X: Vectors, y: Codes, dim: int, seed: int) -> Params:
+    """The candidate with the fewest errors on rows held out of X, the first of equals."""
+    if not method.candidates:
+        return {}
+    random = np.random.default_rng(seed)
+    some = np.sort(random.permutation(len(y))[:MOST])
+    kept, out = (some[part] for part in hold_out(np.unique(y[some], return_inverse=True)[1], HELD, random))
+    known = np.unique(y[kept])  # hold_out leaves a row of every class
+    errors = []
+    for params in method.candidates:
+        score = method.fit(X[kept], y[kept], dim, seed, **params)
+        errors.append(float(np.mean(ranks(score(X[out]), np.searchsorted(known, y[out])) > 0)))
+    return dict(method.candidates[int(np.argmin(errors))])
+
+
+ROWS = (*METHODS, *PRIORS)
+
+
+def paper(row: str, column: str) -> PaperFigure:
     """What the tables have."""
     dataset, kind, number, top = COLUMNS[column]
     if kind == "new":
-        return Printed(None, ncm_paper.LOST)
+        return PaperFigure(None, UNLIKE_DRAWING)
     if dataset == "ukbench2000-fisher":
-        value, unlike = ncm_paper.UKBENCH.get(row, {}).get(number), ncm_paper.ABROAD
+        value, unlike = PAPER_UKBENCH.get(row, {}).get(number), UNLIKE_UKBENCH
     elif dataset == TABLES and top == FIRST:
-        table = {"test": ncm_paper.BY_DIM, "held-out": ncm_paper.HELD_OUT, "held-in": ncm_paper.HELD_IN}[kind]
-        value, unlike = table.get(row, {}).get(number) if number else ncm_paper.FULL.get(row), ncm_paper.OTHERS
+        table = {"test": PAPER_BY_DIM, "held-out": PAPER_HELD_OUT, "held-in": PAPER_HELD_IN}[kind]
+        value, unlike = table.get(row, {}).get(number) if number else PAPER_FULL.get(row), UNLIKE_PICTURES
     else:
         value, unlike = None, ""
-    return Printed() if value is None else Printed(value, unlike)
+    return PaperFigure() if value is None else PaperFigure(value, unlike)
 
 
 def seconds(row: str, column: str) -> float:
     """About how long a cell takes."""
     dataset, kind, number, _ = COLUMNS[column]
-    read = ncm_paper.DESCRIBED.get(column, 0.0) if row == "ncm-pca" else 0.0
+    read = READ_SECONDS.get(column, 0.0) if row == "ncm-pca" else 0.0
     if kind == "new":
         return 4.0 + read
-    if (column, row) in ncm_paper.LONG:
-        return ncm_paper.LONG[column, row]
-    return read + ncm_paper.SECONDS.get(row, 50.0) * (0.25 if "deep" in dataset else 1.5 if number >= 256 else 1)
+    if (column, row) in LONG_SECONDS:
+        return LONG_SECONDS[column, row]
+    return read + SECONDS.get(row, 50.0) * (0.25 if "deep" in dataset else 1.5 if number >= 256 else 1)
 
 
 def shares(row: str, column: str) -> str:  # noqa: ARG001
@@ -132,7 +354,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
         values = _retrieve(row, wanted, data, seed, progress)
         measure, scale, scored = ("mAP" if wanted.kind == "map" else "4·recall@4"), 1.0, len(values) ** 2
     else:
-        given = parts(wanted.dataset, data, progress)
+        given = train_test(wanted.dataset, data, progress)
         progress("learning", 0, None)
         if wanted.kind == "test":
             values = top_error(places(row, given, wanted.number, seed, (data, wanted.dataset)), wanted.top)
@@ -146,7 +368,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     return Score(measure, scale * mean(values), low, high, scored=scored)
 
 
-def places(row: str, given: Parts, dim: int, seed: int, key: tuple[Any, ...]) -> Codes:
+def places(row: str, given: TrainTest, dim: int, seed: int, key: tuple[Any, ...]) -> Codes:
     """At which place, from 0, the right class of each test picture comes, (m,)."""
     method = METHODS[row]
     done = (*key, row, 0 if method.full else dim, seed)
@@ -169,7 +391,7 @@ def every_fifth(y: Codes) -> NDArray[np.bool_]:
     return np.isin(y, np.unique(y)[4::5])
 
 
-def held_out(row: str, given: Parts, dim: int, seed: int, *, seen_all: bool) -> Codes:
+def held_out(row: str, given: TrainTest, dim: int, seed: int, *, seen_all: bool) -> Codes:
     """Places of the right class, among all, of test pictures of every fifth class."""
     method = METHODS[row]
     classes, y = np.unique(given.y, return_inverse=True)
@@ -182,7 +404,7 @@ def held_out(row: str, given: Parts, dim: int, seed: int, *, seen_all: bool) -> 
     return ranks(method.after(project, given.X, y, **params)(given.X_test[asked]), y_test[asked])
 
 
-def new(row: str, given: Parts, pictures: int, seed: int, key: tuple[Any, ...]) -> Values:
+def new(row: str, given: TrainTest, pictures: int, seed: int, key: tuple[Any, ...]) -> Values:
     """How often each test picture of a new class is named wrongly, (m,), with so many pictures of each new class."""
     name = PRIORS.get(row, row)
     classes, y = np.unique(given.y, return_inverse=True)
@@ -234,10 +456,10 @@ def _wrong(X: Vectors, y: Codes, asked: Vectors, truth: Codes, pairs: Any, weigh
 
 def _retrieve(row: str, wanted: _Column, data: Path, seed: int, progress: Progress) -> Values:
     """Each picture of ukbench2000 as a query, by the cosine of projected rows: (q,) values."""
-    X, labels, _ = rows(wanted.dataset, data, progress)
+    X, labels, _ = unit_vectors(wanted.dataset, data, progress)
     done = data, row, wanted.dataset, wanted.number, "retrieval", seed
     if done not in _DONE:
-        learned = rows(_learned_on(wanted), data, progress)
+        learned = unit_vectors(_learned_on(wanted), data, progress)
         progress("learning", 0, None)
         _DONE[done] = L2().transform(abroad(METHODS[row], learned[0], learned[1], wanted.number, seed)(X))
     everything = np.arange(len(X))
@@ -281,7 +503,7 @@ def _learned_on(column: _Column) -> str:
 
 def _printed(column: str) -> bool:
     """Whether a column is the paper's."""
-    return any(has(row, column) and paper(row, column) != Printed() for row in ROWS)
+    return any(has(row, column) and paper(row, column) != PaperFigure() for row in ROWS)
 
 
 BENCH = Bench(

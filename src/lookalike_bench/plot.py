@@ -9,7 +9,7 @@ from typing import Any
 
 from lookalike.errors import InputError, MissingError
 from lookalike.show import check_place
-from lookalike_bench.tables import RATIO, SMALLER, Cell
+from lookalike_bench.tables import RATIO, SMALLER_IS_BETTER, Cell
 
 SUFFIXES = (".png", ".svg", ".pdf")
 ACROSS = 4
@@ -56,7 +56,7 @@ def draw(title: str, cells: Sequence[Cell]) -> Any:
     figure, panels = _panels(title, len(columns), 3.2, 0.36 * len(rows) + 1)
     for axes, column in zip(panels, columns, strict=True):
         shown = [cell for cell in cells if cell.column == column]
-        best = (min if shown[0].measure in SMALLER else max)(cell.value for cell in shown)
+        best = (min if shown[0].measure in SMALLER_IS_BETTER else max)(cell.value for cell in shown)
         base = 1 if shown[0].measure == RATIO else 0  # a ratio's bar goes from 1, to the left where we are slower
         errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
         axes.barh(

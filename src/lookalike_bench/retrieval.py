@@ -1,24 +1,42 @@
-"""Retrieval: how well each recipe ranks real image sets.
+"""Retrieval: how well each recipe ranks an image set.
 
-In: recipes × {corel1k, corel5k, ukbench2000}. Out: same-class mAP with the query left out, or of test pictures among
-training pictures, or UKBench's 4·recall@4 with the query ranked. Each cell goes through the engine: a new collection,
-add, fit, exact ranks of its vectors.
+Rows are recipes. Columns are corel1k, corel5k and ukbench2000, measured by same-class mAP without the query, by mAP of
+test pictures among training pictures, or by UKBench's 4·recall@4, which counts the query. Each cell uses a new
+collection: add, fit, then an exact ranking of its vectors.
+
+Further columns run the papers' protocols on `published_sets`. Holidays: average precision without the query. Oxford and
+Paris: average precision by the trapezoid rule of their own program; the query is the part inside its box. UKBench:
+4·recall@4. Sets with labels: average precision, relevant are pictures with a label in common; queries are test pictures
+among training pictures if the set has a test part, else each picture among the others.
 """
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from lookalike.arrays import CHUNK_BYTES, chunks
+from lookalike.collection import Collection, Crop
 from lookalike.recipes import RECIPES
 from lookalike.types import Progress, Vectors
-from lookalike_bench import datasets, standard_retrieval
-from lookalike_bench.described import describe
-from lookalike_bench.measures import Values, average_precision, bootstrap, four_recall_at_4, mean, precision_at
+from lookalike_bench import datasets, published_sets
+from lookalike_bench.measures import (
+    Values,
+    average_precision,
+    bootstrap,
+    four_recall_at_4,
+    mean,
+    precision_at,
+    trapezoid_precision,
+)
+from lookalike_bench.published_sets import LabelledSet, QuerySet
 from lookalike_bench.tables import Bench, Score
+from lookalike_bench.vectors import describe
 
 Measure = Callable[[NDArray[np.bool_], NDArray[np.bool_]], Values]
 """From what is relevant and what is the query itself, both (q, n) best first, to a value per query."""
@@ -31,7 +49,7 @@ class _Column:
     value: Measure
     queries: str = ""
     database: str = ""
-    """What the names of pictures begin with that are looked for, and looked among."""
+    """Prefixes of the names of query pictures and of searched pictures."""
 
 
 COLUMNS = {
@@ -41,28 +59,28 @@ COLUMNS = {
     "ukbench2000": _Column("ukbench2000", "4·recall@4", lambda relevant, _: four_recall_at_4(relevant)),
     "ukbench2000-first": _Column("ukbench2000", "P@1", lambda relevant, itself: precision_at(relevant, 1, junk=itself)),
 }
-
-
 USUAL = ("ukbench2000", "ukbench2000-first")
 SLOW = {"fisher": 200.0, "fisher256": 250.0, "vlad": 150.0, "deepvlad": 100.0}
 SECONDS = SLOW | {"color": 10.0, "classic": 15.0}
-"""About how long a recipe takes on one core for 2,000 pictures; the others take a minute. Slow ones are on request."""
+"""Seconds of a recipe on one core for 2,000 pictures; others take a minute. Slow recipes are on request."""
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """One recipe on one set. `seed` draws the bootstrap; nothing else is random."""
-    if column in standard_retrieval.NAMES:
-        values, scored = standard_retrieval.measure(row, column, data, progress)
-        low, high = bootstrap(values, seed=seed)
-        return Score(standard_retrieval.MEASURES[column], mean(values), low, high, scored=scored)
-    wanted = COLUMNS[column]
-    X, labels, names = describe(wanted.dataset, row, data, progress)
-    queries, database = (
-        np.flatnonzero(np.char.startswith(names, prefix)) for prefix in (wanted.queries, wanted.database)
-    )
-    values = rank(X, labels, wanted.value, progress, queries=queries, database=database)
+    """Fill one cell. `seed` draws the bootstrap; nothing else is random."""
+    if column in published_sets.SETS:
+        measure = "4·recall@4" if column == "ukbench" else "mAP"
+        values, scored = _published_values(row, column, data, progress)
+    else:
+        wanted = COLUMNS[column]
+        measure = wanted.measure
+        X, labels, names = describe(wanted.dataset, row, data, progress)
+        queries, database = (
+            np.flatnonzero(np.char.startswith(names, prefix)) for prefix in (wanted.queries, wanted.database)
+        )
+        values = rank(X, labels, wanted.value, progress, queries=queries, database=database)
+        scored = len(queries) * len(database)
     low, high = bootstrap(values, seed=seed)
-    return Score(wanted.measure, mean(values), low, high, scored=len(queries) * len(database))
+    return Score(measure, mean(values), low, high, scored=scored)
 
 
 def rank(
@@ -74,7 +92,7 @@ def rank(
     queries: NDArray[np.intp],
     database: NDArray[np.intp],
 ) -> Values:
-    """Each of the query rows once, against the rows of the database, by Euclidean distance: (q,) values."""
+    """Rank the database rows for each query row by Euclidean distance; returns a value per query, (q,)."""
     n = len(database)
     Y, classes = X[database], labels[database]  # (n, d), (n,)
     squares = np.einsum("ij,ij->i", Y, Y)  # (n,)
@@ -92,21 +110,108 @@ def rank(
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Refuse before the first cell when a set is missing."""
+    """Raise an error before the first cell if a set is missing."""
     for column in columns:
-        if column in standard_retrieval.NAMES:
-            standard_retrieval.check(column, data)
+        if column in published_sets.SETS:
+            published_sets.load(column, data)
         else:
             datasets.load(COLUMNS[column].dataset, data)
+
+
+def _published_values(row: str, name: str, data: Path, progress: Progress) -> tuple[Values, int]:
+    """The value of each query, (q,), and the number of vectors compared."""
+    given = published_sets.load(name, data)
+    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
+        if isinstance(given, QuerySet):
+            return _query_values(row, name, given, Path(scratch), progress)
+        return _label_values(row, given, Path(scratch), progress)
+
+
+def _query_values(row: str, name: str, given: QuerySet, scratch: Path, progress: Progress) -> tuple[Values, int]:
+    with Collection(scratch / "collection", create=True) as collection:
+        X = _describe(collection, row, given.pictures, progress)
+        values = []
+        for done, query in enumerate(given.queries, 1):
+            picture = given.pictures[query.picture]
+            x = X[query.picture] if query.box is None else _describe_box(collection, picture, query.box)
+            order = np.argsort(((X - x) ** 2).sum(axis=1), kind="stable")
+            relevant, junk = (np.isin(order, list(rows))[None] for rows in (query.relevant, query.junk))
+            values.append(_query_value(name, relevant, junk))
+            progress("ranking", done, len(given.queries))
+    return np.concatenate(values), len(given.queries) * len(X)
+
+
+def _query_value(name: str, relevant: NDArray[np.bool_], junk: NDArray[np.bool_]) -> Values:
+    if name == "ukbench":
+        return four_recall_at_4(relevant)
+    if name == "holidays":
+        return average_precision(relevant, junk=junk)
+    return trapezoid_precision(relevant, junk=junk)
+
+
+def _label_values(row: str, given: LabelledSet, scratch: Path, progress: Progress) -> tuple[Values, int]:
+    words = sorted(set().union(*given.labels))
+    has = np.array([[word in own for word in words] for own in given.labels])  # (n, words)
+    with Collection(scratch / "collection", create=True) as collection:
+        X = _describe(collection, row, _files(given.pictures, scratch), progress)
+    queries = np.flatnonzero(given.test) if given.test.any() else np.arange(len(X))
+    database = np.flatnonzero(~given.test)
+    Y, squares = X[database], (X[database] ** 2).sum(axis=1)
+    values = []
+    for part in chunks(len(queries), 64 * len(database), CHUNK_BYTES):
+        rows = queries[part]
+        order = np.argsort(squares - 2 * (X[rows] @ Y.T), axis=1, kind="stable")  # (m, n)
+        relevant = (has[rows].astype(np.float32) @ has[database].T.astype(np.float32)) > 0
+        itself = rows[:, None] == database
+        ranked = (np.take_along_axis(one, order, axis=1) for one in (relevant, itself))
+        values.append(average_precision(next(ranked), junk=next(ranked)))
+        progress("ranking", part.stop, len(queries))
+    return np.concatenate(values), len(queries) * len(database)
+
+
+def _describe(collection: Collection, row: str, pictures: Sequence[Path], progress: Progress) -> Vectors:
+    """Vectors (n, d) in the order of the pictures; an error if a picture cannot be read."""
+    listing = collection.path.with_suffix(".txt")
+    listing.write_text("".join(f"{picture.absolute()}\n" for picture in pictures))
+    collection.add(listing, recipes=[row], progress=progress)
+    collection.fit(progress=progress)
+    ids, X = collection.vectors()
+    at = {path: item.id for item in collection.items() for path in item.paths}
+    rows = np.searchsorted(ids, [at[str(picture.absolute())] for picture in pictures])
+    return np.asarray(X)[rows]
+
+
+def _describe_box(collection: Collection, picture: Path, box: tuple[float, float, float, float]) -> Any:
+    """The vector (d,) of the part of a picture inside a box in pixels."""
+    with Image.open(picture) as image:
+        width, height = image.size
+    left, top, right, bottom = box
+    inside = (
+        max(0.0, left / width),
+        max(0.0, top / height),
+        min(1.0, right / width),
+        min(1.0, bottom / height),
+    )
+    return collection.describe(Crop(picture, inside))[0]
+
+
+def _files(pictures: Sequence[Any], scratch: Path) -> Sequence[Path]:
+    """Paths of the pictures; arrays are written to files."""
+    if isinstance(pictures[0], Path):
+        return pictures
+    files = [scratch / f"{number:06d}.png" for number in range(len(pictures))]
+    for file, pixels in zip(files, pictures, strict=True):
+        Image.fromarray(pixels).save(file)
+    return files
 
 
 BENCH = Bench(
     "retrieval",
     "how well each recipe ranks real image sets",
     tuple(RECIPES),
-    (*COLUMNS, *standard_retrieval.NAMES),
+    (*COLUMNS, *published_sets.SETS),
     run,
     check,
-    on_request=(*SLOW, *(name for name in COLUMNS if name not in USUAL), *standard_retrieval.NAMES),
+    on_request=(*SLOW, *(name for name in COLUMNS if name not in USUAL), *published_sets.SETS),
     seconds=lambda row, column: 1.0 if column == "ukbench2000-first" else SECONDS.get(row, 60.0),
 )

@@ -1,15 +1,16 @@
 """A bench is a table: rows (methods) × columns (data and measure), filled one cell at a time.
 
-In: a bench's name, a data folder, the wanted rows and columns. Out: a plan, and one `Cell` for each of its pairs. A new
-bench is one file with a `BENCH` in it and one line in `BENCHES`.
+`load` returns a bench by its name, `plan` lists the cells to fill and `fill` runs one of them. A new bench is one file
+with a `BENCH` in it and one line in `BENCHES`.
 """
 
 import contextlib
 import importlib
+import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +18,10 @@ from typing import NamedTuple
 from lookalike.errors import UnknownNameError
 from lookalike.types import Progress, silent
 
-SMALLER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
-"""The measures that are better the smaller they are."""
+SMALLER_IS_BETTER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
+"""Measures of which a smaller value is better."""
 RATIO = "× as fast"
-"""The measure that is a ratio of times: twice and half as fast are the same step."""
+"""The measure that is a ratio of times: twice and half as fast are equal steps."""
 BENCHES = {
     "dfk": "lookalike_bench.dfk:BENCH",
     "feedback": "lookalike_bench.feedback:BENCH",
@@ -32,11 +33,12 @@ BENCHES = {
     "scaling": "lookalike_bench.scaling:BENCH",
     "slem": "lookalike_bench.slem:BENCH",
 }
+"""Every bench, by name, as `module:attribute`."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """What one cell's run found out."""
+    """The result of running one cell."""
 
     measure: str
     value: float
@@ -47,13 +49,13 @@ class Score:
     """Vectors compared with a query."""
 
 
-class Printed(NamedTuple):
-    """What a paper has in the place of a cell."""
+class PaperFigure(NamedTuple):
+    """The figure that a paper reports for a cell."""
 
     value: float | None = None
-    """Its figure; None where it has none, or where it is lost."""
+    """None if the paper reports none, or if its figure is lost."""
     unlike: str = ""
-    """Why it is of something else, where it is."""
+    """Why the figure cannot be compared with ours, else ""."""
 
 
 @dataclass(frozen=True)
@@ -72,37 +74,37 @@ class Cell:
     seed: int
     seconds: float
     peak_mb: float
-    """The most memory the process held during the cell; where the system cannot reset its count, since the start."""
+    """Peak memory of the process during the cell; on systems that cannot reset the peak, since the process started."""
     scored: int
 
 
-def _accept(columns: Sequence[str], data: Path) -> None:
-    """Nothing to check before the run."""
+def _check_nothing(columns: Sequence[str], data: Path) -> None:
+    """Default of `Bench.check`."""
 
 
-def _everything(row: str, column: str) -> bool:  # noqa: ARG001 (the same for every cell)
+def _has_every_cell(row: str, column: str) -> bool:  # noqa: ARG001 (the same for every cell)
     return True
 
 
-def _nothing(row: str, column: str) -> Printed:  # noqa: ARG001
-    return Printed()
+def _no_paper(row: str, column: str) -> PaperFigure:  # noqa: ARG001
+    return PaperFigure()
 
 
-def _some(row: str, column: str) -> float:  # noqa: ARG001
+def _ten_seconds(row: str, column: str) -> float:  # noqa: ARG001
     return 10.0
 
 
-def the_set(row: str, column: str) -> str:  # noqa: ARG001
+def dataset_of(row: str, column: str) -> str:  # noqa: ARG001
     """The part of a column's name before the slash."""
     return column.split("/")[0]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """`run(row, column, data, seed, progress)` fills one cell; `check(columns, data)` refuses bad data early.
+    """A table: `run(row, column, data, seed, progress)` fills one cell.
 
-    Where `run` needs something that is not installed it raises MissingError, which says what would supply it: that cell
-    is passed over, the others are filled.
+    `run` raises MissingError when it needs a package that is not installed, with a message on how to install it. That
+    cell is skipped and the others are filled.
     """
 
     name: str
@@ -110,29 +112,30 @@ class Bench:
     rows: Sequence[str]
     columns: Sequence[str]
     run: Callable[[str, str, Path, int, Progress], Score]
-    check: Callable[[Sequence[str], Path], None] = _accept
+    check: Callable[[Sequence[str], Path], None] = _check_nothing
+    """`check(columns, data)` raises an error before the first cell if data is missing."""
     needs_data: bool = True
-    """Whether `data` is read; what is not read may be any path."""
-    has: Callable[[str, str], bool] = _everything
+    """Whether the data folder is read by default."""
+    has: Callable[[str, str], bool] = _has_every_cell
     """Whether there is a cell for this row and column."""
     on_request: Sequence[str] = ()
-    """Rows, columns and cells ("row column") that are filled only where they are asked for by name: no paper has them,
-    or they take long. A cell is asked for where its row or its column is."""
-    paper: Callable[[str, str], Printed] = _nothing
-    """What the paper has for a row and a column."""
-    seconds: Callable[[str, str], float] = _some
-    """About how long a cell takes on one core, what it shares with earlier ones left out: for the time that is left."""
-    shares: Callable[[str, str], str] = the_set
-    """Cells with the same answer build on the same work: one process does them, in their order."""
+    """Rows, columns and cells ("row column") that are filled only on request: no paper reports them, or they take long.
+    A cell is requested by naming its row or its column."""
+    paper: Callable[[str, str], PaperFigure] = _no_paper
+    """The paper's figure for a row and a column."""
+    seconds: Callable[[str, str], float] = _ten_seconds
+    """Estimated seconds of a cell on one core, without the work that it shares with earlier cells."""
+    shares: Callable[[str, str], str] = dataset_of
+    """A key: cells with the same key build on the same work, so one process fills them, in order."""
     alone: bool = False
-    """Whether its cells are timings, and nothing else may run beside them."""
+    """Whether cells are timings, so that no other cell may run at the same time."""
 
     def usual(self, names: Sequence[str]) -> list[str]:
-        """Of rows or columns: those that are not on request."""
+        """Those of these rows or columns that are filled by default."""
         return [name for name in names if name not in self.on_request]
 
     def places(self, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> list[tuple[str, str]]:
-        """The cells, column by column, as (row, column): of these, or those that are not on request."""
+        """Cells as (row, column), column by column: those of the given rows and columns, else the default ones."""
         cells = [
             (row, column)
             for column in columns or self.usual(self.columns)
@@ -143,14 +146,14 @@ class Bench:
 
 
 def load(name: str) -> Bench:
-    """The bench of this name; imports its module."""
+    """Import the bench of this name."""
     if name not in BENCHES:
         raise UnknownNameError("bench", name, BENCHES)
-    return at(BENCHES[name])
+    return load_from(BENCHES[name])
 
 
-def at(address: str) -> Bench:
-    """The bench at `module:name`."""
+def load_from(address: str) -> Bench:
+    """Import the bench at `module:attribute`."""
     module, _, attribute = address.partition(":")
     bench: Bench = getattr(importlib.import_module(module), attribute)
     return bench
@@ -159,7 +162,7 @@ def at(address: str) -> Bench:
 def plan(
     bench: Bench, data: str | Path, *, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> list[tuple[str, str]]:
-    """The cells to fill, as `Bench.places` has them; refuses unknown names and missing data at once."""
+    """The cells to fill, as `Bench.places` returns them; unknown names and missing data are errors."""
     for kind, names, known in (("row", rows, bench.rows), ("column", columns, bench.columns)):
         for name in names or ():
             if name not in known:
@@ -176,7 +179,7 @@ def fill(
     _reset_peak()
     start = time.perf_counter()
     score = bench.run(row, column, Path(data), seed, progress or silent)
-    printed = bench.paper(row, column)
+    paper = bench.paper(row, column)
     return Cell(
         bench=bench.name,
         row=row,
@@ -185,8 +188,8 @@ def fill(
         value=score.value,
         low=score.low,
         high=score.high,
-        paper=printed.value,
-        unlike=printed.unlike,
+        paper=paper.value,
+        unlike=paper.unlike,
         seed=seed,
         seconds=time.perf_counter() - start,
         peak_mb=_peak_mb(),
@@ -196,9 +199,45 @@ def fill(
 
 def _reset_peak() -> None:
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the highest resident size so far
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak resident size
 
 
 def _peak_mb() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+_Parts = tuple[tuple[str, ...], ...]
+"""Names that were merged: for each place of the name, the alternatives."""
+
+
+def merge_names(names: Iterable[str]) -> list[str]:
+    """Merge column names that differ in one place, in the order of their first members.
+
+    >>> merge_names(["mnist/32", "mnist/64", "mnist/32-ties", "mnist/64-ties", "cifar/64", "other"])
+    ['mnist/{32,64}', 'mnist/{32,64}-ties', 'cifar/64', 'other']
+    """
+    found: list[_Parts] = [tuple((part,) for part in re.split(r"([/-])", name)) for name in names]
+    for place in reversed(range(0, max(map(len, found), default=0), 2)):  # odd places are slashes and dashes
+        found = _merge_place(found, place)
+    return ["".join(map(_show_part, parts)) for parts in found]
+
+
+def _show_part(part: tuple[str, ...]) -> str:
+    if len(part) == 1:
+        return part[0]
+    return f"{{{','.join(sorted(part, key=int) if all(map(str.isdigit, part)) else part)}}}"
+
+
+def _merge_place(names: list[_Parts], place: int) -> list[_Parts]:
+    """Merge names that are equal in every other place."""
+    merged: dict[tuple[_Parts, _Parts], _Parts] = {}
+    for parts in names:
+        before, here, after = parts[:place], parts[place : place + 1], parts[place + 1 :]
+        if not here or len(parts) == 1:  # too short to differ here, or nothing else that could be equal
+            merged[parts, ()] = parts
+            continue
+        known = merged.get((before, after))
+        alternatives = here[0] if known is None else (*known[place], *here[0])
+        merged[before, after] = (*before, alternatives, *after)
+    return list(merged.values())

@@ -146,3 +146,30 @@ def test_tied_precision_of_large_groups_is_the_mean_of_drawn_orders():
 def test_groups_that_cannot_be_right_are_refused(sizes, relevant, k, order, message):
     with pytest.raises(InputError, match=message):
         measures.tied_average_precision(sizes, relevant, k, order=order)
+
+
+def test_trapezoids_are_those_of_the_program_that_comes_with_oxford() -> None:
+    random = np.random.default_rng(0)
+    relevant, junk = random.random((20, 30)) < 0.2, random.random((20, 30)) < 0.2
+    relevant[0] = False
+    expected = []
+    for hits, passed in zip(relevant & ~junk, junk, strict=True):
+        total, area, recall, precision, found, place = hits.sum(), 0.0, 0.0, 1.0, 0, 0
+        for hit, skip in zip(hits, passed, strict=True):
+            if skip:
+                continue
+            found, place = found + hit, place + 1
+            area += (found / max(total, 1) - recall) * (precision + found / place) / 2
+            recall, precision = found / max(total, 1), found / place
+        expected.append(area if total else np.nan)
+    assert_allclose(measures.trapezoid_precision(relevant, junk=junk), expected)
+
+
+def test_flat_errors_and_learning_curves() -> None:
+    np.testing.assert_array_equal(measures.top_error([0, 1, 5], 1), [0, 1, 1])
+    assert_allclose(measures.learning_area([[0, 0.5, 1], [1, 1, 1]]), [0.5, 1])
+    np.testing.assert_array_equal(measures.four_recall_at_4([[True] * 4]), [4])
+    with pytest.raises(InputError, match="at least 1"):
+        measures.top_error([0], 0)
+    with pytest.raises(InputError, match="at least two rounds"):
+        measures.learning_area([[1.0]])

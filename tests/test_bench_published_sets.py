@@ -1,15 +1,15 @@
-"""Standard sets in the layout in which people have them, and the papers' protocols on them."""
+"""Published sets in their usual layout on a disk, and the papers' protocols on them."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from PIL import Image
 
-from lookalike.errors import InputError, SourceError, UnknownNameError
-from lookalike_bench import retrieval, standard, standard_labelled, tables
-from lookalike_bench.measures import four_recall_at_4, learning_area, top_error, trapezoid_precision
+from lookalike.errors import SourceError, UnknownNameError
+from lookalike_bench import retrieval, tables
+from lookalike_bench.published_sets import SETS, SetQuery, load
 
 RANDOM = np.random.default_rng(0)
 
@@ -23,16 +23,16 @@ def draw(*paths: Path) -> None:
 
 def test_holidays_asks_with_the_first_of_each_group(tmp_path):
     draw(*(tmp_path / "holidays/jpg" / f"{number}.jpg" for number in (100000, 100001, 100002, 100100, 100101)))
-    given = standard.load("holidays", tmp_path, standard.SETS)
+    given = load("holidays", tmp_path)
     assert given.queries == [
-        standard.Asked(0, None, frozenset({1, 2}), frozenset({0})),
-        standard.Asked(3, None, frozenset({4}), frozenset({3})),
+        SetQuery(0, None, frozenset({1, 2}), frozenset({0})),
+        SetQuery(3, None, frozenset({4}), frozenset({3})),
     ]
 
 
 def test_ukbench_counts_the_query_itself(tmp_path):
     draw(*(tmp_path / "ukbench/full" / f"ukbench{number:05d}.jpg" for number in range(8)))
-    given = standard.load("ukbench", tmp_path, standard.SETS)
+    given = load("ukbench", tmp_path)
     assert [one.relevant for one in given.queries[:5:4]] == [frozenset(range(4)), frozenset(range(4, 8))]
 
 
@@ -43,24 +43,24 @@ def test_landmarks_have_boxes_and_three_lists(tmp_path, name, prefix):
     lists = {"query": f"{prefix}all_souls_0 10.5 5 30 25", "good": "all_souls_1\nall_souls_2", "ok": "all_souls_3"}
     for kind, text in {**lists, "junk": "all_souls_4\n"}.items():
         (home / f"all_souls_1_{kind}.txt").write_text(text)
-    (asked,) = standard.load(name, tmp_path, standard.SETS).queries
-    assert asked == standard.Asked(0, (10.5, 5, 30, 25), frozenset({1, 2, 3}), frozenset({4}))
+    (asked,) = load(name, tmp_path).queries
+    assert asked == SetQuery(0, (10.5, 5, 30, 25), frozenset({1, 2, 3}), frozenset({4}))
 
 
 def test_class_folders_and_caltech(tmp_path):
     draw(tmp_path / "corel/beach/1.jpg", tmp_path / "corel/bus/2.jpg")
     draw(tmp_path / "caltech101/101_ObjectCategories/ant/image_0001.jpg")
     draw(tmp_path / "caltech101/101_ObjectCategories/BACKGROUND_Google/image_0001.jpg")
-    assert standard.load("corel", tmp_path, standard_labelled.SETS).labels == [{"beach"}, {"bus"}]
-    assert standard.load("caltech101", tmp_path, standard_labelled.SETS).labels == [{"ant"}]
+    assert load("corel", tmp_path).labels == [{"beach"}, {"bus"}]
+    assert load("caltech101", tmp_path).labels == [{"ant"}]
 
 
 def test_coil_is_named_by_object_and_angle(tmp_path):
     draw(*(tmp_path / "coil100-pictures" / name for name in ("obj1__0.png", "obj1__5.png", "obj10__0.png")))
-    assert standard.load("coil100-pictures", tmp_path, standard_labelled.SETS).labels == [{"10"}, {"1"}, {"1"}]
+    assert load("coil100-pictures", tmp_path).labels == [{"10"}, {"1"}, {"1"}]
     draw(tmp_path / "coil100-pictures/other.png")
     with pytest.raises(SourceError, match=r"other\.png is not named"):
-        standard.load("coil100-pictures", tmp_path, standard_labelled.SETS)
+        load("coil100-pictures", tmp_path)
 
 
 @pytest.mark.parametrize(("name", "labels"), [("cifar10-binary", 1), ("cifar100-binary", 2)])
@@ -75,13 +75,13 @@ def test_cifar_binaries_are_records(tmp_path, name, labels):
     (home / train).write_bytes(records[:4].tobytes())
     (home / test).write_bytes(records[4:].tobytes())
     (home / names).write_text("cat\ndog\n")
-    given = standard.load(name, tmp_path, standard_labelled.SETS)
+    given = load(name, tmp_path)
     assert given.labels == [{("cat", "dog")[code]} for code in records[:, labels - 1]]
     assert given.test.tolist() == [False] * 4 + [True] * 2
     assert_array_equal(given.pictures[5][3, 7], records[5, labels:].reshape(3, 32, 32)[:, 3, 7])
     (home / test).write_bytes(b"cut off")
     with pytest.raises(SourceError, match=f"is not the {name} set"):
-        standard.load(name, tmp_path, standard_labelled.SETS)
+        load(name, tmp_path)
 
 
 def test_mirflickr_has_a_list_for_each_word(tmp_path):
@@ -91,7 +91,7 @@ def test_mirflickr_has_a_list_for_each_word(tmp_path):
     (home / "annotations/sky.txt").write_text("1\n10\n")
     (home / "annotations/sky_r1.txt").write_text("10\n")
     (home / "annotations/README.txt").write_text("1 2")
-    assert standard.load("mirflickr", tmp_path, standard_labelled.SETS).labels == [{"sky"}, set(), {"sky", "sky_r1"}]
+    assert load("mirflickr", tmp_path).labels == [{"sky"}, set(), {"sky", "sky_r1"}]
 
 
 def test_nuswide_has_a_line_for_each_picture(tmp_path):
@@ -102,25 +102,24 @@ def test_nuswide_has_a_line_for_each_picture(tmp_path):
         (home / f"ImageList/{part}Imagelist.txt").write_text(names)
         (home / f"TrainTestLabels/Labels_sky_{part}.txt").write_text("1\n" * names.count("\n"))
     (home / "TrainTestLabels/Labels_sea_Train.txt").write_text("0 \n1 \n")
-    given = standard.load("nuswide", tmp_path, standard_labelled.SETS)
+    given = load("nuswide", tmp_path)
     assert given.labels == [{"sky"}, {"sky", "sea"}, {"sky"}]
     assert given.test.tolist() == [False, False, True]
     assert given.pictures[0] == home / "Flickr/a/1.jpg"
     (home / "TrainTestLabels/Labels_sea_Test.txt").write_text("0\n0\n")
     with pytest.raises(SourceError, match="has 2 lines for 1 pictures"):
-        standard.load("nuswide", tmp_path, standard_labelled.SETS)
+        load("nuswide", tmp_path)
 
 
-@pytest.mark.parametrize("module", [standard, standard_labelled])
-def test_what_is_not_there_is_told(tmp_path, module):
+def test_a_missing_set_is_an_error_that_says_what_is_expected(tmp_path):
     with pytest.raises(UnknownNameError, match="No set named"):
-        standard.load("holiday", tmp_path, module.SETS)
-    for name in module.SETS:
+        load("holiday", tmp_path)
+    for name in SETS:
         with pytest.raises(SourceError, match=f"No {name} in .*Expected"):
-            standard.load(name, tmp_path, module.SETS)
+            load(name, tmp_path)
         (tmp_path / name).mkdir()
         with pytest.raises(SourceError, match="Expected"):
-            standard.load(name, tmp_path, module.SETS)
+            load(name, tmp_path)
 
 
 def test_a_bench_runs_the_papers_protocols(tmp_path):
@@ -141,29 +140,3 @@ def test_a_bench_runs_the_papers_protocols(tmp_path):
         tables.plan(retrieval.BENCH, tmp_path, rows=["color"], columns=[column])
         cell = tables.fill(retrieval.BENCH, "color", column, tmp_path)
         assert (cell.measure, cell.value) == (measure, value)
-
-
-def test_trapezoids_are_those_of_the_program_that_comes_with_oxford():
-    relevant, junk = RANDOM.random((20, 30)) < 0.2, RANDOM.random((20, 30)) < 0.2
-    relevant[0] = False
-    expected = []
-    for hits, passed in zip(relevant & ~junk, junk, strict=True):
-        total, area, recall, precision, found, place = hits.sum(), 0.0, 0.0, 1.0, 0, 0
-        for hit, skip in zip(hits, passed, strict=True):
-            if skip:
-                continue
-            found, place = found + hit, place + 1
-            area += (found / max(total, 1) - recall) * (precision + found / place) / 2
-            recall, precision = found / max(total, 1), found / place
-        expected.append(area if total else np.nan)
-    assert_allclose(trapezoid_precision(relevant, junk=junk), expected)
-
-
-def test_flat_errors_and_learning_curves():
-    assert_array_equal(top_error([0, 1, 5], 1), [0, 1, 1])
-    assert_allclose(learning_area([[0, 0.5, 1], [1, 1, 1]]), [0.5, 1])
-    assert_array_equal(four_recall_at_4([[True] * 4]), [4])
-    with pytest.raises(InputError, match="at least 1"):
-        top_error([0], 0)
-    with pytest.raises(InputError, match="at least two rounds"):
-        learning_area([[1.0]])

@@ -9,8 +9,8 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from lookalike.errors import InputError
-from lookalike_bench import described
-from lookalike_bench.described import describe, keeping
+from lookalike_bench import vectors
+from lookalike_bench.vectors import caching, describe
 
 
 @pytest.fixture
@@ -35,17 +35,17 @@ def write(archive, seed):
 @pytest.fixture
 def made(monkeypatch):
     """How often descriptors were really made."""
-    calls, real = [], described._make
-    monkeypatch.setattr(described, "_make", lambda *given: calls.append(given[1]) or real(*given))
+    calls, real = [], vectors._make
+    monkeypatch.setattr(vectors, "_make", lambda *given: calls.append(given[1]) or real(*given))
     return calls
 
 
 def again(monkeypatch):
-    monkeypatch.setattr(described, "_MADE", {})  # as a new process would have it
+    monkeypatch.setattr(vectors, "_MADE", {})  # as a new process would have it
 
 
 def test_what_is_kept_is_what_was_made(data, tmp_path, made, monkeypatch):
-    with keeping(tmp_path / "kept"):
+    with caching(tmp_path / "kept"):
         first = describe("corel1k", "color", data)
         again(monkeypatch)
         second = describe("corel1k", "color", data)
@@ -57,14 +57,14 @@ def test_what_is_kept_is_what_was_made(data, tmp_path, made, monkeypatch):
 
 
 def test_another_recipe_another_archive_or_other_code_is_made_anew(data, tmp_path, made, monkeypatch):
-    with keeping(tmp_path / "kept"):
+    with caching(tmp_path / "kept"):
         describe("corel1k", "color", data)
         describe("corel1k", "base = color()", data)
         again(monkeypatch)
         write(data / "corel1k" / "corel1k.tar", seed=1)
         describe("corel1k", "color", data)
         again(monkeypatch)
-        monkeypatch.setattr(described, "_code", lambda: "changed")
+        monkeypatch.setattr(vectors, "_code", lambda: "changed")
         describe("corel1k", "color", data)
     assert made == ["color", "base = color()", "color", "color"]
     assert len(list((tmp_path / "kept").glob("*.npz"))) == 4
@@ -80,5 +80,5 @@ def test_nothing_is_kept_where_nobody_asked(data, tmp_path, made, monkeypatch):
 
 def test_a_folder_that_cannot_be_is_an_error(data, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="Nothing can be kept in"), keeping(tmp_path / "file" / "kept"):
+    with pytest.raises(InputError, match="Cannot cache in"), caching(tmp_path / "file" / "kept"):
         pass
