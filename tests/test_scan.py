@@ -11,7 +11,7 @@ from lookalike.index.leaf_plane import Steps
 from lookalike.index.slopes import spreads
 from lookalike.index.threads import share
 from lookalike.kernels import KERNELS
-from lookalike_bench.scans import scan_float32
+from lookalike_bench.hyperplane import scan_float32
 
 
 def make(kernel, d, m, seed, n=32):
