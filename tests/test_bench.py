@@ -97,7 +97,7 @@ def test_unknown_names_get_the_nearest_known_one() -> None:
         tables.load("retreival")
 
 
-def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
+def test_a_missing_set_is_an_error_before_the_first_cell(data: Path) -> None:
     with pytest.raises(SourceError, match="No corel5k in"):
         tables.plan(retrieval.BENCH, data, rows=["color"], columns=["ukbench2000", "corel5k"])
 
@@ -118,7 +118,7 @@ def test_retrieval_has_every_recipe_and_every_set() -> None:
     assert {"holidays", "oxford5k", "nuswide"} <= set(retrieval.BENCH.on_request)
 
 
-def test_ranking_is_the_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranking_equals_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 5)).astype(np.float32)
     X[7] = X[3]  # a duplicate

@@ -42,12 +42,12 @@ def test_ukbench_counts_four_pictures_an_object(tmp_path: Path) -> None:
     assert list(datasets.load("ukbench2000", tmp_path).labels.values()) == list("000011112")
 
 
-def test_a_folder_without_the_set_is_told_what_is_expected_where(tmp_path: Path) -> None:
+def test_a_missing_set_is_an_error_that_names_the_expected_file(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"No corel1k in .*corel1k/corel1k\.tar with <class>/<id>\.jpg.*--data"):
         datasets.load("corel1k", tmp_path)
 
 
-def test_an_archive_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+def test_an_archive_with_other_content_is_rejected(tmp_path: Path) -> None:
     put(tmp_path / "corel1k/corel1k.tar", "notes.txt")
     with pytest.raises(SourceError, match=r"holds no pictures\. Expected"):
         datasets.load("corel1k", tmp_path)

@@ -79,7 +79,7 @@ def test_every_row_finds_what_is_easy_to_find(row):
     assert words.measure == "mAP"
 
 
-def test_cells_are_those_of_the_issue():
+def test_rows_and_cells_are_those_of_the_paper_and_more():
     plan = tables.plan(dfk.Bench("x", "y", dfk.ROWS, tuple(dfk.COLUMNS), dfk.run, has=dfk.has), "x")
     rows = ["euclidean", "fisher", "mmc", "rca", "dca", "sdpm", "dml-eig", "lmnn", "nca", "fess", "pd", "dfk"]
     assert list(dfk.ROWS) == rows
@@ -94,7 +94,7 @@ def test_one_class_has_its_own_column_and_their_mean_is_that_of_all():
 
 
 @pytest.mark.parametrize("column", ["corel1k-scores", "corel5k-deep"])
-def test_metrics_can_start_elsewhere(column):
+def test_metrics_can_start_from_scores_or_deep_vectors(column):
     assert fill("dca", column).value > 0.8
 
 
@@ -109,7 +109,7 @@ def test_splits_are_by_class_and_learn_nothing_of_the_test():
         np.testing.assert_array_equal(*found)
 
 
-def test_precision_of_the_first_few_is_zero_where_none_is_found_and_nothing_where_there_is_none():
+def test_truncated_precision_is_zero_without_hits_and_nan_without_relevant_rows():
     Z = np.array([[0.0], [1.0], [1.1], [5.0], [9.0]])
     y = np.array([0, 1, 1, 0, 2])
     np.testing.assert_allclose(dfk.precisions(Z, y, 1), [0, 1, 1, 0, np.nan])
@@ -174,7 +174,7 @@ def test_the_command_reads_pictures_and_words_and_keeps_descriptors(tmp_path, ca
     np.testing.assert_array_equal(again.sets.rows, found.sets.rows)
 
 
-def test_a_picture_has_at_most_so_many_patches_and_the_same_ones_again(monkeypatch):
+def test_a_picture_has_a_limited_and_reproducible_sample_of_patches(monkeypatch):
     monkeypatch.setattr(dfk, "PATCHES", 30)
     picture = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
     local = dfk.SomePatches(points="both")
@@ -186,7 +186,7 @@ def test_a_picture_has_at_most_so_many_patches_and_the_same_ones_again(monkeypat
     assert {row.tobytes() for row in rows} <= every
 
 
-def test_what_is_missing_is_refused(tmp_path):
+def test_missing_sets_and_words_are_errors(tmp_path):
     with pytest.raises(SourceError, match="No corel5k in"):
         tables.plan(dfk.BENCH, tmp_path, columns=["corel5k"])
     write_corel5k(tmp_path, words=False)

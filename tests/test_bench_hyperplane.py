@@ -18,7 +18,7 @@ def small(monkeypatch):
     hyperplane.outcome.cache_clear()
 
 
-def test_what_takes_long_is_asked_for_and_trees_are_measured_small():
+def test_slow_columns_are_on_request_and_trees_are_measured_at_100k():
     plan = tables.plan(BENCH, "")
     assert all(column.endswith("100k") for _, column in plan)
     assert ("exact", "recall-frontier-100k") in plan

@@ -28,7 +28,7 @@ def test_average_precision_is_scikit_learns(relevant: list[bool]) -> None:
 
 @settings(deadline=None)
 @given(RANKED)
-def test_junk_is_as_if_it_were_not_there(ranking: list[tuple[bool, bool]]) -> None:
+def test_junk_does_not_count(ranking: list[tuple[bool, bool]]) -> None:
     relevant, junk = (list(part) for part in zip(*ranking, strict=True))
     kept = [hit for hit, out in ranking if not out]
     ours = measures.average_precision([relevant], junk=[junk])
@@ -45,7 +45,7 @@ def test_average_precision_of_a_worked_case() -> None:
     assert_allclose(measures.average_precision(relevant), [(1 / 1 + 2 / 3 + 3 / 6) / 3])
 
 
-def test_a_ranking_cut_short_counts_what_it_misses() -> None:
+def test_a_truncated_ranking_counts_what_it_misses() -> None:
     assert_allclose(measures.average_precision([[True, True]], total=[4]), [0.5])
     assert_allclose(measures.recall_at([[True, False]], 2, total=[4]), [0.25])
 
@@ -101,7 +101,7 @@ def test_bootstrap_ignores_queries_with_nothing_to_find() -> None:
         (lambda: measures.precision_at([[True]], 0), "at least 1. Got 0"),
     ],
 )
-def test_input_that_cannot_be_right_is_refused_with_what_is_allowed(call: object, complaint: str) -> None:
+def test_invalid_input_is_an_error_that_says_what_is_allowed(call: object, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         call()  # type: ignore[operator]
 
@@ -143,7 +143,7 @@ def test_tied_precision_of_large_groups_is_the_mean_of_drawn_orders():
         ([[1]], [[1]], 1, "any", "mean, best or worst"),
     ],
 )
-def test_groups_that_cannot_be_right_are_refused(sizes, relevant, k, order, message):
+def test_invalid_groups_are_errors(sizes, relevant, k, order, message):
     with pytest.raises(InputError, match=message):
         measures.tied_average_precision(sizes, relevant, k, order=order)
 

@@ -68,7 +68,7 @@ def test_rows_and_columns_are_those_of_the_tables() -> None:
     assert tables.load("ncm") is ncm.BENCH
 
 
-def test_what_learns_from_labels_sees_past_columns_that_say_nothing(errors: dict[str, float]) -> None:
+def test_supervised_methods_ignore_uninformative_columns(errors: dict[str, float]) -> None:
     for row in ("ncm-fda", "ncmml", "ncmml-dot", "second", "lmnn", "lmnn-all", "lmnn-dynamic", "wsabie", "svm"):
         assert errors[row] < errors["ncm-l2"] - 0.1, row
     assert errors["ncmml"] <= errors["ncm-fda"] + 0.03
@@ -97,7 +97,7 @@ def test_parameters_are_chosen_from_the_candidates_on_the_training_part_alone(ro
     assert_array_equal(right[GIVEN.y_test == shuffled.y_test], wrong[GIVEN.y_test == shuffled.y_test])
 
 
-def test_the_candidate_with_the_fewest_errors_on_what_is_held_out_wins() -> None:
+def test_the_candidate_with_the_fewest_errors_on_held_out_rows_wins() -> None:
     y = np.unique(GIVEN.y, return_inverse=True)[1]
     asked = []
 
@@ -136,14 +136,14 @@ def test_a_metric_of_other_classes_is_better_than_none() -> None:
     assert error("ncmml", "corel5k-deep/held-out") < error("ncm-l2", "corel5k-deep/held-out") - 5
 
 
-def test_more_pictures_of_a_new_class_help_and_a_prior_helps_where_they_are_few() -> None:
+def test_more_pictures_of_a_new_class_help_and_a_prior_helps_with_few() -> None:
     plain = [error("ncmml", f"corel5k-deep/new-{n}") for n in (1, 20)]
     prior = error("prior-ncmml", "corel5k-deep/new-1")
     assert plain[1] < plain[0]
     assert prior < plain[0]
 
 
-def test_cells_are_those_that_make_sense() -> None:
+def test_methods_have_only_the_columns_that_fit_them() -> None:
     plan = tables.plan(ncm.Bench("x", "y", ncm.ROWS, tuple(ncm.COLUMNS), ncm.run, has=ncm.has), "x")
     assert ("svm", "corel5k-deep/held-out") not in plan
     assert ("prior-l2", "mnist/64") not in plan
@@ -168,7 +168,7 @@ def test_the_papers_tables_have_its_rows_and_figures() -> None:
 
 
 @pytest.mark.parametrize("row", ["ncm-l2", "ncm-fda", "ncmml"])
-def test_retrieval_learns_elsewhere(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retrieval_learns_from_another_set(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {
         "corel5k-deep": (GIVEN.X, GIVEN.y, GIVEN.y),
         "ukbench2000-deep": (GIVEN.X_test[:40], GIVEN.y_test[:40], GIVEN.y_test[:40]),
@@ -178,7 +178,7 @@ def test_retrieval_learns_elsewhere(row: str, monkeypatch: pytest.MonkeyPatch) -
     assert 1 <= error(row, "ukbench2000/4r4") <= 4
 
 
-def test_rows_that_are_not_projected_stand_once_in_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_projection_have_cells_in_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict.fromkeys(("corel5k-fisher", "ukbench2000-fisher"), (GIVEN.X_test, GIVEN.y_test, GIVEN.y_test))
     monkeypatch.setattr(ncm, "unit_vectors", lambda name, *_: found[name])
     first = error("ncm-l2", "corel5k-fisher/full-top5")
@@ -219,7 +219,7 @@ def test_the_command_fills_a_cell_from_files(tmp_path, capsys, monkeypatch) -> N
     assert given.X_test.shape == (30, 784)
 
 
-def test_cifar_knows_its_two_parts(tmp_path, monkeypatch) -> None:
+def test_cifar_has_its_training_and_test_part(tmp_path, monkeypatch) -> None:
     (tmp_path / "cifar10").mkdir()
     images = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3)).astype(np.uint8)
     arrays = {"x_train": images[:4], "y_train": [0, 1, 0, 1], "x_test": images[4:], "y_test": [1, 0]}
@@ -234,7 +234,7 @@ def test_cifar_knows_its_two_parts(tmp_path, monkeypatch) -> None:
     assert {len(given.X), len(given.X_test)} == {4, 2}
 
 
-def test_a_missing_set_is_refused_before_the_first_cell(tmp_path) -> None:
+def test_a_missing_set_is_an_error_before_the_first_cell(tmp_path) -> None:
     with pytest.raises(SourceError, match="No mnist in"):
         tables.plan(ncm.BENCH, tmp_path, columns=["mnist/64"])
     with pytest.raises(SourceError, match="No ukbench2000 in"):

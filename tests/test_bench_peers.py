@@ -53,7 +53,7 @@ def small(monkeypatch, tmp_path):
     return tmp_path  # as the data folder, which makes what is kept for it this test's own
 
 
-def test_every_row_is_filled_or_says_what_is_missing(small):
+def test_every_row_is_filled_or_names_the_missing_package(small):
     for row in BENCH.rows:
         if row.startswith("metric-learn"):
             with pytest.raises(MissingError, match="Get it with: make peers"):
@@ -69,7 +69,7 @@ def test_every_row_is_filled_or_says_what_is_missing(small):
             assert theirs.value > 0.97, row  # they look at everything, in float32
 
 
-def test_a_set_in_the_data_folder_takes_the_place_of_drawn_rows(small, monkeypatch):
+def test_a_set_in_the_data_folder_replaces_drawn_rows(small, monkeypatch):
     random = np.random.default_rng(0)
     labels = np.repeat([f"{i}" for i in range(8)], 80)
     X = (3 * random.normal(size=(8, 16))[labels.astype(int)] + random.normal(size=(640, 16))).astype(np.float32)
@@ -81,7 +81,7 @@ def test_a_set_in_the_data_folder_takes_the_place_of_drawn_rows(small, monkeypat
     assert not BENCH.has("faiss-binary-tables", "mnist/speed")
 
 
-def test_a_clock_that_did_not_tick_is_no_division_by_zero():
+def test_times_below_the_clocks_resolution_do_not_divide_by_zero():
     seconds = {"neither": (0.0, 0.0), "theirs": (0.0, 1.0), "ours": (1.0, 0.0)}
     ours, theirs = (lambda one: (seconds[one][0], None)), (lambda one: (seconds[one][1], None))
     neither, theirs_alone, ours_alone = in_turns(ours, theirs, list(seconds), lambda *_: 1.0).speed
@@ -89,7 +89,7 @@ def test_a_clock_that_did_not_tick_is_no_division_by_zero():
     assert 0 < ours_alone < 1e-3 < 1e3 < theirs_alone < float("inf")
 
 
-def test_sets_are_asked_for_and_refused_when_missing(tmp_path):
+def test_sets_are_on_request_and_missing_ones_are_errors(tmp_path):
     assert all(column.startswith("drawn/") for _, column in tables.plan(BENCH, ""))
     with pytest.raises(SourceError, match="No mnist in"):
         tables.plan(BENCH, tmp_path, columns=["mnist/speed"])
@@ -107,12 +107,12 @@ def test_metric_learn_is_run_in_an_environment_of_its_own(small, monkeypatch):
     assert tables.fill(BENCH, "metric-learn-lmnn", "drawn/theirs", small).value > 0.3
 
 
-def test_the_command_leaves_out_what_is_not_installed(small, capsys):
+def test_the_command_skips_peers_that_are_not_installed(small, capsys):
     assert cli.run(["bench", "run", "peers", "--rows", "metric-learn-rca", "--columns", "drawn/speed"]) == 0
     assert "metric-learn-rca  drawn/speed  not run: metric-learn needs" in capsys.readouterr().err
 
 
-def test_turns_change_who_comes_first_and_one_thread_ends():
+def test_sides_alternate_and_the_thread_limit_is_lifted():
     order = []
     sides = [lambda asked, side=side: (order.append(side) or 2.0, asked) for side in "ab"]
     found = in_turns(*sides, [0.1, 0.2, 0.3], lambda asked, answer: answer)

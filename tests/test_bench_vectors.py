@@ -44,7 +44,7 @@ def again(monkeypatch):
     monkeypatch.setattr(vectors, "_MADE", {})  # as a new process would have it
 
 
-def test_what_is_kept_is_what_was_made(data, tmp_path, made, monkeypatch):
+def test_cached_vectors_equal_the_computed_ones(data, tmp_path, made, monkeypatch):
     with caching(tmp_path / "kept"):
         first = describe("corel1k", "color", data)
         again(monkeypatch)
@@ -56,7 +56,7 @@ def test_what_is_kept_is_what_was_made(data, tmp_path, made, monkeypatch):
         assert_array_equal(one, other)
 
 
-def test_another_recipe_another_archive_or_other_code_is_made_anew(data, tmp_path, made, monkeypatch):
+def test_another_recipe_archive_or_code_is_computed_again(data, tmp_path, made, monkeypatch):
     with caching(tmp_path / "kept"):
         describe("corel1k", "color", data)
         describe("corel1k", "base = color()", data)
@@ -70,7 +70,7 @@ def test_another_recipe_another_archive_or_other_code_is_made_anew(data, tmp_pat
     assert len(list((tmp_path / "kept").glob("*.npz"))) == 4
 
 
-def test_nothing_is_kept_where_nobody_asked(data, tmp_path, made, monkeypatch):
+def test_nothing_is_cached_by_default(data, tmp_path, made, monkeypatch):
     describe("corel1k", "color", data)
     again(monkeypatch)
     describe("corel1k", "color", data)
@@ -78,7 +78,7 @@ def test_nothing_is_kept_where_nobody_asked(data, tmp_path, made, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_folder_that_cannot_be_is_an_error(data, tmp_path):
+def test_an_impossible_cache_folder_is_an_error(data, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="Cannot cache in"), caching(tmp_path / "file" / "kept"):
         pass

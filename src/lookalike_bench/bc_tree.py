@@ -1,8 +1,7 @@
-"""A ball tree with cones in its leaves: what others use for hyperplanes in the input space, as a baseline.
+"""A ball tree with cones in its leaves (BC-tree), the baseline for linear hyperplanes in the input space. Library only.
 
-In: rows X (n, d), then w (d,) and b. Out: the k rows with the least |wᵀx + b| (frontier) or the greatest wᵀx + b
-(maximum), and how many rows were scored. Huang and Tung, "Lightweight-Yet-Efficient: Revitalizing Ball-Tree for
-Point-to-Hyperplane Nearest Neighbor Search" (ICDE 2023), §III and IV; for maximum the bound of Ram and Gray (KDD 2012).
+Huang and Tung, "Lightweight-Yet-Efficient: Revitalizing Ball-Tree for Point-to-Hyperplane Nearest Neighbor Search"
+(ICDE 2023), §III and IV; for maximum the bound of Ram and Gray (KDD 2012).
 """
 
 import math
@@ -18,25 +17,26 @@ from lookalike.index.hyperplane import Kind
 from lookalike.types import Array, Hits, Ids, Vectors
 
 SLACK = 1e-5
-"""What rounding may take from a bound, as a share of it."""
+"""Rounding error of a bound, as a share of it."""
 TINY = 1e-30
-"""Stands for the length of a centre at the origin, which has no direction."""
+"""Replaces the length of a centre at the origin, which has no direction."""
 FAST = {"contract", "reassoc"}
-"""What lets the compiler add up several products at a time."""
+"""Floating-point flags that let the compiler vectorise sums."""
 
 
 class BcTree:
-    """Balls of like rows, each split in two until it is small; a linear hyperplane query skips what cannot be better.
+    """Balls of nearby rows, each split in two until it is small; a linear hyperplane query skips balls by a bound.
 
-    Inside a leaf two bounds spare rows: that of the ball around the centre through the row (rows are sorted by it, so
-    that one skipped row ends the leaf) and that of the cone, by the angle between row and centre. The paper lengthens
-    rows by a 1 to hold b; here b is added to the product, which makes the balls no larger. One query, one thread.
+    Finds the k rows with the least |wᵀx + b| (frontier) or the greatest wᵀx + b (maximum). Inside a leaf two bounds
+    skip rows: that of the ball around the centre through the row (rows are sorted by it, so the first skipped row ends
+    the leaf) and that of the cone, by the angle between row and centre. The paper appends a 1 to each row to hold b;
+    here b is added to the product, so that balls do not grow. One query at a time, one thread.
 
     Parameters
     ----------
     X : (n, d) rows, at least one
-    leaf : the most rows of a leaf
-    seed : draws the rows that splits begin with
+    leaf : largest number of rows of a leaf
+    seed : draws the first row of each split
 
     Examples
     --------
@@ -59,7 +59,7 @@ class BcTree:
                 self._sort(slice(start, stop), self._balls[node, :-1].astype(np.float64))
 
     def search(self, w: Vectors, b: float, k: int, *, kind: Kind = "frontier", limit: int | None = None) -> Hits:
-        """The k best, exactly; or, where a `limit` is given, those found when so many rows have been scored."""
+        """The exact k best; with a `limit`, the best found after scoring about so many rows."""
         check_count("k", k)
         if np.shape(w) != self.X.shape[1:]:
             raise InputError(f"w must be one number a dimension, {self.X.shape[1:]}. Got {np.shape(w)}.")
@@ -70,7 +70,7 @@ class BcTree:
         return Hits(np.where(places >= 0, self.ids[places], -1)[None], scores[None], scored)
 
     def _sort(self, part: slice, centre: NDArray[np.float64]) -> None:
-        """Sort a leaf, farthest first, and note of each row: how far it is, its length along the centre and across."""
+        """Sort a leaf, farthest first, and store for each row: its distance, its length along the centre and across."""
         X = self.X[part].astype(np.float64)  # (m, d)
         far = np.linalg.norm(X - centre, axis=1)  # (m,)
         along = X @ centre / max(float(np.linalg.norm(centre)), TINY)
@@ -83,12 +83,12 @@ class BcTree:
 def _grow(X: Vectors, leaf: int, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64], Vectors]:
     """The order of rows (n,); nodes (m, 4): start, stop, left, right (-1: a leaf); balls (m, d + 1): centre and radius.
 
-    A ball is split as in the paper: the row farthest from one by lot, the row farthest from that, each row to the
-    nearer of the two.
+    A ball is split as in the paper: take the row farthest from a random one, and the row farthest from that; each row
+    goes to the nearer of the two.
     """
     ids: Ids = np.arange(len(X))
     nodes, balls = [[0, len(X), -1, -1]], list[Vectors]()
-    for node in nodes:  # grows as it goes
+    for node in nodes:  # the loop appends nodes
         start, stop = node[:2]
         rows = X[ids[start:stop]]  # (m, d)
         centre = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -122,14 +122,14 @@ def _dot(x: Any, y: Any) -> Any:
 
 @njit(cache=True)
 def _least(f: Any, reach: Any, frontier: Any) -> Any:
-    """The least score that a row may have whose f is no farther than `reach` from this one. Theorems 1 to 3."""
+    """Lower bound of the score of rows whose f differs from this one by at most `reach`. Theorems 1 to 3."""
     reach += SLACK * (reach + abs(f))
     return max(0.0, abs(f) - reach) if frontier else -f - reach
 
 
 @njit(cache=True)
 def _search(tree: Any, w: Any, b: Any, frontier: Any, limit: Any, scores: Any, places: Any) -> int:
-    """Fill scores and places (k,), best first, going down to the more promising ball first; returns rows scored."""
+    """Fill scores and places (k,), best first, visiting the more promising ball first; returns the rows scored."""
     X, nodes, balls, cones = tree
     d, k, scored, top = X.shape[1], len(scores), 0, 1
     length = math.sqrt(_dot(w, w))
@@ -141,7 +141,7 @@ def _search(tree: Any, w: Any, b: Any, frontier: Any, limit: Any, scores: Any, p
         if _least(s + b, length * balls[node, d], frontier) >= scores[k - 1]:
             continue
         start, stop, left, right = nodes[node]
-        if left >= 0:  # the paper derives one product from the other; directly it is exact, and cheap beside a leaf's
+        if left >= 0:  # the paper derives one product from the other; computing both is exact and cheap
             s_left, s_right = _dot(balls[left], w), _dot(balls[right], w)
             if _least(s_left + b, 0.0, frontier) < _least(s_right + b, 0.0, frontier):
                 left, right, s_left, s_right = right, left, s_right, s_left
@@ -153,7 +153,7 @@ def _search(tree: Any, w: Any, b: Any, frontier: Any, limit: Any, scores: Any, p
         across = math.sqrt(max(length * length - along * along, 0.0))
         for p in range(start, stop):
             if _least(s + b, length * cones[p, 0], frontier) >= scores[k - 1]:
-                break  # the rest is nearer to the centre
+                break  # the other rows are nearer to the centre
             if _least(along * cones[p, 1] + b, across * cones[p, 2], frontier) >= scores[k - 1]:
                 continue
             f = _dot(X[p], w) + b

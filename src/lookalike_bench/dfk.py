@@ -1,16 +1,16 @@
-"""Discriminative Fisher kernels and what they are up against, for retrieval: Tables 1 and 2 of the paper on our sets.
+"""Discriminative Fisher kernels and their competitors for retrieval: Tables 1 and 2 of dfk on our sets.
 
-In: methods × image sets. Out: mean average precision, the mean over splits. Wang, Li & Liu, "Learning discriminative
-Fisher kernel for image retrieval", 2013 (dfk), §4.
+Rows are methods, columns are image sets. A cell is mean average precision, the mean over splits. Wang, Li & Liu,
+"Learning discriminative Fisher kernel for image retrieval", 2013 (dfk), §4.
 
-Protocol. 70 % of each class by lot are learned from; each picture of the other 30 % is the query once, ranked against
-the rest of them. corel1k: precision is averaged over the relevant ones among the first 20; the others: over all.
-`SPLITS` splits, seeds from `--seed` on; the interval is Student's, over splits. `corel5k-words`: relevant are pictures
-with a word in common, and that is what is learned from. An image is a set of 400 local descriptors (`SomePatches`). A
-mixture of 60 Gaussians is fitted to those of the training part. fisher, fess, pd and dfk take the sets; euclidean and
-the metrics take the bag of words, 60 numbers, of the same mixture. In `-scores` columns euclidean and the metrics
-get Fisher scores instead, at unit length and by PCA to 128: what dfk starts from. In `-deep` columns an image is one
-vector of the network.
+Protocol. A random 70 % of each class is the training part; each picture of the other 30 % is the query once, ranked
+against the rest of them. corel1k: precision is averaged over the relevant pictures among the first 20; other sets: over
+all relevant pictures. There are `SPLITS` splits with seeds from `--seed` on; the interval is Student's, over splits. In
+`corel5k-words`, pictures with a word in common are relevant, and words are the labels to learn from. An image is a set
+of 400 local descriptors (`SomePatches`). A mixture of 60 Gaussians is fitted to those of the training part. fisher,
+fess, pd and dfk take the sets; euclidean and the metrics take the bag of words, 60 numbers, of the same mixture. In
+`-scores` columns euclidean and the metrics take Fisher scores instead, at unit length and by PCA to 128 dimensions,
+which is what dfk starts from. In `-deep` columns an image is one vector of the network.
 """
 
 import os
@@ -55,7 +55,7 @@ from lookalike_bench.vectors import Arrays, base_recipe, cached, describe
 
 SPLITS, TEST = 5, 0.3
 TOP = {"corel1k": 20}
-"""How many of a ranking count, where not all do."""
+"""Length of the part of a ranking that counts, if not all of it does."""
 PAPER = {
     "corel1k": {
         "euclidean": 0.463,
@@ -93,7 +93,7 @@ PAPER = {
     "corel1k/horses": {"dfk": 0.820},
     "corel5k-words": {"euclidean": 0.455, "lmnn": 0.586, "fess": 0.590, "pd": 0.595, "dfk": 0.619},
 }
-"""Tables 1, 2 and 4. Of the ten classes of Table 1 we have two; the row of horses is garbled in the text at hand."""
+"""Tables 1, 2 and 4. We have two of the ten classes of Table 1; the row of horses is garbled in our copy."""
 _OTHERS = "the paper has four colour SIFTs in a pyramid, and does not say what vector Euclid is given"
 UNLIKE = {
     "corel1k": "eight of the paper's ten classes are others",
@@ -104,34 +104,36 @@ UNLIKE = {
 }
 SECONDS = {"euclidean": 40.0, "mmc": 20.0, "rca": 3.0, "sdpm": 35.0, "dml-eig": 18.0, "lmnn": 2.0, "nca": 48.0}
 SECONDS |= {"fess": 8.0, "pd": 9.0, "dfk": 125.0, "fisher": 3.0, "dca": 3.0}
-"""About how long a row takes on corel1k, describing it being euclidean's; corel5k takes five times as long."""
+"""Estimated seconds of a row on corel1k; euclidean includes the description of pictures. corel5k takes five times as
+long."""
 CLASSES = ("africa", "beach", "buildings", "buses", "dinosaurs", "elephants", "flowers", "horses", "mountains", "food")
 HELD = 0.3
-"""The share of the training part that options are chosen on."""
+"""Share of the training part on which options are chosen."""
 SCORES_DIM = 128
-"""What PCA leaves of Fisher scores, or of deep vectors, for metrics that learn a square matrix."""
+"""Dimension of Fisher scores or deep vectors after PCA, for metrics that learn a square matrix."""
 NCA_ROWS, NCA_STEPS = 3_000, 50
-"""NCA costs the square of its rows: more are drawn from by lot."""
+"""The cost of NCA is quadratic in its rows, so it gets a random sample of at most so many."""
 TRIES = 16
-"""Rows that are drawn to find one that makes a pair."""
+"""Rows that are drawn to find one that completes a pair."""
 LAMS = tuple({"lam": lam} for lam in (0.001, 0.01, 0.1, 1.0, 10.0))
 WIDE = tuple({"lam": lam} for lam in (0.01, 1.0, 100.0))
 COSTS = tuple({"cost": cost} for cost in (0.1, 1.0, 10.0))
 Codes: TypeAlias = NDArray[np.int64]
-"""(n,), a label each, or (n, C), ones and zeros."""
+"""Labels: (n,), one each, or (n, C) of ones and zeros."""
 Params: TypeAlias = dict[str, Any]
 PATCHES = 400
-"""By lot, of all of a picture, on the grid and at Harris–Laplace corners: with 150 mAP is 0.05 lower."""
+"""Patches per picture, a random sample of those on the grid and at Harris–Laplace corners; with 150, mAP is 0.05
+lower."""
 PATCH_DIM = 64
 PATCH_SAMPLE = 60_000
-"""Patches that PCA learns from."""
+"""Patches that PCA is fitted to."""
 BATCH = 64
-"""Pictures that are handed to the threads at a time."""
+"""Pictures that the threads describe at a time."""
 
 
 class _Column(NamedTuple):
     dataset: str
-    kind: str = "sets"  # or "scores", what metrics get; or "deep", what all get
+    kind: str = "sets"  # or "scores", for the metrics; or "deep", for all rows
     words: bool = False
     only: str = ""  # queries of this class
 
@@ -151,12 +153,12 @@ _PATCH_SETS: dict[tuple[Path, str], "PatchSets"] = {}
 
 
 def has(row: str, column: str) -> bool:
-    """Whether there is a cell: scores are what fisher is, fess and pd are others."""
+    """Whether there is a cell: fisher, fess and pd compute their own scores."""
     return COLUMNS[column].kind != "scores" or row not in ("fisher", "fess", "pd")
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """One cell: the mean over splits, and its interval."""
+    """Fill one cell: the mean over splits, and its interval."""
     wanted = COLUMNS[column]
     means, queries = [], 0
     for one in range(seed, seed + SPLITS):
@@ -172,13 +174,13 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """What Tables 1, 2 and 4 have."""
+    """The figure of Table 1, 2 or 4."""
     value = PAPER.get(column, {}).get(row)
     return PaperFigure() if value is None else PaperFigure(value, UNLIKE[column])
 
 
 def seconds(row: str, column: str) -> float:
-    """About how long a cell takes; classes of corel1k share what all of it takes."""
+    """Estimated seconds; the classes of corel1k share the work of the whole set."""
     wanted = COLUMNS[column]
     return 0.1 if wanted.only else SECONDS[row] * (5 if wanted.dataset == "corel5k" else 1)
 
@@ -213,7 +215,7 @@ def _values(row: str, wanted: _Column, data: Path, seed: int, progress: Progress
 
 
 def _load(wanted: _Column, data: Path, progress: Progress) -> tuple[Any, Codes, NDArray[np.str_]]:
-    """Images, as `Sets` or vectors, their labels as numbers, one or several each, and the names of their classes."""
+    """Images as `Sets` or vectors, their labels as numbers, and the names of their classes."""
     if wanted.kind == "deep":
         rows = describe(wanted.dataset, base_recipe("deep"), data, progress)
         X, labels, names = L2().transform(rows.X), rows.labels, rows.names
@@ -224,7 +226,7 @@ def _load(wanted: _Column, data: Path, progress: Progress) -> tuple[Any, Codes, 
 
 
 def embed(row: str, X: Any, y: Codes, train: Codes, test: Codes, seed: int, kind: str, key: tuple[Any, ...]) -> Vectors:
-    """The test images as the row's vectors (m, D), after it learned from the training images."""
+    """Vectors (m, D) of the test images, by the row's method fitted to the training images."""
     if row in SCORES:
         return np.asarray(_scores(row, X, y, train, seed, key).transform(X[test]))
     if isinstance(X, Sets):
@@ -244,7 +246,7 @@ def embed(row: str, X: Any, y: Codes, train: Codes, test: Codes, seed: int, kind
 
 
 def _scores(row: str, X: Any, y: Codes, train: Codes, seed: int, key: tuple[Any, ...]) -> Any:
-    """What gives scores, fitted once for all columns that ask for it."""
+    """The model of a row of SCORES, fitted once for all columns."""
     done = (*key, "fitted", row, seed)
     if done not in _DONE:
         _DONE[done] = SCORES[row](seed).fit(X[train], y[train])
@@ -252,9 +254,9 @@ def _scores(row: str, X: Any, y: Codes, train: Codes, seed: int, key: tuple[Any,
 
 
 def precisions(Z: Vectors, y: Codes, top: int | None) -> Values:
-    """Average precision of each row of Z (m, D) as the query among the others, of the first `top` where given.
+    """Average precision of each row of Z (m, D) as the query among the others, of the first `top` if given.
 
-    Relevant are rows with the same label, or with one in common. NaN where there are none to find.
+    Rows with a label in common are relevant. NaN if there are none.
 
     >>> precisions(np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1]), None)
     array([ 1.,  1., nan])
@@ -265,28 +267,31 @@ def precisions(Z: Vectors, y: Codes, top: int | None) -> Values:
     order = np.argsort(D, axis=1, kind="stable")[:, :-1]  # without itself
     relevant = np.take_along_axis(alike(y), order, axis=1)
     values = average_precision(relevant[:, :top])
-    if top is not None:  # none found among the first, though there are some
+    if top is not None:  # relevant rows exist, but none among the first
         values[np.isnan(values) & relevant.any(axis=1)] = 0
     return values
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Refuse before the first cell when a set is missing."""
+    """Raise an error before the first cell if a set is missing."""
     for column in columns:
         datasets.check(COLUMNS[column].dataset, data)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric on vectors: how it is made, and what of it is chosen by validation."""
+    """A metric on vectors, and the candidates for its options.
+
+    Candidates are compared on a validation part of the training part (dfk, §4.4).
+    """
 
     make: Callable[..., Any]
     candidates: Sequence[Params] = ({},)
     several: str = "repeat"
-    """With several labels an item: "pairs" and "triplets" are drawn by them; else an item is a row for each."""
+    """With several labels per item: draw "pairs" or "triplets" by them, or "repeat" the item for each label."""
 
     def fit(self, X: Vectors, y: Codes, seed: int, **params: Any) -> Callable[[Vectors], Vectors]:
-        """The projection learned from rows (n, d) and their labels."""
+        """Learn a projection from rows (n, d) and their labels."""
         part = self.make(seed, **params)
         if y.ndim == 1:
             part.fit(X, y)
@@ -302,7 +307,7 @@ class Metric:
         return lambda some: np.asarray(part.transform(some))
 
     def choose(self, X: Vectors, y: Codes, seed: int) -> Params:
-        """The candidate with the best mAP on rows held out of X, the first of equals."""
+        """The candidate with the best mAP on held-out rows of X; of equals, the first."""
         if len(self.candidates) == 1:
             return dict(self.candidates[0])
         kept, held = split(y, HELD, seed)
@@ -311,7 +316,7 @@ class Metric:
 
 
 class Nca:
-    """scikit-learn's NCA, of rows at mean square distance 1, of which at most so many are learned from."""
+    """scikit-learn's NCA on rows scaled to mean square distance 1, fitted to at most NCA_ROWS rows."""
 
     def __init__(self, seed: int):
         self.seed = seed
@@ -344,12 +349,12 @@ SCORES: dict[str, Callable[[int], Any]] = {
     "pd": lambda seed: Pd(random_state=seed),
     "dfk": lambda seed: Dfk(random_state=seed),
 }
-"""What takes sets of descriptors, or vectors, as they are; all have 60 Gaussians."""
+"""Methods that take sets of descriptors, or vectors; all have 60 Gaussians."""
 ROWS = ("euclidean", "fisher", *METRICS, "fess", "pd", "dfk")
 
 
 def split(y: Codes, share: float, seed: int) -> tuple[Codes, Codes]:
-    """Row numbers of two parts by lot, the second of this share; class by class where items have one label."""
+    """Row numbers of two random parts, the second of this share; stratified by class if items have one label."""
     codes = y if y.ndim == 1 else np.zeros(len(y), np.int64)
     return hold_out(codes, share, np.random.default_rng(seed), most=len(y))
 
@@ -361,7 +366,7 @@ def count_words(fisher: Dfk, X: Sets) -> Vectors:
 
 
 def reduce(X: Vectors, train: Codes) -> Vectors:
-    """Rows by the PCA of the training part."""
+    """Reduce rows by the PCA of the training part."""
     return np.asarray(PCA(dim=min(SCORES_DIM, X.shape[1], len(train))).fit(X[train]).transform(X))
 
 
@@ -385,7 +390,7 @@ def draw_pairs(y: Codes, count: int, random: np.random.Generator, *, same_first:
 
 
 class PatchSets(NamedTuple):
-    """A set of pictures, each a set of rows."""
+    """An image set, each picture a set of rows."""
 
     sets: Sets  # n pictures
     labels: NDArray[np.str_]  # (n,)
@@ -393,9 +398,9 @@ class PatchSets(NamedTuple):
 
 
 class SomePatches(OpponentSift):
-    """OpponentSIFT at some of the points, by a lot that is the same for pictures with as many points.
+    """OpponentSIFT (van de Sande, Gevers & Snoek, PAMI 2010) at a random sample of PATCHES points.
 
-    Those of the grid and the corners of one level are described together, which is most of the time saved.
+    The sample depends only on the number of points. Points of one pyramid level are described together, for speed.
     """
 
     def _points(self, picture: Pixels) -> list[tuple[Points, list[Any]]]:
@@ -416,7 +421,7 @@ class SomePatches(OpponentSift):
 
 
 def describe_patches(name: str, data: Path, progress: Progress) -> PatchSets:
-    """The set of this name below `data`, made once a process."""
+    """Patches of corel1k or corel5k, sorted by name; computed once per process and cached as `vectors` are."""
     key = data, name
     if key not in _PATCH_SETS:
         with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
@@ -474,7 +479,7 @@ def _make_patches(dataset: datasets.Dataset, progress: Progress) -> Arrays:
 
 
 def _prepare_patches(local: SomePatches, entries: list[Entry]) -> Iterator[NDArray[np.uint8]]:
-    """The patches of each picture, in order; OpenCV lets threads work side by side."""
+    """Yield the patches of each picture, in order; threads work in parallel, as OpenCV releases the GIL."""
     waiting = iter(entries)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         while group := list(islice(waiting, BATCH)):

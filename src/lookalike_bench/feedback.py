@@ -1,19 +1,19 @@
-"""Feedback: how many marks an emulated person needs, by our methods and by those of others. Figures 4–7 of fsm-tree.
+"""Feedback: how many marks an emulated user needs, by our methods and by those of others. Figures 4–7 of fsm-tree.
 
-In: methods × (image set, measure). Out: precision after a round, marks until 80 %, the share of the collection that the
-search for questions scored, how often and how closely the estimate holds the truth, milliseconds of a round. Crucianu
-et al. (fsm-tree), §4.
+Rows are methods, columns are image sets and measures: precision after a round, marks until 80 %, the share of the set
+that the search for questions scored, how often and how closely the estimate covers the truth, and milliseconds of a
+round. Crucianu et al. (fsm-tree), §4.
 
-Protocol, that of the paper. A session wants one class of n items. It begins with one of them and 8 random others; each
-round asks about 9. Precision: the share of the class among the n items ranked first. `marks-80` is the mean of the
-marks given when the precision of a session first is 80 %; one that never is there counts as a window more than it had.
-The ranking that is judged is always exact; `pac` and `fast` search for their questions. `scored` is the share of the
-set that one search for frontier questions scored. `coverage` is the share of sessions whose estimate holds n, `width`
-its upper end over its lower one, both of the sessions that have an estimate. `ms` is a round on the method's own index,
-the 50 best and the questions, as a collection plays it: there `fast` ranks by its leaves, too. Defaults were chosen on
-classes 0, 2, 4 … of corel5k, mnist and coil100; sessions here want classes 1, 3, 5 …, in turn. The paper's 52 hardest
-COIL objects are not named: ours are the 52 with the lowest leave-one-out mAP by the classic descriptor. `mnist` is the
-60,000 training digits, pixels by PCA to 64 dimensions.
+Protocol, that of the paper. A session wants one class of n items. It starts with one of them and 8 random others; each
+round asks 9 questions. Precision is the share of the class among the n items ranked first. `marks-80` is the mean
+number of marks when the precision of a session first reaches 80 %; a session that never does counts one window more
+than it had. The measured ranking is always exact; `pac` and `fast` search for their questions. `scored` is the share
+of the set that one search for frontier questions scored. `coverage` is the share of sessions whose estimate contains
+n, `width` the upper end of the estimate divided by the lower one, both over sessions that have an estimate. `ms` is a
+round on the method's own index, the 50 best and the questions, as in a collection: there `fast` ranks by its leaves,
+too. Defaults were chosen on classes 0, 2, 4 … of corel5k, mnist and coil100; sessions here want classes 1, 3, 5 …, in
+turn. The paper does not name its 52 hardest COIL objects: ours are the 52 with the lowest leave-one-out mAP by the
+classic descriptor. `mnist` is the 60,000 training digits, pixels by PCA to 64 dimensions.
 """
 
 import logging
@@ -48,9 +48,9 @@ from lookalike_bench.vectors import describe
 
 ROUNDS = 15
 SESSIONS = {"mnist": 15}
-"""Sessions a cell; 50 where nothing is said."""
+"""Sessions per cell; default 50."""
 TIMED = 3
-"""Sessions whose round 10 is played once more on the index itself, for its time."""
+"""Sessions whose round 10 is repeated on the method's own index and timed."""
 FOREST = 100
 PEERS = ("peer-rocchio", "peer-forest", "peer-linear")
 MEASURES = ("precision-10", "marks-80", "scored-10", "coverage-8", "width-8", "ms")
@@ -59,9 +59,9 @@ CURVES = (
     *(f"scored-{turn}" for turn in (1, 5, 15)),
     *(f"{kind}-{turn}" for kind in ("coverage", "width") for turn in (3, 5, 10, 15)),
 )
-"""More columns, for a plot of what happens round by round."""
+"""Further measures, for plots by round."""
 PAC = {"epsilon": 0.5, "delta": 0.1}
-"""How far PAC-NN may be off, and how often farther; the paper does not give its own."""
+"""Relative error of PAC-NN, and the probability of a larger one; the paper does not report its values."""
 HARDEST = 52
 """Number of objects of COIL-100 that are used."""
 
@@ -89,25 +89,25 @@ ROWS: dict[str, _Row | None] = {
     "svdd": _Row(Svdd, "maximum"),
     **dict.fromkeys(PEERS),
 }
-"""`gaussian-exact` is what `play` does by default; the rows `ask-…` differ from it in the strategy alone."""
+"""`gaussian-exact` is the default of `play`; the rows `ask-…` differ from it only in the strategy."""
 
 
 class PeerRound(NamedTuple):
-    """What a method of others shows and asks."""
+    """A round of a method of others."""
 
-    best: Ids  # (n,) all, most wanted first
+    best: Ids  # (n,) all, best first
     questions: Ids  # (w,)
     estimate: Estimate | None = None  # they have none
 
 
 class Outcome(NamedTuple):
-    """What one method did on one set. Columns that differ only in their measure share it."""
+    """Results of one method on one set. Columns that differ only in their measure share them."""
 
     precision: Values  # (sessions, rounds + 1), as all of these
-    scored: Values  # the share of the set that the search for the questions of a round scored
-    coverage: Values  # 1 where the estimate held the truth, 0 where not, NaN where there was none
-    width: Values  # its upper end over its lower one
-    ms: list[float]  # of a round, once a timed session
+    scored: Values  # share of the set scored by the search for questions
+    coverage: Values  # 1 if the estimate contains n, else 0; NaN without an estimate
+    width: Values  # upper end of the estimate / lower end
+    ms: list[float]  # of a round, one per timed session
 
 
 _OUTCOMES: dict[tuple[Path, str, str], Outcome] = {}
@@ -115,7 +115,7 @@ _OUTCOMES: dict[tuple[Path, str, str], Outcome] = {}
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """One method on one set. `seed` draws the bootstrap; sessions are the same every time."""
+    """Fill one cell. `seed` draws the bootstrap; sessions are always the same."""
     name, measure = column.split("/")
     outcome = outcomes(row, name, data, progress)
     if measure == "ms":
@@ -129,7 +129,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
-    """The sessions of one method on one set, once a process."""
+    """Results of one method on one set, computed once per process."""
     key = data, row, name
     if key not in _OUTCOMES:
         base = load_set(name, data, progress)
@@ -141,7 +141,7 @@ def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
 def measure(
     row: str, base: LabelledVectors, sessions: int, progress: Progress, *, rounds: int = ROUNDS, half: int = 1
 ) -> Outcome:
-    """Sessions by the protocol above, alike for all methods. `half` 0 is the half that chose the defaults."""
+    """Play sessions by the protocol above. `half` 0 is the half of classes on which defaults were chosen."""
     wanted = datasets.classes(base.labels)[half::2]
     cached = CachedFlat()
     cached.add(np.arange(len(base.X)), base.X)
@@ -159,7 +159,7 @@ def measure(
         played = player(row, base.X, split, seed=i, k=n)
         session = emulate(user, cached, Marks(first, base.X[first], signs), rounds, played)
         for turn, (marks, shown) in enumerate(session):
-            done.precision[i, turn:] = user.precision(shown.best)  # and later, where nothing is left to ask about
+            done.precision[i, turn:] = user.precision(shown.best)  # also of later rounds, if no question is left
             done.scored[i, turn:] = split.share()
             if known := shown.estimate:
                 done.coverage[i, turn] = known.low <= n <= known.high
@@ -176,7 +176,7 @@ def measure(
 def player(
     row: str, X: Vectors, index: "SplitIndex", *, seed: int, k: int = 50
 ) -> Callable[[Marks, int], Round | PeerRound]:
-    """What plays a round of one session by one method."""
+    """A function that plays rounds of one session by one method."""
     method = ROWS[row]
     if method is None:
         return lambda marks, _: ask_peer(row, X, marks, seed=seed)
@@ -185,7 +185,7 @@ def player(
 
 
 def make_index(method: _Row, X: Vectors) -> Searchable:
-    """The index that questions come from, with all of X (n, d)."""
+    """The index of all rows X (n, d) that answers the search for questions."""
     ids = np.arange(len(X))
     if method.search == "fast":
         from lookalike.index.leaves import Leaves  # numba takes a second to load
@@ -205,10 +205,10 @@ def make_index(method: _Row, X: Vectors) -> Searchable:
 
 
 def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> PeerRound:
-    """What others do: a ranking of all rows X (n, d) and the next questions.
+    """A round of a method of others: a ranking of all rows X (n, d) and the next questions.
 
-    peer-rocchio: rows by their inner product with 2·mean⁺ − mean⁻, asked for its best (FiftyOne, Qdrant); peer-forest:
-    a random forest, asked around 0.5 (LightlyStudio); peer-linear: a linear SVM, asked for its best (Exquisitor).
+    peer-rocchio: rows by their inner product with 2·mean⁺ − mean⁻, asking for its best (FiftyOne, Qdrant); peer-forest:
+    a random forest, asking around 0.5 (LightlyStudio); peer-linear: a linear SVM, asking for its best (Exquisitor).
     """
     positive = marks.y > 0
     if name == "peer-forest":
@@ -228,7 +228,7 @@ def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> PeerRound:
 
 
 def marks_until(precision: Values, enough: float) -> Values:
-    """Marks given when each session, (s, rounds + 1), first is at `enough`; one window more than all where it never is.
+    """Marks when each session, (s, rounds + 1), first reaches `enough`; one window more than all if it never does.
 
     >>> marks_until(np.array([[0.1, 0.8, 0.7], [0.2, 0.3, 0.4]]), 0.8).tolist()
     [18.0, 36.0]
@@ -393,11 +393,11 @@ USUAL = [
     *(f"coil100-classic/{kind}-{turn}" for kind in ("precision", "scored") for turn in (1, 5, 10, 15)),
     "coil100-classic/marks-80",
 ]
-"""Columns that stand for the paper's figures, and what they come to for a person."""
+"""Columns that correspond to the paper's figures, and the marks that a user needs."""
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """Figures 4 and 5 are drawings of what the SVM's rows do on COIL."""
+    """Figures 4 and 5 are drawings of the SVM rows on COIL, without numbers."""
     name, measure = column.split("/")
     figure = {"scored": "Fig. 4", "precision": "Fig. 5"}.get(measure.split("-")[0])
     asked = ROWS[row]
@@ -410,7 +410,7 @@ def paper(row: str, column: str) -> PaperFigure:
 
 
 def seconds(row: str, column: str) -> float:
-    """About how long a cell takes; columns of a set share the sessions."""
+    """Estimated seconds; columns of a set share the sessions."""
     name, measure = column.split("/")
     if measure != "precision-1":
         return 0.2
@@ -418,12 +418,12 @@ def seconds(row: str, column: str) -> float:
 
 
 def shares(row: str, column: str) -> str:
-    """Columns share the sessions of a row; slow rows are on their own."""
+    """Columns share the sessions of a row; slow rows have a process of their own."""
     return f"{column.split('/')[0]} {row if row == 'peer-forest' else ''}"
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Refuse before the first cell when a set is missing."""
+    """Raise an error before the first cell if a set is missing."""
     for name in {column.split("/")[0].removesuffix("-classic") for column in columns}:
         datasets.check(name, data)
 

@@ -1,19 +1,18 @@
-"""Codes as a ranking: every coder of the paper's tables on the same vectors.
+"""How well binary codes rank: every coder of the paper's tables on the same vectors.
 
-In: coders × (vectors, bits). Out: mAP of the first 500 by the codes, or precision of the first so many, labels as
-ground truth. Cevikalp, Elmas & Ozkan, "Large-scale image retrieval using transductive support vector machines", CVIU
-2017 (tsvm-hashing), Tables 4 and 5.
+Rows are coders, columns are vectors and numbers of bits. A cell is the mAP of the first 500 by the codes, or the
+precision of the first N, with labels as ground truth. Cevikalp, Elmas & Ozkan, "Large-scale image retrieval using
+transductive support vector machines", CVIU 2017 (tsvm-hashing), Tables 4 and 5.
 
 Protocol. mnist: pixels from 0 to 1, 60,000 training digits are the database, 10,000 test digits the queries. cifar10:
 10,000 training pictures and 2,000 test pictures, by our Fisher vectors or by the network; a vocabulary is learned,
-without labels, from a sample of all pictures of the set, as a collection does. Coders learn from the database alone,
+without labels, from a sample of all pictures of the set, as a collection does. Coders are fitted to the database only,
 supervised ones with its labels, `tsvm` with those of all but 800 (CIFAR-10: 200) of a class. A ranking is by the
-coder's own query: Hamming distance, but for `shd` and `pq`.
-Precision is averaged over the relevant ones among the first 500 (which gives the paper's figure for Euclidean
-distance; divided by 500 it would be 14 points lower), and over every order of what is tied. `-ties` columns say how
-much the order of ties could move it: the relevant ones of each tie first, less the relevant ones last. In `-noise`
-columns coders that learn from labels are told a wrong class, by lot, for 20 % of the labelled rows; what counts as
-relevant does not change. `-precision-N` columns are the precision of the first N, ties averaged over.
+coder's own query: Hamming distance, except for `shd` and `pq`. Precision is averaged over the relevant items among the
+first 500 (which gives the paper's figure for Euclidean distance; divided by 500 it would be 14 points lower), and over
+every order of ties. `-ties` columns are the largest effect of ties: the relevant items of each tie first, minus the
+relevant items last. In `-noise` columns supervised coders get a random wrong class for 20 % of the labelled rows; the
+ground truth does not change. `-precision-N` columns are the precision of the first N, averaged over ties.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,13 +37,13 @@ from lookalike_bench.tables import Bench, PaperFigure, Score
 from lookalike_bench.vectors import TrainTest, check_set, train_test
 
 K = 500
-"""How many of a ranking count."""
+"""Length of the part of a ranking that counts."""
 FIRST = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
-"""Where precision is measured along a ranking."""
+"""Values of N of the `-precision-N` columns."""
 NOISE = 0.2
-"""The share of labels that `-noise` columns get wrong."""
+"""Share of wrong labels in `-noise` columns."""
 SCORES_BYTES = 32 * 2**20
-"""Scores that are held at a time."""
+"""Memory for scores."""
 BITS = (32, 64, 128, 256)
 CODERS = {
     "tsvm": "tsvm",
@@ -59,21 +58,21 @@ CODERS = {
     "pca-rr": "pcarr",
     "pq": "pq",
 }
-"""Rows, and what they are called in the registry."""
+"""Rows, and their names in the registry."""
 EUCLIDEAN = "euclidean"
 HINGE = "tsvm-hinge"
-"""The row with the hinge loss in place of the ramp; not one of the paper's."""
+"""tsvm with the hinge loss instead of the ramp loss; not in the paper."""
 HALF_LABELLED = ("tsvm", HINGE)
-"""The rows that get some of the database without labels, as in the paper."""
+"""Rows that get a part of the database without labels, as in the paper."""
 LABELLED = (*HALF_LABELLED, "sdh", "fasthash")
-"""The rows that learn from labels."""
+"""Supervised rows."""
 HIDDEN = {"mnist": 800, "cifar10-fisher": 200, "cifar10-deep": 200}
-"""How many of each class, by lot, it gets without a label. On MNIST the paper's number; on CIFAR-10, where we have a
-fifth of the paper's pictures, some that leave its trees different ones to draw from."""
+"""Random items of each class that they get without a label. On MNIST the paper's number; on CIFAR-10, where we have a
+fifth of the paper's pictures, a number that leaves enough labelled items for the trees to draw different samples."""
 DRAWN = {"mnist": 5_000, "cifar10-fisher": 600, "cifar10-deep": 600}
-"""How many labelled ones of each class each of its trees draws, as in the paper."""
+"""Labelled items of each class that each of their trees draws, as in the paper."""
 PREFIX = ("tsvm", "tsvm-hinge", "fasthash", "lsh")
-"""Coders whose first bits are their shorter codes: they learn once, for the longest."""
+"""Coders whose shorter codes are the first bits of longer ones: they are fitted once, for the longest codes."""
 SETS = ("mnist", "cifar10-fisher", "cifar10-deep")
 
 
@@ -134,7 +133,7 @@ SECONDS_PER_SET = {"mnist": 5.0, "cifar10-fisher": 120.0, "cifar10-deep": 870.0}
 
 
 class Column(NamedTuple):
-    """What a column asks for."""
+    """What a column measures."""
 
     name: str  # the set
     bits: int
@@ -157,7 +156,7 @@ COLUMNS = (
         for first in FIRST
     }
 )
-"""The longest codes first: the shorter ones of `PREFIX` are made of them."""
+"""The longest codes come first: the shorter ones of `PREFIX` are made of them."""
 Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Rankings as groups of equal scores: their sizes (q, g), and how many of each are relevant."""
 _PARTS: dict[tuple[Path, str], TrainTest] = {}
@@ -168,7 +167,7 @@ ranking, and coders of `PREFIX` are fitted once, for their longest codes so far.
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """One coder at one length; `seed` is its `random_state`, and draws the bootstrap."""
+    """Fill one cell. `seed` is the coder's `random_state`, and draws the bootstrap."""
     name, bits, kind, first = COLUMNS[column]
     if (data, name) not in _PARTS:
         _PARTS[data, name] = train_test(name, data, progress)
@@ -191,24 +190,24 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """What Tables 4 and 5 have."""
+    """The figure of Table 4 or 5."""
     name, bits, kind, _ = COLUMNS[column]
     known = None if kind else PAPER[name].get(row)
     return PaperFigure() if known is None else PaperFigure(known[BITS.index(bits)] / 100, UNLIKE.get(name, ""))
 
 
 def seconds(row: str, column: str) -> float:
-    """About how long a cell takes; the first column of a set has the longest codes."""
+    """Estimated seconds; the first column of a set has the longest codes."""
     name, bits, kind, _ = COLUMNS[column]
     each = SECONDS_PER_BIT[name].get(row)
     learned = kind not in ("", "noise") or (each is not None and kind == "" and bits < max(BITS))
     if learned or each is None:
         return 5.0 if learned else SECONDS_PER_CODER[name]
-    return bits * each + (SECONDS_PER_SET[name] if row == "tsvm" else 0)  # whose task is the longest, and so the first
+    return bits * each + (SECONDS_PER_SET[name] if row == "tsvm" else 0)  # its task is the longest, so it comes first
 
 
 def shares(row: str, column: str) -> str:
-    """A slow coder learns once for all its columns; the others of a set are quick."""
+    """A slow coder is fitted once for all its columns; the others of a set are fast."""
     name = COLUMNS[column].name
     return f"{name} {row}" if row in SECONDS_PER_BIT[name] else name
 
@@ -216,7 +215,7 @@ def shares(row: str, column: str) -> str:
 def _ready(
     name: str, row: str, bits: int, seed: int, split: TrainTest, noisy: bool, data: Path
 ) -> tuple[NDArray[Any], Callable[[slice], Query]]:
-    """What a row searches among in the set of this name, (n, …), and the query of a slice of the queries."""
+    """The searched rows (n, …) of a set as the row of the table has them, and a function from a slice to its query."""
     if row == EUCLIDEAN:
         return split.X, lambda part: PointQuery(split.X_test[part])
     if row not in PREFIX:
@@ -230,9 +229,9 @@ def _ready(
 
 
 def learn(name: str, row: str, bits: int, seed: int, split: TrainTest, noisy: bool) -> Coder:
-    """The coder of a row, fitted to what is searched in the set of this name."""
+    """The coder of a row, fitted to the database of the set."""
     options: dict[str, Any] = {"bits": bits, "random_state": seed}
-    y = mistake(split.y, NOISE, seed) if noisy else split.y
+    y = add_noise(split.y, NOISE, seed) if noisy else split.y
     if row in HALF_LABELLED:
         options["sample"] = DRAWN[name]
         y = hide(y, HIDDEN[name], seed)
@@ -244,7 +243,7 @@ def learn(name: str, row: str, bits: int, seed: int, split: TrainTest, noisy: bo
 
 
 def hide(y: Labels, count: int, seed: int) -> Labels:
-    """Labels (n,) with "" for `count` of each class, by lot; at most half of a class.
+    """Replace the labels of `count` random items of each class by ""; at most half of a class.
 
     >>> hide(np.array(list("aaaab")), 1, seed=0).tolist().count("")
     1
@@ -256,19 +255,19 @@ def hide(y: Labels, count: int, seed: int) -> Labels:
     return shown
 
 
-def mistake(y: Labels, share: float, seed: int) -> Labels:
-    """Labels (n,), of two kinds at least, of which this share, by lot, is another one that there is, by lot.
+def add_noise(y: Labels, share: float, seed: int) -> Labels:
+    """Replace a random share of labels (n,) by other labels that occur; needs at least two.
 
     >>> y = np.array(list("aabbccabca"))
-    >>> int((mistake(y, 0.2, seed=0) != y).sum())
+    >>> int((add_noise(y, 0.2, seed=0) != y).sum())
     2
     """
     random = np.random.default_rng(seed)
     kinds, numbers = np.unique(y, return_inverse=True)
     wrong = random.permutation(len(y))[: round(share * len(y))]
     numbers[wrong] = (numbers[wrong] + random.integers(1, len(kinds), len(wrong))) % len(kinds)
-    told: Labels = kinds[numbers]
-    return told
+    noisy: Labels = kinds[numbers]
+    return noisy
 
 
 def rank(
@@ -278,8 +277,8 @@ def rank(
     wanted: NDArray[np.str_],
     progress: Progress,
 ) -> Groups:
-    """The first ones of every query, as many as any measure looks at, as groups of equal scores."""
-    _, numbers = np.unique(np.concatenate([y, wanted]), return_inverse=True)  # quicker to compare than text
+    """Rank the rows for every query, as groups of equal scores, as far as any measure needs."""
+    _, numbers = np.unique(np.concatenate([y, wanted]), return_inverse=True)  # faster to compare than text
     kinds, asked = numbers[: len(y)].astype(np.int32), numbers[len(y) :].astype(np.int32)
     groups: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for part in chunks(len(wanted), row_bytes=8 * len(y), max_bytes=SCORES_BYTES):
@@ -301,7 +300,7 @@ def rank(
 
 @njit(cache=True, nogil=True)
 def _count(queries: Any, rows: Any, relevant: Any, counts: Any) -> None:
-    """How many rows are at each Hamming distance from each query, and how many are relevant: (2, q, bits + 1)."""
+    """Count rows, and relevant rows, at each Hamming distance from each query: (2, q, bits + 1)."""
     for j in range(len(queries)):
         for i in range(len(rows)):
             distance = np.uint64(0)
@@ -312,7 +311,7 @@ def _count(queries: Any, rows: Any, relevant: Any, counts: Any) -> None:
 
 
 def _tied(scores: Vectors, relevant: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """For each row of scores (q, n): sizes of its groups of equal scores, down to the last that counts, and hits."""
+    """For each row of scores (q, n): sizes of its groups of equal scores, as far as needed, and their hits."""
     k = min(max(K, *FIRST), scores.shape[1])
     for row, hit in zip(scores, relevant, strict=True):
         near = np.flatnonzero(row <= np.partition(row, k - 1)[k - 1])
@@ -321,13 +320,13 @@ def _tied(scores: Vectors, relevant: NDArray[np.bool_]) -> Iterator[tuple[NDArra
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Refuse before the first cell when a set is missing."""
+    """Raise an error before the first cell if a set is missing."""
     for column in columns:
         check_set(COLUMNS[column].name, data)
 
 
 def has(row: str, column: str) -> bool:
-    """Wrong labels matter to those who learn from labels."""
+    """Whether there is a cell: noise in labels affects supervised coders only."""
     return COLUMNS[column].kind != "noise" or row in LABELLED
 
 

@@ -1,17 +1,17 @@
-"""Searches for the 50 best of a hyperplane, on drawn rows: what they find and how much faster than a scan they are.
+"""Searches for the 50 best rows of a hyperplane, on drawn rows: their recall, and their speed against a scan.
 
-In: indexes and scans × (measure, kind of query, number of rows). Out: recall@50, speed as a multiple of `scan-f32` in
-the same run, the share of the rows that were scored, bytes an item in memory. Needs no data folder.
+Rows are indexes and scans, columns are measures, kinds of query and numbers of rows: recall@50, speed as a multiple of
+`scan-f32` in the same run, the share of the rows that were scored, bytes per item in memory. Needs no data folder.
 
-Protocol. `MIXTURE` is 1,000 isotropic Gaussian clusters in 128 dimensions, centres N(0, 1), sizes log-normal. Their
-spread, 1.5, was chosen with an eye on how many leaves it asks for: of as many rows as the cluster has, an SVM's most
-positive ones are nearly all of the cluster it was trained for (98 %, 100,000 rows; 1.25: 99.6 %, 1.75: 90 %, 2: 79 %);
-where clusters run into each other more, searches must look at more and gain less. A query is an SVM (Laplace kernel,
-L1, C = 100, classes balanced) of 10 rows of a cluster against 12 of the five clusters nearest to it and 28 of any
-other. The truth is a scan of every row, its best 1,000 scored again in double precision. A search and the scan it is
-measured by are timed one after the other, several times for every query, on all cores; the figure is the median of the
-ratios. Constants of `Leaves` were chosen on seeds from 100 on. Rows above 2M are float16 in a file, read as they are
-needed; the time for that is not counted for the scan. The trees of the paper take part at 100k alone.
+Protocol. Rows are drawn from 1,000 isotropic Gaussian clusters in 128 dimensions, centres N(0, 1), sizes log-normal.
+The spread, 1.5, was chosen for the number of leaves that must be visited: of as many rows as the cluster has, the most
+positive ones of an SVM are nearly all of the cluster it was trained for (98 %, 100,000 rows; 1.25: 99.6 %, 1.75: 90 %,
+2: 79 %); if clusters overlap more, searches visit more rows and gain less. A query is an SVM (Laplace kernel, L1,
+C = 100, balanced classes) of 10 rows of a cluster against 12 of the five nearest clusters and 28 of any other. The
+truth is a scan of every row, whose best 1,000 are scored again in double precision. A search and its scan are timed one
+after the other, several times for every query, on all cores; the figure is the median of the ratios. Constants of
+`Leaves` were chosen on seeds from 100 on. Rows above 2M are float16 in a file and are read on demand; the scan's time
+does not include reading. The trees of the paper are measured at 100k only.
 """
 
 import math
@@ -45,12 +45,12 @@ DIM, CLUSTERS, SPREAD = 128, 1_000, 1.5
 POSITIVE, HARD, NEGATIVE = 10, 12, 28
 C = 100.0
 EPSILON, DELTA = 1.0, 0.1
-"""Of the rows `ac` and `pac`: the k-th answer may be twice as far, and farther still one time in ten."""
+"""Of the rows `ac` and `pac`: the k-th answer may be twice as far, and farther with probability 0.1."""
 PART = 250_000
-"""Rows that are drawn, or read for a scan, at a time."""
+"""Rows that are drawn or scanned at a time."""
 SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 LARGE = 2_000_000
-"""More rows are kept in a file, as float16."""
+"""Above this number, rows are float16 in a file."""
 TREES: dict[str, dict[str, float]] = {
     "exact": {},
     "ac": {"epsilon": EPSILON},
@@ -69,11 +69,11 @@ COLUMNS = {f"{measure}-{size}": (measure, size) for size in SIZES for measure in
 
 
 EXP2 = (0.0018775767, 0.0089893397, 0.055826318, 0.24015361, 0.69315308, 0.99999994)
-"""2ˣ for 0 ≤ x < 1, highest power first."""
+"""Coefficients of a polynomial for 2ˣ, 0 ≤ x < 1, highest power first."""
 
 
 class Marked(NamedTuple):
-    """A hyperplane, asked both ways, and the best rows by a full scan."""
+    """A hyperplane as a query of each kind, and the best rows by a full scan."""
 
     query: dict[Kind, HyperplaneQuery]
     best: dict[Kind, Ids]  # (K,) each
@@ -81,7 +81,7 @@ class Marked(NamedTuple):
 
 @dataclass
 class World:
-    """Rows, queries and whatever was built over them."""
+    """Drawn rows, queries and the indexes of the rows."""
 
     X: NDArray[Any]  # (n, d) float32, or float16 in a file
     queries: list[Marked]
@@ -89,7 +89,7 @@ class World:
     tree: FsmTree = field(default_factory=FsmTree)
 
     def scan(self, query: HyperplaneQuery) -> tuple[Vectors, float]:
-        """F / ‖w‖ of every row by `scan_float32`, and the seconds it took, reading left out."""
+        """F / ‖w‖ of every row by `scan_float32`, and its seconds without reading."""
         f, seconds = np.empty(len(self.X), np.float32), 0.0
         step = len(self.X) if self.X.dtype == np.float32 else PART
         for start in range(0, len(self.X), step):
@@ -101,7 +101,7 @@ class World:
 
 
 class Outcome(NamedTuple):
-    """What one row of the table did with every query of one kind."""
+    """Results of one row of the table, one number per query."""
 
     recall: list[float]
     speedup: list[float]
@@ -123,7 +123,7 @@ def draw(n: int, seed: int, X: NDArray[Any]) -> tuple[NDArray[np.int64], Vectors
 def pick(
     X: NDArray[Any], y: NDArray[np.int64], centres: Vectors, random: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Rows (m, d) that were marked for one cluster, and their sides (m,), as the protocol says."""
+    """Marked rows (m, d) for a random cluster, and their signs (m,), by the protocol above."""
     wanted = random.choice(np.flatnonzero(np.bincount(y, minlength=len(centres)) >= K))
     near = np.argsort(cdist(centres[wanted][None], centres)[0])[1:6]
     rows = [
@@ -136,7 +136,7 @@ def pick(
 def train(
     marked: NDArray[np.float64], sides: NDArray[np.int64], kernel: str = "laplace", gamma: float = 1.0
 ) -> HyperplaneQuery:
-    """The hyperplane of an SVM for these marks."""
+    """The hyperplane of an SVM that is fitted to marked rows."""
     gram = KERNELS[kernel].pairs(marked, marked, gamma)
     svm = SVC(C=C, kernel="precomputed", class_weight="balanced").fit(gram, sides)
     return HyperplaneQuery(
@@ -146,11 +146,11 @@ def train(
 
 @cache
 def world(size: str, seed: int) -> World:
-    """Rows and queries, made once a process."""
+    """Drawn rows and queries, made once per process."""
     n = SIZES[size]
     X: NDArray[Any]
     if n > LARGE:
-        with tempfile.TemporaryFile(prefix="lookalike-bench-") as file:  # gone with the last look into it
+        with tempfile.TemporaryFile(prefix="lookalike-bench-") as file:  # deleted when the map is closed
             X = np.memmap(file, np.float16, "w+", shape=(n, DIM))
     else:
         X = np.empty((n, DIM), np.float32)
@@ -168,14 +168,14 @@ def world(size: str, seed: int) -> World:
 
 
 def _exact(made: World, query: HyperplaneQuery, scores: Vectors) -> Ids:
-    """The K best rows: of the best 20 K by a float32 scan, by their scores in double precision."""
+    """The K best rows by scores in double precision, among the 20 K best by a float32 scan."""
     few = np.argpartition(scores, 20 * K)[: 20 * K]
     best: Ids = few[np.argsort(query.score(made.X[few].astype(np.float32))[0], kind="stable")[:K]]
     return best
 
 
 def search(row: str, made: World, query: HyperplaneQuery) -> Hits:
-    """The search that a row of the table stands for."""
+    """Search by the method of a row of the table."""
     if row in TREES:
         return made.tree.search(query, K, **TREES[row])  # type: ignore[arg-type]
     return made.leaves.search(query, K, effort=1 if row == "scan-u8" else row)
@@ -194,7 +194,7 @@ def _built(row: str, made: World, progress: Progress) -> World:
 
 @cache
 def outcome(row: str, kind: Kind, size: str, seed: int) -> Outcome:
-    """Every query, the search and the scan in turns."""
+    """Run every query, alternating between the search and the scan."""
     made = world(size, seed)
     result = Outcome([], [], [])
     if row != "scan-f32":
@@ -212,7 +212,7 @@ def outcome(row: str, kind: Kind, size: str, seed: int) -> Outcome:
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:  # noqa: ARG001 (no data is read)
-    """One cell. `seed` draws the rows, the queries and the bootstrap."""
+    """Fill one cell. `seed` draws the rows, the queries and the bootstrap."""
     measure, size = COLUMNS[column]
     progress("drawing rows", 0, None)
     made = _built(row, world(size, seed), progress)
@@ -231,7 +231,10 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def scan_float32(X: Vectors, query: HyperplaneQuery) -> Vectors:
-    """F / ‖w‖ of rows X (n, d), to float32's precision."""
+    """f / ‖w‖ (n,) of rows X (n, d) for the Laplace kernel, in float32 (Eq. 3, fsm-tree): the fastest plain scan.
+
+    Fused: distances and kernels of a row stay in registers, and every core works.
+    """
     if query.kernel != "laplace":
         raise InputError(f"scan_float32 knows the kernel laplace alone. Got {query.kernel}.")
     a, b = (query.a / query.length).astype(np.float32), np.float32(query.b / query.length)
@@ -257,7 +260,7 @@ def _scan(X: Any, S: Any, a: Any, b: Any, gamma: Any, out: Any) -> None:
 
 @njit(inline="always")
 def _exp(x: Any) -> Any:
-    """exp of float32 x ≤ 0: a polynomial, which the compiler turns into vector instructions; off by 1e-7."""
+    """exp of float32 x ≤ 0 with an error of 1e-7, by a polynomial that the compiler can vectorise."""
     x = max(x * np.float32(1.4426950408889634), np.float32(-126.0))
     whole = np.int32(math.floor(x))
     part = x - np.float32(whole)
@@ -268,7 +271,7 @@ def _exp(x: Any) -> Any:
 
 
 def has(row: str, column: str) -> bool:
-    """Whether a cell can be filled: trees are measured at 100k alone, and not their memory."""
+    """Whether there is a cell: trees are measured at 100k only, without their memory."""
     measure, size = COLUMNS[column]
     return row not in TREES or (size == "100k" and measure != "bytes")
 

@@ -1,7 +1,7 @@
-"""How good a ranking is: one function per measure.
+"""Quality of a ranking: one function per measure.
 
-In: `relevant` (q, n) bool, one row per query, best ranked first. Out: (q,) float64, one value per query; NaN where a
-query has nothing to find. `junk` (q, n) bool marks what does not count at all, such as the query itself.
+A ranking is a row of `relevant` (q, n) bool, one row per query, best first; `junk` (q, n) bool marks items that do not
+count, such as the query itself. Measures return one value per query, (q,) float64, NaN if a query has no relevant item.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ Values = NDArray[np.float64]
 def average_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None, total: ArrayLike | None = None) -> Values:
     """The mean, over the relevant items, of the precision at their rank.
 
-    `total` (q,) says how many there are to find where the ranking is cut short; else all of them are in it.
+    `total` (q,) is the number of relevant items if the ranking is truncated.
 
     >>> average_precision([[True, False, True]])
     array([0.83333333])
@@ -27,9 +27,9 @@ def average_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None, tot
 
 
 def trapezoid_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None) -> Values:
-    """Average precision as the program that comes with Oxford5k computes it: the area under precision over recall.
+    """Average precision by the program that comes with Oxford5k: the area under precision over recall.
 
-    At each hit, the mean of the precision one place before it and the precision with it.
+    At each hit it takes the mean of the precision before and after it.
 
     >>> trapezoid_precision([[True, False, True]])  # 1 · ½, then (½ + ⅔) / 2 · ½
     array([0.79166667])
@@ -42,7 +42,7 @@ def trapezoid_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None) -
 
 
 def top_error(places: ArrayLike, k: int) -> Values:
-    """The flat error of a classifier: 1 where the right class is not among the first k, by its `places` from 0, (q,).
+    """Top-k error of a classifier: 1 if the rank of the right class, from 0, is not below k; `places` (q,) are ranks.
 
     >>> top_error([0, 4, 9], 5)
     array([0., 0., 1.])
@@ -54,7 +54,7 @@ def top_error(places: ArrayLike, k: int) -> Values:
 
 
 def learning_area(values: ArrayLike) -> Values:
-    """The area under a learning curve, 0 to 1: of what each session was worth after each round, (q, rounds).
+    """Area under the learning curve of each session, 0 to 1; `values` (q, rounds) are the quality after each round.
 
     >>> learning_area([[0.0, 1.0, 1.0]])
     array([0.75])
@@ -76,7 +76,7 @@ def precision_at(relevant: ArrayLike, k: int, *, junk: ArrayLike | None = None) 
 
 
 def recall_at(relevant: ArrayLike, k: int, *, junk: ArrayLike | None = None, total: ArrayLike | None = None) -> Values:
-    """The share of what there is to find that is among the first k.
+    """The share of the relevant items that is among the first k.
 
     >>> recall_at([[True, False, True]], 2)
     array([0.5])
@@ -86,7 +86,7 @@ def recall_at(relevant: ArrayLike, k: int, *, junk: ArrayLike | None = None, tot
 
 
 def four_recall_at_4(relevant: ArrayLike) -> Values:
-    """UKBench's score, 0 to 4: how many of an object's four pictures are among the first four.
+    """UKBench's score, 0 to 4: the number of an object's four pictures among the first four.
 
     The query is one of the four and is ranked with the others.
 
@@ -97,13 +97,13 @@ def four_recall_at_4(relevant: ArrayLike) -> Values:
 
 
 def tied_average_precision(sizes: ArrayLike, relevant: ArrayLike, k: int, *, order: str = "mean") -> Values:
-    """Average precision of the first k where scores tie: the exact mean over every order of what is tied.
+    """Average precision of the first k if scores tie: the exact mean over every order of tied items.
 
     A ranking is given by its groups of equal scores, best first: `sizes` (q, g) items in each, of which `relevant`
-    (q, g); a group may be empty. The sum over hits is divided by the relevant ones among the first k; a query without
+    (q, g); a group may be empty. The sum over hits is divided by the relevant items among the first k; a query without
     any has 0. McSherry & Najork, "Computing information retrieval performance measures efficiently in the presence of
-    tied scores", ECIR 2008, Eq. 6; the group that k cuts through is averaged over how many relevant ones are inside.
-    `order` "best" puts the relevant ones of each group first, "worst" last: what ties could make of it.
+    tied scores", ECIR 2008, Eq. 6; the group that k cuts is averaged over the number of its relevant items inside.
+    `order` "best" puts the relevant items of each group first, "worst" last.
 
     >>> tied_average_precision([[1, 2]], [[1, 1]], 3)  # 1, then ½ · (1 + 2/2) + ½ · (1 + 2/3), of 2
     array([0.91666667])
@@ -124,7 +124,7 @@ def tied_average_precision(sizes: ArrayLike, relevant: ArrayLike, k: int, *, ord
     for row, group in zip(*np.nonzero(~whole & (before < k)), strict=True):
         size, hits, ahead = n[row, group], r[row, group], before[row, group]
         least, most = max(0, k - ahead - (size - hits)), min(k - ahead, hits)
-        inside = np.arange(least, most + 1)  # how many relevant ones of the group may be among the first k
+        inside = np.arange(least, most + 1)  # possible numbers of relevant items of the group among the first k
         chance = _hypergeometric(inside, size, hits, k - ahead, factorials)
         total = sums[row] + _expected(np.full(len(inside), k - ahead), inside, ahead, R[row])
         share = np.divide(total, R[row] + inside, out=np.zeros(len(inside)), where=R[row] + inside > 0)
@@ -133,7 +133,7 @@ def tied_average_precision(sizes: ArrayLike, relevant: ArrayLike, k: int, *, ord
 
 
 def tied_precision(sizes: ArrayLike, relevant: ArrayLike, k: int) -> Values:
-    """The share of relevant items among the first k where scores tie: the mean over every order of what is tied.
+    """The share of relevant items among the first k if scores tie: the mean over every order of tied items.
 
     Groups as for `tied_average_precision`; a ranking shorter than k is filled with misses.
 
@@ -147,14 +147,14 @@ def tied_precision(sizes: ArrayLike, relevant: ArrayLike, k: int) -> Values:
 
 
 def mean(values: ArrayLike) -> float:
-    """The mean over the queries that have something to find; NaN where none has."""
+    """The mean over the queries that have relevant items; NaN if none has."""
     found = np.asarray(values, np.float64)
     found = found[~np.isnan(found)]
     return float(found.mean()) if found.size else float("nan")
 
 
 def bootstrap(values: ArrayLike, *, seed: int = 0, rounds: int = 1_000, level: float = 0.95) -> tuple[float, float]:
-    """The interval that holds the mean of `level` of all resamplings of the queries."""
+    """The interval of the means of `level` of all resamplings of the queries."""
     found = np.asarray(values, np.float64)
     found = found[~np.isnan(found)]
     if not found.size:
@@ -166,7 +166,7 @@ def bootstrap(values: ArrayLike, *, seed: int = 0, rounds: int = 1_000, level: f
 
 
 def _ranking(relevant: ArrayLike, junk: ArrayLike | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """What is relevant and what counts, both (q, n); junk is neither."""
+    """Masks of relevant and of counted items, both (q, n); junk is in neither."""
     ranked = np.asarray(relevant, bool)
     if ranked.ndim != 2:
         raise InputError(f"relevant must have two dimensions, one row per query. Got shape {ranked.shape}.")
@@ -179,7 +179,7 @@ def _ranking(relevant: ArrayLike, junk: ArrayLike | None) -> tuple[NDArray[np.bo
 def _hits_at(relevant: NDArray[np.bool_], counted: NDArray[np.bool_], k: int) -> Values:
     if k < 1:
         raise InputError(f"k must be at least 1. Got {k}.")
-    first = np.cumsum(counted, axis=1) <= k  # junk takes up no rank
+    first = np.cumsum(counted, axis=1) <= k  # junk has no rank
     hits: Values = (relevant & first).sum(axis=1).astype(np.float64)  # (q,)
     return hits
 
@@ -206,7 +206,7 @@ def _groups(sizes: ArrayLike, relevant: ArrayLike, k: int) -> tuple[NDArray[np.i
 
 
 def _expected(n: NDArray[np.int64], r: NDArray[np.int64], before: ArrayLike, found: ArrayLike) -> Values:
-    """What a group of n, r of them relevant, adds to the sum of precisions at hits, in the mean over its orders.
+    """Mean contribution of a group of n items, r of them relevant, to the sum of precisions, over all its orders.
 
     At place j of the group: r/n · (found + 1 + (j − 1)(r − 1)/(n − 1)) / (before + j). Σ 1/(before + j) is a difference
     of digamma functions, Σ (j − 1)/(before + j) is n less (before + 1) times that.
@@ -219,7 +219,7 @@ def _expected(n: NDArray[np.int64], r: NDArray[np.int64], before: ArrayLike, fou
 
 
 def _hypergeometric(h: NDArray[np.int64], size: int, hits: int, drawn: int, factorials: Values) -> Values:
-    """The chance that h of the hits are among so many drawn out of `size`; `factorials` has the logarithm of each."""
+    """Probability that h of the hits are among `drawn` of `size` items; `factorials` are logarithms."""
 
     def choose(a: NDArray[np.int64] | int, b: NDArray[np.int64] | int) -> Values:
         logs: Values = factorials[a] - factorials[b] - factorials[np.subtract(a, b)]
@@ -230,7 +230,7 @@ def _hypergeometric(h: NDArray[np.int64], size: int, hits: int, drawn: int, fact
 
 
 def _laid_out(n: NDArray[np.int64], r: NDArray[np.int64], k: int, best: bool) -> NDArray[np.bool_]:
-    """The first k places, (k,), with the relevant ones of each group first or last; misses where there are fewer."""
+    """The first k ranks, (k,), with the relevant items of each group first or last; padded with misses."""
     runs = np.stack([r, n - r] if best else [n - r, r], axis=1).ravel()
     flags = np.tile([best, not best], len(n))
     places = np.repeat(flags, runs)[:k]

@@ -1,7 +1,7 @@
-"""One fit of metric-learn, in the environment of `make peers`: run as a program there, it imports nothing of ours.
+"""One fit of metric-learn: a program that runs in the environment of `make peers` and imports nothing of ours.
 
-In: a learner's name, a dimension, k, and a folder with X.npy (n, d) and y.npy (n,). Out: W.npy (D, d) in that folder,
-and the seconds that `fit` worked as the last word printed.
+Arguments: the name of a learner, a dimension, k, and a folder with X.npy (n, d) and y.npy (n,). Writes W.npy (D, d) to
+that folder and prints the worked seconds of `fit`.
 """
 
 import sys
@@ -26,7 +26,7 @@ def main(name: str, dim: int, k: int, folder: str) -> None:
     learner.fit(X, y)
     seconds = time.process_time() - start
     np.save(f"{folder}/W.npy", learner.components_)
-    print(seconds)  # noqa: T201 (to whoever started it)
+    print(seconds)  # noqa: T201 (the parent process reads it)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
-"""Metrics that learn, as classifiers, on classes they have not seen, and for retrieval: the tables of ncm on our sets.
+"""Metric learning for classification, for new classes and for retrieval: the tables of ncm on our sets.
 
-In: methods × (image set, dimension). Out: error in per cent, or a measure of retrieval. Mensink et al., "Large scale
-metric learning for distance-based image classification on open ended data sets", 2013 (ncm), Tables 2–5 and 7, Fig. 9.
+Rows are methods, columns are image sets and dimensions. A cell is an error in per cent, or a measure of retrieval.
+Mensink et al., "Large scale metric learning for distance-based image classification on open ended data sets", 2013
+(ncm), Tables 2–5 and 7, Fig. 9.
 
-Protocol. `SET/DIM`: all is learned from the training part (`vectors.train_test`), parameters are chosen on a fifth of
-it, the test part is named once. `SET/held-out`: the metric learns from the training pictures of four fifths of the
-classes, every fifth class is new; the means, or the neighbours, are those of all classes, and test pictures of new
-classes are to be told from all classes; `held-in` is the same with a metric that learned from all. `SET/new-N`: the
-metric of held-out, and N pictures of each new class by lot, `REPEATS` times. Rows `prior-…` have besides a hierarchy,
-made by clustering the means of all training pictures, new classes included: it stands for the knowledge of someone who
-knows what a new class is akin to. The weight of the prior is chosen on training pictures of every fifth class that is
-not new. `ukbench2000…`: the metric learns from corel5k and stops by retrieval of every fifth of its classes, or has
-its parameters from there; it has not seen ukbench2000. Columns with `fisher` and `top5`, and `ukbench2000-fisher/…`,
-are the paper's tables, with the rows that these have and no others.
+Protocol. `SET/DIM`: everything is learned from the training part (`vectors.train_test`); parameters are chosen on a
+fifth of it, and the test part is classified once. `SET/held-out`: every fifth class is new. The metric is learned from
+the training pictures of the other classes; means or neighbours are those of all classes, and test pictures of new
+classes are classified among all classes. `held-in` is the same with a metric that was learned from all classes.
+`SET/new-N`: the metric of held-out, and N random pictures of each new class, `REPEATS` times. Rows `prior-…` also have
+a hierarchy, a clustering of the means of all training pictures, new classes included: it stands for a person's
+knowledge of which classes are related. The weight of the prior is chosen on training pictures of every fifth class
+that is not new. `ukbench2000…`: the metric is learned from corel5k, and every fifth of its classes decides when to
+stop, or which parameters to use, by retrieval; ukbench2000 is not used for learning. Columns with `fisher` and `top5`,
+and `ukbench2000-fisher/…`, are the paper's tables, with the paper's rows only.
 """
 
 import logging
@@ -48,18 +49,17 @@ HELD_DIM, RETRIEVAL_DIM = 64, 128
 NEW = (1, 2, 5, 10, 20)
 REPEATS = 10
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-"""Of the prior, in pictures."""
+"""Candidate weights of the prior, in pictures."""
 TABLES, FIRST = "corel5k-fisher", 5
-"""The set in place of the paper's, and how many places its flat error allows."""
+"""The set that replaces the paper's, and the k of its top-k error."""
 PRIORS = {"prior-l2": "ncm-l2", "prior-ncmml": "ncmml"}
-"""Rows that are others with a prior."""
+"""Rows with a prior, and the rows that they extend."""
 TRANSFERS = ("ncm-pca", "ncm-fda", "ncm-invcov", "ncmml", "ncmml-dot", "lmnn", "lmnn-all", "lmnn-dynamic")
-"""Metrics for classes and pictures that they were not learned on."""
+"""Metrics that are tested on classes and pictures they were not learned from."""
 ONLY = ("ncmc-5", "ncmc-15", "ncmc-test", "lmnn-10", "lmnn-20", "dynamic-10", "dynamic-20")
-"""Rows that differ from others in a number, and stand in the paper's tables alone."""
-logger = logging.getLogger(__name__)
+"""Variants of other rows that only the paper's tables have."""
 PAPER_FULL: dict[str, float] = {"svm": 38.2, "knn-l2": 55.7, "ncm-l2": 68.0}
-"""Tables 2 and 3, rows that are not projected."""
+"""Tables 2 and 3, rows without projection; flat top-5 error in per cent by Fisher vectors of 4,096 numbers."""
 PAPER_BY_DIM: dict[str, dict[int, float]] = {
     "dynamic-10": {32: 47.2, 64: 42.2, 128: 39.7, 256: 39.0, 512: 39.4},
     "ncmml": {32: 49.1, 64: 42.7, 128: 39.0, 256: 37.4, 512: 37.0},
@@ -90,31 +90,32 @@ PAPER_HELD_IN: dict[str, dict[int, float]] = {
     "dynamic-10": {128: 39.0, 256: 38.4},
     "ncmml": {128: 38.6, 256: 36.8, 512: 36.4},
 }
-"""Table 5: metrics of 800 classes, and of all; rows that are not projected stand at 128."""
+"""Table 5: metrics learned from 800 classes, and from all; rows without projection are listed at 128."""
 PAPER_UKBENCH: dict[str, dict[int, float]] = {
     "ncm-l2": {128: 3.19},
     "ncm-pca": {32: 2.82, 64: 3.01, 128: 3.08, 256: 3.15, 512: 3.18},
     "jscl": {32: 3.04, 64: 3.23, 128: 3.31, 256: 3.36, 512: 3.36},
     "ncmml": {32: 3.07, 64: 3.23, 128: 3.33, 256: 3.32, 512: 3.31},
 }
-"""Table 7; what is not projected stands at 128."""
+"""Table 7; rows without projection are listed at 128."""
 UNLIKE_PICTURES = "the paper has 1,000 classes of ILSVRC'10 and 1.2 million pictures, we have 50 classes and 2,500"
 UNLIKE_UKBENCH = "the paper has all 10,200 pictures and learned from ILSVRC'10; we have 2,000, and learned from corel5k"
 UNLIKE_DRAWING = "Fig. 9 of the paper is a drawing, and its numbers are lost; and its pictures are others"
 SECONDS = {"ncm-invcov": 115.0, "svm": 95.0, "ridge": 25.0, "ncm-fda": 15.0, "ncm-pca": 8.0, "ncm-l2": 2.0}
 SECONDS |= {"knn-l2": 15.0, "knn-pca": 10.0, "lmnn-all": 40.0, "wsabie": 35.0, "jscl": 35.0, "ncmml": 40.0}
-"""About how long a row takes on corel5k-fisher; others take 50 seconds, and the deep features a quarter of it."""
+"""Estimated seconds of a row on corel5k-fisher; others take 50. Deep features take a quarter."""
 LONG_SECONDS = {("ukbench2000-fisher/4r4-512", "ncmml"): 900.0, ("ukbench2000-fisher/4r4-256", "ncmml"): 530.0}
-"""Cells that take longer than that: what they watch gets better for thousands of steps."""
+"""Cells that take longer: their validation score improves for thousands of steps."""
 READ_SECONDS = {"corel5k-fisher/128-top5": 500.0, "ukbench2000-fisher/4r4-512": 130.0, "corel5k-deep/new-1": 230.0}
-"""About how long it takes to read the pictures of a set, for the column that is likely to be the first."""
+"""Estimated seconds to read the pictures of a set, for the column that is likely to be filled first."""
 HELD, MOST = 0.2, 8_000
-"""The share of each class that parameters are chosen on, and how many rows at most take part in the choice."""
+"""Share of each class on which parameters are chosen, and rows that take part in the choice, at most."""
 LAMS = tuple({"lam": lam} for lam in (0.01, 0.1, 1.0, 10.0))
 RIDGES = tuple({"ridge": ridge} for ridge in (0.01, 0.1, 1.0))
 COSTS = tuple({"C": C} for C in (0.1, 1.0, 10.0))
-"""What there is to choose from; λ and ridge are shares of the mean variance."""
+"""Candidates for parameters; λ and ridge are shares of the mean variance."""
 
+logger = logging.getLogger(__name__)
 Codes: TypeAlias = NDArray[np.int64]
 Params: TypeAlias = dict[str, Any]
 Scorer: TypeAlias = Callable[[Vectors], NDArray[np.float64]]
@@ -149,79 +150,79 @@ _DONE: dict[tuple[Any, ...], Any] = {}
 
 @dataclass(frozen=True)
 class Method:
-    """A metric, where there is one, and what names rows after it."""
+    """An optional metric, and the classifier of the projected rows."""
 
     classify: Callable[..., Scorer]
     """`classify(X, y, **params)`, of projected rows."""
     metric: Callable[..., Any] | None = None
-    """`metric(dim, seed, **params)` gives a transform that is not yet fitted."""
+    """`metric(dim, seed, **params)` returns a transform that is not fitted."""
     candidates: Sequence[Params] = ()
     full: bool = False
-    """Whether it takes rows at their full length, whatever the dimension."""
+    """Whether it ignores the dimension and takes rows as they are."""
     watched: bool = False
-    """Whether the metric can watch rows held out, and stop by retrieval."""
+    """Whether the metric can stop early by retrieval of held-out rows."""
 
     def learn(self, X: Vectors, y: Codes, dim: int, seed: int, **params: Any) -> Callable[[Vectors], Vectors]:
-        """The projection that the metric learned from rows and labels."""
+        """Learn the projection from rows and labels."""
         if self.metric is None:
             return lambda rows: rows
         made = self.metric(dim, seed, **_of(params, metric=True)).fit(X, y)
         return lambda rows: np.asarray(made.transform(rows))
 
     def fit(self, X: Vectors, y: Codes, dim: int, seed: int, **params: Any) -> Scorer:
-        """Learn all there is to learn from the same rows."""
-        if isinstance(self.classify, Whole):
+        """Learn the metric and the classifier from the same rows."""
+        if isinstance(self.classify, Joint):
             return self.classify(X, y, dim, seed)
         project = self.learn(X, y, dim, seed, **params)
-        return self.after(project, X, y, **params)
+        return self.classify_projected(project, X, y, **params)
 
-    def after(self, project: Callable[[Vectors], Vectors], X: Vectors, y: Codes, **params: Any) -> Scorer:
-        """What names rows after a projection, of any classes y."""
+    def classify_projected(self, project: Callable[[Vectors], Vectors], X: Vectors, y: Codes, **params: Any) -> Scorer:
+        """Learn the classifier of projected rows, of any classes y."""
         score = self.classify(project(X), y, **_of(params, metric=False))
         return lambda rows: score(project(rows))
 
 
 def _of(params: Params, *, metric: bool) -> Params:
-    """λ is the metric's, the rest the classifier's; ridge regression has no metric but PCA."""
+    """The parameters of the metric, which is λ, or those of the classifier."""
     return {name: value for name, value in params.items() if (name == "lam") == metric}
 
 
 def means(X: Vectors, y: Codes, kind: str = "ncm", **params: float) -> Scorer:
-    """The nearest class mean."""
+    """Classify by the nearest class mean."""
     model = OpenSet(kind, **params).partial_fit(X, y)  # type: ignore[arg-type]
     order = np.argsort(model.classes_)
     return lambda rows: -np.asarray(model.distances(rows), np.float64)[:, order]
 
 
 def second(X: Vectors, y: Codes, ridge: float) -> Scorer:
-    """The nearest class mean by one covariance of all classes."""
+    """Classify by the nearest class mean, with one covariance for all classes."""
     return means(X, y, "second", ridge=ridge)
 
 
 def neighbours(X: Vectors, y: Codes) -> Scorer:
-    """The nearest neighbours, as many as classify the training rows best."""
+    """Classify by the nearest neighbours, with the k that classifies the training rows best."""
     return KnnClassifier(k="auto").fit(X, y).predict_proba
 
 
 def svm(X: Vectors, y: Codes, C: float) -> Scorer:
-    """A linear SVM for each class against the rest."""
+    """Classify by a linear SVM for each class against the rest."""
     model = LinearSVC(C=C, tol=1e-2, random_state=0).fit(X, y)
     return lambda rows: _columns(model.decision_function(rows))
 
 
 def largest(X: Vectors, y: Codes) -> Scorer:  # noqa: ARG001 (rows are scores already)
-    """Rows that are scores of classes."""
+    """Classify rows that are scores of classes."""
     return lambda rows: np.asarray(rows, np.float64)
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What learns its metric and its classes together."""
+class Joint:
+    """A method that learns its metric and its classes jointly."""
 
     make: Callable[[int, int], Any]
 
     def __call__(self, X: Vectors, y: Codes, dim: int, seed: int) -> Scorer:
-        """Scores of classes, by what was learned from rows and labels."""
+        """Scores of classes, learned from rows and labels."""
         model = self.make(dim, seed).fit(X, y)
         return _columns_of(model.decision_function if hasattr(model, "decision_function") else model.predict_proba)
 
@@ -231,7 +232,7 @@ def _columns_of(score: Callable[[Vectors], Any]) -> Scorer:
 
 
 def _columns(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """scikit-learn has one column for two classes."""
+    """Scores (m, C): for two classes, scikit-learn returns one column."""
     return scores if scores.ndim == 2 else np.stack([-scores, scores], axis=1)
 
 
@@ -266,8 +267,8 @@ METHODS = {
     "ncm-invcov": Method(means, _plain(InverseCovariance), LAMS),
     "ncmml": Method(means, _seeded(Ncmml), watched=True),
     "ncmml-dot": Method(means, _seeded(NcmmlDot), watched=True),
-    **{f"ncmc-{k}": Method(Whole(_seeded(Ncmc, k=k))) for k in (5, 10, 15)},
-    "ncmc-test": Method(Whole(_seeded(Ncmc, k=10, rounds=0))),
+    **{f"ncmc-{k}": Method(Joint(_seeded(Ncmc, k=k))) for k in (5, 10, 15)},
+    "ncmc-test": Method(Joint(_seeded(Ncmc, k=10, rounds=0))),
     "second": Method(second, _plain(PCA), RIDGES),
     "knn-l2": Method(neighbours, full=True),
     "knn-pca": Method(neighbours, _plain(PCA)),
@@ -277,14 +278,14 @@ METHODS = {
     **{f"lmnn-{k}": Method(neighbours, _seeded(Lmnn, targets="fixed", k=k), watched=True) for k in (10, 20)},
     **{f"dynamic-{k}": Method(neighbours, _seeded(Lmnn, targets="dynamic", k=k), watched=True) for k in (10, 20)},
     "ridge": Method(largest, _plain(_PcaRidge), LAMS),
-    "wsabie": Method(Whole(_seeded(Wsabie)), _seeded(Wsabie), watched=True),
-    "jscl": Method(Whole(_seeded(Jscl)), _seeded(Jscl), watched=True),
+    "wsabie": Method(Joint(_seeded(Wsabie)), _seeded(Wsabie), watched=True),
+    "jscl": Method(Joint(_seeded(Jscl)), _seeded(Jscl), watched=True),
     "svm": Method(svm, candidates=COSTS, full=True),
 }
 
 
 def choose(method: Method, X: Vectors, y: Codes, dim: int, seed: int) -> Params:
-    """The candidate with the fewest errors on rows held out of X, the first of equals."""
+    """The candidate with the fewest errors on held-out rows of X; of equals, the first."""
     if not method.candidates:
         return {}
     random = np.random.default_rng(seed)
@@ -302,7 +303,7 @@ ROWS = (*METHODS, *PRIORS)
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """What the tables have."""
+    """The figure of the paper's tables."""
     dataset, kind, number, top = COLUMNS[column]
     if kind == "new":
         return PaperFigure(None, UNLIKE_DRAWING)
@@ -317,7 +318,7 @@ def paper(row: str, column: str) -> PaperFigure:
 
 
 def seconds(row: str, column: str) -> float:
-    """About how long a cell takes."""
+    """Estimated seconds of a cell."""
     dataset, kind, number, _ = COLUMNS[column]
     read = READ_SECONDS.get(column, 0.0) if row == "ncm-pca" else 0.0
     if kind == "new":
@@ -328,13 +329,13 @@ def seconds(row: str, column: str) -> float:
 
 
 def shares(row: str, column: str) -> str:  # noqa: ARG001
-    """Columns that differ in what is counted share a metric, and so do those of new classes."""
+    """Columns that differ only in the measure share a metric; columns of new classes do so, too."""
     wanted = COLUMNS[column]
     return f"{wanted.dataset} {wanted.kind} {0 if wanted.kind == 'new' else wanted.number}"
 
 
 def has(row: str, column: str) -> bool:
-    """Whether the row can do what the column asks; in the paper's tables, whether it is one of theirs."""
+    """Whether the method fits the column; in the paper's tables, whether the paper has the cell."""
     dataset, kind, _, top = COLUMNS[column]
     if "fisher" in dataset and (top == FIRST or kind == "4r4"):
         return paper(row, column).value is not None
@@ -348,7 +349,7 @@ def has(row: str, column: str) -> bool:
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """One cell; `seed` is that of what is held out, of the batches and of the bootstrap."""
+    """Fill one cell. `seed` draws the held-out rows, the batches and the bootstrap."""
     wanted = COLUMNS[column]
     if wanted.kind in ("map", "4r4"):
         values = _retrieve(row, wanted, data, seed, progress)
@@ -359,7 +360,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
         if wanted.kind == "test":
             values = top_error(places(row, given, wanted.number, seed, (data, wanted.dataset)), wanted.top)
         elif wanted.kind == "new":
-            values = new(row, given, wanted.number, seed, (data, wanted.dataset))
+            values = new_class_errors(row, given, wanted.number, seed, (data, wanted.dataset))
         else:
             found = held_out(row, given, wanted.number, seed, seen_all=wanted.kind == "held-in")
             values = top_error(found, wanted.top)
@@ -369,7 +370,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def places(row: str, given: TrainTest, dim: int, seed: int, key: tuple[Any, ...]) -> Codes:
-    """At which place, from 0, the right class of each test picture comes, (m,)."""
+    """Rank of the right class of each test picture, from 0, (m,)."""
     method = METHODS[row]
     done = (*key, row, 0 if method.full else dim, seed)
     if done not in _DONE:
@@ -383,7 +384,7 @@ def places(row: str, given: TrainTest, dim: int, seed: int, key: tuple[Any, ...]
 
 
 def every_fifth(y: Codes) -> NDArray[np.bool_]:
-    """Which rows are of every fifth class.
+    """Mask of the rows of every fifth class.
 
     >>> every_fifth(np.arange(10)).nonzero()[0].tolist()
     [4, 9]
@@ -392,7 +393,7 @@ def every_fifth(y: Codes) -> NDArray[np.bool_]:
 
 
 def held_out(row: str, given: TrainTest, dim: int, seed: int, *, seen_all: bool) -> Codes:
-    """Places of the right class, among all, of test pictures of every fifth class."""
+    """Ranks of the right class, among all classes, of test pictures of every fifth class."""
     method = METHODS[row]
     classes, y = np.unique(given.y, return_inverse=True)
     y_test = np.searchsorted(classes, given.y_test)
@@ -401,11 +402,11 @@ def held_out(row: str, given: TrainTest, dim: int, seed: int, *, seen_all: bool)
     params = choose(method, X, codes, dim, seed)
     project = method.learn(X, codes, dim, seed, **params)
     asked = np.isin(y_test, np.unique(y)[4::5])
-    return ranks(method.after(project, given.X, y, **params)(given.X_test[asked]), y_test[asked])
+    return ranks(method.classify_projected(project, given.X, y, **params)(given.X_test[asked]), y_test[asked])
 
 
-def new(row: str, given: TrainTest, pictures: int, seed: int, key: tuple[Any, ...]) -> Values:
-    """How often each test picture of a new class is named wrongly, (m,), with so many pictures of each new class."""
+def new_class_errors(row: str, given: TrainTest, pictures: int, seed: int, key: tuple[Any, ...]) -> Values:
+    """Error rate of each test picture of a new class, (m,), with `pictures` training pictures per new class."""
     name = PRIORS.get(row, row)
     classes, y = np.unique(given.y, return_inverse=True)
     y_test, is_new = np.searchsorted(classes, given.y_test), every_fifth(y)
@@ -424,14 +425,7 @@ def new(row: str, given: TrainTest, pictures: int, seed: int, key: tuple[Any, ..
     random = np.random.default_rng(seed)
     weight = 0.0
     if pairs is not None:
-        known = np.flatnonzero(~is_new)
-        pretended = known[every_fifth(y[known])]  # as if they were new
-        errors = np.zeros(len(WEIGHTS))
-        for _ in range(REPEATS):
-            few = _draw(y, pretended, pictures, random)
-            shown, left = np.concatenate([np.setdiff1d(known, pretended), few]), np.setdiff1d(pretended, few)
-            errors += [_wrong(Z[shown], y[shown], Z[left], y[left], pairs, one).mean() for one in WEIGHTS]
-        weight = WEIGHTS[int(np.argmin(errors))]
+        weight = _choose_weight(Z, y, np.flatnonzero(~is_new), pictures, pairs, random)
         logger.info("%s, %d pictures: weight %g", row, pictures, weight)
     total = np.zeros(int(wanted.sum()))
     for _ in range(REPEATS):
@@ -440,14 +434,25 @@ def new(row: str, given: TrainTest, pictures: int, seed: int, key: tuple[Any, ..
     return total / REPEATS
 
 
+def _choose_weight(Z: Vectors, y: Codes, known: Codes, pictures: int, pairs: Any, random: np.random.Generator) -> float:
+    """The weight of the prior with the fewest errors if every fifth class of the known rows were new."""
+    new = known[every_fifth(y[known])]
+    errors = np.zeros(len(WEIGHTS))
+    for _ in range(REPEATS):
+        few = _draw(y, new, pictures, random)
+        shown, left = np.concatenate([np.setdiff1d(known, new), few]), np.setdiff1d(new, few)
+        errors += [_wrong(Z[shown], y[shown], Z[left], y[left], pairs, weight).mean() for weight in WEIGHTS]
+    return WEIGHTS[int(np.argmin(errors))]
+
+
 def _draw(y: Codes, among: Codes, pictures: int, random: np.random.Generator) -> Codes:
-    """So many rows of each class that there is among these, by lot."""
+    """A random sample of `pictures` rows of each class among these rows."""
     mixed = random.permutation(among)
     return np.concatenate([mixed[y[mixed] == c][:pictures] for c in np.unique(y[among])])
 
 
 def _wrong(X: Vectors, y: Codes, asked: Vectors, truth: Codes, pairs: Any, weight: float) -> Values:
-    """1 for each row that the nearest class mean names wrongly, (m,); the prior has a weight where there are pairs."""
+    """1 for each row that the nearest class mean gets wrong, (m,); `pairs` are the hierarchy of the prior."""
     model = OpenSet().partial_fit(X, y.astype(str))
     if pairs is not None:
         model.use_hierarchy(pairs, weight)
@@ -461,7 +466,7 @@ def _retrieve(row: str, wanted: _Column, data: Path, seed: int, progress: Progre
     if done not in _DONE:
         learned = unit_vectors(_learned_on(wanted), data, progress)
         progress("learning", 0, None)
-        _DONE[done] = L2().transform(abroad(METHODS[row], learned[0], learned[1], wanted.number, seed)(X))
+        _DONE[done] = L2().transform(learn_for_retrieval(METHODS[row], learned[0], learned[1], wanted.number, seed)(X))
     everything = np.arange(len(X))
     value = (
         (lambda relevant, itself: average_precision(relevant, junk=itself))
@@ -471,8 +476,8 @@ def _retrieve(row: str, wanted: _Column, data: Path, seed: int, progress: Progre
     return retrieval.rank(_DONE[done], labels, value, progress, queries=everything, database=everything)
 
 
-def abroad(method: Method, X: Vectors, labels: Any, dim: int, seed: int) -> Any:
-    """A projection learned for retrieval: what is watched, or chosen by, are queries of every fifth class."""
+def learn_for_retrieval(method: Method, X: Vectors, labels: Any, dim: int, seed: int) -> Any:
+    """A projection learned for retrieval; queries of every fifth class decide when to stop, or the parameters."""
     y = np.unique(labels, return_inverse=True)[1]
     out = every_fifth(y)
     if method.watched and method.metric is not None:
@@ -489,7 +494,7 @@ def abroad(method: Method, X: Vectors, labels: Any, dim: int, seed: int) -> Any:
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Refuse before the first cell when a set is missing."""
+    """Raise an error before the first cell if a set is missing."""
     for column in columns:
         wanted = COLUMNS[column]
         for name in (wanted.dataset, _learned_on(wanted)):
@@ -497,12 +502,12 @@ def check(columns: Sequence[str], data: Path) -> None:
 
 
 def _learned_on(column: _Column) -> str:
-    """The set that the metric of a column learns from: the same features of corel5k, where things are retrieved."""
+    """The set that the metric of a column is learned from; for retrieval, corel5k with the same features."""
     return column.dataset.replace("ukbench2000", "corel5k")
 
 
 def _printed(column: str) -> bool:
-    """Whether a column is the paper's."""
+    """Whether the paper has this column."""
     return any(has(row, column) and paper(row, column) != PaperFigure() for row in ROWS)
 
 

@@ -77,23 +77,23 @@ Transform = Callable[[Any], Any]
 
 
 def _by_neighbours(split: Split, transform: Transform) -> float:
-    """The share that NEIGHBOURS neighbours vote into their class."""
+    """Share of test rows that NEIGHBOURS neighbours classify correctly."""
     rule = KNeighborsClassifier(NEIGHBOURS).fit(transform(split.X), split.y)
     return float(rule.score(transform(split.X_test), split.y_test))
 
 
 def _by_means(split: Split, transform: Transform) -> float:
-    """The share that is nearest to the mean of its class."""
+    """Share of test rows that are nearest to the mean of their class."""
     return float(NearestCentroid().fit(transform(split.X), split.y).score(transform(split.X_test), split.y_test))
 
 
 def _fitted(make: Callable[[], Any]) -> Timed[Split]:
-    """A learner with a `transform`."""
+    """Time the `fit` of a learner; the answer is its `transform`."""
     return clocked(lambda split: make().fit(split.X, split.y).transform)
 
 
 def _metric_learn(name: str) -> Timed[Split]:
-    """A learner of metric-learn, in the environment it needs: only its `fit` is timed."""
+    """Time the `fit` of a learner of metric-learn, in its own environment."""
     python = METRIC_LEARN / "bin" / "python"
     if not python.exists():
         raise MissingError(
@@ -109,7 +109,7 @@ def _metric_learn(name: str) -> Timed[Split]:
             done = subprocess.run(words, env=os.environ | lanes, capture_output=True, text=True, check=False)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-                raise MissingError(f"metric-learn does not run in {METRIC_LEARN}: {last}. Make it anew: make peers")
+                raise MissingError(f"metric-learn does not run in {METRIC_LEARN}: {last}. Make it again: make peers")
             W = np.load(f"{folder}/W.npy")  # (D, d)
         return float(done.stdout.split()[-1]), lambda X: X @ W.T
 
@@ -123,7 +123,7 @@ def learned_metric(
     place: Place,
     progress: Progress,
 ) -> Compared:
-    """Our metric against another, split by split."""
+    """Compare our metric with another, split by split."""
     asked, other = splits(place), theirs()
     progress("learning", 0, None)
     first = asked[0]
@@ -132,7 +132,7 @@ def learned_metric(
 
 
 def linear_svc(place: Place, progress: Progress) -> Compared:
-    """NCMML and its class means against a linear SVM, one against the rest."""
+    """Compare NCMML and its class means with a linear SVM, one against the rest."""
     progress("learning", 0, None)
 
     def good(split: Split, answer: Any) -> float:
@@ -145,7 +145,7 @@ def linear_svc(place: Place, progress: Progress) -> Compared:
 
 
 def class_means(place: Place, progress: Progress) -> Compared:
-    """Class means of up to 20,000 rows, and the classes of 2,000 others: both are timed."""
+    """Compare class means of up to 20,000 rows, and the predictions of 2,000 others; both are timed."""
     progress("class means", 0, None)
     X, y = grouped(place)
     asked = []
@@ -160,7 +160,7 @@ def class_means(place: Place, progress: Progress) -> Compared:
 
 
 def new_class(place: Place, progress: Progress) -> Compared:
-    """One more class, and the class of 100 rows: ours adds it, NearestCentroid has to be fitted anew."""
+    """Add a class and predict 100 rows: ours adds it, NearestCentroid has to be refitted."""
     progress("class means", 0, None)
     X, y = grouped(place)
     order = np.random.default_rng(place.seed).permutation(len(X))[:CLASSIFIED]
@@ -189,7 +189,10 @@ def new_class(place: Place, progress: Progress) -> Compared:
 
 
 def exemplars(place: Place, progress: Progress) -> Compared:
-    """SLEM against one LinearSVC a row, with the same negatives and λ; encoding is timed, quality is same-class mAP."""
+    """Compare SLEM with one LinearSVC per row, with the same negatives and λ.
+
+    Encoding is timed, quality is same-class mAP.
+    """
     progress("encoding", 0, None)
 
     def encode(make: Callable[..., Any]) -> Timed[Split]:
@@ -211,7 +214,7 @@ def _nca() -> Timed[Split]:
 
 
 class Session(NamedTuple):
-    """What both had after the last round."""
+    """Our marks and the precision of both sides after the last round."""
 
     marks: Marks
     ours: float
@@ -219,7 +222,11 @@ class Session(NamedTuple):
 
 
 def rocchio(place: Place, progress: Progress) -> Compared:
-    """Sessions of ours and of Rocchio with the same start, then a round of each in turns."""
+    """Compare sessions with Rocchio's formula, 2·mean⁺ − mean⁻, from the same start.
+
+    Quality is the precision after 10 rounds of 9 marks: the share of the wanted class, of size n, among the n rows
+    ranked first. Time is that of one more round, the 50 best and 9 questions, of both sides with our marks.
+    """
     X, y = grouped(place)
     kept = np.sort(np.random.default_rng(place.seed).permutation(len(X))[:SESSION_ROWS])
     X, y = np.ascontiguousarray(X[kept]), y[kept]
@@ -253,7 +260,7 @@ def _session(user: EmulatedUser, cached: CachedFlat, X: Vectors, seed: int) -> S
 
 
 def _rocchio_round(X: Vectors, marks: Marks) -> tuple[Ids, Ids]:
-    """Rocchio's K best of X (n, d), best first, and the WINDOW best that are not marked."""
+    """Rocchio's K best of X (n, d), and the WINDOW best without marks: one product and two partial sorts."""
     positive = marks.y > 0
     scores = X @ (2 * marks.X[positive].mean(axis=0) - marks.X[~positive].mean(axis=0))  # (n,)
     best = np.argpartition(-scores, K)[:K]
@@ -281,7 +288,7 @@ ROWS: dict[str, Callable[[Place, Progress], Compared]] = {
 }
 """Functions that raise MissingError if the peer is not installed."""
 _OUTCOMES: dict[tuple[str, Place], Compared] = {}
-"""What this process has measured: figures of a row share it."""
+"""What this process has measured: the figures of a row share it."""
 
 
 def outcome(row: str, place: Place, progress: Progress) -> Compared:
@@ -316,7 +323,7 @@ def compare(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 0) ->
     """
     both = np.stack([ours, theirs])  # (2, turns)
     drawn = both[:, np.random.default_rng(seed).integers(both.shape[1], size=(1_000, both.shape[1]))].mean(axis=2)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a peer that finds nothing at all
+    with np.errstate(divide="ignore", invalid="ignore"):  # a peer may find nothing
         low, high = np.quantile(drawn[0] / drawn[1], [0.025, 0.975])
         return float(both[0].mean() / both[1].mean()), float(low), float(high)
 
@@ -342,6 +349,6 @@ BENCH = Bench(
     needs_data=False,
     has=has,
     on_request=tuple(column for column in COLUMNS if not column.startswith(DRAWN)),
-    seconds=lambda _, column: 10.0 if column.endswith("/speed") else 0.1,  # the others are of the same turns
+    seconds=lambda _, column: 10.0 if column.endswith("/speed") else 0.1,  # other figures are of the same turns
     alone=True,
 )

@@ -1,6 +1,6 @@
-"""A bench as a picture: one panel a column, one bar a row, with the 95 % interval.
+"""A bench as a picture: one panel per column, one bar per row, with 95 % intervals; or lines for numbered columns.
 
-In: the cells of a table. Out: a figure, or an image file (.png, .svg, .pdf). Needs the extra `bench`.
+Image files are .png, .svg or .pdf. Needs the extra `bench`.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from lookalike_bench.tables import RATIO, SMALLER_IS_BETTER, Cell
 
 SUFFIXES = (".png", ".svg", ".pdf")
 ACROSS = 4
-"""Panels in a line."""
+"""Panels side by side."""
 COLOURS = 10
-"""Of lines, in matplotlib."""
+"""Line colours of matplotlib."""
 BAR, BEST = "#9fb7d9", "#2f6fde"
 ALONG = {"feedback": "round", "hashing": "returned", "ncm": "pictures of a new class", "scaling": "rows"}
-"""What the numbers of a bench's numbered columns count."""
+"""What the numbers in the names of columns count, by bench."""
 POWERS = ("scaling",)
-"""Benches whose lines are powers of that number: both ways by logarithms, where powers are straight."""
+"""Benches whose lines are powers of that number: both axes are logarithmic."""
 
 
 def check_plot(target: str | Path) -> Path:
-    """The path of a plot, refused where it could not be written at the end of a long run."""
+    """The path of a plot; an error, before a long run, if it could not be written."""
     path = check_place(target)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"A plot ends in {', '.join(SUFFIXES)}. Got {target}.")
@@ -33,17 +33,17 @@ def check_plot(target: str | Path) -> Path:
 
 
 def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
-    """Draw the cells of one bench into a file."""
+    """Draw the cells of one bench to a file."""
     path = check_plot(target)
     draw(title, cells).savefig(path, dpi=120)
     return path
 
 
 def draw(title: str, cells: Sequence[Cell]) -> Any:
-    """A figure of the cells of one bench; the best of each column stands out.
+    """A figure of the cells of one bench; the best of each column is highlighted.
 
-    Where all columns are numbered, at least three of each name (`corel5k/precision-1`, `-5`, `-10`), a panel a name and
-    a line a row.
+    If all columns are numbered, at least three of each name (`corel5k/precision-1`, `-5`, `-10`), there is a panel per
+    name and a line per row.
     """
     numbered: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -57,7 +57,7 @@ def draw(title: str, cells: Sequence[Cell]) -> Any:
     for axes, column in zip(panels, columns, strict=True):
         shown = [cell for cell in cells if cell.column == column]
         best = (min if shown[0].measure in SMALLER_IS_BETTER else max)(cell.value for cell in shown)
-        base = 1 if shown[0].measure == RATIO else 0  # a ratio's bar goes from 1, to the left where we are slower
+        base = 1 if shown[0].measure == RATIO else 0  # the bar of a ratio starts at 1 and goes left if we are slower
         errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
         axes.barh(
             [rows.index(cell.row) for cell in shown],
@@ -81,7 +81,7 @@ def draw(title: str, cells: Sequence[Cell]) -> Any:
 
 
 def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
-    """A panel a name, a line a row, the number of the column along it; with many rows, a panel a kind of them."""
+    """A panel per name, a line per row, over the number of the column; with many rows, a panel per kind of row."""
     split = max(len({cell.row for cell in cells}) for cells in numbered.values()) > 2 * COLOURS
     if split:
         numbered = _by_kind([cell for cells in numbered.values() for cell in cells])
@@ -89,7 +89,7 @@ def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
     for axes, (name, cells) in zip(panels, numbered.items(), strict=True):
         numbers = {cell: int(cell.column.rpartition("-")[2]) for cell in cells}
         for place, row in enumerate(dict.fromkeys(cell.row for cell in cells)):
-            style = "-" if place < COLOURS else "--"  # colours come again
+            style = "-" if place < COLOURS else "--"  # colours repeat
             line = sorted((cell for cell in cells if cell.row == row), key=numbers.__getitem__)
             along = [numbers[cell] for cell in line]
             axes.plot(along, [cell.value for cell in line], style, marker="o", markersize=3, label=row)
@@ -97,7 +97,7 @@ def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
         axes.set_title(name, fontsize=10)
         axes.set_xlabel(ALONG.get(cells[0].bench, ""))
         few, many = min(numbers.values()), max(numbers.values())
-        if many >= 50 * max(1, few) or cells[0].bench in POWERS:  # 1, 10, 100 …: else all but the last are in a corner
+        if many >= 50 * max(1, few) or cells[0].bench in POWERS:  # 1, 10, 100 …
             axes.set_xscale("log")
         if cells[0].bench in POWERS:
             axes.set_yscale("log")
@@ -110,7 +110,7 @@ def _draw_lines(title: str, numbered: dict[str, list[Cell]]) -> Any:
 
 
 def _by_kind(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Cells by the measure and the first word of their row; words that one row alone has go together."""
+    """Cells by measure and first word of their row; rows with a unique first word share a panel."""
     rows = dict.fromkeys(cell.row for cell in cells)
     words = [row.partition("-")[0] for row in rows]
     kinds: dict[str, list[Cell]] = {}
@@ -121,7 +121,7 @@ def _by_kind(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 
 def _panels(title: str, count: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    """A figure with so many panels of this size in inches, at most ACROSS side by side."""
+    """A figure with `count` panels of this size in inches, at most ACROSS side by side."""
     across = min(count, ACROSS)
     down = -(-count // across)
     figure = _figure()(figsize=(width * across + 1, height * down + 0.3), layout="constrained")
@@ -135,7 +135,7 @@ def _panels(title: str, count: int, width: float, height: float) -> tuple[Any, l
 
 
 def _figure() -> Any:
-    """Matplotlib's figure, drawn without any display."""
+    """Matplotlib's Figure class, which needs no display."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

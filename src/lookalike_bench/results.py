@@ -1,7 +1,7 @@
-"""Results of benches, kept: a file of JSON lines that only grows.
+"""Saved results of benches: an append-only file of JSON lines.
 
-In: cells, as they are filled. Out: `Record`s, a cell with what it was run on and by which code. A line is written at
-once and whole; a run that was stopped goes on with the cells that are not there.
+A `Record` is a cell with the code, the machine and the versions it was run with. Each line is written completely before
+the next cell; an interrupted run resumes with the cells that the file does not have.
 """
 
 import dataclasses
@@ -24,34 +24,34 @@ from lookalike.errors import InputError
 from lookalike_bench.tables import Cell
 
 VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-contrib-python-headless")
-"""The packages whose versions may change a figure."""
+"""Packages whose versions may change a figure."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A cell, and where it came from."""
+    """A cell and its origin."""
 
     cell: Cell
     when: str
     """UTC."""
     commit: str
-    """Of the checkout, with `+` where files were changed since; or the package's version."""
+    """Of the checkout, with `+` if files were changed since; or the version of the package."""
     machine: str
     versions: dict[str, str]
 
 
 def record(cell: Cell) -> Record:
-    """A cell that this process has just filled."""
+    """A record of a cell that this process has just filled."""
     return Record(cell, datetime.now(UTC).isoformat(timespec="seconds"), commit(), machine(), versions())
 
 
 def append(file: Path, new: Record) -> None:
-    """Add a record to the file, on the disk when it returns."""
+    """Append a record to the file and sync it to disk."""
     line = json.dumps(dataclasses.asdict(new), allow_nan=True) + "\n"
     try:
         with file.open("ab+") as stream:
             if stream.tell() and not _ends_a_line(stream):
-                line = "\n" + line  # a run was killed in the middle of one
+                line = "\n" + line  # a run was killed while it wrote a line
             stream.write(line.encode())
             stream.flush()
             os.fsync(stream.fileno())
@@ -60,7 +60,7 @@ def append(file: Path, new: Record) -> None:
 
 
 def read(file: Path) -> list[Record]:
-    """Every record of a file, oldest first; a line that was cut off is passed over, a missing file is empty."""
+    """Every record of a file, oldest first; incomplete lines are skipped, a missing file has no records."""
     records = []
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
@@ -78,19 +78,19 @@ def read(file: Path) -> list[Record]:
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """The last record of each cell and seed, in the order in which the cells first came."""
+    """The last record of each cell and seed, in the order of their first records."""
     return list({(one.cell.bench, one.cell.row, one.cell.column, one.cell.seed): one for one in records}.values())
 
 
 def done(records: Sequence[Record], bench: str, seed: int) -> dict[tuple[str, str], Record]:
-    """By row and column: what this very code has filled already."""
+    """Records of the current code, by row and column."""
     mine = (one for one in latest(records) if one.cell.bench == bench and one.cell.seed == seed)
     return {(one.cell.row, one.cell.column): one for one in mine if one.commit == commit()}
 
 
 @cache
 def commit() -> str:
-    """Which code this is."""
+    """The commit of the checkout, or the version of the package."""
     home = Path(lookalike.__file__).parent
     try:
         words = ["git", "-C", str(home), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
@@ -102,7 +102,7 @@ def commit() -> str:
 
 @cache
 def machine() -> str:
-    """The processor, how many of its cores we may use, and the memory."""
+    """The processor, the number of usable cores, and the memory."""
     model = platform.processor() or platform.machine()
     if sys.platform == "linux":
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -112,7 +112,7 @@ def machine() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Python's, and those of the packages that figures depend on."""
+    """Versions of Python and of the packages that figures depend on."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:

@@ -101,7 +101,7 @@ def rank(
         asked = queries[part]  # (m,)
         scores = squares - 2 * (X[asked] @ Y.T)  # (m, n): the squared distance, less a constant per query
         itself = asked[:, None] == database  # (m, n)
-        scores[itself] = -np.inf  # rounding puts nothing before the query itself
+        scores[itself] = -np.inf  # despite rounding, the query itself comes first
         order = np.argsort(scores, axis=1, kind="stable")  # (m, n)
         relevant = classes[order] == labels[asked, None]
         values.append(measure(relevant, np.take_along_axis(itself, order, axis=1)))

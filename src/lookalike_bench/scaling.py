@@ -1,15 +1,16 @@
-"""What everything costs as a collection grows: worked time against the number of rows, and the exponent it grows by.
+"""What every operation costs as a collection grows: worked time against the number of rows, and its growth exponent.
 
-In: kinds of work × numbers of drawn  Out: milliseconds, bytes an item, the slope of log time over log n with its
-interval, and what the planner (`engine.costs`) predicts over what was measured. Needs no data folder.
+Rows are kinds of work, columns are numbers of drawn rows. A cell is milliseconds, bytes per item, the slope of log time
+over log n with its interval, or the planner's prediction (`engine.costs`) divided by the measured time. Needs no data
+folder.
 
-Protocol. Rows are drawn (see `draw`), 64 dimensions; `ratio-…` has 128, which no factor of the planner was
-fitted on. Times are worked time (of the process and those it waited for), so that other work on the machine hardly
-counts; on an idle machine with one thread it is the time that passes. A search is called until half a second is worked
-or 15 times, after one call that compiles: the median, and where 80 % lie. What can be done only once (build, fit, add)
-is, after a small one that compiles. An exponent is fitted to the largest five sizes of its row up to a million, two
-decades: below them, what costs the same at any size hides it. Its interval is Student's, over those sizes; three say
-nothing.
+Protocol. Rows are drawn (`draw`) in 64 dimensions; `ratio-…` columns use 128, on which no factor of the planner was
+fitted. Times are worked seconds of the process and its children, so other load on the machine hardly counts; on an idle
+machine with one thread they equal wall time. A search is called, after one call that compiles, until half a second of
+work is done or 15 times: the figure is the median, with the interval of 80 % of the calls. Work that can be done only
+once (build, fit, add) is done once, after a small run that compiles. An exponent is fitted to the largest five sizes of
+its row up to a million, two decades: at smaller sizes, constant costs hide it. Its interval is Student's, over those
+sizes; three sizes are too few.
 """
 
 import math
@@ -48,41 +49,41 @@ from lookalike.types import Progress, Vectors
 from lookalike_bench.tables import Bench, Score
 
 DIM, WIDE = 64, 128
-"""The dimension of the curves, and the one that predictions are held against."""
+"""Dimension of the curves, and dimension at which predictions are tested."""
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 USUAL = 1_000_000
-"""Columns of more rows are filled when asked for."""
+"""Columns with more rows are filled on request."""
 RATIOS = (10_000, 30_000, 100_000)
 SECONDS, REPEATS, SLOPE = 0.5, 15, 5
 WARM = 1_100
-"""Rows of what is done once before the clock runs: numba compiles then, and modules are loaded."""
+"""Rows of the warm-up, which compiles code and imports modules."""
 K, QUERIES, BITS, CLASSES = 10, 50, 64, 10
 SPREAD, SPECTRUM = 0.7, -0.6
-"""Rows lie around a centre for each 200 of them, their spectrum falls as after a PCA, as in search_speed.py."""
+"""Rows lie around one centre per 200 rows, with a falling spectrum as after a PCA, as in search_speed.py."""
 SAMPLE = 20_000
-"""Rows that coders are fitted on, where it is not the fit that is timed."""
+"""Rows that coders are fitted on, unless the fit is timed."""
 POSITIVE, NEGATIVE = 10, 40
-"""Marks of a session after some five rounds."""
+"""Marks of a session after about five rounds."""
 PART = 100_000
-"""Rows that are drawn, encoded or stored at a time."""
+"""Rows that are drawn or encoded at a time."""
 
 
 class Work(NamedTuple):
-    """One cell's work."""
+    """The work of one cell."""
 
     call: Callable[[], object] | None  # to be timed, several times
-    seconds: float = 0.0  # worked, where it can be done only once
-    bytes: float = 0.0  # that an item takes: in memory, of `store` and `add` on the disk
+    seconds: float = 0.0  # worked, if it can be done only once
+    bytes: float = 0.0  # per item: in memory, or on disk (`store`, `add`)
 
 
 def worked() -> float:
-    """Seconds that this process and those it waited for have worked: on a busy machine, what counts."""
+    """CPU seconds of this process and of its finished children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def draw(n: int, dim: int, seed: int) -> Vectors:
-    """(n, dim) unit rows."""
+    """Draw unit rows (n, dim)."""
     random = np.random.default_rng(seed)
     scale = ((1 + np.arange(dim)) ** SPECTRUM).astype(np.float32)
     centres = scale * random.standard_normal((max(CLASSES, n // 200), dim), np.float32)
@@ -100,7 +101,7 @@ drawn = lru_cache(1)(draw)
 
 @lru_cache(1)
 def flat(n: int, dim: int, seed: int) -> Flat:
-    """An index of the drawn rows."""
+    """A flat index of the drawn rows."""
     index = Flat()
     index.add(np.arange(n), drawn(n, dim, seed))
     return index
@@ -108,13 +109,13 @@ def flat(n: int, dim: int, seed: int) -> Flat:
 
 @lru_cache(2)
 def coder(name: str, dim: int, seed: int) -> Any:
-    """A coder that knows such rows."""
+    """A coder that was fitted to drawn rows."""
     return create("coder", f"{name}(bits={BITS})").fit(draw(SAMPLE, dim, seed))
 
 
 @lru_cache(2)
 def codes(name: str, n: int, dim: int, seed: int) -> Any:
-    """(n, bytes) uint8."""
+    """Codes (n, bytes) uint8 of the drawn rows."""
     made = coder(name, dim, seed)
     X = drawn(n, dim, seed)
     return np.concatenate([made.encode(X[start : start + PART]) for start in range(0, n, PART)])
@@ -122,7 +123,7 @@ def codes(name: str, n: int, dim: int, seed: int) -> Any:
 
 @lru_cache(6)
 def built(kind: str, n: int, dim: int, seed: int) -> tuple[Any, float, float]:
-    """An index over the drawn rows, the worked seconds it took, and the bytes an item it holds, without vectors."""
+    """An index over the drawn rows, the worked seconds to build it, and its bytes per item without vectors."""
     truth: Any = flat(n, dim, seed)
     rows = codes("itq", n, dim, seed) if kind in ("hamming", "multihash") else drawn(n, dim, seed)
     start = worked()
@@ -140,7 +141,7 @@ def built(kind: str, n: int, dim: int, seed: int) -> tuple[Any, float, float]:
 
 
 def _bytes(kind: str, index: Any) -> float:
-    """What an index holds in memory, beside the vectors; 0 where it does not say. Of faiss: its file."""
+    """Memory of an index without vectors, 0 if unknown; of faiss, the size of its file."""
     if kind in ("hnsw", "ivfpq"):
         with tempfile.TemporaryDirectory() as folder:
             index.save(Path(folder) / "index")
@@ -155,7 +156,7 @@ def _bytes(kind: str, index: Any) -> float:
 
 
 def plane(n: int, dim: int, seed: int) -> tuple[HyperplaneQuery, Marks]:
-    """The hyperplane of a session that wants what is nearest to the first row, and its marks."""
+    """The hyperplane of a session that wants the rows nearest to the first row, and its marks."""
     X = drawn(n, dim, seed)
     near = flat(n, dim, seed).search(PointQuery(X[:1]), 2 * POSITIVE).ids[0]
     far = np.random.default_rng(seed).choice(n, NEGATIVE, replace=False)
@@ -165,7 +166,7 @@ def plane(n: int, dim: int, seed: int) -> tuple[HyperplaneQuery, Marks]:
 
 
 def search_index(kind: str, n: int, dim: int, seed: int) -> Work:
-    """The K nearest of a row, another one each time; of leaves and trees, the K nearest to a hyperplane."""
+    """Search the K nearest of a row, a different row each time; leaves and trees: the K nearest to a hyperplane."""
     X, truth = drawn(n, dim, seed), flat(n, dim, seed)
     index: Any = truth
     if kind in ("itq", "pq"):
@@ -183,25 +184,25 @@ def search_index(kind: str, n: int, dim: int, seed: int) -> Work:
             return CodedQuery(point, coder(kind, dim, seed).query(point))
         return coder("itq", dim, seed).query(point) if kind == "multihash" else PointQuery(point)
 
-    queries = cycle([ask(row) for row in range(0, n, max(1, n // QUERIES))])  # lest all that is looked at is cached
+    queries = cycle([ask(row) for row in range(0, n, max(1, n // QUERIES))])  # so that not all rows are in the cache
     return Work(lambda: index.search(next(queries), K))
 
 
 def build_index(kind: str, n: int, dim: int, seed: int) -> Work:
-    """Make an index."""
+    """Build an index."""
     _, seconds, each = built(kind, n, dim, seed)
     return Work(None, seconds, each)
 
 
 def play_round(kind: str, n: int, dim: int, seed: int) -> Work:
-    """A round of feedback, from marks to questions."""
+    """Play a round of feedback, from marks to questions."""
     index = flat(n, dim, seed) if kind == "flat" else built(kind, n, dim, seed)[0]
     marks = plane(n, dim, seed)[1]
     return Work(partial(play, index, marks, seed=seed))
 
 
 def fit_spec(spec: str, n: int, dim: int, seed: int) -> Work:
-    """Fit a transform or a coder; what learns from labels has CLASSES of them."""
+    """Fit a transform or a coder; supervised ones get CLASSES classes."""
     X = drawn(n, dim, seed)
     y = np.argmax(X @ np.random.default_rng(seed).standard_normal((dim, CLASSES)), axis=1)
     labelled = Labelled(np.arange(n), X, y, X[: n // 2])
@@ -211,7 +212,7 @@ def fit_spec(spec: str, n: int, dim: int, seed: int) -> Work:
 
 
 def encode_rows(spec: str, n: int, dim: int, seed: int) -> Work:
-    """Put rows through what was fitted."""
+    """Transform or encode rows."""
     if spec == "pca":
         made = create("transform", f"pca(dim={dim // 4})").fit(draw(SAMPLE, dim, seed))
         return Work(partial(made.transform, drawn(n, dim, seed)))
@@ -220,7 +221,7 @@ def encode_rows(spec: str, n: int, dim: int, seed: int) -> Work:
 
 
 def read_rows(bound: str, n: int, dim: int, seed: int) -> Work:
-    """The machine itself: every row once from memory, or a product with a square matrix."""
+    """Measure the machine itself: read every row once, or multiply by a square matrix."""
     X = drawn(n, dim, seed)
     other = X[0].copy() if bound == "memory" else np.ones((dim, dim), np.float32)
     out = np.empty((n, *other.shape[1:]), np.float32)
@@ -228,7 +229,7 @@ def read_rows(bound: str, n: int, dim: int, seed: int) -> Work:
 
 
 def store_vectors(_: str, n: int, dim: int, seed: int) -> Work:
-    """What an add does with vectors that are there: catalogue, segments, commits."""
+    """Store vectors as an add does: catalogue, segments, commits."""
     X = drawn(n, dim, seed)
     with tempfile.TemporaryDirectory(prefix="lookalike-scaling-") as folder:
         start = worked()
@@ -248,7 +249,7 @@ def store_vectors(_: str, n: int, dim: int, seed: int) -> Work:
 
 
 def add_pictures(_: str, n: int, dim: int, seed: int) -> Work:  # noqa: ARG001 (pictures have no dimension)
-    """Small drawn pictures, read, described by their colours and kept."""
+    """Add small drawn pictures, described by their colours."""
     with tempfile.TemporaryDirectory(prefix="lookalike-scaling-") as folder:
         where = Path(folder)
         random = np.random.default_rng(seed)
@@ -265,7 +266,7 @@ def add_pictures(_: str, n: int, dim: int, seed: int) -> Work:  # noqa: ARG001 (
 
 
 def time_call(call: Callable[[], object], seconds: float, most: int) -> list[float]:
-    """Worked seconds of each of some calls, after one that compiles: so many, or until so many seconds are over."""
+    """Worked seconds of each call, after one that compiles: at most `most` calls, until `seconds` are over."""
     call()
     times: list[float] = []
     while len(times) < most and (len(times) < 3 or sum(times) < seconds):
@@ -276,7 +277,7 @@ def time_call(call: Callable[[], object], seconds: float, most: int) -> list[flo
 
 
 class Row(NamedTuple):
-    """A kind of work, and the most rows it is measured with."""
+    """A kind of work, and the largest number of rows it is measured with."""
 
     make: Callable[[int, int, int], Work]
     most: int
@@ -304,7 +305,7 @@ FITS = {
     "sdh(bits=64)": 10_000,
     "fasthash(bits=64)": 3_000,
 }
-"""What is fitted, by its spec, and on how many rows at most: a collection never gives a fit more than 50,000."""
+"""Specs to fit, and their largest number of rows; a collection never fits on more than 50,000."""
 M = 1_000_000
 WORK: dict[str, Row] = {
     "memory": _row(read_rows, "memory", 10 * M),
@@ -335,20 +336,20 @@ WORK: dict[str, Row] = {
 
 
 class Times(NamedTuple):
-    """Worked seconds, and bytes an item."""
+    """Worked seconds of each call, and bytes per item."""
 
     seconds: list[float]
     bytes: float
 
     @property
     def median(self) -> float:
-        """Of the seconds."""
+        """Median of the seconds."""
         return float(np.median(self.seconds))
 
 
 @cache
 def measured(row: str, n: int, dim: int, seed: int) -> Times:
-    """One kind of work at one size."""
+    """Measure one kind of work at one size."""
     warm(row, dim, seed)
     work = WORK[row].make(n, dim, seed)
     times = [work.seconds] if work.call is None else time_call(work.call, SECONDS, REPEATS)
@@ -357,7 +358,7 @@ def measured(row: str, n: int, dim: int, seed: int) -> Times:
 
 @cache
 def warm(row: str, dim: int, seed: int) -> None:
-    """Do it once, for nobody."""
+    """Run the work once without timing, to compile code."""
     call = WORK[row].make(WARM, dim, seed).call
     if call is not None:
         call()
@@ -365,7 +366,7 @@ def warm(row: str, dim: int, seed: int) -> None:
 
 def sizes(row: str) -> list[int]:
     """The numbers of rows that a row of the table is measured with."""
-    least = EXACT_ROWS if row in ("search-hnsw", "search-ivfpq") else 0  # fewer are looked at one by one
+    least = EXACT_ROWS if row in ("search-hnsw", "search-ivfpq") else 0  # below, they scan every row
     return [n for n in SIZES if least <= n <= WORK[row].most]
 
 
@@ -381,7 +382,7 @@ def slope(n: list[int], seconds: list[float]) -> tuple[float, float, float]:
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:  # noqa: ARG001 (no data is read)
-    """One cell. `seed` draws the"""
+    """Fill one cell. `seed` draws the rows."""
     kind, _, number = column.partition("-")
     if kind == "exponent":
         largest = [n for n in sizes(row) if n <= USUAL][-SLOPE:]
@@ -404,19 +405,19 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 @cache
 def machine() -> Machine:
-    """What this one can do, by worked time."""
+    """Speed of this machine, by worked time."""
     return measure(worked)
 
 
 def predicted(row: str, n: int, dim: int, on: Machine) -> float:
-    """Seconds, by the planner's curves."""
+    """Seconds that the planner's curves predict."""
     if row == "encode-pca":
         return pca_seconds(n, dim, dim // 4, on)
     return CURVES[row].seconds(n, BITS / 8 if row in ("search-itq", "search-pq") else dim, on)
 
 
 def has(row: str, column: str) -> bool:
-    """Whether a row is measured at this size, and says what it holds, or is predicted."""
+    """Whether a row is measured at this size, reports its bytes, or has a prediction."""
     kind, _, number = column.partition("-")
     if kind == "exponent":
         return len(sizes(row)) > 3
@@ -426,7 +427,7 @@ def has(row: str, column: str) -> bool:
     return n in sizes(row) and (kind != "bytes" or row in ("add", "store") or row.startswith("build-"))
 
 
-ASKED = (
+ON_REQUEST = (
     *(f"ms-{n}" for n in SIZES if n > USUAL),
     "exponent",
     "bytes-10000",
@@ -434,16 +435,16 @@ ASKED = (
     *(f"ratio-{n}" for n in RATIOS),
     *(f"{row} ms-{USUAL}" for row in ("build-hnsw", "search-hnsw")),
 )
-"""Columns, and cells of other columns, that take long, or mean little beside the others in a plot."""
+"""Columns and cells that take long, or that do not fit into a plot with the others."""
 BENCH = Bench(
     "scaling",
     "what everything costs as a collection grows, on drawn rows",
     tuple(WORK),
-    (*(f"ms-{n}" for n in SIZES if n <= USUAL), *ASKED),
+    (*(f"ms-{n}" for n in SIZES if n <= USUAL), *ON_REQUEST),
     run,
     needs_data=False,
     has=has,
-    on_request=ASKED,
+    on_request=ON_REQUEST,
     seconds=lambda _, column: 10.0 if column == f"ms-{USUAL}" else 1.0,
     alone=True,
 )

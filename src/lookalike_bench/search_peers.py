@@ -61,7 +61,7 @@ Search = Callable[[Vectors], Ids]
 
 
 def _split_queries(place: Place, queries: int) -> tuple[Vectors, Vectors]:
-    """Rows to search and rows to ask with, by lot, no row both."""
+    """Split the rows at random into rows to search and queries."""
     X = spread(place)
     order = np.random.default_rng(place.seed).permutation(len(X))
     return np.ascontiguousarray(X[order[queries:]]), np.ascontiguousarray(X[order[:queries]])
@@ -84,12 +84,12 @@ def _recall(found: Ids, true: Ids) -> float:
 
 
 def _turns_of(q: int) -> int:
-    """How many turns of q queries."""
+    """Number of turns with q queries each."""
     return TURNS if q == 1 else BATCHES
 
 
 def _compare_batches(ours: Search, theirs: Search, batches: Sequence[tuple[Vectors, Ids]]) -> Compared:
-    """Batches of points with their true neighbours, the first of which only warms up."""
+    """Compare both on batches of points with their true neighbours; the first batch is a warm-up."""
     ours(batches[0][0]), theirs(batches[0][0])
     return in_turns(
         clocked(lambda batch: ours(batch[0])),
@@ -111,7 +111,7 @@ def exact_search(make: Callable[[Vectors, Vectors], Search], q: int, place: Plac
 
 
 def _faiss_flat(X: Vectors, points: Vectors) -> Search:
-    """IndexFlatL2, from as many queries on by BLAS as is quickest for these: the better of two tries."""
+    """IndexFlatL2 with the BLAS threshold that is fastest for these queries, best of two trials."""
     index = faiss.IndexFlatL2(X.shape[1])
     index.add(X)
 
@@ -126,8 +126,8 @@ def _faiss_flat(X: Vectors, points: Vectors) -> Search:
     return partial(search, blas=min(took, key=lambda blas: took[blas]))
 
 
-def _sklearn_brute(X: Vectors, points: Vectors) -> Search:  # noqa: ARG001 (there is nothing to set)
-    """scikit-learn's NearestNeighbors: at so many dimensions it looks at every row, too."""
+def _sklearn_brute(X: Vectors, points: Vectors) -> Search:  # noqa: ARG001 (nothing to tune)
+    """scikit-learn's NearestNeighbors, which also scans every row at this dimension."""
     index = NearestNeighbors(n_neighbors=NEAREST, n_jobs=1).fit(X)
 
     def search(points: Vectors) -> Ids:
@@ -151,7 +151,7 @@ def approximate_search(peer: str, place: Place, progress: Progress) -> Compared:
     rival.train(X)
     rival.add(X)
     if peer == "pq":
-        rival.k_factor = 14.0  # as many are scored exactly as by ours: 4 k + 100
+        rival.k_factor = 14.0  # it scores as many rows exactly as ours: 4 k + 100
 
     def theirs(points: Vectors, breadth: int) -> Ids:
         if peer == "hnsw":
@@ -170,7 +170,7 @@ def approximate_search(peer: str, place: Place, progress: Progress) -> Compared:
 
 
 def code_search(tables: bool, q: int, place: Place, progress: Progress) -> Compared:
-    """Codes, against IndexBinaryFlat: quality is the share of answers as near as a scan's, place by place."""
+    """Search codes, against IndexBinaryFlat: quality is the share of ranks with the same distance as a scan's."""
     progress("drawing codes", 0, None)
     random = np.random.default_rng(place.seed)
     if place.name == DRAWN:
@@ -196,7 +196,7 @@ def code_search(tables: bool, q: int, place: Place, progress: Progress) -> Compa
 
 
 class PlaneQuery(NamedTuple):
-    """A hyperplane, the same one by scikit-learn's own kernel where it has that, and the best rows."""
+    """A hyperplane, the same as an SVC if scikit-learn has its kernel, and the best rows."""
 
     plane: HyperplaneQuery
     svm: SVC | None
@@ -205,7 +205,7 @@ class PlaneQuery(NamedTuple):
 
 @dataclass
 class PlaneIndexes:
-    """Rows, and what finds the best of them."""
+    """Rows and their indexes."""
 
     X: Vectors  # (n, d)
     leaves: Leaves
@@ -215,7 +215,7 @@ class PlaneIndexes:
 
 @cache
 def plane_indexes(place: Place) -> PlaneIndexes:
-    """Built once a process."""
+    """Indexes of the rows of a set, built once per process."""
     X = grouped(place).X
     flat = Flat()
     flat.add(np.arange(len(X)), X)
@@ -224,7 +224,7 @@ def plane_indexes(place: Place) -> PlaneIndexes:
 
 @cache
 def plane_queries(place: Place, kernel: str) -> dict[Kind, list[PlaneQuery]]:
-    """Marks as in the `hyperplane` bench, for as many hyperplanes as are needed; each asked both ways."""
+    """Hyperplanes from marks as in the `hyperplane` bench, each as a query of both kinds."""
     X, y = grouped(place)
     numbers = np.unique(y)
     y = np.searchsorted(numbers, y)
@@ -244,7 +244,7 @@ def plane_queries(place: Place, kernel: str) -> dict[Kind, list[PlaneQuery]]:
 
 
 def _direction(query: HyperplaneQuery) -> tuple[Vectors, float]:
-    """W (d,) and b of a linear hyperplane, ‖w‖ = 1."""
+    """The normal w (d,) and b of a linear hyperplane, ‖w‖ = 1."""
     return (query.a @ query.X.astype(np.float64) / query.length).astype(np.float32), query.b / query.length
 
 
@@ -261,7 +261,7 @@ def _by_svc(made: PlaneIndexes, query: PlaneQuery) -> Ids:
 
 
 def _by_laplace(made: PlaneIndexes, query: PlaneQuery) -> Ids:
-    """The scan that the `hyperplane` bench measures by."""
+    """The float32 scan of the `hyperplane` bench."""
     return _best_rows(scan_float32(made.X, query.plane), query.plane.kind)
 
 
@@ -278,13 +278,13 @@ def _by_bc_tree(made: PlaneIndexes, query: PlaneQuery, limit: int | None = None)
 
 
 def _by_leaves(made: PlaneIndexes, query: PlaneQuery) -> Ids:
-    """Ours."""
+    """`Leaves`, balanced."""
     ids: Ids = made.leaves.search(query.plane, K).ids[0]
     return ids
 
 
 def _by_fsm_tree(made: PlaneIndexes, query: PlaneQuery) -> Ids:
-    """Ours, exactly."""
+    """`FsmTree`, exact."""
     assert made.tree is not None
     ids: Ids = made.tree.search(query.plane, K).ids[0]
     return ids
@@ -296,7 +296,7 @@ def _found(query: PlaneQuery, ids: Ids) -> float:
 
 
 def hyperplane_search(peer: str, kind: Kind, place: Place, progress: Progress) -> Compared:
-    """One peer, one kind of query."""
+    """Compare with one peer on one kind of query."""
     progress("building", 0, None)
     made = plane_indexes(place)
     everything = plane_queries(place, PLANE_KERNELS.get(peer, "linear"))[kind]
@@ -338,4 +338,4 @@ SEARCH_PEERS: dict[str, Callable[[Place, Progress], Compared]] = {
     "sklearn-neighbours-64": partial(exact_search, _sklearn_brute, 64),
     **{f"{peer}-{kind}": partial(hyperplane_search, peer, kind) for peer, kind in product(PLANE_PEERS, get_args(Kind))},
 }
-"""Rows of the bench."""
+"""Rows of the bench by name."""

@@ -1,22 +1,24 @@
-"""SLEM and its rivals as encoders of the same base features: the shape of Table 1 of slem on sets we have.
+"""SLEM and other encoders on the same base features: Table 1 of slem on our sets.
 
-In: encoders × (image set, base feature). Out: leave-one-out mAP, UKBench's 4·recall@4, or milliseconds a picture.
-Rezende et al., "Kernel square-loss exemplar machines for image retrieval", CVPR 2017 (slem), §6.
+Rows are encoders, columns are image sets and base features. A cell is leave-one-out mAP, UKBench's 4·recall@4, or
+milliseconds per picture. Rezende et al., "Kernel square-loss exemplar machines for image retrieval", CVPR 2017 (slem),
+§6.
 
-Protocol. The classes of a set (objects of ukbench2000, categories of the others) are put in order. The first half are
-the negatives, the second half is the test, where every picture is the query once: ukbench2000 has objects 0–249 and
+Protocol. The classes of a set (objects of ukbench2000, categories of the others) are sorted. The first half are the
+negatives, the second half is the test part, where every picture is the query once: ukbench2000 has objects 0–249 and
 250–499. Parameters are chosen by `calibrate_labels` inside the first half, by the mean average precision of two folds:
-objects 125–249 must find their own kind against the pool of objects 0–124, and the other way round; then the encoder is
-fitted on the whole first half. No label of the test is seen by anything but the measure. Vocabularies of vlad and
-fisher are learned, without labels, from a sample of all pictures of the set, as a collection does. `-foreign` takes as
-many negatives, at random, from corel5k for the calibration and for the fit; the pictures to find in the calibration are
-the same, but all at once. `-own` takes the test itself for a pool, as a collection does where no other is given, with
-the parameters of the disjoint pool. Category sets show the limit: the test asks for the same kind, not the same thing.
+objects 125–249 must find their own class against the pool of objects 0–124, and vice versa; then the encoder is fitted
+on the whole first half. Labels of the test part are used only by the measure. Vocabularies of vlad and fisher are
+learned, without labels, from a sample of all pictures of the set, as a collection does. `-foreign` takes as many
+random negatives from corel5k for the calibration and for the fit; the pictures to find in the calibration are the
+same, but all at once. `-own` takes the test part as the pool, as a collection does by default, with the parameters of
+the disjoint pool. Category sets show the limit: there the test asks for the same category, not the same object.
 
-Everything here depends on inner products of rows alone, so rows with more dimensions than there are rows are replaced
-by as many columns with the same inner products. ESVM trains once a picture: it is calibrated on at most `FEW` pictures
-of at most 25 classes of one fold drawn at random, and a test of more than `MOST` pictures is thinned evenly in every
-class, for queries and for what is searched (only corel5k is; each class keeps its share: mAP stays much as it is).
+Everything here depends only on inner products of rows, so rows with more dimensions than there are rows are replaced
+by shorter rows with the same inner products. ESVM trains once per picture: it is calibrated on at most `FEW` pictures
+of at most 25 random classes of one fold, and a test part of more than `MOST` pictures is thinned evenly in every
+class, for queries and for searched pictures (this concerns corel5k; each class keeps its share, so mAP hardly
+changes).
 """
 
 import logging
@@ -47,14 +49,14 @@ from lookalike_bench.vectors import base_recipe, describe
 
 LAMS = tuple(10.0**power for power in range(-6, 1))
 GAMMAS = (0.1, 0.3, 1.0, 3.0)
-"""The candidates of every calibration, for rows of length one."""
+"""Candidates of every calibration, for rows of length one."""
 ESVM_LAMS, THETAS = (1e-4, 1e-3, 1e-2, 1e-1), (0.01, 0.1, 1.0)
 FEW, MOST = 100, 1_000
-"""Pictures that ESVM is calibrated on and tested on, at most."""
+"""Pictures for the calibration and the test of ESVM, at most."""
 FOREIGN = "corel5k"
-"""Where foreign negatives come from."""
+"""The set of foreign negatives."""
 REPEATS = 3
-"""Encodings of the test that are timed."""
+"""Timed encodings of the test part."""
 
 PAPER: dict[str, dict[str, float]] = {
     "vlad": {"cosine": 72.7, "pcaw": 75.5, "lda": 54.7, "esvm": 77.5, "linear": 78.0}
@@ -64,7 +66,7 @@ PAPER: dict[str, dict[str, float]] = {
     | {"gaussian-16": 80.3, "gaussian-32": 81.7, "gaussian-full": 86.2}
     | {"poly-16": 82.3, "poly-32": 82.4, "poly-full": 86.3},
 }
-"""Table 1, Holidays, in percent: VLAD, and SPoC, the nearest to what our network gives."""
+"""Table 1, Holidays, in per cent: VLAD, and SPoC, the feature nearest to that of our network."""
 UNLIKE = {
     "vlad": "the paper's set is Holidays, with 15,000 negatives; ours is ukbench2000, with 1,000",
     "deep": "the paper's set is Holidays and its feature SPoC of another network; ours are ukbench2000 and GeM",
@@ -79,7 +81,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class _Row:
     make: Callable[..., Transform]
-    """From the dimension of the base feature, and parameters, to an encoder that is not yet fitted."""
+    """From the dimension of the base feature, and parameters, to an encoder that is not fitted."""
     candidates: Sequence[dict[str, float]] = ()
     slow: bool = False
 
@@ -111,7 +113,7 @@ class _Column(NamedTuple):
 
 
 FEATURES = ("deep", "vlad", "fisher", "classic")
-"""Base features: what the recipes of these names begin with."""
+"""Base features: the first stages of these recipes."""
 COLUMNS = {
     **{f"ukbench2000/{name}": _Column("ukbench2000", name) for name in FEATURES},
     **{f"ukbench2000/{name}-4r4": _Column("ukbench2000", name, "4·recall@4") for name in FEATURES},
@@ -123,34 +125,34 @@ COLUMNS = {
 
 
 class Base(NamedTuple):
-    """What a cell begins with."""
+    """Base vectors of a cell."""
 
     X: Vectors  # (n, D), unit rows with the inner products of the base features
     labels: Labels  # (n,)
-    foreign: Vectors  # (m, D), m = 0 where the negatives are the set's own
+    foreign: Vectors  # (m, D), m = 0 if the negatives are the set's own
     d: int  # dimension of the base feature, at least D
     pool: str = "disjoint"  # or "foreign", or "own"
 
 
 class Outcome(NamedTuple):
-    """What one encoder did on one base feature. Columns that differ only in their measure share it."""
+    """Results of one encoder on one base feature. Columns that differ only in their measure share them."""
 
     params: dict[str, Any]
     precision: Values  # (q,)
     found: Values  # (q,), of the first four
-    ms: list[float]  # a picture, once a repeat
+    ms: list[float]  # per picture, one per repeat
     scored: int
 
 
 USUAL = ("ukbench2000/deep", "ukbench2000/deep-4r4", "ukbench2000/deep-ms", "ukbench2000/vlad")
-"""Columns that the paper has something for."""
+"""Columns that the paper has figures for."""
 _BASES: dict[tuple[Path, str, str, str], Base] = {}
 _OUTCOMES: dict[tuple[Path, str, str, str, str], Outcome] = {}
-"""What this process has computed: many cells begin with the same vectors."""
+"""What this process has computed: many cells share base vectors."""
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """One encoder on one base feature. `seed` draws the bootstrap; what else is random is the same every time."""
+    """Fill one cell. `seed` draws the bootstrap; everything else that is random is always the same."""
     wanted = COLUMNS[column]
     key = data, row, wanted.dataset, wanted.feature, wanted.pool
     if key not in _OUTCOMES:
@@ -165,14 +167,14 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """What Table 1 has for the feature."""
+    """The figure of Table 1 for the feature."""
     dataset, feature, kind, pool = COLUMNS[column]
     value = PAPER.get(feature, {}).get(row) if (dataset, kind, pool) == ("ukbench2000", "mAP", "disjoint") else None
     return PaperFigure() if value is None else PaperFigure(value / 100, UNLIKE[feature])
 
 
 def seconds(row: str, column: str) -> float:
-    """About how long a cell takes; measures of one encoder share it."""
+    """Estimated seconds; measures of one encoder share the work."""
     wanted = COLUMNS[column]
     return 0.1 if wanted.measure != "mAP" else SECONDS.get(row, 35.0)
 
@@ -188,7 +190,7 @@ def measure(row: str, base: Base, progress: Progress) -> Outcome:
     pool, asked, test = split(base.labels)
     if method.slow:
         test = _thin(test, base.labels, MOST)
-    shown = np.concatenate([pool, asked])  # (n,), all that is not the test
+    shown = np.concatenate([pool, asked])  # (n,), all but the test part
     foreign = base.foreign[np.random.default_rng(0).permutation(len(base.foreign))[: len(shown)]]
     params: dict[str, Any] = {}
     if method.candidates:
@@ -212,14 +214,14 @@ def measure(row: str, base: Base, progress: Progress) -> Outcome:
 
 
 def rank(encoder: Transform, X: Vectors, Y: Vectors, labels: Labels, progress: Progress) -> tuple[Values, Values]:
-    """Every row of X (q, D), encoded as Y, among all: average precision without itself and hits of the first four."""
+    """Rank all rows for each row of X (q, D), encoded as Y: average precision without itself, and hits among four."""
     q = len(X)
     precision, found = np.empty(q), np.empty(q)
     for part in chunks(q, 64 * q, CHUNK_BYTES):
         # Unit rows: −xᵀy orders as the distance does.
         scores = encoder.query(X[part]).score(Y) if hasattr(encoder, "query") else -(Y[part] @ Y.T)  # (m, q)
         itself = np.arange(q)[part, None] == np.arange(q)  # (m, q)
-        scores[itself] = -np.inf  # rounding puts nothing before the query itself
+        scores[itself] = -np.inf  # despite rounding, the query itself comes first
         order = np.argsort(scores, axis=1, kind="stable")
         relevant = labels[order] == labels[part, None]
         precision[part] = average_precision(relevant, junk=np.take_along_axis(itself, order, axis=1))
@@ -229,13 +231,13 @@ def rank(encoder: Transform, X: Vectors, Y: Vectors, labels: Labels, progress: P
 
 
 def number(labels: Labels) -> Rows:
-    """Each row's class as a number, (n,): labels in their order, those that are numbers by size."""
+    """The class number of each row, (n,), in the order of `datasets.classes`."""
     place = {label: i for i, label in enumerate(datasets.classes(labels))}
     return np.array([place[label] for label in labels.tolist()], np.intp)
 
 
 def split(labels: Labels) -> tuple[Rows, Rows, Rows]:
-    """Rows of the two folds of a calibration, and of the test: a quarter, a quarter, half of the classes.
+    """Rows of the two folds of the calibration and of the test part: a quarter, a quarter and half of the classes.
 
     >>> [part.tolist() for part in split(np.array(["10", "9", "8", "1"]))]
     [[3], [2], [1, 0]]
@@ -248,7 +250,7 @@ def split(labels: Labels) -> tuple[Rows, Rows, Rows]:
 
 
 def load_base(column: _Column, data: Path, progress: Progress) -> Base:
-    """The base vectors of a column, made once a process."""
+    """The base vectors of a column, computed once per process."""
     key = data, column.dataset, column.feature, column.pool
     if key not in _BASES:
         recipe = base_recipe(column.feature)
@@ -264,7 +266,7 @@ def load_base(column: _Column, data: Path, progress: Progress) -> Base:
 
 
 def _few(labels: Labels) -> Rows:
-    """At most FEW rows of at most FEW / 4 classes drawn at random, as many of each."""
+    """At most FEW rows of at most FEW / 4 random classes, equally many of each."""
     classes = np.unique(labels)
     classes = np.random.default_rng(0).permutation(classes)[: FEW // 4]
     share = FEW // len(classes)
@@ -272,13 +274,13 @@ def _few(labels: Labels) -> Rows:
 
 
 def _thin(test: Rows, labels: Labels, most: int) -> Rows:
-    """Every k-th of the rows, class by class, the least k that leaves at most `most`."""
+    """Every k-th row, class by class, with the smallest k that leaves at most `most` rows."""
     step = -(-len(test) // most)
     return test[np.argsort(labels[test], kind="stable")][::step]
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Refuse before the first cell when a set is missing."""
+    """Raise an error before the first cell if a set is missing."""
     for column in columns:
         wanted = COLUMNS[column]
         for name in (wanted.dataset, FOREIGN) if wanted.pool == "foreign" else (wanted.dataset,):
