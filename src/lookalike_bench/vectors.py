@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 import lookalike
 from lookalike.collection import Collection
-from lookalike.encode.whiten import L2
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
@@ -97,6 +96,8 @@ def base_recipe(recipe: str) -> str:
 
 def unit_vectors(name: str, folder: Path, progress: Progress = silent) -> Rows:
     """Rows of length one of all pictures of a set such as "ukbench2000-deep", sorted by name."""
+    from lookalike.encode.whiten import L2  # imports scikit-learn, which `describe` does not need
+
     dataset, _, recipe = name.rpartition("-")
     X, labels, names = describe(dataset, base_recipe(recipe), folder, progress)
     order = np.argsort(names)
