@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from lookalike import registry
-from lookalike.bench import labelled
-from lookalike.bench.described import keeping
 from lookalike.index.flat import Flat
 from lookalike.index.hamming import Hamming
 from lookalike.index.queries import PointQuery
+from lookalike_bench import vectors
 
 K, ASKED, LENGTHS = 10, 200, (20, 140, 300)
 
@@ -41,15 +40,15 @@ def shares(X, coder, asked, true) -> tuple[list[float], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=labelled.SETS, default=["mnist", "corel5k-deep", "corel5k-fisher"])
+    parser.add_argument("--sets", nargs="+", choices=vectors.SETS, default=["mnist", "corel5k-deep", "corel5k-fisher"])
     parser.add_argument("--coders", nargs="+", default=["itq", "pq", "pcarr", "spectral", "spherical", "lsh"])
     parser.add_argument("--bits", type=int, nargs="+", default=[64])
     parser.add_argument("--most", type=int, default=60_000)
     parser.add_argument("--keep")
     args = parser.parse_args()
     for name in args.sets:
-        with keeping(args.keep):
-            X = labelled.parts(name, args.data).X[: args.most]
+        with vectors.caching(args.keep):
+            X = vectors.train_test(name, args.data).X[: args.most]
         asked = np.sort(np.random.default_rng(0).permutation(len(X))[:ASKED])
         flat = Flat()
         flat.add(np.arange(len(X)), X)

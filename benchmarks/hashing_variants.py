@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from lookalike.arrays import as_numpy, principal
-from lookalike.bench import labelled
-from lookalike.bench.hashing import BITS, PAPER, rank
-from lookalike.bench.measures import tied_average_precision
 from lookalike.codes import spherical
 from lookalike.codes.bits import pack
 from lookalike.codes.hyperplanes import Lsh, PcaRR
 from lookalike.codes.queries import CodeQuery, SphericalQuery
+from lookalike_bench.hashing import BITS, PAPER, rank
+from lookalike_bench.measures import tied_average_precision
+from lookalike_bench.vectors import train_test
 
 
 def plain(coder, X, Q):
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    split = labelled.parts("mnist", args.data)
+    split = train_test("mnist", args.data)
     asked = np.random.default_rng(0).permutation(len(split.X_test))[: args.queries]
     for name in args.variants:
         row, make, query = VARIANTS[name]

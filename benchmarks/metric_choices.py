@@ -16,12 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from lookalike.bench.described import keeping
-from lookalike.bench.labelled import parts
-from lookalike.bench.ncm_rows import METHODS, Method, choose
 from lookalike.learn import training
 from lookalike.learn.labels import hold_out
 from lookalike.learn.measures import ranks
+from lookalike_bench.ncm import METHODS, Method, choose
+from lookalike_bench.vectors import caching, train_test
 
 
 def main() -> None:
@@ -37,8 +36,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     for name in options.sets.split(","):
-        with keeping(options.keep):
-            given = parts(name, options.data)
+        with caching(options.keep):
+            given = train_test(name, options.data)
         random = np.random.default_rng(0)
         some = np.sort(random.permutation(len(given.y))[: options.most])
         X, y = given.X[some], np.unique(given.y[some], return_inverse=True)[1]

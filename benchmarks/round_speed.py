@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from lookalike.bench.hyperplane import DIM, K, draw
-from lookalike.feedback.emulated_user import EmulatedUser, emulate
+from lookalike.feedback import EmulatedUser, emulate
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.round import Marks, run_round
 from lookalike.index.flat import Flat
 from lookalike.index.leaves import Leaves
+from lookalike_bench.hyperplane import DIM, K, draw
 
 
 def main() -> None:

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lookalike.bench import slem
 from lookalike.encode.calibration import calibrate_labels
 from lookalike.encode.esvm import Esvm
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.slem import Slem
 from lookalike.types import Transform, silent
+from lookalike_bench import slem
 
 SIZES = (50, 100, 200, 400, 700, 1_000)
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.bench.bc_tree import BcTree
 from lookalike.errors import InputError
+from lookalike_bench.bc_tree import BcTree
 
 
 def brute(X, w, b, k, kind):
@@ -24,7 +24,7 @@ def brute(X, w, b, k, kind):
     kind=st.sampled_from(["frontier", "maximum"]),
     seed=st.integers(0, 99),
 )
-def test_a_search_finds_what_looking_at_each_row_finds(n, d, leaf, k, b, away, kind, seed):
+def test_a_search_finds_what_a_scan_finds(n, d, leaf, k, b, away, kind, seed):
     random = np.random.default_rng(seed)
     X = np.round(random.normal(away, 1, (n, d)), 1).astype(np.float32)  # rounded: some rows are the same
     w = random.normal(size=d).astype(np.float32)
@@ -37,7 +37,7 @@ def test_a_search_finds_what_looking_at_each_row_finds(n, d, leaf, k, b, away, k
 
 
 @pytest.mark.parametrize("kind", ["frontier", "maximum"])
-def test_balls_and_cones_spare_rows_where_rows_lie_in_clusters(kind):
+def test_balls_and_cones_skip_rows_of_clustered_data(kind):
     random = np.random.default_rng(0)
     X = (10 * random.normal(size=(20, 1, 8)) + random.normal(size=(20, 100, 8))).reshape(-1, 8).astype(np.float32)
     tree, w = BcTree(X, leaf=50), random.normal(size=8).astype(np.float32)
@@ -48,13 +48,13 @@ def test_balls_and_cones_spare_rows_where_rows_lie_in_clusters(kind):
     assert (some.scores[0] >= all_of_it.scores[0]).all()
 
 
-def test_rows_that_are_all_the_same_are_split_all_the_same():
+def test_equal_rows_can_be_split():
     hits = BcTree(np.ones((9, 2), np.float32), leaf=2).search(np.ones(2, np.float32), 0.5, 4)
     assert hits.scores.tolist() == [[2.5] * 4]
     assert BcTree(np.zeros((3, 2), np.float32)).search(np.ones(2, np.float32), 0.5, 9).scores.tolist() == [[0.5] * 3]
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_arguments_are_errors():
     tree = BcTree(np.eye(3, dtype=np.float32))
     with pytest.raises(InputError, match=r"w must be one number a dimension, \(3,\)"):
         tree.search(np.ones(2, np.float32), 0.0, 1)

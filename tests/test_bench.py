@@ -12,12 +12,12 @@ from PIL import Image
 from rich.console import Console
 
 from lookalike import cli
-from lookalike.bench import retrieval, tables
-from lookalike.bench.claims import ABSENT, CLAIMS
-from lookalike.bench.tables import Bench, Cell, Printed, Score
-from lookalike.cli.bench import _table
 from lookalike.errors import SourceError, UnknownNameError
 from lookalike.recipes import RECIPES
+from lookalike_bench import retrieval, tables
+from lookalike_bench.cli import _table
+from lookalike_bench.report import CLAIMS, NOT_RUN
+from lookalike_bench.tables import Bench, Cell, PaperFigure, Score
 from reference.ranking import leave_one_out
 
 KEYS = [
@@ -42,7 +42,7 @@ def score(row: str, column: str, data: Path, seed: int, progress: object) -> Sco
 
 
 TOY = Bench(
-    "toy", "a table for tests", ("one", "three"), ("x", "y"), score, paper=lambda row, column: Printed(2.5, "other")
+    "toy", "a table for tests", ("one", "three"), ("x", "y"), score, paper=lambda row, column: PaperFigure(2.5, "other")
 )
 
 
@@ -97,7 +97,7 @@ def test_unknown_names_get_the_nearest_known_one() -> None:
         tables.load("retreival")
 
 
-def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
+def test_a_missing_set_is_an_error_before_the_first_cell(data: Path) -> None:
     with pytest.raises(SourceError, match="No corel5k in"):
         tables.plan(retrieval.BENCH, data, rows=["color"], columns=["ukbench2000", "corel5k"])
 
@@ -118,7 +118,7 @@ def test_retrieval_has_every_recipe_and_every_set() -> None:
     assert {"holidays", "oxford5k", "nuswide"} <= set(retrieval.BENCH.on_request)
 
 
-def test_ranking_is_the_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranking_equals_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 5)).astype(np.float32)
     X[7] = X[3]  # a duplicate
@@ -239,7 +239,7 @@ def test_every_bench_expects_some_time_and_says_what_papers_have() -> None:
 def test_every_claim_is_about_cells_that_are_filled() -> None:
     for claim in CLAIMS:
         assert set(claim.rows) <= {row for row, column in tables.load(claim.bench).places() if column == claim.column}
-    assert {absent.bench for absent in ABSENT} <= set(tables.BENCHES)
+    assert {part.bench for part in NOT_RUN} <= set(tables.BENCHES)
 
 
 def test_a_table_puts_the_papers_figure_beside_ours() -> None:

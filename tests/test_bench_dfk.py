@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 
 from lookalike import cli
-from lookalike.bench import described, dfk, dfk_rows, dfk_sets, tables
 from lookalike.errors import SourceError
 from lookalike.features.sift import OpponentSift
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.fess import Fess, Pd
 from lookalike.learn.sets import Sets
+from lookalike_bench import dfk, tables, vectors
 
 random = np.random.default_rng(0)
 Y = np.arange(60) % 3
@@ -52,7 +52,7 @@ def small(monkeypatch):
     monkeypatch.setattr(dfk, "SCORES", SMALL)
     quick = {name: replace(one, make=few(one.make), candidates=one.candidates[:2]) for name, one in dfk.METRICS.items()}
     monkeypatch.setattr(dfk, "METRICS", quick)
-    monkeypatch.setattr(dfk_sets, "_MADE", {})
+    monkeypatch.setattr(dfk, "_PATCH_SETS", {})
 
     def load(wanted, *_):
         X = SETS.rows.reshape(60, 8, 4).mean(axis=1) if wanted.kind == "deep" else SETS
@@ -78,7 +78,7 @@ def test_every_row_finds_what_is_easy_to_find(row):
     assert words.measure == "mAP"
 
 
-def test_cells_are_those_of_the_issue():
+def test_rows_and_cells_are_those_of_the_paper_and_more():
     plan = tables.plan(dfk.Bench("x", "y", dfk.ROWS, tuple(dfk.COLUMNS), dfk.run, has=dfk.has), "x")
     rows = ["euclidean", "fisher", "mmc", "rca", "dca", "sdpm", "dml-eig", "lmnn", "nca", "fess", "pd", "dfk"]
     assert list(dfk.ROWS) == rows
@@ -93,12 +93,12 @@ def test_one_class_has_its_own_column_and_their_mean_is_that_of_all():
 
 
 @pytest.mark.parametrize("column", ["corel1k-scores", "corel5k-deep"])
-def test_metrics_can_start_elsewhere(column):
+def test_metrics_can_start_from_scores_or_deep_vectors(column):
     assert fill("dca", column).value > 0.8
 
 
 def test_splits_are_by_class_and_learn_nothing_of_the_test():
-    train, test = dfk_rows.split(Y, 0.3, 0)
+    train, test = dfk.split(Y, 0.3, 0)
     assert np.bincount(Y[test]).tolist() == [6, 6, 6]
     assert set(train) | set(test) == set(range(60))
     wrong = Y.copy()
@@ -108,7 +108,7 @@ def test_splits_are_by_class_and_learn_nothing_of_the_test():
         np.testing.assert_array_equal(*found)
 
 
-def test_precision_of_the_first_few_is_zero_where_none_is_found_and_nothing_where_there_is_none():
+def test_truncated_precision_is_zero_without_hits_and_nan_without_relevant_rows():
     Z = np.array([[0.0], [1.0], [1.1], [5.0], [9.0]])
     y = np.array([0, 1, 1, 0, 2])
     np.testing.assert_allclose(dfk.precisions(Z, y, 1), [0, 1, 1, 0, np.nan])
@@ -118,12 +118,12 @@ def test_precision_of_the_first_few_is_zero_where_none_is_found_and_nothing_wher
 
 
 def test_pairs_share_a_label_or_none():
-    alike, unlike = dfk_rows.draw_pairs(WORDS, 50, np.random.default_rng(0))
+    alike, unlike = dfk.draw_pairs(WORDS, 50, np.random.default_rng(0))
     assert len(alike) == len(unlike) == 50
     assert ((WORDS[alike[:, 0]] * WORDS[alike[:, 1]]).sum(axis=1) > 0).all()
     assert ((WORDS[unlike[:, 0]] * WORDS[unlike[:, 1]]).sum(axis=1) == 0).all()
     assert (alike[:, 0] != alike[:, 1]).all()
-    first, second = dfk_rows.draw_pairs(WORDS, 50, np.random.default_rng(0), same_first=True)
+    first, second = dfk.draw_pairs(WORDS, 50, np.random.default_rng(0), same_first=True)
     np.testing.assert_array_equal(first[:, 0], second[:, 0])
 
 
@@ -160,23 +160,23 @@ def test_the_command_reads_pictures_and_words_and_keeps_descriptors(tmp_path, ca
     classes, several = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert classes["value"] == 1  # stripes of two kinds
     assert 0.5 < several["value"] < 1
-    found = dfk_sets.describe("corel5k", tmp_path, lambda *_: None)
+    found = dfk.describe_patches("corel5k", tmp_path, lambda *_: None)
     assert found.sets.shape == (20, 64)
     assert found.names.tolist() == sorted(found.names)
-    y = dfk_sets.words(found.names, tmp_path)
+    y = dfk.load_words(found.names, tmp_path)
     assert y.shape == (20, 5)
     assert y.sum(axis=1).tolist() == [2] * 20
-    monkeypatch.setattr(dfk_sets, "_MADE", {})
-    monkeypatch.setattr(dfk_sets, "_make", None)  # not called: taken from the folder
-    with described.keeping(tmp_path / "kept"):
-        again = dfk_sets.describe("corel5k", tmp_path, lambda *_: None)
+    monkeypatch.setattr(dfk, "_PATCH_SETS", {})
+    monkeypatch.setattr(dfk, "_make_patches", None)  # not called: taken from the folder
+    with vectors.caching(tmp_path / "kept"):
+        again = dfk.describe_patches("corel5k", tmp_path, lambda *_: None)
     np.testing.assert_array_equal(again.sets.rows, found.sets.rows)
 
 
-def test_a_picture_has_at_most_so_many_patches_and_the_same_ones_again(monkeypatch):
-    monkeypatch.setattr(dfk_sets, "PATCHES", 30)
+def test_a_picture_has_a_limited_and_reproducible_sample_of_patches(monkeypatch):
+    monkeypatch.setattr(dfk, "PATCHES", 30)
     picture = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
-    local = dfk_sets.SomePatches(points="both")
+    local = dfk.SomePatches(points="both")
     rows, places = local.prepare(picture)
     assert rows.shape == (30, 384)
     assert places.shape == (30, 2)
@@ -185,9 +185,9 @@ def test_a_picture_has_at_most_so_many_patches_and_the_same_ones_again(monkeypat
     assert {row.tobytes() for row in rows} <= every
 
 
-def test_what_is_missing_is_refused(tmp_path):
+def test_missing_sets_and_words_are_errors(tmp_path):
     with pytest.raises(SourceError, match="No corel5k in"):
         tables.plan(dfk.BENCH, tmp_path, columns=["corel5k"])
     write_corel5k(tmp_path, words=False)
     with pytest.raises(SourceError, match=r"lacks words.*labels/training_label"):
-        dfk_sets.words(np.array(["train/0/0.jpeg"]), tmp_path)
+        dfk.load_words(np.array(["train/0/0.jpeg"]), tmp_path)

@@ -8,17 +8,17 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
-from lookalike.bench import datasets, feedback, feedback_sets, plot, tables
-from lookalike.bench.datasets import Described
-from lookalike.bench.memo import Memo, Split
 from lookalike.errors import SourceError
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.round import Marks
 from lookalike.index.flat import Flat
+from lookalike_bench import datasets, feedback, plot, tables
+from lookalike_bench.datasets import LabelledVectors
+from lookalike_bench.feedback import CachedFlat, SplitIndex
 from reference.feedback import clusters
 
 X, labels = clusters(classes=4, per_class=40, spread=1.2)
-base = Described(X, labels.astype(str))
+base = LabelledVectors(X, labels.astype(str))
 
 
 def quiet(*_):
@@ -26,15 +26,15 @@ def quiet(*_):
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "laplace-l2", "angular", "angular-l2", "linear"])
-def test_remembered_distances_change_no_answer(kernel):
-    memo, flat = Memo(), Flat()
-    for index in (memo, flat):
+def test_cached_distances_change_no_answer(kernel):
+    cached, flat = CachedFlat(), Flat()
+    for index in (cached, flat):
         index.add(np.arange(160), X)
     y = np.where(labels == 0, 1, -1).astype(np.int8)
     for rows in (slice(0, 160, 9), slice(0, 160, 7)):  # the second time, some are remembered
         svm = Svm(kernel).fit(X[rows], y[rows])
         for query in (svm.best(), svm.unsure()):
-            mine, his = (i.search(query, 20, exclude=np.arange(3)) for i in (memo, flat))
+            mine, his = (i.search(query, 20, exclude=np.arange(3)) for i in (cached, flat))
             assert_allclose(mine.scores, his.scores, rtol=1e-3, atol=1e-5)
             assert_array_equal(mine.ids, his.ids)
 
@@ -65,7 +65,7 @@ def test_sessions_may_search_for_their_questions(search):
 
 
 @pytest.mark.parametrize("row", ["svdd", *feedback.PEERS])
-def test_who_has_no_estimate_has_no_coverage(row):
+def test_methods_without_an_estimate_have_no_coverage(row):
     outcome = feedback.measure(row, base, 1, quiet, rounds=1)
     assert np.isnan(outcome.coverage).all()
     assert np.isnan(outcome.width).all()
@@ -73,13 +73,13 @@ def test_who_has_no_estimate_has_no_coverage(row):
     assert_array_equal(outcome.scored, 1.0)
 
 
-def test_a_session_that_has_asked_everything_stays_where_it_is():
-    outcome = feedback.measure("gaussian-exact", Described(X[::8], base.labels[::8]), 1, quiet, rounds=4)
+def test_a_session_without_questions_left_keeps_its_precision():
+    outcome = feedback.measure("gaussian-exact", LabelledVectors(X[::8], base.labels[::8]), 1, quiet, rounds=4)
     assert_array_equal(outcome.precision[0, 2:], outcome.precision[0, 2])
 
 
 @pytest.mark.parametrize("peer", feedback.PEERS)
-def test_peers_rank_everything_and_ask_what_is_new(peer):
+def test_peers_rank_all_rows_and_ask_about_unmarked_ones(peer):
     marks = Marks(np.array([0, 1, 50, 90]), X[[0, 1, 50, 90]], np.array([1, 1, -1, -1], np.int8))
     order, questions, _ = feedback.ask_peer(peer, X, marks, seed=0)
     assert sorted(order.tolist()) == list(range(160))
@@ -88,11 +88,11 @@ def test_peers_rank_everything_and_ask_what_is_new(peer):
     assert not np.isin(questions, marks.ids).any()
 
 
-def test_only_frontier_queries_are_asked_elsewhere_and_counted():
+def test_only_frontier_queries_go_to_the_second_index_and_are_counted():
     small, large = Flat(), Flat()
     small.add(np.arange(10), X[:10])
     large.add(np.arange(160), X)
-    split = Split(large, small)
+    split = SplitIndex(large, small)
     svm = Svm().fit(X[::40], np.array([1, -1, -1, -1], np.int8))
     assert split.search(svm.best(), 160).scored == 160
     assert split.search(svm.unsure(), 160).scored == split.scored == 10
@@ -154,7 +154,7 @@ def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
-def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
-    for name in feedback_sets.SETS:
+def test_a_missing_set_is_an_error_before_the_first_cell(tmp_path):
+    for name in feedback.SETS:
         with pytest.raises(SourceError, match=f"No {name.removesuffix('-classic')} in"):
             tables.plan(feedback.BENCH, tmp_path, columns=[f"{name}/ms"])

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from lookalike import cli
-from lookalike.bench import hashing, labelled, tables
-from lookalike.bench.labelled import Parts
 from lookalike.codes.queries import CodeQuery
 from lookalike.errors import SourceError
 from lookalike.index.queries import PointQuery
+from lookalike_bench import hashing, tables, vectors
+from lookalike_bench.vectors import TrainTest
 from reference import codes as slow
 from reference import ties
 
@@ -50,7 +50,7 @@ def test_rows_and_columns_are_those_of_the_tables():
     assert hashing.PAPER["mnist"]["itq"][0] == 79.55
 
 
-def test_some_of_each_class_are_without_a_label_for_the_row_that_learns_from_such():
+def test_semi_supervised_rows_get_some_items_of_each_class_without_a_label():
     y = np.array(list("aaaaaabbb"))
     shown = hashing.hide(y, 2, seed=0)
     assert {label: int((shown == label).sum()) for label in ("a", "b", "")} == {"a": 4, "b": 2, "": 3}
@@ -58,18 +58,18 @@ def test_some_of_each_class_are_without_a_label_for_the_row_that_learns_from_suc
     assert (shown != hashing.hide(y, 2, seed=3)).any()
 
 
-def test_some_labels_are_wrong_for_those_that_learn_from_labels():
+def test_noise_changes_a_share_of_labels_for_supervised_rows():
     y = np.array(list("abc") * 50)
-    told = hashing.mistake(y, 0.2, seed=0)
+    told = hashing.add_noise(y, 0.2, seed=0)
     assert (told != y).sum() == 30
     assert set(told) == set("abc")
-    assert (told != hashing.mistake(y, 0.2, seed=1)).any()
+    assert (told != hashing.add_noise(y, 0.2, seed=1)).any()
     noisy = {row for row in hashing.BENCH.rows if hashing.BENCH.has(row, "mnist/64-noise")}
     assert noisy == {"tsvm", "tsvm-hinge", "sdh", "fasthash"}
 
 
-def test_wrong_labels_are_told_to_coders_and_not_to_the_measure(digits, monkeypatch):
-    truth, told, measured = labelled.parts("mnist", digits).y, [], []
+def test_noise_reaches_coders_and_not_the_measure(digits, monkeypatch):
+    truth, told, measured = vectors.train_test("mnist", digits).y, [], []
 
     class Spy(hashing.HingeTsvmh):
         def fit(self, X, y):
@@ -105,7 +105,7 @@ def test_the_measure_is_the_mean_over_every_order_of_ties(kind, monkeypatch):
         assert share[i] == pytest.approx(ties.mean_over_orders(groups, 4, lambda hits, k: sum(hits[:k]) / k))
 
 
-def test_cells_are_filled_for_every_row_that_is_there(digits):
+def test_every_row_is_filled(digits):
     for row in hashing.BENCH.rows:
         cell = tables.fill(hashing.BENCH, row, "mnist/32", digits)
         spread = tables.fill(hashing.BENCH, row, "mnist/32-ties", digits)
@@ -129,7 +129,7 @@ def test_precision_falls_along_a_ranking_and_columns_of_one_length_share_it(digi
 
 
 @pytest.mark.parametrize("row", ["lsh", "fasthash"])
-def test_what_was_learned_for_long_codes_serves_for_short_ones(digits, monkeypatch, row):
+def test_short_codes_reuse_the_coder_of_long_ones(digits, monkeypatch, row):
     alone = tables.fill(hashing.BENCH, row, "mnist/32", digits)
     monkeypatch.setattr(hashing, "_GROUPS", {})
     monkeypatch.setattr(hashing, "_LONGEST", {})
@@ -159,14 +159,14 @@ def test_coders_never_see_the_queries(monkeypatch, tmp_path):
 
     monkeypatch.setattr(hashing.registry, "create", lambda kind, spec: Spy(**spec.params))
     X, queries = np.zeros((9, 3), np.float32), np.ones((2, 3), np.float32)
-    split = Parts(X, np.array(list("abcabcabc")), queries, np.array(["a", "b"]))
+    split = TrainTest(X, np.array(list("abcabcabc")), queries, np.array(["a", "b"]))
     codes, ask = hashing._ready("mnist", "lsh", 32, 0, split, False, tmp_path)
     assert seen == [(9, 9)]
     assert codes.shape == (9, 4)
     assert ask(slice(0, 2)).score(codes).shape == (2, 9)
 
 
-def test_a_missing_set_is_refused_before_the_first_cell(tmp_path):
+def test_a_missing_set_is_an_error_before_the_first_cell(tmp_path):
     for column in ("mnist/32", "cifar10-fisher/64"):
         with pytest.raises(SourceError, match="Expected"):
             tables.plan(hashing.BENCH, tmp_path, columns=[column])

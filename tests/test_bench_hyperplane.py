@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from lookalike.bench import hyperplane, tables
-from lookalike.bench.hyperplane import BENCH
 from lookalike.index import leaves
+from lookalike_bench import hyperplane, tables
+from lookalike_bench.hyperplane import BENCH
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def small(monkeypatch):
     hyperplane.outcome.cache_clear()
 
 
-def test_what_takes_long_is_asked_for_and_trees_are_measured_small():
+def test_slow_columns_are_on_request_and_trees_are_measured_at_100k():
     plan = tables.plan(BENCH, "")
     assert all(column.endswith("100k") for _, column in plan)
     assert ("exact", "recall-frontier-100k") in plan

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from lookalike import cli
-from lookalike.bench import jobs, results, tables
-from lookalike.bench.families import join
-from lookalike.bench.jobs import Orders
+from lookalike_bench import jobs, results, tables
+from lookalike_bench.jobs import Settings
+from lookalike_bench.tables import merge_names
 from toy_bench import ALONE, BENCH
 
 
@@ -25,7 +25,7 @@ def test_cells_that_share_work_are_one_task(toy):
     ]
 
 
-def test_a_cell_on_request_is_filled_where_its_row_or_column_is_named():
+def test_a_cell_on_request_is_filled_if_its_row_or_column_is_named():
     assert ("b", "ends") not in BENCH.places()
     assert ("b", "ends") in BENCH.places(rows=["b"])
     assert ("b", "ends") in BENCH.places(columns=["ends"])
@@ -33,7 +33,7 @@ def test_a_cell_on_request_is_filled_where_its_row_or_column_is_named():
 
 def test_a_cell_that_fails_does_not_stop_the_others(toy):
     watched, places = [], [("a", "x"), ("a", "fails"), ("a", "y")]
-    found = list(jobs.fill([(BENCH, places)], Orders("", 0, None), 1, lambda *told: watched.append(told)))
+    found = list(jobs.fill([(BENCH, places)], Settings("", 0, None), 1, lambda *told: watched.append(told)))
     assert [(one.column, one.cell is not None, one.why) for one in found] == [
         ("x", True, ""),
         ("fails", False, "ValueError: no such luck"),
@@ -42,7 +42,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(toy):
     assert (0, "toy a x") in watched
 
 
-def test_a_process_that_ends_takes_one_cell_with_it(toy, tmp_path, capsys):
+def test_a_process_that_ends_fails_one_cell(toy, tmp_path, capsys):
     file = tmp_path / "figures.jsonl"
     words = ["bench", "run", "toy", "--data", ".", "--jobs", "2", "--results", str(file)]
     before = dict(os.environ)
@@ -62,9 +62,9 @@ def test_a_process_that_ends_takes_one_cell_with_it(toy, tmp_path, capsys):
     assert told.out.count("min left]") + told.out.count("[7/7]") == 4
 
 
-def test_what_has_to_be_alone_comes_first_in_a_process_of_its_own_with_every_core(toy):
+def test_timings_run_first_in_a_separate_process_with_every_core(toy):
     left = [(BENCH, [("b", "x")]), (ALONE, [("a", "x"), ("a", "ends")]), (ALONE, [])]  # "ends" would end this process
-    found = list(jobs.fill(left, Orders("", 0, None), 2, lambda *_: None))
+    found = list(jobs.fill(left, Settings("", 0, None), 2, lambda *_: None))
     assert [(one.bench, one.column, one.why) for one in found] == [
         ("alone", "x", ""),
         ("alone", "ends", "its process ended (3)"),
@@ -79,8 +79,8 @@ def test_jobs_are_at_least_one(toy, capsys):
     assert "jobs must be at least 1" in capsys.readouterr().err
 
 
-def test_names_that_differ_in_one_place_are_a_family():
+def test_names_that_differ_in_one_place_are_merged():
     columns = [f"{name}/{bits}{kind}" for name in ("a", "b") for bits in (8, 32, 4) for kind in ("", "-ties")]
-    assert join(columns) == ["{a,b}/{4,8,32}", "{a,b}/{4,8,32}-ties"]
-    assert join(["one", "two", "x-1", "x/1"]) == ["one", "two", "x-1", "x/1"]
-    assert join([]) == []
+    assert merge_names(columns) == ["{a,b}/{4,8,32}", "{a,b}/{4,8,32}-ties"]
+    assert merge_names(["one", "two", "x-1", "x/1"]) == ["one", "two", "x-1", "x/1"]
+    assert merge_names([]) == []

@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from lookalike import cli
-from lookalike.bench import datasets, labelled, ncm, tables
-from lookalike.bench.labelled import Parts
-from lookalike.bench.ncm_rows import METHODS, Method, choose, means
 from lookalike.errors import SourceError, UnknownNameError
+from lookalike_bench import datasets, ncm, tables, vectors
+from lookalike_bench.ncm import METHODS, Method, choose, means
+from lookalike_bench.vectors import TrainTest
 
 CLASSES, EACH = 10, 40
 
@@ -32,13 +32,13 @@ def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X.astype(np.float32), np.array([f"c{c}" for c in y])
 
 
-GIVEN = Parts(*draw(CLASSES * EACH, 1), *draw(CLASSES * 30, 2))
+GIVEN = TrainTest(*draw(CLASSES * EACH, 1), *draw(CLASSES * 30, 2))
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ncm, "_DONE", {})
-    monkeypatch.setattr(ncm, "parts", lambda *_: GIVEN)
+    monkeypatch.setattr(ncm, "train_test", lambda *_: GIVEN)
     monkeypatch.setattr(ncm, "HELD_DIM", 6)
 
 
@@ -68,7 +68,7 @@ def test_rows_and_columns_are_those_of_the_tables() -> None:
     assert tables.load("ncm") is ncm.BENCH
 
 
-def test_what_learns_from_labels_sees_past_columns_that_say_nothing(errors: dict[str, float]) -> None:
+def test_supervised_methods_ignore_uninformative_columns(errors: dict[str, float]) -> None:
     for row in ("ncm-fda", "ncmml", "ncmml-dot", "second", "lmnn", "lmnn-all", "lmnn-dynamic", "wsabie", "svm"):
         assert errors[row] < errors["ncm-l2"] - 0.1, row
     assert errors["ncmml"] <= errors["ncm-fda"] + 0.03
@@ -97,7 +97,7 @@ def test_parameters_are_chosen_from_the_candidates_on_the_training_part_alone(ro
     assert_array_equal(right[GIVEN.y_test == shuffled.y_test], wrong[GIVEN.y_test == shuffled.y_test])
 
 
-def test_the_candidate_with_the_fewest_errors_on_what_is_held_out_wins() -> None:
+def test_the_candidate_with_the_fewest_errors_on_held_out_rows_wins() -> None:
     y = np.unique(GIVEN.y, return_inverse=True)[1]
     asked = []
 
@@ -136,14 +136,14 @@ def test_a_metric_of_other_classes_is_better_than_none() -> None:
     assert error("ncmml", "corel5k-deep/held-out") < error("ncm-l2", "corel5k-deep/held-out") - 5
 
 
-def test_more_pictures_of_a_new_class_help_and_a_prior_helps_where_they_are_few() -> None:
+def test_more_pictures_of_a_new_class_help_and_a_prior_helps_with_few() -> None:
     plain = [error("ncmml", f"corel5k-deep/new-{n}") for n in (1, 20)]
     prior = error("prior-ncmml", "corel5k-deep/new-1")
     assert plain[1] < plain[0]
     assert prior < plain[0]
 
 
-def test_cells_are_those_that_make_sense() -> None:
+def test_methods_have_only_the_columns_that_fit_them() -> None:
     plan = tables.plan(ncm.Bench("x", "y", ncm.ROWS, tuple(ncm.COLUMNS), ncm.run, has=ncm.has), "x")
     assert ("svm", "corel5k-deep/held-out") not in plan
     assert ("prior-l2", "mnist/64") not in plan
@@ -164,23 +164,23 @@ def test_the_papers_tables_have_its_rows_and_figures() -> None:
     assert {place: ncm.paper(*place).value for place in figures} == figures
     assert ("svm", "corel5k-fisher/128-top5") not in tables_of_it
     assert ncm.paper("ncmml", "corel5k-deep/new-1").value is None  # a drawing, and lost
-    assert ncm.paper("ncmml", "mnist/64") == tables.Printed()
+    assert ncm.paper("ncmml", "mnist/64") == tables.PaperFigure()
 
 
 @pytest.mark.parametrize("row", ["ncm-l2", "ncm-fda", "ncmml"])
-def test_retrieval_learns_elsewhere(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retrieval_learns_from_another_set(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {
         "corel5k-deep": (GIVEN.X, GIVEN.y, GIVEN.y),
         "ukbench2000-deep": (GIVEN.X_test[:40], GIVEN.y_test[:40], GIVEN.y_test[:40]),
     }
-    monkeypatch.setattr(ncm, "rows", lambda name, *_: found[name])
+    monkeypatch.setattr(ncm, "unit_vectors", lambda name, *_: found[name])
     assert 0.2 < error(row, "ukbench2000/map") <= 1
     assert 1 <= error(row, "ukbench2000/4r4") <= 4
 
 
-def test_rows_that_are_not_projected_stand_once_in_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_projection_have_cells_in_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict.fromkeys(("corel5k-fisher", "ukbench2000-fisher"), (GIVEN.X_test, GIVEN.y_test, GIVEN.y_test))
-    monkeypatch.setattr(ncm, "rows", lambda name, *_: found[name])
+    monkeypatch.setattr(ncm, "unit_vectors", lambda name, *_: found[name])
     first = error("ncm-l2", "corel5k-fisher/full-top5")
     assert 0 <= first <= error("ncm-l2", "mnist/32")  # one of five places, and the first
     assert 0 <= error("knn-l2", "corel5k-fisher/held-out-128-top5") <= 100
@@ -190,10 +190,10 @@ def test_rows_that_are_not_projected_stand_once_in_the_papers_tables(monkeypatch
 
 def test_halves_are_of_every_class_and_always_the_same() -> None:
     y = np.array(["b"] * 5 + ["a"] * 4)
-    first, second = labelled.halves(y)
+    first, second = vectors.halves(y)
     assert_array_equal(np.sort(np.concatenate([first, second])), np.arange(9))
     assert sorted(y[first]) == ["a", "a", "b", "b", "b"]
-    assert_array_equal(first, labelled.halves(y)[0])
+    assert_array_equal(first, vectors.halves(y)[0])
 
 
 def write_mnist(folder: Path, n: int = 60) -> None:
@@ -208,39 +208,39 @@ def write_mnist(folder: Path, n: int = 60) -> None:
 
 
 def test_the_command_fills_a_cell_from_files(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(ncm, "parts", labelled.parts)
+    monkeypatch.setattr(ncm, "train_test", vectors.train_test)
     write_mnist(tmp_path)
     words = ["bench", "run", "ncm", "--data", str(tmp_path), "--columns", "mnist/32", "--rows", "ncm-l2", "--json"]
     assert cli.run(words) == 0
     cell = json.loads(capsys.readouterr().out)
     assert (cell["measure"], cell["value"], cell["scored"]) == ("top-1 error %", 0.0, 30)
-    given = labelled.parts("mnist", tmp_path)
+    given = vectors.train_test("mnist", tmp_path)
     assert given.X.shape == (60, 784)
     assert given.X_test.shape == (30, 784)
 
 
-def test_cifar_knows_its_two_parts(tmp_path, monkeypatch) -> None:
+def test_cifar_has_its_training_and_test_part(tmp_path, monkeypatch) -> None:
     (tmp_path / "cifar10").mkdir()
     images = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3)).astype(np.uint8)
     arrays = {"x_train": images[:4], "y_train": [0, 1, 0, 1], "x_test": images[4:], "y_test": [1, 0]}
     np.savez(tmp_path / "cifar10" / "cifar10_12k.npz", **arrays)
     monkeypatch.setattr(
-        "lookalike.bench.described._make",
+        "lookalike_bench.vectors._make",
         lambda dataset, *_: {"X": np.eye(6, dtype=np.float32), "names": np.array(sorted(dataset.labels, reverse=True))},
     )
-    given = labelled.parts("cifar10-deep", tmp_path)
+    given = vectors.train_test("cifar10-deep", tmp_path)
     assert given.y.tolist() == ["0", "1", "0", "1"]
     assert given.y_test.tolist() == ["1", "0"]
     assert {len(given.X), len(given.X_test)} == {4, 2}
 
 
-def test_a_missing_set_is_refused_before_the_first_cell(tmp_path) -> None:
+def test_a_missing_set_is_an_error_before_the_first_cell(tmp_path) -> None:
     with pytest.raises(SourceError, match="No mnist in"):
         tables.plan(ncm.BENCH, tmp_path, columns=["mnist/64"])
     with pytest.raises(SourceError, match="No ukbench2000 in"):
         tables.plan(ncm.BENCH, tmp_path, columns=["ukbench2000/map"])
     with pytest.raises(UnknownNameError):
-        labelled.parts("mnist-deep", tmp_path)
+        vectors.train_test("mnist-deep", tmp_path)
     write_mnist(tmp_path)
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(SourceError, match="t10k-labels"):

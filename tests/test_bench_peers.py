@@ -6,23 +6,12 @@ import numpy as np
 import pytest
 
 from lookalike import cli
-from lookalike.bench import (
-    feedback_sets,
-    hyperplane,
-    peers,
-    peers_learn,
-    peers_planes,
-    peers_rounds,
-    peers_search,
-    peers_sets,
-    tables,
-)
-from lookalike.bench.datasets import Described
-from lookalike.bench.peers import BENCH
-from lookalike.bench.peers_sets import Place
-from lookalike.bench.turns import in_turns, one_thread
 from lookalike.errors import MissingError, SourceError
 from lookalike.index import threads
+from lookalike_bench import feedback, hyperplane, peers, search_peers, side_by_side, tables
+from lookalike_bench.datasets import LabelledVectors
+from lookalike_bench.peers import BENCH
+from lookalike_bench.side_by_side import Place, in_turns, one_thread
 
 FAKE = """
 import numpy as np
@@ -42,29 +31,29 @@ NCA = RCA = None
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     for module, name, value in (
-        (peers_sets, "N", 2_400),
-        (peers_sets, "LEARNED", 240),
-        (peers_sets, "SPLITS", 1),
+        (side_by_side, "N", 2_400),
+        (side_by_side, "LEARNED", 240),
+        (side_by_side, "SPLITS", 1),
         (hyperplane, "CLUSTERS", 12),
-        (peers_search, "TURNS", 2),
-        (peers_search, "BATCHES", 1),
-        (peers_search, "CODES", 3_000),
-        (peers_search, "TUNED", 3),
-        (peers_planes, "TURNS", 1),
-        (peers_planes, "TUNED", 1),
-        (peers_learn, "CLASSIFIED", 600),
-        (peers_learn, "TURNS", 1),
-        (peers_learn, "ENCODED", 12),
-        (peers_learn, "PEERS", tmp_path / "none"),
-        (peers_rounds, "SESSIONS", 1),
-        (peers_rounds, "ROUNDS", 2),
-        (peers_rounds, "MOST", 800),
+        (search_peers, "TURNS", 2),
+        (search_peers, "BATCHES", 1),
+        (search_peers, "CODES", 3_000),
+        (search_peers, "TUNING_QUERIES", 3),
+        (search_peers, "PLANE_TURNS", 1),
+        (search_peers, "PLANE_TUNING", 1),
+        (peers, "CLASSIFIED", 600),
+        (peers, "TURNS", 1),
+        (peers, "ENCODED", 12),
+        (peers, "METRIC_LEARN", tmp_path / "none"),
+        (peers, "SESSIONS", 1),
+        (peers, "ROUNDS", 2),
+        (peers, "SESSION_ROWS", 800),
     ):
         monkeypatch.setattr(module, name, value)
     return tmp_path  # as the data folder, which makes what is kept for it this test's own
 
 
-def test_every_row_is_filled_or_says_what_is_missing(small):
+def test_every_row_is_filled_or_names_the_missing_package(small):
     for row in BENCH.rows:
         if row.startswith("metric-learn"):
             with pytest.raises(MissingError, match="Get it with: make peers"):
@@ -80,19 +69,19 @@ def test_every_row_is_filled_or_says_what_is_missing(small):
             assert theirs.value > 0.97, row  # they look at everything, in float32
 
 
-def test_a_set_in_the_data_folder_takes_the_place_of_drawn_rows(small, monkeypatch):
+def test_a_set_in_the_data_folder_replaces_drawn_rows(small, monkeypatch):
     random = np.random.default_rng(0)
     labels = np.repeat([f"{i}" for i in range(8)], 80)
     X = (3 * random.normal(size=(8, 16))[labels.astype(int)] + random.normal(size=(640, 16))).astype(np.float32)
-    monkeypatch.setitem(feedback_sets.SETS, "mnist", lambda folder, progress: Described(X, labels))
+    monkeypatch.setitem(feedback.SETS, "mnist", lambda folder, progress: LabelledVectors(X, labels))
     rows = ("faiss-flat", "faiss-binary", "scan-linear-maximum", "sklearn-linearsvc", "sklearn-centroid", "rocchio")
     for row in rows:
         assert tables.fill(BENCH, row, "mnist/theirs", small).value > 0.7, row
-    assert peers_sets.grouped(Place("mnist", small, 0)).y.max() == 7
+    assert side_by_side.grouped(Place("mnist", small, 0)).y.max() == 7
     assert not BENCH.has("faiss-binary-tables", "mnist/speed")
 
 
-def test_a_clock_that_did_not_tick_is_no_division_by_zero():
+def test_times_below_the_clocks_resolution_do_not_divide_by_zero():
     seconds = {"neither": (0.0, 0.0), "theirs": (0.0, 1.0), "ours": (1.0, 0.0)}
     ours, theirs = (lambda one: (seconds[one][0], None)), (lambda one: (seconds[one][1], None))
     neither, theirs_alone, ours_alone = in_turns(ours, theirs, list(seconds), lambda *_: 1.0).speed
@@ -100,7 +89,7 @@ def test_a_clock_that_did_not_tick_is_no_division_by_zero():
     assert 0 < ours_alone < 1e-3 < 1e3 < theirs_alone < float("inf")
 
 
-def test_sets_are_asked_for_and_refused_when_missing(tmp_path):
+def test_sets_are_on_request_and_missing_ones_are_errors(tmp_path):
     assert all(column.startswith("drawn/") for _, column in tables.plan(BENCH, ""))
     with pytest.raises(SourceError, match="No mnist in"):
         tables.plan(BENCH, tmp_path, columns=["mnist/speed"])
@@ -109,7 +98,7 @@ def test_sets_are_asked_for_and_refused_when_missing(tmp_path):
 def test_metric_learn_is_run_in_an_environment_of_its_own(small, monkeypatch):
     (small / "bin").mkdir()
     (small / "bin" / "python").symlink_to(sys.executable)
-    monkeypatch.setattr(peers_learn, "PEERS", small)
+    monkeypatch.setattr(peers, "METRIC_LEARN", small)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(MissingError, match=r"does not run in .*No module named 'metric_learn'.*make peers"):
         tables.fill(BENCH, "metric-learn-lmnn", "drawn/speed", small)
@@ -118,12 +107,12 @@ def test_metric_learn_is_run_in_an_environment_of_its_own(small, monkeypatch):
     assert tables.fill(BENCH, "metric-learn-lmnn", "drawn/theirs", small).value > 0.3
 
 
-def test_the_command_leaves_out_what_is_not_installed(small, capsys):
+def test_the_command_skips_peers_that_are_not_installed(small, capsys):
     assert cli.run(["bench", "run", "peers", "--rows", "metric-learn-rca", "--columns", "drawn/speed"]) == 0
     assert "metric-learn-rca  drawn/speed  not run: metric-learn needs" in capsys.readouterr().err
 
 
-def test_turns_change_who_comes_first_and_one_thread_ends():
+def test_sides_alternate_and_the_thread_limit_is_lifted():
     order = []
     sides = [lambda asked, side=side: (order.append(side) or 2.0, asked) for side in "ab"]
     found = in_turns(*sides, [0.1, 0.2, 0.3], lambda asked, answer: answer)

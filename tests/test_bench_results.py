@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from lookalike import cli
-from lookalike.bench import report, results, tables
-from lookalike.bench.claims import Claim, judge_order
-from lookalike.bench.tables import Bench, Cell, Printed, Score
-from lookalike.bench.verdict import judge
 from lookalike.errors import InputError, MissingError
+from lookalike_bench import report, results, tables
+from lookalike_bench.report import Claim, judge, judge_order
+from lookalike_bench.tables import Bench, Cell, PaperFigure, Score
 
 CELL = Cell("toy", "one", "x", "mAP", 0.80, 0.79, 0.81, 0.80, "", 0, 1.5, 90.0, 7)
 
@@ -25,7 +24,7 @@ def toy(monkeypatch):
         runs.append((row, column, seed))
         return Score("mAP", 0.5, 0.4, 0.6, scored=1)
 
-    bench = Bench("toy", "for tests", ("a", "b"), ("x", "y"), run, paper=lambda row, column: Printed(0.55))
+    bench = Bench("toy", "for tests", ("a", "b"), ("x", "y"), run, paper=lambda row, column: PaperFigure(0.55))
     monkeypatch.setitem(tables.BENCHES, "toy", "toy:BENCH")
     monkeypatch.setattr(tables, "load", lambda name: bench)
     return runs
@@ -44,7 +43,7 @@ def test_what_is_appended_is_read_back(tmp_path):
     assert "cores" in first.machine
 
 
-def test_a_line_that_was_cut_off_is_passed_over(tmp_path):
+def test_an_incomplete_line_is_skipped(tmp_path):
     file = tmp_path / "figures.jsonl"
     results.append(file, results.record(CELL))
     file.write_bytes(file.read_bytes() + b'{"cell": {"ben')
@@ -52,7 +51,7 @@ def test_a_line_that_was_cut_off_is_passed_over(tmp_path):
     assert [one.cell.row for one in results.read(file)] == ["one", "two"]
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_are_rejected(tmp_path):
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(InputError, match="Line 1 of"):
         results.read(tmp_path / "other.jsonl")
@@ -64,7 +63,7 @@ def test_other_files_are_refused(tmp_path):
     assert results.read(tmp_path / "none") == []
 
 
-def test_a_run_goes_on_where_it_was_stopped(toy, tmp_path, capsys, monkeypatch):
+def test_an_interrupted_run_resumes(toy, tmp_path, capsys, monkeypatch):
     words = ["bench", "run", "toy", "--data", ".", "--results", str(tmp_path / "figures.jsonl"), "--json"]
     assert cli.run([*words, "--columns", "x"]) == 0
     assert cli.run(words) == 0
@@ -162,7 +161,7 @@ def test_any_number_of_reasons_has_letters(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
 
 
-def test_a_report_wants_results_and_a_place(tmp_path, capsys):
+def test_a_report_needs_results_and_a_target(tmp_path, capsys):
     assert cli.run(["bench", "report", str(tmp_path / "none"), "--html", "a.html"]) == 2
     assert "bench run all --results" in capsys.readouterr().err
     (tmp_path / "empty").touch()
@@ -175,12 +174,12 @@ def test_a_report_wants_results_and_a_place(tmp_path, capsys):
     assert "There is no folder /none. Make it first." in capsys.readouterr().err
 
 
-def test_all_has_no_rows_of_its_own(capsys):
+def test_all_benches_have_no_common_rows(capsys):
     assert cli.run(["bench", "run", "all", "--data", ".", "--rows", "deep"]) == 2
-    assert "of one bench" in capsys.readouterr().err
+    assert "need one bench" in capsys.readouterr().err
 
 
-def test_a_cell_that_needs_what_is_not_there_is_passed_over(monkeypatch, capsys, tmp_path):
+def test_a_cell_that_needs_a_missing_package_is_skipped(monkeypatch, capsys, tmp_path):
     def run(row, column, data, seed, progress):
         if row == "a":
             raise MissingError("gizmo is not installed. Get it with: make gizmo")

@@ -1,8 +1,8 @@
 import pytest
 
-from lookalike.bench import plot, scaling, scaling_rows, tables
-from lookalike.bench.scaling import BENCH, slope
 from lookalike.collection.costs import CURVES, STORED
+from lookalike_bench import plot, scaling, tables
+from lookalike_bench.scaling import BENCH, slope
 
 SMALL = (1_000, 1_200, 1_500)
 
@@ -14,9 +14,9 @@ def small(monkeypatch):
     monkeypatch.setattr(scaling, "WARM", 1_000)
     monkeypatch.setattr(scaling, "REPEATS", 1)
     monkeypatch.setattr(scaling, "WIDE", 32)
-    monkeypatch.setattr(scaling_rows, "SAMPLE", 1_000)
-    caches = (scaling.measured, scaling.warm, scaling.machine, scaling_rows.drawn, scaling_rows.flat)
-    for cached in (*caches, scaling_rows.coder, scaling_rows.codes, scaling_rows.built):
+    monkeypatch.setattr(scaling, "SAMPLE", 1_000)
+    caches = (scaling.measured, scaling.warm, scaling.machine, scaling.drawn, scaling.flat)
+    for cached in (*caches, scaling.coder, scaling.codes, scaling.built):
         cached.cache_clear()
 
 
@@ -28,7 +28,7 @@ def test_a_power_law_has_its_exponent():
     assert low < exponent < high
 
 
-def test_what_takes_long_is_asked_for():
+def test_slow_columns_are_on_request():
     plan = tables.plan(BENCH, "")
     columns = {column for _, column in plan}
     assert columns == {f"ms-{n}" for n in scaling.SIZES if n <= 1_000_000}
@@ -55,17 +55,17 @@ def test_indexes_are_built_once_and_searched(row):
 
 @pytest.mark.usefixtures("small")
 def test_bytes_are_those_that_the_index_holds():
-    assert scaling_rows.build("hamming", 1_000, 64, 0).bytes == pytest.approx(8 + 25, rel=0.1)
-    assert scaling_rows.store("", 500, 8, 0).bytes > 4 * 8
+    assert scaling.build_index("hamming", 1_000, 64, 0).bytes == pytest.approx(8 + 25, rel=0.1)
+    assert scaling.store_vectors("", 500, 8, 0).bytes > 4 * 8
 
 
 @pytest.mark.usefixtures("small")
-def test_a_prediction_stands_beside_what_was_measured():
+def test_a_prediction_is_divided_by_the_measured_time():
     assert tables.fill(BENCH, "search-flat", "ratio-1000", "").value > 0
     assert scaling.predicted("search-itq", 1_000, 64, STORED) == CURVES["search-itq"].seconds(1_000, 8)
 
 
-def test_curves_are_drawn_by_logarithms():
+def test_curves_are_drawn_on_logarithmic_axes():
     cells = [
         tables.Cell("scaling", "flat", f"ms-{n}", "ms", n / 1e3, n / 1e3, n / 1e3, None, "", 0, 1.0, 1.0, n)
         for n in (1_000, 10_000, 100_000)
@@ -74,7 +74,7 @@ def test_curves_are_drawn_by_logarithms():
     assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
-def test_many_curves_have_a_panel_a_kind():
+def test_many_curves_have_a_panel_per_kind():
     cells = [
         tables.Cell("scaling", row, f"ms-{n}", "ms", 1.0, 1.0, 1.0, None, "", 0, 1.0, 1.0, n)
         for row in (*(f"fit-{one}" for one in range(12)), *(f"search-{one}" for one in range(10)), "add")

@@ -9,12 +9,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lookalike import cli
-from lookalike.bench import slem, tables
-from lookalike.bench.described import Rows, describe
-from lookalike.bench.slem import Base, Outcome
 from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.whiten import L2
 from lookalike.errors import SourceError
+from lookalike_bench import slem, tables
+from lookalike_bench.slem import Base, Outcome
+from lookalike_bench.vectors import Rows, describe
 from reference.ranking import leave_one_out
 
 OBJECTS, PER_OBJECT = 48, 4
@@ -68,7 +68,7 @@ def test_ukbench_is_split_by_the_number_of_the_object() -> None:
 
 
 @pytest.mark.parametrize("shown", [7, 500], ids=["in chunks", "at once"])
-def test_ranks_are_the_slow_ones(base: Base, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_equal_the_reference(base: Base, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slem, "CHUNK_BYTES", 64 * len(base.X) * shown)
     precision, found = slem.rank(L2(), base.X, base.X, base.labels, quiet)
     precisions, firsts = leave_one_out(base.X.astype(np.float64), base.labels.tolist())
@@ -88,7 +88,7 @@ def test_kernel_rows_are_ranked_by_their_own_score(base: Base) -> None:
         assert precision[query] == pytest.approx(np.mean(np.arange(1, len(at) + 1) / (at + 1)))
 
 
-def test_every_row_is_filled_and_slem_beats_cosine_on_things(outcomes: dict[str, Outcome]) -> None:
+def test_every_row_is_filled_and_slem_beats_cosine_on_objects(outcomes: dict[str, Outcome]) -> None:
     means = {name: outcome.precision.mean() for name, outcome in outcomes.items()}
     q = OBJECTS * PER_OBJECT // 2
     for outcome in outcomes.values():
@@ -107,7 +107,7 @@ def test_a_rank_above_the_number_of_negatives_is_full_rank(outcomes: dict[str, O
     assert outcomes[f"{kernel}-16"].precision.mean() != pytest.approx(every.precision.mean(), abs=1e-3)
 
 
-def test_what_has_parameters_gets_them_from_the_candidates(outcomes: dict[str, Outcome]) -> None:
+def test_parameters_are_chosen_from_the_candidates(outcomes: dict[str, Outcome]) -> None:
     assert [name for name, outcome in outcomes.items() if not outcome.params] == ["cosine", "pcaw", "lda"]
     assert outcomes["linear"].params in slem.LINEAR
     assert outcomes["esvm"].params in slem.HINGE
@@ -124,7 +124,7 @@ def test_the_choice_does_not_see_the_test(base: Base, outcomes: dict[str, Outcom
     assert slem.measure("linear", base._replace(X=X), quiet).params == outcomes["linear"].params
 
 
-def test_foreign_negatives_take_the_place_of_the_sets_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_negatives_replace_the_sets_own(monkeypatch: pytest.MonkeyPatch) -> None:
     base = make_base(foreign=500)
     pools = []
 
@@ -196,7 +196,7 @@ def data(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
+def test_a_missing_set_is_an_error_before_the_first_cell(data: Path) -> None:
     tables.plan(slem.BENCH, data, columns=["ukbench2000/deep"])
     with pytest.raises(SourceError, match="No corel5k in"):
         tables.plan(slem.BENCH, data, columns=["ukbench2000/deep-foreign"])
@@ -205,7 +205,7 @@ def test_a_missing_set_is_refused_before_the_first_cell(data: Path) -> None:
 def test_the_command_makes_vectors_once_and_shares_what_columns_share(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(slem, "base", lambda _: "base = color()")  # no network needed
+    monkeypatch.setattr(slem, "base_recipe", lambda _: "base = color()")  # no network needed
     calls = []
     real = slem.measure
     monkeypatch.setattr(slem, "measure", lambda row, *rest: calls.append(row) or real(row, *rest))

@@ -21,6 +21,7 @@ PAGES = {path.relative_to(ROOT / "docs").with_suffix("").as_posix(): path.read_t
 README = (ROOT / "README.md").read_text()
 SITE = (ROOT / "mkdocs.yml").read_text()
 PROGRAM = typer.main.get_command(cli.app)
+PROGRAM.list_commands(typer.Context(PROGRAM))  # adds the commands of plugins to PROGRAM.commands
 WALKS = ["quickstart", *(name for name in PAGES if name.startswith("howto/"))]
 """Pages to be followed from top to bottom, commands and Python alike."""
 

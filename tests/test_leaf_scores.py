@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookalike.bench.scans import scan_float32
 from lookalike.errors import InputError
 from lookalike.index import leaf_scores
 from lookalike.index.leaf_codes import Centres
 from lookalike.index.leaf_scores import Steps, spreads
 from lookalike.index.queries import HyperplaneQuery
 from lookalike.kernels import KERNELS
+from lookalike_bench.hyperplane import scan_float32
 
 
 def make(kernel, d, m, seed, n=32):

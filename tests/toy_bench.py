@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 
-from lookalike.bench.tables import Bench, Printed, Score
+from lookalike_bench.tables import Bench, PaperFigure, Score
 
 
 def run(row, column, data, seed, progress):
@@ -23,7 +23,7 @@ BENCH = Bench(
     ("x", "fails", "ends", "y"),
     run,
     on_request=("b ends",),
-    paper=lambda row, column: Printed(0.55),
+    paper=lambda row, column: PaperFigure(0.55),
     seconds=lambda row, column: 2.0 if row == "b" else 1.0,
     shares=lambda row, column: row,
 )

@@ -15,7 +15,6 @@ from typer.core import TyperCommand
 
 import lookalike
 from lookalike.cli import (
-    bench,
     changes,
     classes,
     classify,
@@ -32,10 +31,11 @@ from lookalike.cli import (
     sessions,
 )
 from lookalike.cli.options import COLLECTION
+from lookalike.cli.plugins import PluginGroup
 from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
 
-app = typer.Typer(name="lookalike", rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(name="lookalike", cls=PluginGroup, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def main() -> None:
@@ -142,5 +142,4 @@ for _verb in (maintenance.verify, maintenance.repair, maintenance.backup, mainte
     app.command()(_verb)
 for _verb in (changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
     app.command()(_verb)
-app.add_typer(bench.app)
 app.add_typer(serve.app)

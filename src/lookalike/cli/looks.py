@@ -21,9 +21,9 @@ from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
     from lookalike import Filter, types
-    from lookalike.bench import speed
+    from lookalike.collection import recipe_speed as speed
 else:
-    types, speed = Lazy("lookalike.types"), Lazy("lookalike.bench.speed")
+    types, speed = Lazy("lookalike.types"), Lazy("lookalike.collection.recipe_speed")
 
 
 _FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}

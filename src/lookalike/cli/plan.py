@@ -17,14 +17,13 @@ from lookalike.errors import InputError, MissingError, NoCollectionError
 from lookalike.text import human_bytes, human_seconds, many, parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
-    from lookalike.bench import speed
     from lookalike.collection import costs
-    from lookalike.collection import costs as machine
     from lookalike.collection import planning as plans
+    from lookalike.collection import recipe_speed as speed
 else:
     plans = Lazy("lookalike.collection.planning")
-    costs, machine = Lazy("lookalike.collection.costs"), Lazy("lookalike.collection.costs")
-    speed = Lazy("lookalike.bench.speed")
+    costs = Lazy("lookalike.collection.costs")
+    speed = Lazy("lookalike.collection.recipe_speed")
 
 RECIPE = "deep"
 
@@ -62,14 +61,14 @@ def plan(
       lookalike plan --ram 8GB --items 1M --recipe color --latency 50ms --measure
       lookalike -c work.lookalike plan --ram 4GB
     """
-    memory = machine.installed_bytes() if ram is None else parse_bytes("--ram", ram)
+    memory = costs.installed_bytes() if ram is None else parse_bytes("--ram", ram)
     limit = None if latency is None else parse_seconds("--latency", latency)
     count = None if items is None else parse_count("--items", items)
     if dim is not None and recipe is not None:
         raise InputError("--dim and --recipe both say how long vectors are. Give one.")
     if dim is not None and dim < 1:
         raise InputError(f"--dim must be 1 or more. Got {dim}.")
-    speeds = machine.measure() if measure else costs.STORED
+    speeds = costs.measure() if measure else costs.STORED
     workload = _workload(where, count, dim, recipe, space)
     workload = plans.with_speed(workload, speeds, _rate(workload) if measure else None)
     made = plans.plan(workload, memory, limit, speeds)
@@ -125,7 +124,7 @@ def _rate(workload: "plans.Workload") -> float | None:
         return None
 
 
-def _print(made: "plans.Plan", where: str, speeds: "machine.Machine", measured: bool) -> None:
+def _print(made: "plans.Plan", where: str, speeds: "costs.Machine", measured: bool) -> None:
     workload = made.workload
     what = (
         f"space {workload.name} of {where}"

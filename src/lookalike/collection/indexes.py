@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lookalike.collection.chain import Chain
 from lookalike.collection.costs import installed_bytes, leaves_fit
 from lookalike.errors import DamagedError
-from lookalike.index.choice import choose
-from lookalike.index.choice import measure_recall as measure
+from lookalike.index.choice import choose, measure_recall
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
 from lookalike.registry import Spec, component, create
@@ -153,7 +152,7 @@ class Indexes:
         if before is not None and abs(rows - before.rows) <= STALE * before.rows:
             return
         progress(f"measuring {name}", 0, None)
-        found = Recall(measure(self.points(name), chain.query), rows)
+        found = Recall(measure_recall(self.points(name), chain.query), rows)
         with self.store.transaction():
             self.store.vectors.structures.set_recall(name, found)
 

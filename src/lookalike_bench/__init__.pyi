@@ -1,0 +1,13 @@
+from . import jobs as jobs
+from . import plot as plot
+from . import report as report
+from . import results as results
+from . import tables as tables
+from .bc_tree import BcTree as BcTree
+from .tables import Bench as Bench
+from .tables import Cell as Cell
+from .tables import PaperFigure as PaperFigure
+from .tables import Score as Score
+from .tables import fill as fill
+from .tables import load as load
+from .tables import plan as plan

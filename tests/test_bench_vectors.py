@@ -1,0 +1,84 @@
+"""Descriptors of image sets, kept between runs."""
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from PIL import Image
+
+from lookalike.errors import InputError
+from lookalike_bench import vectors
+from lookalike_bench.vectors import caching, describe
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A corel1k of two classes of two."""
+    (tmp_path / "data" / "corel1k").mkdir(parents=True)
+    write(tmp_path / "data" / "corel1k" / "corel1k.tar", seed=0)
+    return tmp_path / "data"
+
+
+def write(archive, seed):
+    random = np.random.default_rng(seed)
+    with tarfile.open(archive, "w") as tar:
+        for name in ("beach/0.png", "beach/1.png", "bus/2.png", "bus/3.png"):
+            Image.fromarray(random.integers(0, 256, (16, 16, 3), np.uint8)).save(png := io.BytesIO(), "png")
+            member = tarfile.TarInfo(name)
+            member.size = png.tell()
+            png.seek(0)
+            tar.addfile(member, png)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """How often descriptors were really made."""
+    calls, real = [], vectors._make
+    monkeypatch.setattr(vectors, "_make", lambda *given: calls.append(given[1]) or real(*given))
+    return calls
+
+
+def again(monkeypatch):
+    monkeypatch.setattr(vectors, "_MADE", {})  # as a new process would have it
+
+
+def test_cached_vectors_equal_the_computed_ones(data, tmp_path, made, monkeypatch):
+    with caching(tmp_path / "kept"):
+        first = describe("corel1k", "color", data)
+        again(monkeypatch)
+        second = describe("corel1k", "color", data)
+    assert made == ["color"]
+    assert sorted(first.names) == ["beach/0.png", "beach/1.png", "bus/2.png", "bus/3.png"]
+    assert all(name.startswith(label) for label, name in zip(first.labels, first.names, strict=True))
+    for one, other in zip(first, second, strict=True):
+        assert_array_equal(one, other)
+
+
+def test_another_recipe_archive_or_code_is_computed_again(data, tmp_path, made, monkeypatch):
+    with caching(tmp_path / "kept"):
+        describe("corel1k", "color", data)
+        describe("corel1k", "base = color()", data)
+        again(monkeypatch)
+        write(data / "corel1k" / "corel1k.tar", seed=1)
+        describe("corel1k", "color", data)
+        again(monkeypatch)
+        monkeypatch.setattr(vectors, "_code", lambda: "changed")
+        describe("corel1k", "color", data)
+    assert made == ["color", "base = color()", "color", "color"]
+    assert len(list((tmp_path / "kept").glob("*.npz"))) == 4
+
+
+def test_nothing_is_cached_by_default(data, tmp_path, made, monkeypatch):
+    describe("corel1k", "color", data)
+    again(monkeypatch)
+    describe("corel1k", "color", data)
+    assert made == ["color", "color"]
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_an_impossible_cache_folder_is_an_error(data, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="Cannot cache in"), caching(tmp_path / "file" / "kept"):
+        pass
