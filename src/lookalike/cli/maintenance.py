@@ -14,9 +14,9 @@ from lookalike.text import many
 from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
-    from lookalike.server import upkeep
+    from lookalike.server import maintenance as service_files
 else:
-    upkeep = Lazy("lookalike.server.upkeep")
+    service_files = Lazy("lookalike.server.maintenance")
 
 
 def verify(
@@ -36,7 +36,7 @@ def verify(
       lookalike verify --pictures
     """
     with opened(where) as collection, bars() as progress:
-        faults = collection.verify(progress, pictures=pictures) + upkeep.verify(collection.path)
+        faults = collection.verify(progress, pictures=pictures) + service_files.verify(collection.path)
     faults = [hints.complete(fault) for fault in faults]
     if json:
         print_json({"clean": not faults, "faults": faults})
@@ -75,7 +75,7 @@ def repair(
         report = lookalike.Collection.repair(
             where, backup=source, without_backup=without_backup, wait_s=wait, progress=progress, workers=workers
         )
-    done, left = upkeep.repair(where, source)
+    done, left = service_files.repair(where, source)
     report.done += done
     report.left = [hints.complete(line) for line in [*report.left, *left]]
     if json:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import logging
     import webbrowser
 
-    from lookalike.server import access, run, settings, threads
+    from lookalike.server import access, http_server, settings
 else:
     logging, webbrowser = Lazy("logging"), Lazy("webbrowser")
-    access, run = Lazy("lookalike.server.access"), Lazy("lookalike.server.run")
-    settings, threads = Lazy("lookalike.server.settings"), Lazy("lookalike.server.threads")
+    access, settings = Lazy("lookalike.server.access"), Lazy("lookalike.server.settings")
+    http_server = Lazy("lookalike.server.http_server")
 
 app = typer.Typer(name="token", rich_markup_mode=None)
 Person = Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.")]
@@ -60,7 +60,7 @@ def serve(
       lookalike -c work.lookalike serve --port 9000 --root ~/Pictures
       lookalike serve --host 0.0.0.0
     """
-    threads.limit()  # before NumPy is loaded
+    settings.limit_blas_threads()  # before NumPy is loaded
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("lookalike.server.requests").setLevel(logging.INFO if verbose else logging.WARNING)
     chosen = settings.Settings(
@@ -79,7 +79,7 @@ def serve(
             webbrowser.open(address)
 
     with opened(where) as collection:
-        run.serve(collection, chosen, ready=ready)
+        http_server.serve(collection, chosen, ready=ready)
     print_note("Stopped.")
     return 0
 

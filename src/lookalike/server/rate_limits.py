@@ -1,7 +1,7 @@
-"""Rate limits: a token bucket for each client and kind of request, which refills with time.
+"""Rate limits: a token bucket for each client and kind of request.
 
-In: a kind of request and the client that makes it. Out: nothing, or a Problem that says when to try again. Each kind
-keeps buckets for the last `CLIENTS` clients: wrong credentials from many addresses evict only each other.
+Each kind keeps the buckets of the last `CLIENTS` clients, so wrong credentials from many addresses evict only each
+other.
 """
 
 import ipaddress
@@ -18,8 +18,8 @@ LINES = (0.2, 20)
 """Log lines about rejected requests of one client: per second on average, and at once."""
 
 
-class Limiter:
-    """The buckets of all clients. Used by the event loop only, so without a lock."""
+class RateLimiter:
+    """The buckets of all clients. Only the event loop uses them, so there is no lock."""
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic):
         self._rates = {
@@ -36,13 +36,13 @@ class Limiter:
         return sum(map(len, self._left.values()))
 
     def check(self, kind: str, client: str) -> None:
-        """Take one from the client's bucket; 429 where it is empty."""
+        """Take one token from the client's bucket; Problem 429 if it is empty."""
         wait = self.take(kind, client)
         if wait:
             raise Problem(429, f"Too many requests. Try again in {math.ceil(wait)} s.", wait_s=wait)
 
     def take(self, kind: str, client: str) -> float:
-        """Take one from the client's bucket and return 0; if it is empty, return the seconds until it is not."""
+        """Take one token from the client's bucket and return 0; if it is empty, return the seconds until it refills."""
         (rate, most), buckets = self._rates[kind], self._left[kind]
         now = self._clock()
         left, at = buckets.pop(client, (float(most), now))

@@ -1,9 +1,9 @@
-"""What the process of a job does: opens the collection, calls the verb, tells how far it is.
+"""The process of a job: opens the collection, calls the verb, and reports progress.
 
-In: `python -m lookalike.server.worker`, with one line of JSON on standard input: the collection, the folders that links
-may lead into, the kind of job, its arguments. Out: lines of JSON on standard output: {"stage", "done", "total"} now and
-then, and at the end {"result", "message"} or {"error"}, with a "trace" where it is none of ours. When standard input
-closes, the service has died, and so does this process, standing still or not: the store survives.
+It reads one line of JSON from standard input: the collection, the folders that links may lead into, the kind of job and
+its arguments. It writes lines of JSON to standard output: {"stage", "done", "total"} for progress, and at the end
+{"result", "message"} or {"error"}, with a "trace" for an unexpected exception. When standard input closes, the service
+has died, and this process ends, too; the store survives that.
 """
 
 import contextlib
@@ -23,39 +23,37 @@ from lookalike.collection import Collection, Report, parse_id
 from lookalike.engine.client_specs import check_client_fit
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images.folders import leads_inside
-from lookalike.server.incoming import FOLDER, put_away
-from lookalike.server.threads import JOB_NICE
+from lookalike.server.uploads import FOLDER, hide_removed
 from lookalike.text import many
 from lookalike.types import Progress
 
-EVERY_S = 0.1
-"""Between two messages about the same stage."""
-
-WAIT_S = 24 * 3_600.0
-"""For another writer, such as a command line: whoever does not want to wait cancels the job."""
-
-PARENT_DEATH = 1
+NICE = 10
+"""Niceness of jobs."""
+REPORT_S = 0.1
+"""Time between two messages about the same stage."""
+LOCK_WAIT_S = 24 * 3_600.0
+"""How long a job waits for another writer, such as a command; users cancel a job that they do not want to wait for."""
+PR_SET_PDEATHSIG = 1
 """The option of Linux's `prctl` for the signal that a process gets when its parent dies."""
-
-SKIPPED = 100
-"""Files that could not be read, of which the reasons are kept."""
+MAX_SKIPPED = 100
+"""Files that could not be read, of which the reasons are stored."""
 
 
 def main() -> None:
-    """Do one job, as a guest on the machine: those who search come first."""
-    os.nice(JOB_NICE)
-    _be_continued()
+    """Run one job, at low priority."""
+    os.nice(NICE)
+    _continue_when_orphaned()
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else is printed goes elsewhere
+    os.dup2(2, 1)  # all other output goes to standard error
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_die_with_service, daemon=True).start()
     try:
-        with Collection(order["collection"], wait_s=WAIT_S, within=order["within"]) as collection:
-            result, message = KINDS[order["kind"]](collection, order["arguments"], _tell(out))
+        with Collection(order["collection"], wait_s=LOCK_WAIT_S, within=order["within"]) as collection:
+            result, message = KINDS[order["kind"]](collection, order["arguments"], _reporter(out))
     except LookalikeError as error:
         _send(out, {"error": {"kind": type(error).__name__, "message": str(error)}})
         return
-    except Exception as error:  # noqa: BLE001 — a fault of ours: it would only happen again
+    except Exception as error:  # noqa: BLE001 — our own fault: the job would only fail again
         kind = type(error).__name__
         message = f"{kind}: {error}. This is a fault of Lookalike: the service's log says where."
         _send(out, {"error": {"kind": kind, "message": message}, "trace": traceback.format_exc()})
@@ -65,9 +63,9 @@ def main() -> None:
 
 def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     folder = arguments["folder"]
-    if arguments.get("uploads"):  # wherever the collection is by now
+    if arguments.get("uploads"):  # the collection may have been moved
         folder = os.path.realpath(collection.path / FOLDER)
-    elif not leads_inside(folder, arguments["roots"]):  # once more: since it was asked for, it may have been moved
+    elif not leads_inside(folder, arguments["roots"]):  # again: it may have been moved since the request
         raise InputError(f"{folder} is not below a folder that may be added from.")
     return _report(collection.add(folder, progress=progress))
 
@@ -77,12 +75,12 @@ def _refresh(collection: Collection, arguments: dict[str, Any], progress: Progre
 
 
 def _remove(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
-    there = [
+    present = [
         number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])
     ]
-    paths = [path for item in collection.get(there).values() for path in item.paths]
-    removed = collection.remove(*there) if there else 0
-    put_away(collection.path, paths)
+    paths = [path for item in collection.get(present).values() for path in item.paths]
+    removed = collection.remove(*present) if present else 0
+    hide_removed(collection.path, paths)
     return {"removed": removed}, f"{removed:,} taken out of the collection. Their files stay where they are."
 
 
@@ -91,8 +89,8 @@ def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) 
     if spec:
         check_client_fit(spec)  # again: an older version or another program may have written the file of the job
     fitted = collection.fit(*([spec] if spec else []), progress=progress)
-    told = ", ".join(f"{name} on {many(rows, 'picture')}" for name, rows in fitted.items())
-    return {"fitted": fitted}, f"Fitted {told}." if fitted else "Nothing to fit."
+    summary = ", ".join(f"{name} on {many(rows, 'picture')}" for name, rows in fitted.items())
+    return {"fitted": fitted}, f"Fitted {summary}." if fitted else "Nothing to fit."
 
 
 def _map(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
@@ -118,8 +116,8 @@ def _backup(collection: Collection, arguments: dict[str, Any], progress: Progres
     if "target" not in arguments:  # the service was restarted without the option after the job was submitted
         raise InputError("The service has no directory for backups. Start it with --backup-dir DIR.")
     report = collection.backup(arguments["target"], progress)
-    told = f"{many(report.copied, 'file')} copied, {report.skipped:,} unchanged, all verified."
-    return asdict(report), told
+    summary = f"{many(report.copied, 'file')} copied, {report.skipped:,} unchanged, all verified."
+    return asdict(report), summary
 
 
 KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str, Any], str]]] = {
@@ -135,9 +133,9 @@ KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str
 
 
 def _report(report: Report) -> tuple[dict[str, Any], str]:
-    told = asdict(report)
-    skipped = dict(list(report.skipped.items())[:SKIPPED])
-    told["skipped"], told["n_skipped"] = skipped, len(report.skipped)
+    result = asdict(report)
+    skipped = dict(list(report.skipped.items())[:MAX_SKIPPED])
+    result["skipped"], result["n_skipped"] = skipped, len(report.skipped)
     counts = {
         "added": report.added,
         "known already": report.copied,
@@ -145,16 +143,16 @@ def _report(report: Report) -> tuple[dict[str, Any], str]:
         "gone": report.gone,
         "skipped": len(report.skipped),
     }
-    return told, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
+    return result, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
 
 
-def _tell(out: TextIO) -> Progress:
-    said: dict[str, float] = {}
+def _reporter(out: TextIO) -> Progress:
+    reported: dict[str, float] = {}
 
     def progress(stage: str, done: int, total: int | None) -> None:
         now = time.monotonic()
-        if now - said.get(stage, -EVERY_S) >= EVERY_S or done == total:
-            said[stage] = now
+        if now - reported.get(stage, -REPORT_S) >= REPORT_S or done == total:
+            reported[stage] = now
             _send(out, {"stage": stage, "done": done, "total": total})
 
     return progress
@@ -164,19 +162,20 @@ def _send(out: TextIO, message: dict[str, Any]) -> None:
     out.write(json.dumps(message) + "\n")  # undecodable names are escapes in JSON
 
 
-def _be_continued() -> None:
-    """Whoever is stopped (`courtesy`) when the service dies does not hear of it, and would keep the collection locked.
+def _continue_when_orphaned() -> None:
+    """Ask Linux to continue this process when the service dies: a paused one would keep the collection locked.
 
-    Most systems continue, and hang up on, a group of processes that nobody is left to look after. Linux does not where
-    its new parent is of the same session, such as the shell that is a container's first process.
+    Most systems continue an orphaned process group and hang up on it. Linux does not if the new parent belongs to the
+    same session, such as the shell that is the first process of a container.
     """
     with contextlib.suppress(AttributeError, OSError):  # not Linux
-        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGCONT)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _die_with_service() -> None:
+    """End this process when standard input closes."""
     sys.stdin.read()
-    os.killpg(0, signal.SIGCONT)  # those that read pictures end when this process does
+    os.killpg(0, signal.SIGCONT)  # paused processes that read pictures for this one notice its end only if they run
     os._exit(1)
 
 

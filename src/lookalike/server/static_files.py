@@ -1,7 +1,6 @@
 """The files of the page: read once, sent from memory.
 
-In: the folder `static`. Out: an ASGI application that answers for these files and leaves all else to another. An
-address is looked up in a table of what there is, so none can lead out of the folder.
+A path is looked up in a table of the files, so no path can lead out of the folder.
 """
 
 import gzip
@@ -32,13 +31,13 @@ class File:
     """A file of the page."""
 
     data: bytes
-    small: bytes | None  # compressed, where that is smaller
+    compressed: bytes | None  # gzip, if that is smaller
     type: str
     etag: bytes
 
 
-class Pages:
-    """An ASGI application that answers for the files of the page."""
+class StaticFiles:
+    """An ASGI application that sends the files of the page, and passes all other requests to another."""
 
     def __init__(self, app: ASGIApp, folder: Path = STATIC):
         self.app = app
@@ -61,8 +60,8 @@ class Pages:
             await send({"type": "http.response.body", "body": b""})
             return
         data = file.data
-        if file.small is not None and b"gzip" in given.get(b"accept-encoding", b""):
-            data = file.small
+        if file.compressed is not None and b"gzip" in given.get(b"accept-encoding", b""):
+            data = file.compressed
             headers.append((b"content-encoding", b"gzip"))
         headers += [(b"content-type", file.type.encode()), (b"content-length", str(len(data)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -71,6 +70,6 @@ class Pages:
 
 def _load(path: Path) -> File:
     data = path.read_bytes()
-    small = gzip.compress(data, 9, mtime=0)
+    compressed = gzip.compress(data, 9, mtime=0)
     etag = f'"{hashlib.blake2b(data, digest_size=12).hexdigest()}"'.encode()
-    return File(data, small if len(small) < len(data) else None, TYPES[path.suffix], etag)
+    return File(data, compressed if len(compressed) < len(data) else None, TYPES[path.suffix], etag)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lookalike.errors import DamagedError
 from lookalike.server.access import FILE, Access, salvage
-from lookalike.server.ledger import damaged_jobs
+from lookalike.server.job_store import damaged_jobs
 from lookalike.store.backup import Backup
 from lookalike.store.repair import aside_name
 from lookalike.store.whole import whole

@@ -1,4 +1,4 @@
-"""Threads that do the work: bounded, timed, and left when the client goes away."""
+"""Thread pools: bounded, with a timeout, and cancelled when the client disconnects."""
 
 import json
 import sys
@@ -7,9 +7,9 @@ import threading
 import httpx
 import pytest
 
-from lookalike.server import run, work
-from lookalike.server.problems import answer
-from lookalike.server.work import Stop
+from lookalike.server import http_server, thread_pools
+from lookalike.server.problems import error_response
+from lookalike.server.thread_pools import Stop
 from lookalike.types import format_id
 from serving import error, quick, running
 from waiting import PATIENCE_S, until
@@ -70,7 +70,7 @@ def test_a_client_that_goes_away_ends_its_query(shelf, held, monkeypatch):
         assert "lookalike_requests_left_total 1" in service.client.get("/metrics").text
 
 
-def test_work_that_nobody_waits_for_is_not_even_begun(shelf, held, monkeypatch):
+def test_queued_work_of_a_gone_client_is_not_started(shelf, held, monkeypatch):
     with running(shelf, budget=quick(readers=1)) as service:
         first, item = ask(service, held, monkeypatch)
         assert held.begun.wait(PATIENCE_S)
@@ -85,7 +85,7 @@ def test_work_that_nobody_waits_for_is_not_even_begun(shelf, held, monkeypatch):
         assert held.calls == 1
 
 
-def test_more_than_can_wait_is_told_to_come_back(shelf, held, monkeypatch):
+def test_a_request_beyond_the_queue_gets_a_503(shelf, held, monkeypatch):
     with running(shelf, budget=quick(readers=1, waiting=1)) as service:
         first, item = ask(service, held, monkeypatch)
         assert held.begun.wait(PATIENCE_S)
@@ -109,8 +109,8 @@ def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
         connection.close()
 
 
-def test_who_looks_lets_those_who_search_go_first(shelf, held, monkeypatch):
-    monkeypatch.setattr(work, "GIVE_WAY_S", PATIENCE_S)
+def test_searches_have_priority_over_reads(shelf, held, monkeypatch):
+    monkeypatch.setattr(thread_pools, "YIELD_S", PATIENCE_S)
     with running(shelf) as service:
         search, _ = ask(service, held, monkeypatch)
         assert held.begun.wait(PATIENCE_S)
@@ -132,7 +132,7 @@ def test_who_looks_lets_those_who_search_go_first(shelf, held, monkeypatch):
         look.close()
 
 
-def test_who_looks_does_not_wait_for_the_end_of_a_search(shelf, held, monkeypatch):
+def test_reads_do_not_wait_for_the_end_of_a_search(shelf, held, monkeypatch):
     with running(shelf) as service:
         search, _ = ask(service, held, monkeypatch)
         assert held.begun.wait(PATIENCE_S)
@@ -143,7 +143,7 @@ def test_who_looks_does_not_wait_for_the_end_of_a_search(shelf, held, monkeypatc
         search.close()
 
 
-def test_what_nobody_foresaw_gives_nothing_away(shelf, monkeypatch, caplog):
+def test_an_unexpected_error_reveals_nothing(shelf, monkeypatch, caplog):
     with running(shelf) as service:
 
         def fail(*_, **__):
@@ -156,7 +156,7 @@ def test_what_nobody_foresaw_gives_nothing_away(shelf, monkeypatch, caplog):
         assert caplog.text.count("Traceback") >= 1
 
 
-def test_the_service_ends_while_somebody_waits(shelf, held, monkeypatch):
+def test_a_running_request_is_answered_at_shutdown(shelf, held, monkeypatch):
     """A request that runs when the end comes is answered; a new one is not taken."""
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
@@ -169,8 +169,8 @@ def test_the_service_ends_while_somebody_waits(shelf, held, monkeypatch):
         client.get(address)
 
 
-def test_what_outlasts_the_end_is_told_to_come_back(shelf, held, monkeypatch, caplog):
-    monkeypatch.setattr(run, "GRACE_S", 0.2)
+def test_a_request_that_outlasts_the_shutdown_gets_a_503(shelf, held, monkeypatch, caplog):
+    monkeypatch.setattr(http_server, "SHUTDOWN_S", 0.2)
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
         assert held.begun.wait(PATIENCE_S)
@@ -198,14 +198,14 @@ def test_stop_is_heard_by_progress():
     stop.set()
     with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone
         stop.progress("x", 1, None)
-    assert answer(left.value, None).status_code == 499
+    assert error_response(left.value, None).status_code == 499
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
 @pytest.mark.parametrize("own", [0, 15])
-def test_rounds_stand_back_whatever_the_service_does(own, monkeypatch):
+def test_feedback_rounds_have_a_lower_priority_than_the_service(own, monkeypatch):
     given = []
-    monkeypatch.setattr(work.os, "getpriority", lambda *_: own)
-    monkeypatch.setattr(work.os, "setpriority", lambda _, thread, value: given.append((thread, value)))
-    work._stand_back()
-    assert given == [(threading.get_native_id(), min(19, own + work.ROUND_NICE))]
+    monkeypatch.setattr(thread_pools.os, "getpriority", lambda *_: own)
+    monkeypatch.setattr(thread_pools.os, "setpriority", lambda _, thread, value: given.append((thread, value)))
+    thread_pools._lower_priority()
+    assert given == [(threading.get_native_id(), min(19, own + thread_pools.LEARN_NICE))]

@@ -1,7 +1,7 @@
-"""What was asked to be done, on the disk: one small JSON file a job, in COLLECTION/jobs.
+"""Jobs on the disk: one JSON file for each, in COLLECTION/jobs.
 
-In: jobs as they change. Out: the same after a restart. A file is written beside, fsynced and renamed, so that a job is
-there as soon as its request is answered, and whole whatever happens. One service at a time keeps the ledger.
+Files are replaced atomically and fsynced, so a job is stored before its request is answered, and survives a crash. Only
+one service at a time may use the folder.
 """
 
 import json
@@ -20,12 +20,12 @@ ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
 FOLDER = "jobs"
 KEEP = 200
-"""Jobs that have ended and are still listed."""
+"""Ended jobs that are kept."""
 
 
 @dataclass
 class Job:
-    """Something long that was asked for, and how it stands."""
+    """A job and its state."""
 
     id: int
     kind: str
@@ -47,16 +47,16 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the job has ended."""
         return self.state in ENDED
 
 
-KEPT = [name for name in Job.__dataclass_fields__ if name not in ("stage", "done", "total", "eta_s", "change")]
-"""What is on the disk: how far a job has come is not, it begins again from what it has committed."""
+STORED = [name for name in Job.__dataclass_fields__ if name not in ("stage", "done", "total", "eta_s", "change")]
+"""The fields that are stored. Progress is not: after a restart, a job resumes from what it has committed."""
 
 
-class Ledger:
-    """The jobs of a collection. LockedError where another service keeps them."""
+class JobStore:
+    """The stored jobs of a collection. LockedError if another service uses them."""
 
     def __init__(self, collection: Path):
         self.folder = collection / FOLDER
@@ -78,21 +78,21 @@ class Ledger:
         return sorted(jobs, key=lambda job: job.id)
 
     def write(self, job: Job) -> None:
-        """Have a job on the disk as it is now."""
-        told = asdict(job)
+        """Store a job in its current state."""
+        fields = asdict(job)
         with whole(self.folder / f"{job.id}.json") as part:
-            part.write_text(json.dumps({name: told[name] for name in KEPT}))
+            part.write_text(json.dumps({name: fields[name] for name in STORED}))
 
-    def forget(self, jobs: list[Job]) -> list[Job]:
-        """Remove the oldest of those that have ended, beyond KEEP; returns them."""
+    def remove_oldest(self, jobs: list[Job]) -> list[Job]:
+        """Remove the oldest ended jobs if there are more than KEEP; return them."""
         over = [job for job in jobs if job.is_over]
-        gone = over[: max(0, len(over) - KEEP)]
-        for job in gone:
+        removed = over[: max(0, len(over) - KEEP)]
+        for job in removed:
             (self.folder / f"{job.id}.json").unlink(missing_ok=True)
-        return gone
+        return removed
 
     def close(self) -> None:
-        """Let another one keep it."""
+        """Release the folder for another service."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -108,5 +108,5 @@ def _read(file: Path) -> Job | None:
         job = Job(**json.loads(file.read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
-    ours = isinstance(job.id, int) and isinstance(job.arguments, dict) and isinstance(job.kind, str)
-    return job if ours and file.name == f"{job.id}.json" else None
+    valid = isinstance(job.id, int) and isinstance(job.arguments, dict) and isinstance(job.kind, str)
+    return job if valid and file.name == f"{job.id}.json" else None

@@ -1,4 +1,4 @@
-"""Jobs that stand still while somebody searches, for a while, and never when nobody is left to have them go on."""
+"""Jobs are paused while a search runs, but not for long, and never after the service has died."""
 
 import contextlib
 import io
@@ -13,9 +13,8 @@ import psutil
 import pytest
 from PIL import Image
 
-from lookalike.server import courtesy
-from lookalike.server.courtesy import MOVE_S, STILL_S, Courtesy
-from lookalike.server.jobs import Jobs
+from lookalike.server import jobs as module
+from lookalike.server.jobs import PAUSE_S, RUN_S, JobPauser, Jobs
 from serving import copy_shelf, running
 from waiting import PATIENCE_S, until
 
@@ -60,67 +59,69 @@ class Timer:
 
 
 class Seen:
-    """Jobs that only note what they are told, and when."""
+    """Jobs that record when they are paused and resumed."""
 
     def __init__(self, clock, running=True):
         self.clock, self.running, self.told = clock, running, []
 
     def pause(self):
         if self.running:
-            self.told.append(("still", round(self.clock.now, 3)))
+            self.told.append(("pause", round(self.clock.now, 3)))
         return self.running
 
     def resume(self):
-        self.told.append(("move", round(self.clock.now, 3)))
+        self.told.append(("resume", round(self.clock.now, 3)))
 
 
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(courtesy.asyncio, "get_running_loop", lambda: made)
+    monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: made)
     return made
 
 
-def test_they_stand_still_from_the_first_search_to_the_end_of_the_last(clock):
+def test_jobs_pause_from_the_first_search_to_the_end_of_the_last(clock):
     jobs = Seen(clock)
-    polite = Courtesy(jobs)
-    with polite.searching():
+    pauser = JobPauser(jobs)
+    with pauser.searching():
         clock.pass_(0.01)
-        with polite.searching():
+        with pauser.searching():
             clock.pass_(0.01)
         clock.pass_(0.01)
     clock.pass_(1)
-    with polite.searching():
+    with pauser.searching():
         clock.pass_(0.01)
-    assert jobs.told == [("still", 0), ("move", 0.03), ("still", 1.03), ("move", 1.04)]
+    assert jobs.told == [("pause", 0), ("resume", 0.03), ("pause", 1.03), ("resume", 1.04)]
 
 
-def test_where_there_are_none_nobody_is_told_anything(clock):
+def test_without_jobs_nothing_is_paused_or_resumed(clock):
     jobs = Seen(clock, running=False)
-    with Courtesy(jobs).searching():
-        clock.pass_(2 * STILL_S)
+    with JobPauser(jobs).searching():
+        clock.pass_(2 * PAUSE_S)
     assert jobs.told == []
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.002, 0.02])
-def test_searches_without_an_end_do_not_starve_them(clock, gap_s):
+def test_endless_searches_do_not_starve_jobs(clock, gap_s):
     """One after the other, or with gaps that are too short to get anything done."""
     jobs = Seen(clock)
-    polite = Courtesy(jobs)
-    outer = polite.searching() if not gap_s else contextlib.nullcontext()
+    pauser = JobPauser(jobs)
+    outer = pauser.searching() if not gap_s else contextlib.nullcontext()
     with outer:
         for _ in range(200):
-            with polite.searching():
+            with pauser.searching():
                 clock.pass_(0.025)
             clock.pass_(gap_s)
-    still, move = ([when for word, when in jobs.told if word == which] for which in ("still", "move"))
-    stood = 0.0
-    for began, ended, again in zip(still, move, [*still[1:], clock.now + 1], strict=True):
-        stood += ended - began
-        assert stood <= STILL_S + 1e-6
-        if again - ended >= MOVE_S - 1e-6:
-            stood = 0.0
-    assert sum(ended - began for began, ended in zip(still, move, strict=True)) > clock.now / 2  # yet they are polite
+    paused, resumed = ([when for word, when in jobs.told if word == which] for which in ("pause", "resume"))
+    pause_s = 0.0
+    for began, ended, again in zip(paused, resumed, [*paused[1:], clock.now + 1], strict=True):
+        pause_s += ended - began
+        assert pause_s <= PAUSE_S + 1e-6
+        if again - ended >= RUN_S - 1e-6:
+            pause_s = 0.0
+    assert (
+        sum(ended - began for began, ended in zip(paused, resumed, strict=True)) > clock.now / 2
+    )  # yet they are paused most of the time
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +146,7 @@ def states(processes):
     return {process.status() for process in processes if process.is_running()}
 
 
-def test_a_search_stops_the_whole_job_and_then_it_is_done(shelf, slow, tmp_path, monkeypatch):
+def test_a_search_pauses_all_processes_of_a_job_and_then_it_completes(shelf, slow, tmp_path, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 
     def search(*examples, **options):
@@ -153,8 +154,8 @@ def test_a_search_stops_the_whole_job_and_then_it_is_done(shelf, slow, tmp_path,
         go_on.wait(PATIENCE_S)
         return []
 
-    monkeypatch.setattr(courtesy, "STILL_S", PATIENCE_S)
-    monkeypatch.setattr(courtesy, "LATE_S", PATIENCE_S)
+    monkeypatch.setattr(module, "PAUSE_S", PATIENCE_S)
+    monkeypatch.setattr(module, "LATE_S", PATIENCE_S)
     before = set(psutil.Process().children())
     with running(copy_shelf(shelf, tmp_path), roots=(slow,)) as service:
         item = service.get("/items")["items"][0]["id"]
@@ -173,9 +174,9 @@ def test_a_search_stops_the_whole_job_and_then_it_is_done(shelf, slow, tmp_path,
 
 
 @pytest.mark.parametrize("address", ["thumbnail", "image"])
-def test_what_they_have_locked_does_not_keep_them_from_going_on(shelf, monkeypatch, address):
-    """The event loop waits for it, and cannot have them go on itself."""
-    monkeypatch.setattr(courtesy, "STILL_S", PATIENCE_S)
+def test_jobs_resume_although_their_lock_blocks_the_event_loop(shelf, monkeypatch, address):
+    """The event loop waits for the lock, and cannot resume the jobs itself."""
+    monkeypatch.setattr(module, "PAUSE_S", PATIENCE_S)
     begun, moved = threading.Event(), threading.Event()
 
     def search(*examples, **options):
@@ -188,8 +189,8 @@ def test_what_they_have_locked_does_not_keep_them_from_going_on(shelf, monkeypat
         shown = service.client.get(f"/api/v1/items/{item}/{address}")
         monkeypatch.setattr(service.collection, "search", search)
         monkeypatch.setattr(service.collection, "has", lambda ids: moved.wait(PATIENCE_S))
-        monkeypatch.setattr(service.app.here.jobs, "pause", lambda: True)
-        monkeypatch.setattr(service.app.here.jobs, "resume", moved.set)
+        monkeypatch.setattr(service.app.service.jobs, "pause", lambda: True)
+        monkeypatch.setattr(service.app.service.jobs, "resume", moved.set)
         asking = threading.Thread(target=service.post, args=("/search", {"examples": [{"id": item}]}))
         asking.start()
         assert begun.wait(PATIENCE_S)
@@ -209,13 +210,13 @@ while not jobs.get(1).stage: time.sleep(0.01)
 print(jobs._processes[1].pid, flush=True)
 sys.stdin.readline()
 jobs.pause()
-print("still", flush=True)
+print("paused", flush=True)
 time.sleep(600)
 """
 
 SHELL = """
 import ctypes, subprocess, sys
-ctypes.CDLL(None).prctl(36, 1)  # whoever loses its parent below becomes a child of this process
+ctypes.CDLL(None).prctl(36, 1)  # a descendant that loses its parent becomes a child of this process
 service = subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], process_group=0)
 print(service.pid, flush=True)
 service.wait()
@@ -224,7 +225,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["alone", "below the first process of a container"])
-def test_a_service_killed_while_they_stand_still_leaves_nobody_behind(first, shelf, slow, tmp_path):
+def test_a_service_killed_during_a_pause_leaves_no_process_behind(first, shelf, slow, tmp_path):
     words = [SERVICE, str(copy_shelf(shelf, tmp_path)), str(slow)]
     command = [sys.executable, "-c", *([SHELL] if first else []), *words]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -233,7 +234,7 @@ def test_a_service_killed_while_they_stand_still_leaves_nobody_behind(first, she
         processes = family(int(process.stdout.readline()))
         process.stdin.write("\n")
         process.stdin.flush()
-        assert process.stdout.readline() == "still\n"
+        assert process.stdout.readline() == "paused\n"
         until(lambda: states(processes) == {psutil.STATUS_STOPPED})
         os.kill(service, signal.SIGKILL)
         until(lambda: states(processes) <= {psutil.STATUS_ZOMBIE})
@@ -241,7 +242,7 @@ def test_a_service_killed_while_they_stand_still_leaves_nobody_behind(first, she
         process.wait(PATIENCE_S)
 
 
-def test_jobs_that_stand_still_are_ended_all_the_same(shelf, slow, tmp_path):
+def test_paused_jobs_end_with_the_service(shelf, slow, tmp_path):
     jobs = Jobs(copy_shelf(shelf, tmp_path), [slow])
     jobs.start()
     jobs.submit("add", {"folder": str(slow)}, "somebody")
