@@ -16,7 +16,7 @@ import typer
 from lookalike.cli.bench_clock import Clock
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json
-from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, print_rich
+from lookalike.cli.output import on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
 from lookalike.text import many
 from lookalike.units import human_seconds

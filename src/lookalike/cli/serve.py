@@ -1,7 +1,4 @@
-"""`lookalike serve`: the service and its page; `lookalike token`: who may use it.
-
-In: an address, folders, names and roles. Out: the address, and a token that is shown once.
-"""
+"""`lookalike serve`: the service and its page; `lookalike token`: the tokens of its users."""
 
 import sys
 from datetime import UTC, datetime
@@ -12,7 +9,7 @@ import typer
 
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Where, opened
-from lookalike.cli.terminal import print_json, print_line, print_note, say
+from lookalike.cli.output import print_either, print_json, print_line, print_note
 
 if TYPE_CHECKING:
     import logging
@@ -120,7 +117,7 @@ def add(
         made = access.Access(collection.path).add(name, role)
     if not json:
         print_note(f"The token of {name} ({role}). It is not shown again:")
-    say(json, made, name=name, role=role, token=made)
+    print_either(json, made, name=name, role=role, token=made)
     return 0
 
 
@@ -154,5 +151,5 @@ def remove(name: Person, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         access.Access(collection.path).remove(name)
-    say(json, f"The token of {name} is removed.", removed=name)
+    print_either(json, f"The token of {name} is removed.", removed=name)
     return 0

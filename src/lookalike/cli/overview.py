@@ -1,31 +1,31 @@
-"""The verbs that look at a collection as a whole and leave it as it is.
-
-In: the words of a command line. Out: what there is, printed or written to a file.
-"""
+"""The commands that show what a collection holds: items, stats, map, export."""
 
 import os
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lookalike.cli import hints
-from lookalike.cli.class_tables import print_table
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, filtered, opened
-from lookalike.cli.terminal import print_json, print_line, print_note, show_path
-from lookalike.errors import InputError, MissingError
-from lookalike.recipes import ABOUT, DEFAULT, RECIPES
+from lookalike.cli.output import (
+    bars,
+    complete_commands,
+    print_json,
+    print_line,
+    print_note,
+    print_table,
+    show_path,
+)
+from lookalike.errors import InputError
 from lookalike.text import many
 from lookalike.units import human_bytes
 
 if TYPE_CHECKING:
-    from lookalike import Filter, types
-    from lookalike.bench import speed
+    from lookalike import Filter, show, types
 else:
-    types, speed = Lazy("lookalike.types"), Lazy("lookalike.bench.speed")
-
+    show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
 
 _FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
 
@@ -55,7 +55,7 @@ def stats(
     steps: Annotated[
         str | None, typer.Option("--steps", metavar="SPACE", help="What each step of a space is worth, by labels.")
     ] = None,
-    speed_: Annotated[
+    speed: Annotated[
         bool, typer.Option("--speed", help="Time a search in each space, beside what `plan` predicts.")
     ] = False,
     json: Json = False,
@@ -70,40 +70,44 @@ def stats(
       lookalike stats --speed
     """
     if steps is not None:
-        return _steps(where, steps, json)
-    if speed_:
-        return _speeds(where, json)
+        return _print_steps(where, steps, json)
+    if speed:
+        return _print_speeds(where, json)
     with opened(where) as collection:
         found = collection.stats()
     if json:
         print_json(found)
         return 0
     print_line(f"{found['path']}: {human_bytes(found['bytes'])}")
-    there = f"{many(found['items'], 'picture')} at {many(found['paths'], 'path')}"
-    print_line(f"{there}, {many(found['skipped'], 'file')} skipped")
-    said = f"{many(found['labels'], 'label')}, {many(found['classes'], 'class', 'classes')}"
-    print_line(f"{said}, {many(found['predictions'], 'prediction')}")
+    pictures = f"{many(found['items'], 'picture')} at {many(found['paths'], 'path')}"
+    print_line(f"{pictures}, {many(found['skipped'], 'file')} skipped")
+    labels = f"{many(found['labels'], 'label')}, {many(found['classes'], 'class', 'classes')}"
+    print_line(f"{labels}, {many(found['predictions'], 'prediction')}")
     for file in found["quarantined"]:
         print_line(
-            hints.complete(f"quarantined: {file}; its pictures are missing from searches. Run: lookalike repair")
+            complete_commands(f"quarantined: {file}; its pictures are missing from searches. Run: lookalike repair")
         )
     for space in found["spaces"]:
-        fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
-        if space["fitted_which"]:
-            fitted += f" of them ({space['fitted_which']})"
-        if space["feature_fitted_on"]:
-            fitted += f", vocabulary from {many(space['feature_fitted_on'], 'picture')}"
-        recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
-        size = space["dim"] if space["bits"] is None else f"{space['bits']} bits"
-        each = "" if space["bytes_per_picture"] is None else f", {space['bytes_per_picture']:,} bytes a picture"
-        print_line(
-            f"space {space['name']}: {space['rows']:,} × {size}, {space['state']}{fitted}, "
-            f"{space['index']} index{recall}, {human_bytes(space['bytes'])}{each}; {' | '.join(space['chain'])}"
-        )
+        print_line(_space_line(space))
     return 0
 
 
-def _speeds(where: Where, json: bool) -> int:
+def _space_line(space: dict[str, Any]) -> str:
+    fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
+    if space["fitted_which"]:
+        fitted += f" of them ({space['fitted_which']})"
+    if space["feature_fitted_on"]:
+        fitted += f", vocabulary from {many(space['feature_fitted_on'], 'picture')}"
+    recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
+    size = space["dim"] if space["bits"] is None else f"{space['bits']} bits"
+    each = "" if space["bytes_per_picture"] is None else f", {space['bytes_per_picture']:,} bytes a picture"
+    return (
+        f"space {space['name']}: {space['rows']:,} × {size}, {space['state']}{fitted}, "
+        f"{space['index']} index{recall}, {human_bytes(space['bytes'])}{each}; {' | '.join(space['chain'])}"
+    )
+
+
+def _print_speeds(where: Where, json: bool) -> int:
     with opened(where) as collection:
         rows = collection.speeds()
     if json:
@@ -117,7 +121,7 @@ def _speeds(where: Where, json: bool) -> int:
     return 0
 
 
-def _steps(where: Where, space: str, json: bool) -> int:
+def _print_steps(where: Where, space: str, json: bool) -> int:
     with opened(where) as collection:
         rows = [asdict(row) for row in collection.score_steps(space)]
     if json:
@@ -128,6 +132,42 @@ def _steps(where: Where, space: str, json: bool) -> int:
         for row in rows
     ]
     print_table(["step", "numbers", "bytes", "mAP", "recall"], cells)
+    return 0
+
+
+def map_(
+    where: Where,
+    space: Space = None,
+    points: Annotated[int, typer.Option("--points", metavar="N", min=1, max=5_000, help="How many pictures.")] = 5_000,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw the pictures at their places, .png or .jpg.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Lay pictures out on a sheet, so that those that are alike lie together.
+
+    It takes up to half a minute, once: the map is kept until pictures come or go.
+
+    \b
+    Examples:
+      lookalike map --plot map.png
+      lookalike map --space deep --json
+    """
+    if plot is not None:
+        show.check_sheet(plot)
+    with opened(where) as collection, bars(lines=True) as progress:
+        drawn = collection.map(space, points=points, progress=progress)
+        if plot is not None:
+            items = collection.get(drawn.ids.tolist())
+            paths = [next(iter(items[item].paths), None) if item in items else None for item in drawn.ids.tolist()]
+            written, n = show.write_map(paths, drawn.x.tolist(), drawn.y.tolist(), plot)
+            hidden = f" Left out, as another lies there: {len(paths) - n:,}." if n < len(paths) else ""
+            print_note(f"Wrote {written}: {n:,} of {many(len(paths), 'picture')}.{hidden}")
+    if json:
+        ids = [types.format_id(item) for item in drawn.ids.tolist()]
+        print_json({"space": drawn.space, "ids": ids, "x": drawn.x.tolist(), "y": drawn.y.tolist()})
+    else:
+        print_line(f"On the map of {drawn.space}: {len(drawn.ids):,} of {many(drawn.total, 'picture')}.")
     return 0
 
 
@@ -168,40 +208,3 @@ def export(
     else:
         print_line(f"{written:,} written to {target}")
     return 0
-
-
-def recipes(json: Json = False) -> int:
-    """List the recipes: named ways from a picture to a vector, and how quick each is on this machine.
-
-    The speed is measured while you wait, on a few drawn pictures: a second or less for each recipe.
-
-    \b
-    Examples:
-      lookalike recipes
-      lookalike add ~/Pictures --recipe 'mine = efficientnet() | pca(dim=128)'
-    """
-    rows = []
-    if not json:
-        print_line("recipe     numbers  pictures/s  finds")
-    for name, chain in RECIPES.items():
-        found: speed.Speed | None = None
-        try:
-            found = speed.measure(chain)
-        except MissingError as error:
-            print_note(f"{name}: {error}")
-        dim, rate = (found.dim, round(found.pictures_per_s, 1)) if found else (None, None)
-        row = {"name": name, "chain": chain, "about": ABOUT[name], "default": name in DEFAULT}
-        rows.append(row | {"dim": dim, "pictures_per_s": rate})
-        if not json:
-            star = "*" if name in DEFAULT else " "
-            print_line(f"{name:10}{star}{_number(dim):>7}  {_number(rate):>10}  {ABOUT[name]}")
-            print_line(f"{'':32}{' | '.join(chain)}")
-    if json:
-        print_json(rows)
-    else:
-        print_line("* what a new collection gets")
-    return 0
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
