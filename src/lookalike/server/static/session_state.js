@@ -1,17 +1,17 @@
-// A session's state on the page: what was marked, what the last round showed. Marks show at once and are sent in order;
-// the server has every click before the next round is asked for.
+// The state of a session on the page: its marks and its last round. Marks show at once and are sent in order; the server
+// has all of them before the next round is requested.
 import { post } from "./api.js";
 
 const SENT = { yes: "relevant", no: "irrelevant", skip: "skip" };
 const SAID = { relevant: "yes", irrelevant: "no", skipped: "skip" };
 
-export class Judging extends EventTarget {
+export class SessionState extends EventTarget {
   constructor(session, body) {
     super();
     this.body = body; // the filter of the rounds
     this.sending = Promise.resolve();
     this.slot = `lookalike.round.${session.id}.${JSON.stringify(body)}`;
-    this.round = kept(this.slot);
+    this.round = loadRound(this.slot);
     this.#take(session);
   }
 
@@ -29,7 +29,7 @@ export class Judging extends EventTarget {
     return [...this.marks.values()].filter((mark) => mark === "yes").length;
   }
 
-  /** Say yes, no or skip of some pictures: one step of undo. */
+  /** Mark pictures as yes, no or skip, in one step. */
   mark(ids, mark) {
     const before = ids.map((id) => [id, this.marks.get(id)]);
     for (const id of ids) this.marks.set(id, mark);
@@ -40,7 +40,7 @@ export class Judging extends EventTarget {
     );
   }
 
-  /** Take back the last step; the ids it was about. */
+  /** Undo the last step; returns the ids of its pictures. */
   undo() {
     let ids = [];
     return this.#queue(async () => {
@@ -51,13 +51,13 @@ export class Judging extends EventTarget {
     }).then(() => ids);
   }
 
-  /** Learn from what was said, and ask about more. */
+  /** Play the next round. */
   next(signal) {
     return this.#queue(async () => {
       const round = await post(`/sessions/${this.session.id}/round`, { k: 60, window: 9, filter: this.body }, signal);
       this.round = round;
       this.session.rounds = round.number;
-      keep(this.slot, round);
+      saveRound(this.slot, round);
       this.#changed();
     });
   }
@@ -69,7 +69,7 @@ export class Judging extends EventTarget {
     }).then(() => this.finished);
   }
 
-  /** One after the other; what failed is put back, and the failure goes to whoever asked. */
+  /** Run requests one after the other; after a failure, revert, and pass the error to the caller. */
   #queue(work, revert = () => {}) {
     const turn = this.sending.then(work);
     this.sending = turn.catch(() => {
@@ -80,8 +80,8 @@ export class Judging extends EventTarget {
   }
 }
 
-// The last round stays in this tab: going back to a session, or loading it again, asks for no new one.
-function kept(slot) {
+// The last round is stored in this tab, so that returning to a session, or reloading it, plays no new one.
+function loadRound(slot) {
   try {
     return JSON.parse(sessionStorage.getItem(slot));
   } catch {
@@ -89,10 +89,10 @@ function kept(slot) {
   }
 }
 
-function keep(slot, round) {
+function saveRound(slot, round) {
   try {
     sessionStorage.setItem(slot, JSON.stringify(round));
   } catch {
-    // full or not allowed: a new round is asked for then
+    // full or not allowed: then a new round is played
   }
 }

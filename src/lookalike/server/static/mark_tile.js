@@ -1,15 +1,15 @@
-// A picture that can be judged: by a click on it, by its buttons, or by keys of its lane.
+// A picture that can be marked: by a click, by its buttons, or by keys of its list.
 import { button, h, icon } from "./dom.js";
 import { MARKS, badge, picture, spoken } from "./tile.js";
 
 /**
- * A tile with its marks; `asked` ones have buttons for yes and no.
- * @param desk  has state.marks, mark(id, kind) and why(item)
- * @returns {element, draw}: draw shows the mark that counts now
+ * A tile that shows its mark; with `asked`, it has buttons for yes and no.
+ * @param view  has state.marks, mark(id, kind) and why(item)
+ * @returns {element, draw}: draw updates the mark
  */
-export function judgeTile(desk, item, asked) {
-  const mark = (kind) => desk.mark(item.id, kind);
-  const turn = () => mark(desk.state.marks.get(item.id) === "yes" ? "no" : "yes");
+export function markTile(view, item, asked) {
+  const mark = (kind) => view.mark(item.id, kind);
+  const turn = () => mark(view.state.marks.get(item.id) === "yes" ? "no" : "yes");
   const pic = h(
     "button",
     {
@@ -22,7 +22,7 @@ export function judgeTile(desk, item, asked) {
     },
     picture(item, asked ? 384 : 256),
   );
-  const about = button("why", `Why ${item.name}?`, () => desk.why(item), {
+  const about = button("why", `Why ${item.name}?`, () => view.why(item), {
     quiet: true,
     class: "about",
     tabindex: "-1",
@@ -45,7 +45,7 @@ export function judgeTile(desk, item, asked) {
     );
   const element = h("div", { class: "tile" }, pic, about, asked && h("div", { class: "answers" }, answers));
   const draw = () => {
-    const said = desk.state.marks.get(item.id) ?? null;
+    const said = view.state.marks.get(item.id) ?? null;
     if (element.dataset.mark === (said ?? "none")) return;
     element.dataset.mark = said ?? "none";
     pic.setAttribute("aria-label", spoken(item, said));

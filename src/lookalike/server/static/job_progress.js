@@ -1,9 +1,9 @@
-// What the server is working on, live: a stream of events, a chip in the header, and whoever else listens.
+// The progress of jobs: a stream of events from the server, a chip in the header, and bars for single jobs.
 import { address, get } from "./api.js";
 import { forget } from "./collection.js";
 import { h } from "./dom.js";
+import { many, percent } from "./format.js";
 import { link } from "./router.js";
-import { many, percent } from "./words.js";
 
 const RUNNING = ["queued", "running"];
 export const jobs = new Map(); // id → the last that was said of it

@@ -1,10 +1,10 @@
-// Starting a session: from examples or from a class.
-import { attempt } from "./aloud.js";
+// Starts a feedback session from examples or from a class.
 import { post } from "./api.js";
+import { attempt } from "./notify.js";
 import { go, link } from "./router.js";
 
-/** begin({examples, without, label, space, name}): to the new session. */
-export async function begin(what) {
+/** Create a session from {examples, without, label, space, name}, and show it. */
+export async function startSession(what) {
   const body = Object.fromEntries(
     Object.entries(what).filter(([, value]) => value && (!Array.isArray(value) || value.length)),
   );

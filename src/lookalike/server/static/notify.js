@@ -1,4 +1,4 @@
-// What the page says: to screen readers, in passing messages, and in dialogs.
+// Notifications: text for screen readers, messages that disappear, and dialogs.
 import { button, h } from "./dom.js";
 
 /** Say a sentence to screen readers. */
@@ -8,7 +8,7 @@ export function say(text) {
   requestAnimationFrame(() => (live.textContent = text));
 }
 
-/** A message that goes by itself; problems stay until they are closed. */
+/** Show a message that disappears; problems stay until they are closed. */
 export function note(text, { problem = false, action = null } = {}) {
   const close = button("no", "Close this message", () => card.remove(), { quiet: true, class: "plain" });
   const card = h("div", { class: problem ? "note problem" : "note" }, h("p", {}, text), action, close);
@@ -17,7 +17,7 @@ export function note(text, { problem = false, action = null } = {}) {
   if (!problem) setTimeout(() => card.remove(), 5000);
 }
 
-/** Do something; what goes wrong becomes a message. Returns undefined then. */
+/** Run `work`; an error becomes a message, and the result is undefined. */
 export async function attempt(work) {
   try {
     return await work();
@@ -27,7 +27,7 @@ export async function attempt(work) {
   }
 }
 
-/** Ask before something is done that cannot be taken back; `act` returns undefined where it failed. */
+/** Ask before an action that cannot be undone; `act` returns undefined if it failed. */
 export function confirm(heading, text, words, act) {
   const submit = async (event) => {
     event.preventDefault();
@@ -38,7 +38,7 @@ export function confirm(heading, text, words, act) {
   const box = dialog(heading, h("form", { onsubmit: submit }, h("p", {}, text), h("p", { class: "actions" }, yes, no)));
 }
 
-/** A dialog in the middle of the page; Escape and a click beside it close it. */
+/** Show a dialog; Escape and a click outside close it. */
 export function dialog(heading, ...content) {
   const box = h(
     "dialog",

@@ -1,6 +1,6 @@
-// Keys that work everywhere, and the list of all of them.
-import { dialog } from "./aloud.js";
+// Keyboard shortcuts: those of the whole page, those of a view, and the list of all.
 import { h } from "./dom.js";
+import { dialog } from "./notify.js";
 
 const ALL = [
   [

@@ -1,12 +1,12 @@
-// How far a session is: found of about how many, how sure; and what was said so far.
+// The progress of a session: how many pictures were found of an estimated total, and the log of its marks.
 import { thumbnail } from "./api.js";
 import { h, icon } from "./dom.js";
+import { count, many, moment, sureness } from "./format.js";
 import { MARKS } from "./tile.js";
-import { count, many, moment, sureness } from "./words.js";
 
 const SAID = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
 
-/** "You have found 12 of about 25 like this", with a bar that also shows the fewest and the most it may be. */
+/** Show "You have found 12 of about 25 like this", with a bar that also shows the bounds of the estimate. */
 export function gauge(place, state) {
   const { found, round } = state;
   const estimate = round?.estimate;
@@ -43,7 +43,7 @@ export function gauge(place, state) {
   );
 }
 
-/** The log as a list, newest first; lines of one moment and kind are put together. */
+/** The log as a list, newest first; marks of one step are one line. */
 export function history(log, { session }) {
   const events = (log.events ?? log).filter((event) => event.kind !== "shown" && event.kind !== "show");
   const steps = [];

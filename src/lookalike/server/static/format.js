@@ -1,4 +1,4 @@
-// Numbers, sizes and times as a person says them.
+// Numbers, sizes, times and names as text.
 
 const NUMBER = new Intl.NumberFormat("en");
 
@@ -9,13 +9,13 @@ export const many = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? on
 
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
-/** How sure a guess is, never more than can be known: a model knows nothing of what it was not shown. */
+/** The probability of a prediction; never 100 %, since a model cannot know classes that it has not seen. */
 export const likely = (share) => (share > 0.99 ? "over 99 %" : percent(share));
 
-const FEW = 50; // pictures with a class: with fewer, a share says more about them than about a picture
-const KINDS = 3; // classes: between two, whatever is not one must be the other
+const FEW = 50; // labelled pictures: with fewer, a probability means little
+const KINDS = 3; // classes: with two, a picture that is not one must be the other
 
-/** Whether so little was said that a share means nothing. */
+/** Whether there are too few labels for a probability to mean anything. */
 export const isEarly = ({ classes, labelled }) => classes < KINDS || labelled < FEW;
 
 export function bytes(n) {
@@ -31,7 +31,7 @@ export function seconds(s) {
   return s < 5400 ? `${Math.round(s / 60)} min` : `${(s / 3600).toFixed(1)} h`;
 }
 
-/** A moment, given as seconds since 1970 or as text that a Date reads. */
+/** Date and time, from POSIX seconds or from text that Date parses. */
 export function moment(when) {
   if (when === null || when === undefined) return "";
   const date = new Date(typeof when === "number" ? when * 1000 : when);
@@ -43,10 +43,10 @@ export function moment(when) {
 /** The last part of a path. */
 export const last = (path) => (path ?? "").split("/").pop();
 
-/** What a picture is called on the page. */
+/** The name of a picture on the page. */
 export const title = (item) => item.name || last(item.path) || item.id;
 
-/** How sure an estimate is, from how far apart its ends are. */
+/** How precise an estimate is, by the ratio of its bounds. */
 export function sureness({ low, high }) {
   const spread = (high + 1) / (low + 1);
   return spread < 1.5 ? "Quite sure" : spread < 3 ? "Fairly sure" : "A rough guess";

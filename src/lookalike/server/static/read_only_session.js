@@ -1,18 +1,18 @@
-// A session that takes no marks: finished, or somebody else's.
+// A session that cannot be changed: it is finished, or belongs to another person.
 import { get } from "./api.js";
 import { anchor, h } from "./dom.js";
-import { Lane } from "./lane.js";
+import { many } from "./format.js";
+import { PictureList } from "./picture_list.js";
 import { link } from "./router.js";
-import { lead } from "./states.js";
 import { badge, picture, spoken } from "./tile.js";
-import { many } from "./words.js";
+import { lead } from "./view_parts.js";
 
-/** What it would rank first now, with what was said. */
-export async function past(state, mine, signal) {
+/** Its current ranking, with its marks. */
+export async function showReadOnly(state, mine, signal) {
   const { session } = state;
   const { best } = await get(`/sessions/${session.id}/best`, { k: 60 }, signal);
-  const lane = new Lane("Best", { signal, kind: "best" });
-  lane.fill(
+  const row = new PictureList("Best", { signal, kind: "best" });
+  row.fill(
     best.map(({ item }) => {
       const mark = state.marks.get(item.id);
       return h(
@@ -42,6 +42,6 @@ export async function past(state, mine, signal) {
     { class: "view" },
     lead(name || "Session", text, { up: "sessions", tools: more }),
     h("h2", {}, "The most likely now"),
-    lane.element,
+    row.element,
   );
 }

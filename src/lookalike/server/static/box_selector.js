@@ -1,4 +1,4 @@
-// A part of a picture, chosen by dragging on it or with the arrow keys. Boxes are shares: [left, top, right, bottom].
+// Selects a part of a picture by dragging or with the arrow keys. Boxes are shares: [left, top, right, bottom].
 import { h } from "./dom.js";
 
 const LEAST = 0.03; // smaller is a click, not a box
@@ -6,7 +6,7 @@ const STEP = 0.02;
 
 const clamp = (x, low = 0, high = 1) => Math.min(high, Math.max(low, x));
 
-export class Box {
+export class BoxSelector {
   /** @param over the element that holds the picture exactly; @param onchange called with the box, or null */
   constructor(over, onchange, start = null) {
     this.over = over;

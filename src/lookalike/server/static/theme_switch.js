@@ -1,9 +1,9 @@
-// The switch between light and dark; theme.js applies the choice before the first paint.
+// The switch between the light and the dark theme; theme.js applies the choice before the first paint.
 import { h, icon } from "./dom.js";
 
 export const dark = () => document.documentElement.dataset.theme === "dark";
 
-export function control() {
+export function themeSwitch() {
   const draw = () => {
     const words = dark() ? "Change to light colours" : "Change to dark colours";
     knob.replaceChildren(icon(dark() ? "light" : "dark"), h("span", { class: "unseen" }, words));
@@ -16,7 +16,7 @@ export function control() {
     try {
       localStorage.setItem("lookalike.theme", choice);
     } catch {
-      // no storage: it holds until the page is closed
+      // no storage: the choice holds until the page is closed
     }
     dispatchEvent(new Event("colours"));
     draw();

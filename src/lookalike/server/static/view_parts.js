@@ -1,9 +1,9 @@
-// What a view shows while it waits, when it has nothing, and when something went wrong.
+// Parts that all views share: their head, and what they show while they load, if they are empty, and after an error.
 import { alive } from "./api.js";
 import { button, h } from "./dom.js";
 import { link } from "./router.js";
 
-/** The head of a view: a way back up, its heading, a sentence, and what can be done beside it. */
+/** The head of a view: a link to its parent, its heading, a sentence, and its tools. */
 export function lead(heading, text, { up = null, tools = [] } = {}) {
   return h(
     "header",
@@ -19,7 +19,7 @@ export function lead(heading, text, { up = null, tools = [] } = {}) {
   );
 }
 
-/** A heading, a sentence and what can be done. */
+/** A heading, a sentence and actions, as a whole view. */
 export function plate(heading, text, ...actions) {
   return h(
     "section",
@@ -30,7 +30,7 @@ export function plate(heading, text, ...actions) {
   );
 }
 
-/** The same inside a view that has a heading already. */
+/** A sentence and actions, inside a view that has a heading. */
 export function empty(text, ...actions) {
   return h("div", { class: "empty" }, h("p", {}, text), actions.length ? h("p", { class: "actions" }, actions) : null);
 }
@@ -44,7 +44,7 @@ export function waiting(text = "One moment…") {
   );
 }
 
-/** A problem as a view of its own; when the server is gone, it looks for it and goes on by itself. */
+/** An error as a whole view; if the server does not answer, it retries until it does. */
 export function failed(problem, again, signal) {
   const retry = button("undo", "Try again", again, { class: "main" });
   const home = h(

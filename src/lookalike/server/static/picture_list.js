@@ -1,8 +1,8 @@
-// A lane: a few dozen pictures in reading order, with one stop for Tab and arrows by where things are on the screen.
+// A list of a few dozen pictures: one tab stop, and arrow keys that move by position on the screen.
 import { h } from "./dom.js";
 
-export class Lane {
-  /** @param onkey (event, tile) → true where it was its key */
+export class PictureList {
+  /** @param onkey (event, tile) → true if it handled the key */
   constructor(label, { signal, onkey = () => false, kind = "" } = {}) {
     this.onkey = onkey;
     this.row = h("div", { role: "row", class: "contents" });
@@ -40,25 +40,25 @@ export class Lane {
     if (here < 0) return; // inside a tile: its own buttons
     const next =
       { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: targets.length - 1 }[event.key] ??
-      this.#beside(event.key, targets, here);
+      this.#neighbour(event.key, targets, here);
     if (next !== undefined) (targets[next] ?? this.#beyond(event.key))?.focus();
     else if (!this.onkey(event, targets[here])) return;
     event.preventDefault();
   }
 
-  /** The lane before or after this one, where it is followed by one. */
+  /** The list before or after this one; undefined if there is none. */
   #beyond(key) {
     return key === "ArrowDown" || key === "ArrowRight" ? this.after?.targets[0] : this.before?.targets.at(-1);
   }
 
-  /** Arrows lead from this lane into the next one. */
+  /** Let arrow keys move from this list into the next one. */
   follow(next) {
     this.after = next;
     next.before = this;
   }
 
   /** The nearest one in the row above or below. */
-  #beside(key, targets, here) {
+  #neighbour(key, targets, here) {
     if (key !== "ArrowUp" && key !== "ArrowDown") return undefined;
     const places = targets.map((target) => target.getBoundingClientRect());
     const { left, top } = places[here];

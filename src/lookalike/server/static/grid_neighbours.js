@@ -1,13 +1,13 @@
-// The grid a person came from, so that a large picture knows the one before and the one after.
+// The grid that was shown last: the view of one picture finds the previous and the next one in it.
 
 let grid = null;
 
-export function keep(shown) {
+export function rememberGrid(shown) {
   grid = shown;
 }
 
-/** The item `step` places after this one in that grid, where it is known. */
-export function beside(id, step) {
+/** The item `step` places after this one in that grid; null if it is not known. */
+export function neighbour(id, step) {
   if (!grid) return null;
   for (const [page, items] of grid.pages) {
     const at = Array.isArray(items) ? items.findIndex((one) => (one.item ?? one).id === id) : -1;

@@ -1,9 +1,9 @@
-// A pile of up to four pictures on a card, read when the card comes into sight.
+// Up to four thumbnails on a card, loaded when the card becomes visible.
 import { thumbnail } from "./api.js";
 import { h } from "./dom.js";
 
-/** heaps(signal): a function that makes an empty pile; `read` gives the ids to put there. */
-export function heaps(signal) {
+/** Return a function that makes an empty element for thumbnails; its argument `read` loads their ids. */
+export function cardThumbnails(signal) {
   const readers = new WeakMap();
   const seen = new IntersectionObserver(
     (entries) => {
@@ -13,7 +13,7 @@ export function heaps(signal) {
           .get(target)()
           .then(
             (ids) => target.append(...ids.slice(0, 4).map((id) => h("img", { src: thumbnail(id, 128), alt: "" }))),
-            () => {}, // a card without pictures still leads where it leads
+            () => {}, // the link of the card works without thumbnails
           );
       }
     },
@@ -21,9 +21,9 @@ export function heaps(signal) {
   );
   signal.addEventListener("abort", () => seen.disconnect());
   return (read) => {
-    const pile = h("span", { class: "heap" });
-    readers.set(pile, read);
-    seen.observe(pile);
-    return pile;
+    const element = h("span", { class: "card-thumbnails" });
+    readers.set(element, read);
+    seen.observe(element);
+    return element;
   };
 }

@@ -1,7 +1,7 @@
-// The drawing of the map: points and small pictures on a canvas, to be moved, zoomed and clicked into.
-import { say } from "./aloud.js";
+// The canvas of the map: points and thumbnails that can be panned, zoomed and clicked.
 import { thumbnail } from "./api.js";
 import { h } from "./dom.js";
+import { say } from "./notify.js";
 import { go, link } from "./router.js";
 
 const TILE = 64; // a small picture on the map
@@ -22,7 +22,7 @@ function room(taken, x, y) {
 }
 
 /** A canvas with points: {ids, x, y, labels}. */
-export class Chart {
+export class MapCanvas {
   constructor({ ids, x, y, labels }, signal) {
     const [left, right, top, bottom] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
     const unit = (value, low, high) => (high > low ? (value - low) / (high - low) : 0.5);
