@@ -71,12 +71,7 @@ def duplicates(
         print_json([_describe(group, items) for group in groups])
         return 0
     for group in groups:
-        print_line(f"{group.id}: {group.why}")
-        for item, distance in zip(group.items, group.distances, strict=True):
-            found = items[item]
-            for path in found.paths if tier == "identical" else found.paths[:1]:
-                size = f"{found.width}x{found.height}"
-                print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
+        _print_group(group, items)
     counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
     print_note(counts if groups else "No duplicates of this kind.")
     if copies:
@@ -109,6 +104,15 @@ def dismiss(
         pairs = collection.not_duplicates([_item(collection, image) for image in images], author=author)
     print_either(json, f"{many(pairs, 'pair')} told apart.", pairs=pairs)
     return 0
+
+
+def _print_group(group: "Group", items: "dict[int, Item]") -> None:
+    print_line(f"{group.id}: {group.why}")
+    for item, distance in zip(group.items, group.distances, strict=True):
+        found = items[item]
+        for path in found.paths if group.tier == "identical" else found.paths[:1]:
+            size = f"{found.width}x{found.height}"
+            print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
 
 
 def _item(collection: "Collection", image: str) -> int:
