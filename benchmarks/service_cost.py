@@ -69,7 +69,7 @@ async def costs(collection: Collection) -> dict[str, Any]:
         told = {name: await cost(kind, ROUNDS if name == "round" else TIMES) for name, kind in kinds.items()}
         for name in ("search", "page", "round"):
             told[f"{name} after an add"] = await cost(kinds[name], ROUNDS, lambda: add(collection))
-    app.here.close()
+    app.service.close()
     return {"pictures": pictures, "requests": told}
 
 

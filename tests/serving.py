@@ -18,8 +18,8 @@ from lookalike import Collection
 from lookalike.images.demo import draw_folder
 from lookalike.server.access import Access
 from lookalike.server.app import create_app
-from lookalike.server.guard import Guard
-from lookalike.server.run import bind, make_server
+from lookalike.server.http_server import bind, make_server
+from lookalike.server.request_checks import RequestChecks
 from lookalike.server.settings import Budget, Rates, Settings
 from waiting import PATIENCE_S, until
 
@@ -31,7 +31,7 @@ class Running:
     """A service and somebody who uses it."""
 
     client: httpx.Client
-    app: Guard
+    app: RequestChecks
     collection: Collection
     port: int
     folder: Path
@@ -90,14 +90,14 @@ def running(
             with connect(f"http://127.0.0.1:{port}") as client:
                 yield Running(client, app, collection, port, shelf)
         finally:
-            app.here.closing.set()
+            app.service.closing.set()
             server.should_exit = True
             thread.join(PATIENCE_S)
             assert not thread.is_alive(), "the service does not end"
 
 
 def connect(address: str) -> httpx.Client:
-    """Somebody who uses a service, with patience."""
+    """A client of a service."""
     return httpx.Client(base_url=address, headers=WRITE, timeout=PATIENCE_S, trust_env=False)
 
 

@@ -20,7 +20,7 @@ from PIL import Image
 
 import lookalike
 from lookalike import cli
-from lookalike.cli import hints, options, terminal
+from lookalike.cli import options, output
 from lookalike.collection import adding
 from lookalike.errors import LookalikeError
 from waiting import PATIENCE_S, until
@@ -29,7 +29,7 @@ COMMANDS = [
     "add", "remove", "refresh", "fit", "search", "items", "stats", "verify", "compact", "export", "label", "demo",
     "recipes", "bench run", "explain", "feedback", "sessions", "plan",
 ]  # fmt: skip
-PROGRAM = [sys.executable, "-m", "lookalike.cli"]
+PROGRAM = [sys.executable, "-m", "lookalike"]
 
 
 @dataclass
@@ -532,25 +532,25 @@ def test_demo_draws_indexes_searches_and_runs_again(
 
 
 def test_dates_are_days_or_moments() -> None:
-    day = options.moment("--since", "2024-03-01")
-    assert options.moment("--until", "2024-03-01", last=True) == pytest.approx(day + 86_400, abs=0.01)
-    assert options.moment("--since", "2024-03-01T06:00") == day + 6 * 3_600
-    assert options.moment("--until", "1970-01-01T00:00:10+00:00", last=True) == 10
+    day = options.parse_date("--since", "2024-03-01")
+    assert options.parse_date("--until", "2024-03-01", last=True) == pytest.approx(day + 86_400, abs=0.01)
+    assert options.parse_date("--since", "2024-03-01T06:00") == day + 6 * 3_600
+    assert options.parse_date("--until", "1970-01-01T00:00:10+00:00", last=True) == 10
 
 
 def test_json_is_valid_for_strict_readers(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.print_json({"a\udcff": [float("nan"), float("inf"), 0.5, "é\udce9"], "n": None})
+    output.print_json({"a\udcff": [float("nan"), float("inf"), 0.5, "é\udce9"], "n": None})
     assert json.loads(capsys.readouterr().out) == {"a\\udcff": [None, None, 0.5, "é\\udce9"], "n": None}
 
 
 @pytest.mark.parametrize(("text", "value"), [(None, None), ("0.5", 0.5), ("fast", "fast")])
 def test_effort_is_a_number_or_a_name(text: str | None, value: float | str | None) -> None:
-    assert options.effort(text) == value
+    assert options.parse_effort(text) == value
 
 
 def test_hints_know_every_command_that_is_about_a_collection():
     listing = {line.split()[0] for line in _commands()}
-    verbs = set(re.findall(r"[a-z]+", hints._VERBS))
+    verbs = set(re.findall(r"[a-z]+", output._VERBS))
     assert verbs == listing - {"bench", "demo", "recipes", "restore"}
 
 

@@ -162,7 +162,7 @@ def test_commands_in_messages_are_for_the_collection_that_was_named(own, capsys,
 def test_what_takes_long_is_told_in_a_pipe_too(call, files, monkeypatch):
     for kind in KINDS[:2]:
         call("classes", "add", kind, *files[kind])
-    monkeypatch.setattr(cli.terminal, "LINE_S", 0.0)
+    monkeypatch.setattr(cli.output, "LINE_S", 0.0)
     err = call("classes", "evaluate")[2]
     assert err.splitlines()[0] == "evaluating: 0 of 9"
     assert call("classes", "evaluate", "--json")[2] == ""

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.cli import run, terminal
+from lookalike.cli import output, run
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def call(filled, capsys):
 
 
 def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
-    monkeypatch.setattr(terminal, "LINE_S", 0.0)
+    monkeypatch.setattr(output, "LINE_S", 0.0)
     code, out, err = call("duplicates", "--workers", 1, "--html", tmp_path / "both.html")
     assert code == 0
     assert [line.split(":")[0] for line in err.splitlines()[:-1]][:1] == ["comparing pictures"]  # not silent in a pipe
@@ -85,7 +85,7 @@ def test_what_cannot_be_right_is_one_line(call, words):
 
 
 def test_a_map_as_json_and_as_a_picture(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(terminal, "LINE_S", 0.0)
+    monkeypatch.setattr(output, "LINE_S", 0.0)
     code, out, err = call("map", "--json", "--plot", tmp_path / "m.png")
     assert err.startswith("drawing a map: ")  # not silent in a pipe
     found = json.loads(out)

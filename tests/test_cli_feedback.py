@@ -17,10 +17,10 @@ from PIL import Image
 
 import lookalike
 from lookalike import cli
-from lookalike.cli import keys
+from lookalike.cli.feedback import draw_in_terminal
 from waiting import PATIENCE_S, until
 
-PROGRAM = [sys.executable, "-m", "lookalike.cli"]
+PROGRAM = [sys.executable, "-m", "lookalike"]
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +325,7 @@ def test_a_terminal_that_can_shows_the_sheet(variables, begins, tmp_path, monkey
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     Image.effect_noise((90, 90), 50).save(tmp_path / "x.png")
-    keys.inline(str(tmp_path / "x.png"))
+    draw_in_terminal(str(tmp_path / "x.png"))
     out = capsys.readouterr().out
     assert out.startswith(begins)
     assert bool(out) == bool(begins)

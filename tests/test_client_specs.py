@@ -20,7 +20,7 @@ from lookalike.features.histograms import Color
 from lookalike.recipes import RECIPES
 from lookalike.registry import COMPONENTS, Spec, component, create, parse
 from lookalike.server import jobs
-from lookalike.server.worker import KINDS
+from lookalike.server.job_worker import KINDS
 from lookalike.types import Matches, OneOf
 from serving import copy_shelf, error, running
 

@@ -1,4 +1,4 @@
-"""Jobs without the service: a ledger that outlives kills, processes that are killed, folders that may be added."""
+"""Jobs without the service: stored jobs that survive kills, processes that are killed, folders that may be added."""
 
 import asyncio
 import json
@@ -17,15 +17,13 @@ from PIL import Image
 from lookalike import Collection, Filter
 from lookalike.errors import FullError, ImageError, InputError, LockedError, ReadOnlyError
 from lookalike.images.sources import OUTSIDE
-from lookalike.server import events, incoming, threads, worker
+from lookalike.server import job_events, job_store, job_worker, settings, uploads
 from lookalike.server import jobs as module
-from lookalike.server import ledger as ledgers
-from lookalike.server.access import Person
-from lookalike.server.incoming import harmless, keep
+from lookalike.server.access import Person, Visible
+from lookalike.server.job_store import Job, JobStore
+from lookalike.server.job_worker import KINDS
 from lookalike.server.jobs import LANES, Jobs
-from lookalike.server.ledger import Job, Ledger
-from lookalike.server.visible_paths import Visible
-from lookalike.server.worker import KINDS
+from lookalike.server.uploads import safe_name, save_files
 from lookalike.types import format_id, silent
 from serving import copy_shelf
 from waiting import until
@@ -47,7 +45,7 @@ print(json.dumps({{"result": order, "message": "Well done."}}), flush=True)
 HELD = """
 import os, sys, time
 sys.path[:] = sys.argv[1:]
-from lookalike.server import worker
+from lookalike.server import job_worker as worker
 send = worker._send
 
 def hold(out, message):
@@ -128,7 +126,7 @@ def test_a_job_whose_process_always_dies_fails_after_three_times(jobs, monkeypat
 
 
 def test_a_fault_of_ours_fails_at_once_and_is_logged(jobs, monkeypatch, caplog):
-    faulty = "import lookalike.server.worker as w; w.KINDS['refresh'] = lambda *_: 1 / 0; w.main()"
+    faulty = "import lookalike.server.job_worker as w; w.KINDS['refresh'] = lambda *_: 1 / 0; w.main()"
     monkeypatch.setattr(module, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {faulty}")
     job = wait(jobs, jobs.submit("refresh", {}, "anna").id)
     assert (job.state, job.attempts, job.error["kind"]) == ("failed", 1, "ZeroDivisionError")
@@ -159,10 +157,10 @@ def test_what_was_not_done_goes_on_with_the_next_start(own, many, slow, monkeypa
     first.start()
     adding, waiting = first.submit("add", {"folder": str(many)}, "anna"), first.submit("refresh", {}, "ben")
     wait(first, adding.id, is_reading)
-    first.close()  # as with a kill, the ledger says: running, queued
-    ledger = Ledger(own)
-    assert [job.state for job in ledger.read(LANES)] == ["running", "queued"]
-    ledger.close()
+    first.close()  # as with a kill, the store says: running, queued
+    store = JobStore(own)
+    assert [job.state for job in store.read(LANES)] == ["running", "queued"]
+    store.close()
     monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
     second = Jobs(own, [many])
     second.start()
@@ -201,7 +199,7 @@ def test_the_same_job_is_not_queued_twice(jobs, slow, monkeypatch):
     assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id
     jobs.cancel(drawn.id)
     assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id  # that was a short while ago
-    monkeypatch.setattr(module, "QUEUED", 1)
+    monkeypatch.setattr(module, "MAX_QUEUED", 1)
     assert jobs.ensure("map", {"space": "color"}, "anna") is None
     with pytest.raises(LockedError, match="waiting"):
         jobs.submit("fit", {}, "anna")
@@ -240,32 +238,32 @@ def test_what_cannot_be_done_fails_with_a_sentence(jobs):
     assert "nonsense" in job.message
 
 
-def test_a_ledger_is_kept_by_one_and_passes_over_what_is_damaged(tmp_path):
-    ledger = Ledger(tmp_path)
+def test_jobs_are_stored_by_one_service_and_damaged_files_are_skipped(tmp_path):
+    store = JobStore(tmp_path)
     with pytest.raises(LockedError, match="Another service"):
-        Ledger(tmp_path)
+        JobStore(tmp_path)
     made = [Job(i, "refresh", {}, "anna", 1.0, state="done") for i in range(1, 6)]
     for job in made:
-        ledger.write(job)
+        store.write(job)
     (tmp_path / "jobs" / "3.json").write_text("{")
     (tmp_path / "jobs" / "4.json").write_text(json.dumps({"id": 4, "kind": "x"}))
     for number, odd in ((7, {"kind": "evil"}), (8, {"arguments": ["a"]}), ("x", {})):  # of a later version, or a joker
         whole = {"id": number, "kind": "refresh", "arguments": {}, "author": "anna", "created": 1.0} | odd
         (tmp_path / "jobs" / f"{number}.json").write_text(json.dumps(whole))
-    assert [job.id for job in ledger.read(LANES)] == [1, 2, 5]
-    ledger.close()
-    assert [job.id for job in Ledger(tmp_path).read(LANES)] == [1, 2, 5]
+    assert [job.id for job in store.read(LANES)] == [1, 2, 5]
+    store.close()
+    assert [job.id for job in JobStore(tmp_path).read(LANES)] == [1, 2, 5]
 
 
 def test_only_the_last_that_ended_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledgers, "KEEP", 3)
-    ledger = Ledger(tmp_path)
+    monkeypatch.setattr(job_store, "KEEP", 3)
+    store = JobStore(tmp_path)
     made = [Job(i, "refresh", {}, "anna", 1.0, state="queued" if i == 1 else "done") for i in range(1, 7)]
     for job in made:
-        ledger.write(job)
-    assert [job.id for job in ledger.forget(made)] == [2, 3]
-    assert [job.id for job in ledger.read(LANES)] == [1, 4, 5, 6]
-    ledger.close()
+        store.write(job)
+    assert [job.id for job in store.remove_oldest(made)] == [2, 3]
+    assert [job.id for job in store.read(LANES)] == [1, 4, 5, 6]
+    store.close()
 
 
 def test_where_nothing_can_be_written_asking_says_so(own):
@@ -312,52 +310,52 @@ def test_links_lead_no_farther_than_the_roots_and_the_sources(own, tmp_path):
 )
 def test_a_name_of_a_client_is_made_harmless(name, tmp_path, pictures):
     data = next(pictures.rglob("*.jpg")).read_bytes()
-    (kept,) = keep(tmp_path, [(name, data)])
+    (kept,) = save_files(tmp_path, [(name, data)])
     (file,) = (tmp_path / "uploads").iterdir()
     assert file.name.startswith(f"{kept.item:016x}-")
     assert file.suffix in (".jpg", ".png")
     assert len(file.name) < 100
     assert file.read_bytes() == data
-    assert harmless(name).isascii()
-    keep(tmp_path, [("again.jpg", data)])  # the same picture under another name
+    assert safe_name(name).isascii()
+    save_files(tmp_path, [("again.jpg", data)])  # the same picture under another name
     assert len(list((tmp_path / "uploads").iterdir())) == 1
 
 
 def test_what_does_not_begin_like_a_picture_is_not_written(tmp_path):
     with pytest.raises(ImageError, match="no picture"):
-        keep(tmp_path, [("x.jpg", b"<html>")])
+        save_files(tmp_path, [("x.jpg", b"<html>")])
     assert not (tmp_path / "uploads").exists()
 
 
 def test_files_of_one_request_are_kept_all_or_none(tmp_path, monkeypatch):
     good = [(f"{i}.jpg", b"\xff\xd8\xff" + bytes([i])) for i in range(3)]
     with pytest.raises(ImageError, match=r"no\.txt\.jpg is no picture.*Nothing of this request was kept"):
-        keep(tmp_path, [*good, ("no.txt.jpg", b"text")])
+        save_files(tmp_path, [*good, ("no.txt.jpg", b"text")])
     assert list(tmp_path.rglob("*.jpg")) == []
-    keep(tmp_path, good[:1])
-    whole = incoming.whole
+    save_files(tmp_path, good[:1])
+    whole = uploads.whole
 
     def full(target):
         if target.name.endswith("-2.jpg"):
             raise FullError("No space left.")
         return whole(target)
 
-    monkeypatch.setattr(incoming, "whole", full)
+    monkeypatch.setattr(uploads, "whole", full)
     with pytest.raises(FullError):
-        keep(tmp_path, good)
+        save_files(tmp_path, good)
     assert [path.name[17:] for path in (tmp_path / "uploads").iterdir()] == ["0.jpg"]  # that of the request before
 
 
 def test_what_a_kill_left_of_a_file_is_no_file(tmp_path):
     data = b"\xff\xd8\xff and more"
-    (kept,) = keep(tmp_path, [("x.jpg", data)])
-    with pytest.raises(FullError), incoming.whole(kept.path) as left:
+    (kept,) = save_files(tmp_path, [("x.jpg", data)])
+    with pytest.raises(FullError), uploads.whole(kept.path) as left:
         raise FullError("No space left.")
     kept.path.rename(left)  # as if it had been killed before the end
-    assert keep(tmp_path, [("x.jpg", data)])[0].path == kept.path
+    assert save_files(tmp_path, [("x.jpg", data)])[0].path == kept.path
     assert kept.path.read_bytes() == data
     assert not left.exists()
-    incoming.take_back(keep(tmp_path, [("again.jpg", data), ("y.jpg", data + b"!")]))
+    uploads.delete_files(save_files(tmp_path, [("again.jpg", data), ("y.jpg", data + b"!")]))
     assert list((tmp_path / "uploads").iterdir()) == [kept.path]  # what was there before stays
 
 
@@ -365,14 +363,14 @@ def test_what_was_sent_and_taken_out_does_not_come_back(own, pictures):
     first, second = (path.read_bytes() + b"!" for path in sorted(pictures.rglob("*.jpg"))[:2])  # no pictures we know
     send = {"folder": str(own / "uploads"), "uploads": True}
     with Collection(own) as collection:
-        (kept,) = keep(own, [("a.jpg", first)])
+        (kept,) = save_files(own, [("a.jpg", first)])
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
         assert KINDS["remove"](collection, {"items": [format_id(kept.item)]}, silent)[0] == {"removed": 1}
-        keep(own, [("b.jpg", second)])
+        save_files(own, [("b.jpg", second)])
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
         assert not collection.has([kept.item])
         assert (own / "uploads" / ".removed" / kept.path.name).read_bytes() == first  # nothing is deleted
-        keep(own, [("a.jpg", first)])  # sent again, it is meant
+        save_files(own, [("a.jpg", first)])  # sent again, it is meant
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
 
 
@@ -380,16 +378,16 @@ def test_a_folder_that_cannot_be_written_is_told_so(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(ledgers.Path, "mkdir", refuse)
+    monkeypatch.setattr(job_store.Path, "mkdir", refuse)
     with pytest.raises(ReadOnlyError, match="only be read"):
-        Ledger(tmp_path)
+        JobStore(tmp_path)
 
 
-def test_a_job_stands_back_for_those_who_search(tmp_path):
+def test_a_job_has_a_lower_priority_than_searches(tmp_path):
     """Its process is niced, and so are those that it starts."""
     Collection(tmp_path / "c.lookalike", create=True).close()
     script = (
-        "import os; from lookalike.server import worker;"
+        "import os; from lookalike.server import job_worker as worker;"
         "worker.KINDS['map'] = lambda *_: ({'nice': os.nice(0)}, ''); worker.main()"
     )
     order = json.dumps({"collection": str(tmp_path / "c.lookalike"), "within": None, "kind": "map", "arguments": {}})
@@ -398,19 +396,19 @@ def test_a_job_stands_back_for_those_who_search(tmp_path):
     process.stdin.flush()  # left open: its end would end the process
     told = json.loads(process.stdout.readline())
     process.communicate()
-    assert told["result"]["nice"] == min(19, os.nice(0) + worker.JOB_NICE)
+    assert told["result"]["nice"] == min(19, os.nice(0) + job_worker.NICE)
 
 
 def test_the_service_has_one_thread_a_product_and_its_jobs_have_all(monkeypatch):
-    for name in threads.NAMES:
+    for name in settings.BLAS_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")  # somebody has said so
-    monkeypatch.setattr(threads, "_ours", set())
-    threads.limit()
+    monkeypatch.setattr(settings, "_set_here", set())
+    settings.limit_blas_threads()
     assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["OMP_NUM_THREADS"]) == ("1", "3")
-    assert "OPENBLAS_NUM_THREADS" not in threads.unlimited()
-    assert threads.unlimited()["OMP_NUM_THREADS"] == "3"
-    for name in threads.NAMES:
+    assert "OPENBLAS_NUM_THREADS" not in settings.original_environment()
+    assert settings.original_environment()["OMP_NUM_THREADS"] == "3"
+    for name in settings.BLAS_VARIABLES:
         monkeypatch.delenv(name)
 
 
@@ -424,7 +422,7 @@ def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch
             assert since < self.last
             return [Job(1, "map", {}, "anna", 0.0, change=self.last)]
 
-    monkeypatch.setattr(events, "LOOK_S", 0.0)
+    monkeypatch.setattr(job_events, "POLL_S", 0.0)
     jobs, closing, turns = Watched(), threading.Event(), []
 
     def may():
@@ -436,7 +434,7 @@ def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch
     async def listen():
         return [
             line
-            async for line in events.Events(jobs).stream(
+            async for line in job_events.JobEvents(jobs).stream(
                 closing, None, None, may, Visible(None, Person("anna", "manage"))
             )
         ]
@@ -448,5 +446,5 @@ def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch
 
 def test_the_process_of_a_job_does_not_load_the_service():
     """Every job waits for what its process loads."""
-    code = "import sys, lookalike.server.worker; print({'fastapi', 'sklearn', 'uvicorn'} & set(sys.modules))"
+    code = "import sys, lookalike.server.job_worker; print({'fastapi', 'sklearn', 'uvicorn'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout == "set()\n"

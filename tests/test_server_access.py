@@ -11,7 +11,7 @@ from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.server import access as module
 from lookalike.server.access import Access, Entry, Person, salvage
 from lookalike.server.app import ROUTERS
-from lookalike.server.run import bind, check_tokens, url
+from lookalike.server.http_server import bind, check_tokens, url
 from lookalike.server.settings import Settings
 from serving import add_token, copy_shelf, error, running
 

@@ -19,7 +19,7 @@ from lookalike.server import access as access_module
 from lookalike.server.access import Access, Person
 from lookalike.server.app import create_app
 from lookalike.server.problems import Problem
-from lookalike.server.rates import CLIENTS, Limiter, network
+from lookalike.server.rate_limits import CLIENTS, RateLimiter, network
 from lookalike.server.settings import Rates, Settings
 from serving import add_token, copy_shelf, error, quick, running
 from waiting import PATIENCE_S, until
@@ -249,17 +249,17 @@ def test_forged_cookies_are_limited_for_the_person_they_name(shelf, tmp_path):
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-        guard.app = refused
-        asyncio.run(guard(scope, receive, send))
+        checks.app = refused
+        asyncio.run(checks(scope, receive, send))
         return sent[0]["status"]
 
     with Collection(own) as collection:
-        guard = create_app(collection, Settings(rates=Rates(login=(0.01, 5))), access)
+        checks = create_app(collection, Settings(rates=Rates(login=(0.01, 5))), access)
         seen = [status(forged_cookie("anna"), f"192.0.2.{number}") for number in range(8)]
         assert seen == [401] * 5 + [429] * 3  # each from an address of its own
         assert status(forged_cookie("bert"), "192.0.2.7") == 401
         assert status(access.make_cookie(Person("anna", "view")), "192.0.2.7") == 200
-        guard.here.close()
+        checks.service.close()
 
 
 def test_a_refused_cookie_is_deleted_by_the_browser_and_an_expired_one_is_no_attempt(shelf, tmp_path, monkeypatch):
@@ -315,7 +315,7 @@ def test_a_flood_is_slowed_down(shelf):
 
 def test_buckets_refill_with_time_and_are_few():
     now = [0.0]
-    limiter = Limiter(Rates(work=(2.0, 3)), clock=lambda: now[0])
+    limiter = RateLimiter(Rates(work=(2.0, 3)), clock=lambda: now[0])
     for _ in range(3):
         limiter.check("work", "anna")
     with pytest.raises(Problem, match="Too many"):

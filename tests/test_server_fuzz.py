@@ -45,8 +45,8 @@ def operations():
 
     with tempfile.TemporaryDirectory() as folder, Collection(folder, create=True) as collection:
         app = create_app(collection, Settings())
-        document = create_api(app.here).openapi()
-        app.here.close()
+        document = create_api(app.service).openapi()
+        app.service.close()
     return [
         (path, method.upper())
         for path, methods in document["paths"].items()

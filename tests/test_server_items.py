@@ -10,12 +10,11 @@ from PIL import Image
 
 from lookalike import Collection
 from lookalike.errors import ImageError, InputError
-from lookalike.server import served
-from lookalike.server.large import Large
+from lookalike.server import service as module
 from lookalike.server.metrics import Metrics
 from lookalike.server.settings import Budget
-from lookalike.server.thumbnails import Kept, fit, rounded
-from lookalike.server.work import Stop
+from lookalike.server.thread_pools import Stop
+from lookalike.server.thumbnails import LargePictures, ThumbnailCache, fit, rounded
 from serving import copy_shelf, error, running
 from waiting import until
 
@@ -99,15 +98,15 @@ def test_a_thumbnail_fits_and_is_the_same_from_memory(service):
 
 def test_a_thumbnail_that_several_wait_for_is_made_once(service, monkeypatch):
     item = service.get("/items", params={"limit": 1, "offset": 11})["items"][0]
-    here, made = service.app.here, []
-    picture = here.picture
+    state, made = service.app.service, []
+    picture = state.picture
 
     def count(*args):
         made.append(args)
         return picture(*args)
 
-    monkeypatch.setattr(here, "picture", count)
-    first, second = (here.thumbnail(item["id"], 192, Stop("read")) for _ in range(2))  # queued behind each other
+    monkeypatch.setattr(state, "picture", count)
+    first, second = (state.thumbnail(item["id"], 192, Stop("read")) for _ in range(2))  # queued behind each other
     assert first == second
     assert len(made) == 1
 
@@ -131,11 +130,11 @@ def test_a_region_is_cut_out(service):
 
 def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypatch):
     item = service.get("/items", params={"limit": 1})["items"][0]
-    monkeypatch.setattr(served, "PIXELS", 0)
-    monkeypatch.setattr(served, "shrink", None)  # what the service itself would decode with
+    monkeypatch.setattr(module, "LARGE_PIXELS", 0)
+    monkeypatch.setattr(module, "shrink", None)  # what the service itself would decode with
     answer = service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": "0,0,0.5,0.25", "side": 199})
     assert Image.open(io.BytesIO(answer.content)).size == (160, 60)
-    large = Large()
+    large = LargePictures()
     try:
         with pytest.raises(ImageError, match="not a picture"):
             large.shrink(b"nothing", 100)
@@ -145,11 +144,11 @@ def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypat
 
 def test_large_pictures_hold_up_no_others(shelf, monkeypatch):
     held, asked = threading.Event(), []
-    monkeypatch.setattr(served, "PIXELS", 0)
+    monkeypatch.setattr(module, "LARGE_PIXELS", 0)
     with running(shelf, budget=Budget(readers=2)) as service:
         items = service.get("/items", params={"limit": 4})["items"]
         slow = SimpleNamespace(shrink=lambda *_: held.wait() and b"", close=lambda: None)
-        monkeypatch.setattr(service.app.here, "_large", slow)
+        monkeypatch.setattr(service.app.service, "_large", slow)
         for item in items:
             asked.append(threading.Thread(target=service.client.get, args=(f"/api/v1/items/{item['id']}/thumbnail",)))
             asked[-1].start()
@@ -182,7 +181,7 @@ def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):
 
 
 def test_large_pictures_end_with_the_service(pictures):
-    large = Large()
+    large = LargePictures()
     assert large.shrink(next(pictures.rglob("*.jpg")).read_bytes(), 64)[:3] == b"\xff\xd8\xff"
     large.close()
     with pytest.raises(ImageError, match="ending"):
@@ -239,7 +238,7 @@ def test_an_unknown_address_and_method_have_the_one_shape(service):
 
 
 def test_what_is_kept_stays_within_its_bytes():
-    kept = Kept(100)
+    kept = ThumbnailCache(100)
     for number in range(20):
         kept.put((str(number), 64), bytes(30))
         kept.put(("0", 64), bytes(30))  # used all the time

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.server import events, jobs
+from lookalike.server import job_events, jobs
 from serving import add_token, connect, copy_shelf, error, running
 from waiting import PATIENCE_S, until
 
@@ -243,14 +243,14 @@ def test_exports_are_those_of_the_library(service, format):
 
 
 def test_a_stream_beats_and_a_reader_that_leaves_is_let_go(service, monkeypatch):
-    monkeypatch.setattr(events, "BEAT_S", 0.2)
-    last = service.app.here.jobs.last
+    monkeypatch.setattr(job_events, "HEARTBEAT_S", 0.2)
+    last = service.app.service.jobs.last
     with service.client.stream("GET", "/api/v1/events", headers={"Last-Event-ID": str(last)}) as answer:
         lines = answer.iter_lines()
         assert next(line for line in lines if line.startswith(":")) == ": still here"
-        until(lambda: service.app.here.events.open == 1)  # those of the tests before have gone
-    until(lambda: service.app.here.events.open == 0)
-    monkeypatch.setattr(events, "STREAMS", 0)
+        until(lambda: service.app.service.events.open == 1)  # those of the tests before have gone
+    until(lambda: service.app.service.events.open == 0)
+    monkeypatch.setattr(job_events, "MAX_STREAMS", 0)
     error(service.client.get("/api/v1/events"), 503, "busy")
 
 
@@ -265,7 +265,7 @@ def test_a_reader_that_is_ahead_of_what_happened_is_told_so_and_how_things_stand
 
 
 def test_a_reader_that_does_not_read_holds_nobody_up(service, quick, monkeypatch):
-    monkeypatch.setattr(events, "BEAT_S", 0.0)
+    monkeypatch.setattr(job_events, "HEARTBEAT_S", 0.0)
     slow = [service.connect() for _ in range(3)]
     for connection in slow:
         connection.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -104,7 +104,7 @@ def test_no_route_shows_a_folder_above_the_sources_to_view(service, people, item
     shown = service.get(f"/jobs/{added}", headers=view)
     assert shown["arguments"] == {"folder": "New"}
     assert shown["result"]["skipped"].keys() == {"New/broken.jpg"}
-    failed = service.app.here.jobs.get(int(added))
+    failed = service.app.service.jobs.get(int(added))
     monkeypatch.setattr(failed, "message", f"{above} cannot be read.")
     monkeypatch.setattr(failed, "error", {"kind": "StoreError", "message": f"'{above}' cannot be read."})
     one = items["view"][0]["id"]

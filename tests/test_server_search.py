@@ -130,7 +130,7 @@ def test_uploads_are_kept_within_their_room_and_time(shelf):
         assert there == [404, 404, 200, 200]
         message = error(service.upload(jpeg(np.zeros((200, 200, 3), np.uint8))), 422, "input")
         assert "at most 20000" in message
-        service.app.here.uploads._budget = quick(kept_s=0.0)
+        service.app.service.uploads._budget = quick(kept_s=0.0)
         gone = service.client.get(f"/api/v1/uploads/{sent[3]}/thumbnail")
         assert "Send the picture again" in error(gone, 404, "missing")
 

@@ -15,7 +15,7 @@ import typer
 
 import lookalike_bench as benches
 from lookalike.cli.options import Json
-from lookalike.cli.terminal import on_terminal, print_json, print_line, print_note, print_rich
+from lookalike.cli.output import on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
 from lookalike.text import human_seconds, many
 

@@ -1,38 +1,37 @@
-"""The command line: `lookalike COMMAND`, one function per verb of `Collection`, and one place for errors.
+"""The command line. Exit codes: 0 success, 1 something was skipped or is wrong, 2 usage or input error, 130 Ctrl-C.
 
-In: the words after `lookalike`. Out: text or JSON, and an exit code: 0 fine, 1 something was skipped or is wrong,
-2 usage or input error (one line on stderr), 130 stopped by Ctrl-C.
+Each module has the commands of one subject: `add` (add, refresh, remove, label), `fit`, `search` (search, explain),
+`feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map, export),
+`plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact), `serve` (serve, token), `demo`,
+`bench`. `options` has the options that commands share, `output` what they print with, `lazy` the imports that
+`lookalike --help` must not wait for. Errors become one line here, and nowhere else.
 """
 
 import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 import lookalike
 from lookalike.cli import (
-    changes,
+    add,
     classes,
-    classify,
     demo,
     duplicates,
     feedback,
-    hints,
-    looks,
+    fit,
     maintenance,
-    maps,
+    overview,
     plan,
     search,
     serve,
-    sessions,
 )
 from lookalike.cli.options import COLLECTION
+from lookalike.cli.output import complete_commands, print_json, print_line, print_note, remember_collection
 from lookalike.cli.plugins import PluginGroup
-from lookalike.cli.terminal import print_json, print_line, print_note
 from lookalike.errors import LookalikeError
 
 app = typer.Typer(name="lookalike", cls=PluginGroup, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -44,15 +43,15 @@ def main() -> None:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError:  # nobody reads it, or the disk is full: let the rest go nowhere, or Python complains at the end
+    except OSError:  # a closed pipe or a full disk: discard the rest, or Python prints an error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Whatever goes wrong becomes one line here, and nowhere else."""
+    """Run one command line and return its exit code."""
     json = "--json" in words
-    hints.forget()
+    remember_collection(None)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8" if json else None, errors="backslashreplace")
@@ -63,28 +62,28 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         return 0
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # Typer's and rich's way to say that nobody reads us
+        if isinstance(stop.__context__, BrokenPipeError):  # how Typer and rich report a closed pipe
             return 0
         raise
-    except feedback.Left as left:
-        print_note(str(left))
+    except feedback.Interrupted as interrupted:
+        print_note(str(interrupted))
         return 130
     except KeyboardInterrupt:
         code = 130
     except (LookalikeError, typer.TyperException, OSError) as error:
-        return _refuse(error, json)
+        return _print_error(error, json)
     if code == 130:  # also what Typer makes of a KeyboardInterrupt
         print_note("Stopped. Everything committed so far is safe; the same command goes on from there.")
     return int(code)
 
 
-def _refuse(error: Exception, json: bool) -> int:
-    """Say what is wrong, in one line, and return the exit code."""
+def _print_error(error: Exception, json: bool) -> int:
+    """Print an error in one line, and return the exit code."""
     message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-    usage = getattr(error, "ctx", None)  # where Typer stumbled
+    usage = getattr(error, "ctx", None)  # of an error in the usage
     message = " ".join(message.split()) + (f" Try: {usage.command_path} --help" if usage else "")
     if json:
-        print_json({"error": {"kind": type(error).__name__, "message": hints.complete(message)}}, error=True)
+        print_json({"error": {"kind": type(error).__name__, "message": complete_commands(message)}}, error=True)
     else:
         print_note(f"lookalike: {message}")
     return 2
@@ -118,28 +117,27 @@ def root(
       lookalike -c work.lookalike stats --json
     """
     source = ctx.get_parameter_source("collection")
-    if source is not None and source.name == "COMMANDLINE":  # from the environment it is there the next time, too
-        hints.remember(collection)
+    if source is not None and source.name == "COMMANDLINE":  # the environment is the same for the next command
+        remember_collection(collection)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
 
-_PARSERS: dict[Any, type[TyperCommand]] = {
-    changes.fit: changes.Fit,
-    search.search: search.Search,
-    feedback.feedback: search.Search,
-}
-for _verb in (changes.add, changes.refresh, changes.remove, changes.fit, search.search, feedback.feedback):
-    app.command(cls=_PARSERS.get(_verb))(_verb)
-app.command()(classify.classify)
+# In the order of `lookalike --help`.
+for _verb in (add.add, add.refresh, add.remove):
+    app.command()(_verb)
+app.command(cls=fit.FitCommand)(fit.fit)
+for _verb in (search.search, feedback.feedback):
+    app.command(cls=search.SearchCommand)(_verb)
+app.command()(classes.classify)
 app.add_typer(classes.app)
 app.add_typer(duplicates.app)
-app.command("map")(maps.map_)
-app.add_typer(sessions.app)
-for _verb in (looks.items, looks.stats, search.explain, looks.export):
+app.command("map")(overview.map_)
+app.add_typer(feedback.sessions_app)
+for _verb in (overview.items, overview.stats, search.explain, overview.export):
     app.command()(_verb)
 for _verb in (maintenance.verify, maintenance.repair, maintenance.backup, maintenance.restore, maintenance.compact):
     app.command()(_verb)
-for _verb in (changes.label, plan.plan, serve.serve, looks.recipes, demo.demo):
+for _verb in (add.label, plan.plan, serve.serve, plan.recipes, demo.demo):
     app.command()(_verb)
 app.add_typer(serve.app)

@@ -1,23 +1,32 @@
-"""`lookalike classes`: classes that never stop growing; what people put into them.
+"""`lookalike classes` and `lookalike classify`: make, show, correct and measure classes, and predict them.
 
-In: names of classes, pictures by path, folder or id. Out: what is in a class. A class is its labels: `lookalike label`
-and a finished feedback session make them, too. How classes are told apart is in `classify.py`.
+A class is a label: `lookalike label` and finished feedback sessions make classes, too.
 """
 
 import dataclasses
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lookalike.cli.class_tables import print_table, print_view
-from lookalike.cli.options import Json, Where, opened
-from lookalike.cli.terminal import print_json, print_note, say
+from lookalike.cli.lazy import Lazy
+from lookalike.cli.options import NONE, Author, Json, Where, opened
+from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, print_table, show_path
 from lookalike.errors import InputError
 from lookalike.text import many
 
+if TYPE_CHECKING:
+    from lookalike import Collection, types
+    from lookalike.collection import ClassView, Evaluation, Prediction, PredictionCounts
+else:
+    types = Lazy("lookalike.types")
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A class.")]
 Images = Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures of the collection, ids or folders.")]
-Author = Annotated[str | None, typer.Option("--author", help="Who says so. Default: your login.")]
+Kind = Annotated[
+    Literal["ncm", "ncmc", "second"] | None,
+    typer.Option("--kind", help="One mean a class, ten, or one covariance for all."),
+]
 
 app = typer.Typer(name="classes", rich_markup_mode=None)
 
@@ -68,7 +77,7 @@ def add(
         else:
             added = collection.classes.add(name, images or (), author=author)
         total = len(collection.classes.show(name).members)
-    say(json, f"{added:,} added to {name}, which has {total:,} now.", name=name, added=added, pictures=total)
+    print_either(json, f"{added:,} added to {name}, which has {total:,} now.", name=name, added=added, pictures=total)
     return 0
 
 
@@ -82,7 +91,7 @@ def remove(name: Name, images: Images, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         removed = collection.classes.remove(name, images)
-    say(json, f"{removed:,} taken out of {name}.", name=name, removed=removed)
+    print_either(json, f"{removed:,} taken out of {name}.", name=name, removed=removed)
     return 0
 
 
@@ -135,7 +144,7 @@ def show(
     """
     with opened(where) as collection:
         view = collection.classes.show(name)
-        print_view(collection, view, k, json)
+        _print_class(collection, view, k, json)
     return 0
 
 
@@ -154,7 +163,7 @@ def rename(
     """
     with opened(where) as collection:
         n = collection.classes.rename(name, new)
-    say(json, f"{name} is {new} now, with {many(n, 'picture')}.", name=new, pictures=n)
+    print_either(json, f"{name} is {new} now, with {many(n, 'picture')}.", name=new, pictures=n)
     return 0
 
 
@@ -173,7 +182,7 @@ def merge(
     """
     with opened(where) as collection:
         n = collection.classes.merge(*names, into=into)
-    say(json, f"{into} has {many(n, 'picture')} now.", name=into, pictures=n)
+    print_either(json, f"{into} has {many(n, 'picture')} now.", name=into, pictures=n)
     return 0
 
 
@@ -194,7 +203,7 @@ def split(
     """
     with opened(where) as collection:
         n = collection.classes.split(name, new, images, author=author)
-    say(json, f"{many(n, 'picture')} of {name} moved to {new}.", name=new, pictures=n)
+    print_either(json, f"{many(n, 'picture')} of {name} moved to {new}.", name=new, pictures=n)
     return 0
 
 
@@ -208,5 +217,273 @@ def delete(name: Name, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         n = collection.classes.delete(name)
-    say(json, f"{name} is gone; {many(n, 'picture')} had it.", name=name, pictures=n)
+    print_either(json, f"{name} is gone; {many(n, 'picture')} had it.", name=name, pictures=n)
     return 0
+
+
+@app.command()
+def confirm(
+    name: Name,
+    where: Where,
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures of the collection, ids or folders.")
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="Everything that is predicted to be of the class.")] = False,
+    at_least: Annotated[
+        float | None, typer.Option("--at-least", metavar="P", help="What is predicted with this probability or more.")
+    ] = None,
+    author: Author = None,
+    json: Json = False,
+) -> int:
+    """Say that predictions are right. From now on the pictures count for the class.
+
+    \b
+    Examples:
+      lookalike classes confirm beach new/3.jpg new/4.jpg
+      lookalike classes confirm beach --at-least 0.9
+      lookalike classes confirm beach --all
+    """
+    if bool(images) + all + (at_least is not None) != 1:
+        raise InputError("Say what to confirm: pictures, --at-least P, or --all; one of the three.")
+    with opened(where) as collection:
+        chosen = 0.0 if all else at_least
+        n = collection.classes.confirm(name, images or None, at_least=chosen, author=author)
+    print_either(json, f"{n:,} confirmed as {name}.", name=name, confirmed=n)
+    return 0
+
+
+@app.command()
+def reject(name: Name, images: Images, where: Where, author: Author = None, json: Json = False) -> int:
+    """Say that pictures are not of a class. It is never predicted for them again.
+
+    \b
+    Examples:
+      lookalike classes reject beach new/5.jpg
+    """
+    with opened(where) as collection:
+        n = collection.classes.reject(name, images, author=author)
+    print_either(json, f"{many(n, 'prediction')} gone; {name} is never predicted for these again.", name=name, gone=n)
+    return 0
+
+
+@app.command()
+def hierarchy(
+    where: Where,
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help="A CSV file of child,parent, or nested folders.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget the hierarchy.")] = False,
+    json: Json = False,
+) -> int:
+    """Say which class is a kind of which. Classes with few pictures, or none, borrow from their relatives.
+
+    Without a source, lists what is known.
+
+    \b
+    Examples:
+      lookalike classes hierarchy tree.csv
+      lookalike classes hierarchy ~/Pictures/sorted
+      lookalike classes hierarchy --clear
+    """
+    if clear and source is not None:
+        raise InputError("Give a source or --clear, one of the two.")
+    with opened(where) as collection:
+        if clear or source is not None:
+            collection.classes.set_hierarchy([] if source is None else source)
+        pairs = collection.classes.hierarchy()
+    if json:
+        print_json([{"child": child, "parent": parent} for child, parent in pairs])
+    elif source is not None or clear:
+        print_line(f"{many(len(pairs), 'pair')} of child and parent.")
+    elif not pairs:
+        print_note("No hierarchy. Give one: lookalike classes hierarchy tree.csv")
+    else:
+        print_table(["class", "a kind of"], [list(pair) for pair in pairs])
+    return 0
+
+
+@app.command()
+def use(
+    where: Where,
+    space: Annotated[str | None, typer.Option("--space", metavar="NAME", help="Where classes are told apart.")] = None,
+    kind: Kind = None,
+    reject: Annotated[
+        float | None, typer.Option("--reject", metavar="SHARE", help="Of a class's own that may be none of these.")
+    ] = None,
+    prior: Annotated[
+        float | None, typer.Option("--prior", metavar="N", help="Pictures that the hierarchy counts for.")
+    ] = None,
+    on_add: Annotated[
+        bool | None, typer.Option("--on-add/--no-on-add", help="Whether new pictures are classified.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Say how classes are told apart. Also whether new pictures are classified; without options, list that.
+
+    \b
+    Examples:
+      lookalike classes use
+      lookalike classes use --space ncmml --kind second
+      lookalike classes use --no-on-add
+    """
+    given = {"space": space, "kind": kind, "reject": reject, "prior": prior, "on_add": on_add}
+    with opened(where) as collection:
+        settings = collection.classes.use(**{name: value for name, value in given.items() if value is not None})
+    if json:
+        print_json(dataclasses.asdict(settings))
+        return 0
+    print_line(f"space   {settings.space or 'the first'}")
+    print_line(f"kind    {settings.kind}")
+    print_line(f"reject  {settings.reject:g}")
+    print_line(f"prior   as much as {settings.prior:g} pictures")
+    print_line(f"on add  {'new pictures are classified' if settings.on_add else 'no'}")
+    return 0
+
+
+@app.command()
+def evaluate(
+    where: Where,
+    space: Annotated[str | None, typer.Option("--space", metavar="NAME", help="In another space.")] = None,
+    kind: Kind = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many classes to list, the worst first.")] = 40,
+    json: Json = False,
+) -> int:
+    """Measure how good the classes are. Every picture is judged by classes that it was taken out of.
+
+    A tenth of each class at a time; in a space that learned from labels, it is fitted anew without them. Then whole
+    classes are left out, to see whether their pictures are called none of these. Nothing is changed.
+
+    \b
+    Examples:
+      lookalike classes evaluate
+      lookalike classes evaluate --kind second --space deep
+    """
+    with opened(where) as collection, bars(lines=not json) as progress:
+        found = collection.classes.evaluate(space=space, kind=kind, progress=progress)
+    _print_evaluation(found, k, json)
+    return 0
+
+
+def classify(
+    where: Where,
+    images: Annotated[list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures, ids or folders.")] = None,
+    all: Annotated[
+        bool, typer.Option("--all", help="Every picture of the collection that nobody labelled; kept as predictions.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Say which class pictures are of, how surely, and what they would be next; or none of these.
+
+    Pictures that are named need not be in the collection, and nothing is kept of them. With --all, predictions are
+    kept, apart from what people said: classes show lists them, classes confirm and reject answer them.
+
+    \b
+    Examples:
+      lookalike classify new.jpg other.jpg
+      lookalike classify ~/Pictures/new
+      lookalike classify 0f3a5c7e9b1d2f40 --json
+      lookalike classify --all
+    """
+    if bool(images) == all:
+        raise InputError("Say what to classify: pictures, or --all for all that nobody labelled.")
+    skipped: dict[str, str] = {}
+    with opened(where) as collection, bars(lines=not json) as progress:
+        if all:
+            _print_predicted(collection.classes.predict(progress), json)
+            return 0
+        classified = collection.classify(images or (), on_skip=skipped.__setitem__, progress=progress)
+        if not collection.classes.can_reject():
+            print_note("No class has two pictures yet: what is none of these cannot be told, nor how sure to be.")
+    _print_classified(classified, skipped, json)
+    return 1 if skipped else 0
+
+
+def _print_class(collection: "Collection", view: "ClassView", k: int | None, json: bool) -> None:
+    """Print a class with its labelled and its predicted pictures."""
+    members, predicted = view.members[:k], view.predicted[:k]
+    items = collection.get([one.item for one in members] + [one.item for one in predicted])
+    paths = {item: next(iter(found.paths), None) for item, found in items.items()}
+    if json:
+        labelled = [
+            {"id": types.format_id(m.item), "path": paths[m.item], "author": m.author, "source": m.source, "at": m.at}
+            for m in members
+        ]
+        suggested = [
+            {"id": types.format_id(p.item), "path": paths[p.item], "probability": p.probability}
+            | {"source": "predicted", "space": p.space, "model": p.model, "at": p.at}
+            for p in predicted
+        ]
+        print_json({"name": view.name, "parents": view.parents, "pictures": labelled, "predicted": suggested})
+        return
+    of = f", a kind of {', '.join(view.parents)}" if view.parents else ""
+    print_line(f"{view.name}{of}: {many(len(view.members), 'picture')}, {len(view.predicted):,} predicted.")
+    for m in members:
+        when = time.strftime("%Y-%m-%d", time.localtime(m.at))
+        print_line(f"  {f'{m.source} {m.author} {when}':32}  {show_path(paths[m.item])}")
+    for p in predicted:
+        print_line(f"  {f'predicted {p.probability:.2f}':32}  {show_path(paths[p.item])}")
+
+
+def _print_classified(classified: list["Prediction"], skipped: dict[str, str], json: bool) -> None:
+    """Print the predicted classes of pictures, and the pictures that could not be read."""
+    if json:
+        rows = [
+            {"id": None if v.id is None else types.format_id(v.id), "path": v.path, "class": v.label}
+            | {"probability": v.probability, "nearest": v.nearest, "runner_up": v.runner_up}
+            | {"runner_up_probability": v.runner_up_probability, "labels": v.labels}
+            for v in classified
+        ]
+        print_json({"pictures": rows, "skipped": skipped})
+        return
+    lines = []
+    for v in classified:
+        rest = f"then {v.runner_up} {v.runner_up_probability:.2f}" if v.runner_up is not None else ""
+        if v.label is None:
+            rest = "" if v.nearest is None else f"nearest {v.nearest}"
+        chance = "" if v.label is None else f"{v.probability:.2f}"
+        labels = f"  (people say: {', '.join(v.labels)})" if v.labels else ""
+        lines.append([v.label or NONE, chance, rest, f"{show_path(v.path)}{labels}"])
+    if lines:
+        print_table(["class", "sure", "", "picture"], lines)
+    for name, reason in skipped.items():
+        print_line(f"skipped: {name}: {reason}")
+
+
+def _print_predicted(found: "PredictionCounts", json: bool) -> None:
+    """Print how many pictures were predicted to be in each class."""
+    if json:
+        print_json({"predicted": found.classes, "none": found.none})
+        return
+    print_line(f"{many(sum(found.classes.values()), 'picture')} classified, {found.none:,} {NONE}.")
+    if found.classes:
+        print_table(["class", "predicted"], [[name, f"{n:,}"] for name, n in found.classes.items()])
+
+
+def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
+    """Print the accuracy over all classes, then of each."""
+    if json:
+        print_json(dataclasses.asdict(found))
+        return
+    of = many(found.classes, "class", "classes")
+    print_line(f"{many(found.pictures, 'picture')} of {of}: {found.kind} in {found.space}.")
+    print_line(f"right: {found.accuracy:.3f} of the pictures, {found.class_accuracy:.3f} as the mean over classes.")
+    print_line(f"{NONE}: said of {found.own_none:.3f} of them, wrongly;")
+    strangers = "not known, of one class" if found.strangers_none is None else f"{found.strangers_none:.3f}"
+    print_line(f"  of pictures whose class was left out, rightly: {strangers}.")
+    rows = [
+        [c.name, f"{c.pictures:,}", _share(c.right), _share(c.none), c.mistaken_for or ""] for c in found.by_class[:k]
+    ]
+    print_table(["class", "pictures", "right", "none", "mistaken for"], rows)
+    if found.confused:
+        print_line("Most often mistaken:")
+        for truth, guess, n in found.confused:
+            print_line(f"  {n:>5,} × {truth} for {guess}")
+    if len(found.by_class) > k:
+        left = many(len(found.by_class) - k, "class", "classes")
+        print_note(f"Better than these: {left}. To see more: -k {len(found.by_class)}")
+    for note in found.notes:
+        print_note(note)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

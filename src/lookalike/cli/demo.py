@@ -1,8 +1,4 @@
-"""`lookalike demo`: the main job on pictures that it draws itself.
-
-In: nothing. Out: a folder of drawn pictures, a collection with them in it, a few searches as a table, as JSON and as a
-contact sheet.
-"""
+"""`lookalike demo`: draws pictures, indexes them, searches a few, and writes a contact sheet of the results."""
 
 import glob
 import os
@@ -14,7 +10,7 @@ import typer
 import lookalike
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import COLLECTION, Json, Wait, Where, opened
-from lookalike.cli.terminal import bars, print_json, print_line, print_note
+from lookalike.cli.output import bars, print_json, print_line, print_note
 from lookalike.text import shorten
 
 if TYPE_CHECKING:
@@ -75,7 +71,7 @@ def demo(
 
 
 def _search(collection: "Collection", root: Path, query: Path) -> dict[str, Any]:
-    """What a drawn picture finds among the drawn ones, itself left out."""
+    """The other drawn pictures that a drawn picture finds."""
     among = lookalike.Filter(path=glob.escape(str(root)) + "/*")
     found = collection.search(query, k=SHOWN + 1, filter=among)
     others = [result for result in found if result.path != str(query)][:SHOWN]

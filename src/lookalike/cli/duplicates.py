@@ -1,18 +1,13 @@
-"""`lookalike duplicates`: pictures that are there more than once. Nothing is ever deleted.
-
-In: a tier. Out: groups, the picture that is worth keeping first, as text, JSON or a page; and, for good, which pictures
-are no duplicates of each other.
-"""
+"""`lookalike duplicates`: groups of duplicates, as text, JSON or a page. Nothing is ever deleted."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lookalike.cli.classes import Author
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Space, Where, Workers, filtered, opened
-from lookalike.cli.terminal import bars, print_json, print_line, print_note, say, show_path
+from lookalike.cli.options import Author, Json, Space, Where, Workers, filtered, opened
+from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
 from lookalike.text import human_bytes, many
 
@@ -25,7 +20,7 @@ else:
 app = typer.Typer(name="duplicates", rich_markup_mode=None)
 
 PAGE_GROUPS = 200
-"""Groups of a tier on a page, at most: every picture is inside the file."""
+"""Groups of a tier on a page, at most: the file contains every picture."""
 PAGE_PATHS = 5
 """Paths under a picture on a page, at most."""
 
@@ -66,8 +61,8 @@ def duplicates(
     with opened(where) as collection, bars(lines=True) as progress:
         groups = collection.duplicates(tier, space=space, filter=filter, progress=progress, workers=workers)
         items = collection.get([item for group in groups for item in group.items])
-        told = tier != "identical" and (html is not None or not json)
-        copies = collection.duplicates("identical", filter=filter) if told else []
+        find_copies = tier != "identical" and (html is not None or not json)
+        copies = collection.duplicates("identical", filter=filter) if find_copies else []
         if html is not None:
             shown = items | collection.get([item for group in copies for item in group.items])
             print_note(f"Wrote {_write_page(tier, [groups, copies], shown, html)}")
@@ -75,12 +70,7 @@ def duplicates(
         print_json([_describe(group, items) for group in groups])
         return 0
     for group in groups:
-        print_line(f"{group.id}: {group.why}")
-        for item, distance in zip(group.items, group.distances, strict=True):
-            found = items[item]
-            for path in found.paths if tier == "identical" else found.paths[:1]:
-                size = f"{found.width}x{found.height}"
-                print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
+        _print_group(group, items)
     counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
     print_note(counts if groups else "No duplicates of this kind.")
     if copies:
@@ -111,12 +101,21 @@ def dismiss(
     """
     with opened(where) as collection:
         pairs = collection.not_duplicates([_item(collection, image) for image in images], author=author)
-    say(json, f"{many(pairs, 'pair')} told apart.", pairs=pairs)
+    print_either(json, f"{many(pairs, 'pair')} told apart.", pairs=pairs)
     return 0
 
 
+def _print_group(group: "Group", items: "dict[int, Item]") -> None:
+    print_line(f"{group.id}: {group.why}")
+    for item, distance in zip(group.items, group.distances, strict=True):
+        found = items[item]
+        for path in found.paths if group.tier == "identical" else found.paths[:1]:
+            size = f"{found.width}x{found.height}"
+            print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
+
+
 def _item(collection: "Collection", image: str) -> int:
-    """The item that an id or a path means."""
+    """The item with this id or path."""
     found = collection.find(image)
     if found is None:
         raise InputError(f"Nothing in the collection is named {image!r}.")
@@ -151,7 +150,7 @@ def _write_page(tier: str, tiers: list[list["Group"]], items: "dict[int, Item]",
 
 
 def _tile(item: "Item", first: bool) -> "show.Tile":
-    """A picture, how large it is and where it lies; the first of a group is framed."""
+    """A picture with its size and paths; the first of a group is framed."""
     lines = [f"{item.width}×{item.height}, {human_bytes(item.bytes)}", *item.paths[:PAGE_PATHS]]
     if len(item.paths) > PAGE_PATHS:
         lines.append(f"and {len(item.paths) - PAGE_PATHS} more")

@@ -1,32 +1,51 @@
-"""`lookalike feedback`: a session in the terminal, one key a picture.
+"""`lookalike feedback`: a feedback session in the terminal, one key per picture; `lookalike sessions`: list and delete.
 
-In: pictures like those wanted, then keys. Out: the best so far, questions, how many there may be, a contact sheet.
-Everything is kept at the click: a session that was left, or killed, is gone on with by its id.
+Every answer is stored at once: a session that was left, or killed, can be resumed by its id.
 """
 
+import base64
 import dataclasses
+import os
 import shlex
+import sys
+import termios
+import time
+import tty
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import lookalike
-from lookalike.cli.keys import read_line
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import COLLECTION, OWN, Json, Space, Where, filtered, opened, parse_box
-from lookalike.cli.table import SHOWN, Table
-from lookalike.cli.terminal import bars, print_json, print_line, print_note
+from lookalike.cli.options import COLLECTION, OWN_LABELS, Json, Space, Where, filtered, opened, parse_box
+from lookalike.cli.output import bars, on_terminal, print_either, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
+from lookalike.text import many
 
 if TYPE_CHECKING:
-    from lookalike import Filter, show, types
-    from lookalike.collection import Finished, Session, SimulatedRound
+    from lookalike import Collection, Filter, show, types
+    from lookalike.collection import Finished, Item, Result, Round, Session, SimulatedRound, Summary
 else:
     show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
 
+MARKS = {"y": "relevant", "n": "irrelevant", "s": "skip"}
+KEYS = "y yes · n no · s skip · u undo · f finish · q leave"
+KEYS_WITHOUT_QUESTIONS = "u undo · f finish · q leave"
+END_OF_INPUT = ("", "\x04")
+"""What a closed input and Ctrl-D give."""
+WORDS = ("yes", "no", "skip", "undo", "finish", "quit")
+"""Lines that stand for one key, their first letter; in other lines, each letter is a key."""
+DEFAULT_K = 20
+SIMULATED_ROUNDS = 10
+KITTY_CHUNK = 4_096
+"""Characters that kitty reads at a time."""
 
-class Left(Exception):  # noqa: N818 — not an error: somebody pressed Ctrl-C
-    """Somebody has left a session in the middle; the message says how to go on."""
+sessions_app = typer.Typer(name="sessions", rich_markup_mode=None)
+
+
+class Interrupted(Exception):  # noqa: N818 — not an error: the user pressed Ctrl-C
+    """The user left a session with Ctrl-C; the message has the command that resumes it."""
 
 
 @filtered
@@ -51,7 +70,7 @@ def feedback(
     rounds: Annotated[
         int | None, typer.Option("--rounds", metavar="N", min=0, help="Stop after so many; 0 only lists the best.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many of the best to list.")] = SHOWN,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many of the best to list.")] = DEFAULT_K,
     window: Annotated[int, typer.Option("--window", metavar="N", min=1, help="Questions a round.")] = 9,
     space: Space = None,
     author: Annotated[str | None, typer.Option("--author", help="Who says so. Default: your login.")] = None,
@@ -63,7 +82,7 @@ def feedback(
         typer.Option(
             "--simulate",
             metavar="LABELS",
-            help=f"Nobody is asked: a CSV file, a folder of classes, or the collection's own ({OWN}) answer.",
+            help=f"Nobody is asked: a CSV file, a folder of classes, or the collection's own ({OWN_LABELS}) answer.",
         ),
     ] = None,
     json: Json = False,
@@ -86,87 +105,106 @@ def feedback(
     """
     if sheet is not None:
         show.check_sheet(sheet)
-    part = None if box is None else parse_box(box)
-    if part is not None and len(images or ()) != 1:
-        raise InputError(f"--box is a part of one picture. Got {len(images or ())} pictures: give one.")
-    examples: list[Any] = list(images or ()) if part is None else [lookalike.Crop((images or [""])[0], part)]
+    examples = _examples(images or [], box)
     if simulate is not None:
-        if not simulate:
-            raise InputError(f"--simulate needs labels: a CSV file, a folder of classes, or the word {OWN}. Got none.")
-        given = {"--resume": resume, "--finish": finish, "--name": name, "--author": author, "--sheet": sheet}
-        if idle := [option for option, value in (given | {"-k": k != SHOWN}).items() if value]:
-            raise InputError(
-                f"With --simulate nobody is asked and nothing is listed or kept: leave out {', '.join(idle)}."
-            )
+        ignored = {"--resume": resume, "--finish": finish, "--name": name, "--author": author, "--sheet": sheet}
+        _check_simulation(simulate, ignored | {"-k": k != DEFAULT_K})
         with opened(where) as collection, bars():
             played = collection.simulate(
                 examples,
                 without=unwanted or (),
                 label=label,
-                labels_from=None if simulate == OWN else simulate,
+                labels_from=None if simulate == OWN_LABELS else simulate,
                 space=space,
-                rounds=10 if rounds is None else rounds,
+                rounds=SIMULATED_ROUNDS if rounds is None else rounds,
                 window=window,
                 filter=filter,
             )
         _print_simulated(played, json)
         return 0
     with opened(where) as collection:
-        if resume is not None:
-            if examples or unwanted or label is not None or space is not None:
-                raise InputError(
-                    "--resume goes on with the session's own examples. Give no others, no label, no space."
-                )
-            session = collection.session(id=resume, author=author)
-        else:
+        if resume is None:
             session = collection.session(
                 examples, without=unwanted or (), label=label, space=space, name=name, author=author
             )
-        command = f"lookalike {'' if where == COLLECTION else f'-c {shlex.quote(where)} '}"
-        how = f"{command}feedback --resume {session.id}"
-        if not json:
-            kept = f"It is kept as you go; to go on later: {how}"
-            over = "It is finished: this is its ranking now."
-            print_note(f"Session {session.id}. {kept if session.summary.state == 'open' else over}")
-        table = Table(collection, session, k, window, filter, sheet, json)
-        try:
-            said = table.play(rounds)
-            done = _finish(session, name, how, json) if finish or said == "finish" else None
-        except KeyboardInterrupt:
-            raise Left(f"Left. Every answer is kept; to go on: {how}") from None
-        _print_end(session, done, command, json)
+        elif examples or unwanted or label is not None or space is not None:
+            raise InputError("--resume goes on with the session's own examples. Give no others, no label, no space.")
+        else:
+            session = collection.session(id=resume, author=author)
+        program = f"lookalike {'' if where == COLLECTION else f'-c {shlex.quote(where)} '}"
+        _play(Dialogue(collection, session, k, window, filter, sheet, json), rounds, finish, name, program)
     return 0
 
 
-def _finish(session: "Session", name: str | None, how: str, json: bool) -> "Finished":
+def _examples(images: list[str], box: str | None) -> list[Any]:
+    """The pictures on the command line, or the part of the only one."""
+    if box is None:
+        return list(images)
+    part = parse_box(box)
+    if len(images) != 1:
+        raise InputError(f"--box is a part of one picture. Got {len(images)} pictures: give one.")
+    return [lookalike.Crop(images[0], part)]
+
+
+def _check_simulation(labels: str, ignored: dict[str, Any]) -> None:
+    """Raise InputError without labels, or with options that a simulation ignores."""
+    if not labels:
+        raise InputError(
+            f"--simulate needs labels: a CSV file, a folder of classes, or the word {OWN_LABELS}. Got none."
+        )
+    if given := [option for option, value in ignored.items() if value]:
+        raise InputError(
+            f"With --simulate nobody is asked and nothing is listed or kept: leave out {', '.join(given)}."
+        )
+
+
+def _play(dialogue: "Dialogue", rounds: int | None, finish: bool, name: str | None, program: str) -> None:
+    """Play rounds, finish the session if asked to, and print how it ended."""
+    session, json = dialogue.session, dialogue.json
+    resume = f"{program}feedback --resume {session.id}"
+    if not json:
+        is_open = session.summary.state == "open"
+        state = f"It is kept as you go; to go on later: {resume}" if is_open else ""
+        print_note(f"Session {session.id}. {state or 'It is finished: this is its ranking now.'}")
+    try:
+        ended_by = dialogue.play(rounds)
+        finished = None
+        if finish or ended_by == "finish":
+            finished = _finish(session, name, resume, json)
+    except KeyboardInterrupt:
+        raise Interrupted(f"Left. Every answer is kept; to go on: {resume}") from None
+    _print_end(session, finished, program, json)
+
+
+def _finish(session: "Session", name: str | None, resume: str, json: bool) -> "Finished":
     name = name or session.summary.name
     if name is None:
         if not json:
             print_line("What shall it be called?")
-        name = (read_line() or "").strip() or None
+        name = (_read_line() or "").strip() or None
     if name is None:
-        raise InputError(f"A name is needed to finish: {how} --rounds 0 --finish --name NAME")
+        raise InputError(f"A name is needed to finish: {resume} --rounds 0 --finish --name NAME")
     return session.finish(name)
 
 
-def _print_end(session: "Session", done: "Finished | None", command: str, json: bool) -> None:
+def _print_end(session: "Session", finished: "Finished | None", program: str, json: bool) -> None:
     summary = session.summary
     if json:
-        contradicted = [types.format_id(item) for item in done.contradicted] if done else []
-        ended = None if done is None else dataclasses.asdict(done) | {"contradicted": contradicted}
-        print_json(dataclasses.asdict(summary) | {"state": summary.state, "finished": ended})
+        contradicted = [types.format_id(item) for item in finished.contradicted] if finished else []
+        ended = None if finished is None else dataclasses.asdict(finished) | {"contradicted": contradicted}
+        print_json(_session_json(summary) | {"finished": ended})
         return
     print_line(f"{summary.relevant} relevant, {summary.irrelevant} irrelevant, {summary.skipped} skipped.")
-    if done is not None:
-        print_line(f"The label {done.name} is new on {done.labelled} of the pictures.")
-        print_note(f"See: {command}items --label {shlex.quote(done.name)}")
-        print_note(f"It is a class: {command}classify --all finds more of it.")
-        if done.contradicted:
+    if finished is not None:
+        print_line(f"The label {finished.name} is new on {finished.labelled} of the pictures.")
+        print_note(f"See: {program}items --label {shlex.quote(finished.name)}")
+        print_note(f"It is a class: {program}classify --all finds more of it.")
+        if finished.contradicted:
             print_note(
-                f"{len(done.contradicted)} that you called irrelevant have that label already; it is left to them."
+                f"{len(finished.contradicted)} that you called irrelevant have that label already; it is left to them."
             )
     elif summary.state == "open":
-        print_note(f"To go on: {command}feedback --resume {session.id}")
+        print_note(f"To go on: {program}feedback --resume {session.id}")
 
 
 def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:
@@ -179,3 +217,262 @@ def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:
         believed = "-" if known is None else f"{known.likely} ({known.low}–{known.high})"
         counts = f"{row.round:>5}  {row.precision:>9.3f}  {row.marked:>6}  {row.found:>5}"
         print_line(f"{counts}  {believed:16}  {row.seconds:>7.3f}{'  enough' if row.stop else ''}")
+
+
+@dataclasses.dataclass
+class Dialogue:
+    """A session in the terminal: prints rounds, as text or JSON and as a contact sheet, and reads marks."""
+
+    collection: "Collection"
+    session: "Session"
+    k: int
+    window: int
+    filter: "Filter | None"
+    sheet: str | None
+    json: bool
+    keys: "Keys" = dataclasses.field(default_factory=lambda: Keys(), init=False)
+
+    def play(self, rounds: int | None) -> str:
+        """Play so many rounds, or until the user leaves; returns "leave", "finish" or "done"."""
+        if self.session.summary.state != "finished" and rounds != 0:
+            played = 0
+            while rounds is None or played < rounds:
+                found = self.session.round(self.k, self.window, filter=self.filter)
+                self._print_round(found)
+                action = self._ask(found.questions) if found.questions else self._ask_what_next()
+                if action != "next":
+                    return action
+                played += 1
+        self._print_best(self.session.best(self.k, filter=self.filter))
+        return "done"
+
+    def _ask(self, questions: list["Item"]) -> str:
+        """Ask about one picture after the other; an undo returns to the picture whose mark it removed."""
+        if not self.json:
+            print_line(KEYS)
+        at = 0
+        while at < len(questions):
+            item = questions[at]
+            if not self.json:
+                print_line(f"  {at + 1}/{len(questions)}  {show_path(_path(item))}")
+            key = self.keys.read()
+            if key is None or key == "q":
+                return "leave"
+            if key == "f":
+                return "finish"
+            if key == "u":
+                at = self._undo(questions, at)
+            elif key in MARKS:
+                self.session.mark(**{MARKS[key]: [item.id]})
+                at += 1
+            else:
+                print_note(f"{key!r} is not one of the keys: {KEYS}")
+        return "next"
+
+    def _ask_what_next(self) -> str:
+        """Ask for undo, finish or leave: there is no picture to ask about."""
+        if not self.json:
+            print_line(KEYS_WITHOUT_QUESTIONS)
+        key = self.keys.read()
+        if key == "u":
+            self._undo([], 0)
+            return "next"
+        return "finish" if key == "f" else "leave"
+
+    def _undo(self, questions: list["Item"], at: int) -> int:
+        """Undo a step; returns the number of the question to ask next."""
+        undone = self.session.undo()
+        if not undone:
+            print_note("There is nothing left to undo.")
+        for item, kind in undone.items():
+            known = self.collection.get([item])
+            name = show_path(_path(known[item]) if item in known else types.format_id(item))
+            print_note(f"Taken back: {name}, {kind}.")
+        places = [place for place, question in enumerate(questions) if question.id in undone]
+        return min(places, default=at)
+
+    def _print_round(self, found: "Round") -> None:
+        seconds = sum(found.seconds.values())
+        drawn = self._draw(found)
+        if self.json:
+            print_json(
+                {
+                    "session": self.session.id,
+                    "round": found.number,
+                    "best": [_result_json(result) for result in found.best],
+                    "questions": [{"id": types.format_id(item.id), "path": _path(item)} for item in found.questions],
+                    "found": found.found,
+                    "estimate": None if found.estimate is None else dataclasses.asdict(found.estimate),
+                    "stop": found.stop,
+                    "seconds": seconds,
+                    "scored": found.scored,
+                    "notes": found.notes,
+                    "sheet": drawn,
+                }
+            )
+            return
+        estimate = found.estimate
+        total = f" of about {estimate.likely:.0f} ({estimate.low:.0f}–{estimate.high:.0f})" if estimate else ""
+        print_line(f"Round {found.number}: found {found.found}{total}, in {seconds * 1000:.0f} ms.")
+        for note in found.notes:
+            print_note(note)
+        self._print_best(found.best)
+        if found.stop:
+            print_line(found.stop)
+        if drawn:
+            print_line(f"Contact sheet: {show_path(drawn)}")
+            if on_terminal():
+                draw_in_terminal(drawn)
+
+    def _print_best(self, best: list["Result"]) -> None:
+        if self.json:
+            print_json({"session": self.session.id, "best": [_result_json(result) for result in best]})
+            return
+        marks = self.session.marks
+        print_line("The best so far:")
+        for rank, result in enumerate(best, 1):
+            print_line(f"  {rank:>3}  {marks.get(result.id, ''):10}  {show_path(result.path)}")
+
+    def _draw(self, found: "Round") -> str | None:
+        """Write a sheet with the questions above and the best below; returns None if that is not possible."""
+        if self.json and self.sheet is None:
+            return None
+        marks = self.session.marks
+        frames: dict[str, show.Frame] = {"relevant": "right", "irrelevant": "wrong"}
+        asked = [
+            show.Tile(_path(item), f"question {n}\n{os.path.basename(_path(item) or '')}", "example")
+            for n, item in enumerate(found.questions, 1)
+        ]
+        best = [
+            show.Tile(
+                result.path, f"{rank}\n{os.path.basename(result.path or '')}", frames.get(marks.get(result.id, ""))
+            )
+            for rank, result in enumerate(found.best, 1)
+        ]
+        try:
+            return str(show.write_sheet(show.arrange(asked, best), self.sheet or f"feedback-{self.session.id}.png"))
+        except InputError as error:
+            print_note(str(error))
+            return None
+
+
+class Keys:
+    """Reads one key at a time: as it is pressed on a terminal, otherwise the letters of each line."""
+
+    def __init__(self) -> None:
+        self._pending: list[str] = []  # the rest of a line from a pipe
+
+    def read(self) -> str | None:
+        """The next key in lower case, "" for an empty line; None at the end of the input."""
+        if sys.stdin is None:
+            return None
+        if sys.stdin.isatty():
+            return _read_key()
+        if not self._pending:
+            line = _read_line()
+            if line is None:
+                return None
+            word = line.strip().lower()
+            self._pending = [word[:1]] if not word or word in WORDS else [*"".join(word.split())]
+        return self._pending.pop(0)
+
+
+def _read_key() -> str | None:
+    file = sys.stdin.fileno()
+    before = termios.tcgetattr(file)
+    try:
+        tty.setcbreak(file, termios.TCSADRAIN)  # keys pressed before are kept; Ctrl-C stays Ctrl-C
+        key = os.read(file, 1).decode(errors="replace")
+        if key == "\033":  # an arrow or the like: the letters that follow are not keys
+            termios.tcflush(file, termios.TCIFLUSH)
+    finally:
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
+    return None if key in END_OF_INPUT else key.lower()
+
+
+def _read_line() -> str | None:
+    """The next line; None at the end of the input."""
+    line = sys.stdin.readline() if sys.stdin is not None else ""
+    return line or None
+
+
+def draw_in_terminal(path: str) -> None:
+    """Draw a picture in kitty, iTerm or WezTerm; do nothing in other terminals."""
+    if "KITTY_WINDOW_ID" in os.environ and path.lower().endswith(".png"):
+        data = base64.b64encode(Path(path).read_bytes()).decode()
+        parts = [data[start : start + KITTY_CHUNK] for start in range(0, len(data), KITTY_CHUNK)]
+        for number, part in enumerate(parts):
+            first = "a=T,f=100," if number == 0 else ""
+            sys.stdout.write(f"\033_G{first}m={int(number < len(parts) - 1)};{part}\033\\")
+    elif os.environ.get("TERM_PROGRAM") in ("iTerm.app", "WezTerm"):
+        data = base64.b64encode(Path(path).read_bytes()).decode()
+        sys.stdout.write(f"\033]1337;File=inline=1:{data}\a")
+    else:
+        return
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+@sessions_app.callback(invoke_without_command=True)
+def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
+    """List the feedback sessions, the last touched first: id, state, marks, rounds, when, who, name.
+
+    \b
+    Examples:
+      lookalike sessions
+      lookalike sessions --json
+      lookalike sessions delete 3f9a1c02
+    """
+    if ctx.invoked_subcommand is not None:
+        return 0
+    with opened(where) as collection:
+        found = collection.sessions()
+    if json:
+        print_json([_session_json(summary) for summary in found])
+        return 0
+    for summary in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed_at))
+        marks = f"{summary.relevant:>4} yes {summary.irrelevant:>4} no {summary.skipped:>3} skipped"
+        rest = f"{many(summary.rounds, 'round'):>10}  {when}  {summary.author}  {summary.name or ''}"
+        print_line(f"{summary.id}  {summary.state:8}  {marks}  {rest}".rstrip())
+    if not found:
+        print_note("No sessions yet. Start one: lookalike feedback IMAGE")
+    return 0
+
+
+@sessions_app.command()
+def delete(
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Open sessions, as lookalike sessions lists them.")],
+    where: Where,
+    json: Json = False,
+) -> int:
+    """Forget open sessions and every answer in them. A finished one stays: its class rests on it.
+
+    Nothing is deleted where one of the ids cannot be.
+
+    \b
+    Examples:
+      lookalike sessions delete 3f9a1c02
+      lookalike sessions delete 3f9a1c02 51b7e0aa --json
+    """
+    wanted = list(dict.fromkeys(ids))
+    with opened(where) as collection:
+        known = [one for one in collection.sessions() if one.state == "open"]
+        answers = {one.id: one.relevant + one.irrelevant + one.skipped for one in known}
+        for session in sorted(wanted, key=answers.__contains__):  # ids that cannot be deleted come first, and fail
+            collection.remove_session(session)
+    n = sum(answers.get(session, 0) for session in wanted)
+    print_either(json, f"{many(len(wanted), 'session')} deleted, with {many(n, 'answer')}.", deleted=wanted)
+    return 0
+
+
+def _session_json(summary: "Summary") -> dict[str, Any]:
+    return dataclasses.asdict(summary) | {"state": summary.state}
+
+
+def _result_json(result: "Result") -> dict[str, Any]:
+    return {"id": types.format_id(result.id), "path": result.path, "score": result.score}
+
+
+def _path(item: "Item") -> str | None:
+    return next(iter(item.paths), None)

@@ -1,14 +1,11 @@
-"""Modules that cost time to import, imported when one of their names is first used.
-
-In: a module's name. Out: something that stands for it. `lookalike --help` must not pay for NumPy.
-"""
+"""Modules that are imported when one of their names is first used: `lookalike --help` must not load NumPy."""
 
 import importlib
 from typing import Any
 
 
 class Lazy:
-    """Stands for a module; for type checkers the real import stands beside it under TYPE_CHECKING."""
+    """Stands for a module. For type checkers, write the real import under TYPE_CHECKING."""
 
     def __init__(self, module: str):
         self._module = module

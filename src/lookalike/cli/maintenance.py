@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import lookalike
-from lookalike.cli import hints
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Wait, Where, Workers, opened
-from lookalike.cli.terminal import bars, print_json, print_line, say
+from lookalike.cli.output import bars, complete_commands, print_either, print_json, print_line
 from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
-    from lookalike.server import upkeep
+    from lookalike.server import maintenance as service_files
 else:
-    upkeep = Lazy("lookalike.server.upkeep")
+    service_files = Lazy("lookalike.server.maintenance")
 
 
 def verify(
@@ -35,8 +34,8 @@ def verify(
       lookalike verify --pictures
     """
     with opened(where) as collection, bars() as progress:
-        faults = collection.verify(progress, pictures=pictures) + upkeep.verify(collection.path)
-    faults = [hints.complete(fault) for fault in faults]
+        faults = collection.verify(progress, pictures=pictures) + service_files.verify(collection.path)
+    faults = [complete_commands(fault) for fault in faults]
     if json:
         print_json({"clean": not faults, "faults": faults})
     for line in () if json else faults or ["No faults found."]:
@@ -74,9 +73,9 @@ def repair(
         report = lookalike.Collection.repair(
             where, backup=source, without_backup=without_backup, wait_s=wait, progress=progress, workers=workers
         )
-    done, left = upkeep.repair(where, source)
+    done, left = service_files.repair(where, source)
     report.done += done
-    report.left = [hints.complete(line) for line in [*report.left, *left]]
+    report.left = [complete_commands(line) for line in [*report.left, *left]]
     if json:
         print_json(asdict(report))
     else:
@@ -105,8 +104,8 @@ def backup(
     """
     with opened(where) as collection, bars() as progress:
         report = collection.backup(target, progress)
-    told = f"{many(report.copied, 'file')} copied ({human_bytes(report.bytes)}), {report.skipped:,} unchanged"
-    say(json, f"{told}, all verified in {report.seconds:.1f} s.", **asdict(report))
+    summary = f"{many(report.copied, 'file')} copied ({human_bytes(report.bytes)}), {report.skipped:,} unchanged"
+    print_either(json, f"{summary}, all verified in {report.seconds:.1f} s.", **asdict(report))
     return 0
 
 
@@ -127,8 +126,8 @@ def restore(
     """
     with bars() as progress:
         report = lookalike.Collection.restore(source, target, progress)
-    told = f"{many(report.copied, 'file')} restored and verified ({human_bytes(report.bytes)})"
-    say(json, f"{told} in {report.seconds:.1f} s.", **asdict(report))
+    summary = f"{many(report.copied, 'file')} restored and verified ({human_bytes(report.bytes)})"
+    print_either(json, f"{summary} in {report.seconds:.1f} s.", **asdict(report))
     return 0
 
 
@@ -142,5 +141,5 @@ def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
     with opened(where, wait=wait) as collection, bars() as progress:
         done = collection.compact(progress)
     before, after = human_bytes(done["bytes_before"]), human_bytes(done["bytes_after"])
-    say(json, f"{before} → {after}; segments: {done['segments_before']} → {done['segments_after']}.", **done)
+    print_either(json, f"{before} → {after}; segments: {done['segments_before']} → {done['segments_after']}.", **done)
     return 0

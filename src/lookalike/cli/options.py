@@ -1,7 +1,4 @@
-"""The options that several commands share.
-
-In: words from the command line. Out: typed values; the filter options of a command arrive as one `Filter`.
-"""
+"""The options that several commands share, and their values; the filter options of a command become one `Filter`."""
 
 import functools
 import inspect
@@ -13,18 +10,20 @@ from typing import Annotated, Any
 import typer
 
 import lookalike
-from lookalike.cli import hints
+from lookalike.cli.output import remember_collection
 from lookalike.errors import InputError
 
 COLLECTION = "./.lookalike"
 
-OWN = "labels"
-"""The word that stands for the collection's own labels."""
+OWN_LABELS = "labels"
+"""The word for the labels of the collection itself, where an option takes a source of labels."""
+NONE = "none of these"
+"""Printed for a picture that belongs to no class."""
 
 
 def _where(ctx: typer.Context, value: str) -> str:
     if value:
-        hints.remember(value)
+        remember_collection(value)
     return value or str(ctx.find_root().params["collection"])
 
 
@@ -40,6 +39,7 @@ Where = Annotated[
         help="The collection; may also stand before the command.",
     ),
 ]
+Author = Annotated[str | None, typer.Option("--author", help="Who says so. Default: your login.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait this long for another writer.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes that read pictures.")]
@@ -58,14 +58,14 @@ FILTERS: dict[str, Any] = {
 
 
 def opened(where: str, *, create: bool = False, wait: float = 0.0) -> "lookalike.Collection":
-    """The collection that a command works on. This is where NumPy and all the rest are first loaded."""
+    """Open the collection that a command works on. This is where NumPy is first loaded."""
     return lookalike.Collection(where, create=create, wait_s=wait)
 
 
 def filtered(verb: Callable[..., int]) -> Callable[..., int]:
-    """Give a command that takes `filter` the options that make one; None where nobody used any.
+    """Add the filter options to a command that takes `filter`, which is None if none of them is used.
 
-    An option of the command's own goes before a filter's of the same name.
+    If the command has an option of the same name, the filter option is left out.
     """
     names = [name for name in FILTERS if name not in inspect.signature(verb).parameters]
 
@@ -87,16 +87,16 @@ def _filter(wanted: dict[str, Any]) -> "lookalike.Filter | None":
         return None
     since, until = wanted.pop("since"), wanted.pop("until")
     return lookalike.Filter(
-        since=None if since is None else moment("--since", since),
-        until=None if until is None else moment("--until", until, last=True),
+        since=None if since is None else parse_date("--since", since),
+        until=None if until is None else parse_date("--until", until, last=True),
         **wanted,
     )
 
 
-def moment(option: str, text: str, *, last: bool = False) -> float:
-    """POSIX seconds of a date, or of date and time; `last` means the end of a day.
+def parse_date(option: str, text: str, *, last: bool = False) -> float:
+    """POSIX seconds of a date, or of a date and time; `last`: of the end of the day.
 
-    Without a zone it is taken as the camera's own clock, as the times in pictures are.
+    Without a time zone, it is the time on the camera's clock, as in the metadata of pictures.
     """
     try:
         when = datetime.fromisoformat(text)
@@ -109,7 +109,7 @@ def moment(option: str, text: str, *, last: bool = False) -> float:
 
 
 def parse_box(text: str) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom from a word such as 0.1,0.2,0.5,0.9."""
+    """Left, top, right and bottom of a text such as 0.1,0.2,0.5,0.9."""
     try:
         left, top, right, bottom = map(float, text.split(","))
     except ValueError:
@@ -119,8 +119,8 @@ def parse_box(text: str) -> tuple[float, float, float, float]:
     return left, top, right, bottom
 
 
-def effort(text: str | None) -> float | str | None:
-    """A number where it is one, else a name that the index knows."""
+def parse_effort(text: str | None) -> float | str | None:
+    """The number in a text, or the text itself, which names an effort."""
     try:
         return None if text is None else float(text)
     except ValueError:

@@ -1,19 +1,15 @@
-"""`lookalike plan`: which way of searching fits, what it will cost, and the commands that make it.
-
-In: a number of pictures and bytes of memory, or a collection. Out: a table of ways with the reason for or against each.
-"""
+"""`lookalike plan`: how to search a number of pictures in a given memory; `lookalike recipes`: the recipes."""
 
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lookalike.cli import hints
-from lookalike.cli.class_tables import print_table
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Space, Where, opened
-from lookalike.cli.terminal import print_json, print_line, print_note
+from lookalike.cli.output import complete_commands, print_json, print_line, print_note, print_table
 from lookalike.errors import InputError, MissingError, NoCollectionError
+from lookalike.recipes import ABOUT, DEFAULT, RECIPES
 from lookalike.text import human_bytes, human_seconds, many, parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
@@ -26,6 +22,7 @@ else:
     speed = Lazy("lookalike.collection.recipe_speed")
 
 RECIPE = "deep"
+"""The recipe of a plan that names none."""
 
 
 def plan(
@@ -75,14 +72,47 @@ def plan(
     if json:
         print_json(asdict(made) | {"machine": asdict(speeds) | {"measured": measure}})
     else:
-        _print(made, where, speeds, measure)
+        _print_plan(made, where, speeds, measure)
     return 0 if made.chosen else 1
+
+
+def recipes(json: Json = False) -> int:
+    """List the recipes: named ways from a picture to a vector, and how quick each is on this machine.
+
+    The speed is measured while you wait, on a few drawn pictures: a second or less for each recipe.
+
+    \b
+    Examples:
+      lookalike recipes
+      lookalike add ~/Pictures --recipe 'mine = efficientnet() | pca(dim=128)'
+    """
+    rows = []
+    if not json:
+        print_line("recipe     numbers  pictures/s  finds")
+    for name, chain in RECIPES.items():
+        found: speed.Speed | None = None
+        try:
+            found = speed.measure(chain)
+        except MissingError as error:
+            print_note(f"{name}: {error}")
+        dim, rate = (found.dim, round(found.pictures_per_s, 1)) if found else (None, None)
+        row = {"name": name, "chain": chain, "about": ABOUT[name], "default": name in DEFAULT}
+        rows.append(row | {"dim": dim, "pictures_per_s": rate})
+        if not json:
+            star = "*" if name in DEFAULT else " "
+            print_line(f"{name:10}{star}{_number(dim):>7}  {_number(rate):>10}  {ABOUT[name]}")
+            print_line(f"{'':32}{' | '.join(chain)}")
+    if json:
+        print_json(rows)
+    else:
+        print_line("* what a new collection gets")
+    return 0
 
 
 def _workload(
     where: str, count: int | None, dim: int | None, recipe: str | None, space: str | None
 ) -> "plans.Workload":
-    """What is asked about: so many vectors, or pictures by a recipe, or what the collection has or may grow to."""
+    """The workload of the plan: a number of vectors, pictures of a recipe, or a space of the collection."""
     given = dim is not None or recipe is not None
     if given and space is not None:
         raise InputError("--space names vectors that the collection has, --dim and --recipe name others. Give one.")
@@ -106,7 +136,7 @@ def _workload(
 
 
 def _stats(where: str) -> dict[str, Any] | None:
-    """What the collection says of itself; None where there is none, or nothing is in it."""
+    """The statistics of the collection; None if it does not exist or is empty."""
     try:
         with opened(where) as collection:
             stats = collection.stats()
@@ -116,7 +146,7 @@ def _stats(where: str) -> dict[str, Any] | None:
 
 
 def _rate(workload: "plans.Workload") -> float | None:
-    """Pictures a second of the feature, as measured here; None where it cannot be."""
+    """The measured speed of the feature, in pictures per second; None if it cannot be measured."""
     try:
         return speed.measure(workload.chain).pictures_per_s if workload.chain else None
     except MissingError as error:
@@ -124,7 +154,7 @@ def _rate(workload: "plans.Workload") -> float | None:
         return None
 
 
-def _print(made: "plans.Plan", where: str, speeds: "costs.Machine", measured: bool) -> None:
+def _print_plan(made: "plans.Plan", where: str, speeds: "costs.Machine", measured: bool) -> None:
     workload = made.workload
     what = (
         f"space {workload.name} of {where}"
@@ -164,4 +194,8 @@ def _print(made: "plans.Plan", where: str, speeds: "costs.Machine", measured: bo
         if way.name == made.chosen:
             print_line()
             for command in way.commands:
-                print_line(hints.complete(command))
+                print_line(complete_commands(command))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"

@@ -1,7 +1,4 @@
-"""`lookalike search` and `lookalike explain`: pictures like those shown, and what pushes one away.
-
-In: pictures by path or id. Out: results, printed, as a page or as a contact sheet.
-"""
+"""`lookalike search` and `lookalike explain`: similar pictures, and the negatives that separate one from others."""
 
 import os
 import shutil
@@ -12,8 +9,8 @@ from typer.core import TyperCommand
 
 import lookalike
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Space, Where, effort, filtered, opened, parse_box
-from lookalike.cli.terminal import bars, on_terminal, print_json, print_line, print_note, print_rich, show_path
+from lookalike.cli.options import Json, Space, Where, filtered, opened, parse_box, parse_effort
+from lookalike.cli.output import bars, on_terminal, print_json, print_line, print_note, print_rich, show_path
 from lookalike.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ def search(
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many results.")] = 20,
     space: Space = None,
-    effort_: Annotated[
+    effort: Annotated[
         str | None, typer.Option("--effort", help="exact, balanced, fast or a number: recall against time.")
     ] = None,
     box: Annotated[
@@ -70,7 +67,7 @@ def search(
             k=k,
             space=space,
             filter=filter,
-            effort=effort(effort_),
+            effort=parse_effort(effort),
             where=boxes,
             progress=progress,
         )
@@ -109,11 +106,11 @@ def explain(
     return 0
 
 
-class Search(TyperCommand):
-    """`--not` takes every word up to the next option, as its usage line says; Typer's own options take one."""
+class SearchCommand(TyperCommand):
+    """Lets `--not` take all words up to the next option, as its usage line says; Typer's options take one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Write `--not` before each of its words."""
+        """Insert `--not` before each of its words."""
         words: list[str] = []
         greedy = False
         for number, word in enumerate(args):
@@ -158,7 +155,7 @@ def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None
 
 
 def _example(collection: "Collection", image: str, frame: "show.Frame", box: "types.Box | None" = None) -> "show.Tile":
-    """An example as a tile; one that was given by its id has its first path."""
+    """An example as a tile; for an id, the first path of the item."""
     item = None if os.path.lexists(image) else types.parse_id(image)
     if item is None:
         return show.Tile(image, _name(image), frame, box)

@@ -1,7 +1,4 @@
-"""`lookalike serve`: the service and its page; `lookalike token`: who may use it.
-
-In: an address, folders, names and roles. Out: the address, and a token that is shown once.
-"""
+"""`lookalike serve`: the service and its page; `lookalike token`: the tokens of its users."""
 
 import sys
 from datetime import UTC, datetime
@@ -12,17 +9,17 @@ import typer
 
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Where, opened
-from lookalike.cli.terminal import print_json, print_line, print_note, say
+from lookalike.cli.output import print_either, print_json, print_line, print_note
 
 if TYPE_CHECKING:
     import logging
     import webbrowser
 
-    from lookalike.server import access, run, settings, threads
+    from lookalike.server import access, http_server, settings
 else:
     logging, webbrowser = Lazy("logging"), Lazy("webbrowser")
-    access, run = Lazy("lookalike.server.access"), Lazy("lookalike.server.run")
-    settings, threads = Lazy("lookalike.server.settings"), Lazy("lookalike.server.threads")
+    access, settings = Lazy("lookalike.server.access"), Lazy("lookalike.server.settings")
+    http_server = Lazy("lookalike.server.http_server")
 
 app = typer.Typer(name="token", rich_markup_mode=None)
 Person = Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.")]
@@ -60,7 +57,7 @@ def serve(
       lookalike -c work.lookalike serve --port 9000 --root ~/Pictures
       lookalike serve --host 0.0.0.0
     """
-    threads.limit()  # before NumPy is loaded
+    settings.limit_blas_threads()  # before NumPy is loaded
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("lookalike.server.requests").setLevel(logging.INFO if verbose else logging.WARNING)
     chosen = settings.Settings(
@@ -79,7 +76,7 @@ def serve(
             webbrowser.open(address)
 
     with opened(where) as collection:
-        run.serve(collection, chosen, ready=ready)
+        http_server.serve(collection, chosen, ready=ready)
     print_note("Stopped.")
     return 0
 
@@ -120,7 +117,7 @@ def add(
         made = access.Access(collection.path).add(name, role)
     if not json:
         print_note(f"The token of {name} ({role}). It is not shown again:")
-    say(json, made, name=name, role=role, token=made)
+    print_either(json, made, name=name, role=role, token=made)
     return 0
 
 
@@ -154,5 +151,5 @@ def remove(name: Person, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         access.Access(collection.path).remove(name)
-    say(json, f"The token of {name} is removed.", removed=name)
+    print_either(json, f"The token of {name} is removed.", removed=name)
     return 0

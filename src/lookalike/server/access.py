@@ -1,10 +1,12 @@
-"""People, their tokens and their roles, and the cookies that browsers log in with.
+"""Access control: tokens, roles, the cookies that browsers log in with, and the paths that a person may see.
 
-In: COLLECTION/access.json, and the headers of a request. Out: a `Person`, or None. The file holds the SHA-256 of each
-token: 32 random bytes need no slow hash. A browser gets a cookie that is signed with that hash, so removing the token
-invalidates the cookie, and the cookie does not contain the token. Logging out creates an empty file,
-COLLECTION/logouts/UNTIL-ID, which is kept until the cookie would have expired: one file for each logout, so processes
-do not overwrite each other's entries.
+COLLECTION/access.json holds the SHA-256 of each token: 32 random bytes need no slow hash. A browser gets a cookie that
+is signed with that hash, so removing the token invalidates the cookie, and the cookie does not contain the token.
+Logging out creates an empty file, COLLECTION/logouts/UNTIL-ID, which is kept until the cookie would have expired: one
+file for each logout, so processes do not overwrite each other's entries.
+
+Only the role manage sees absolute paths; other roles see paths relative to their source. Every path and every error
+message that the service sends passes through `Visible` or `visible_text`.
 """
 
 import base64
@@ -17,12 +19,14 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from lookalike.atomic_files import atomic_write, write_errors
+from lookalike.collection import Collection
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
 
 log = logging.getLogger("lookalike.server")
@@ -44,6 +48,10 @@ LAST_TIME = 253_402_300_800
 _COOKIE = re.compile(
     r"(?P<name>[A-Za-z0-9_-]{1,200})\.(?P<id>[0-9a-f]{32})\.(?P<until>[0-9]{1,12})\.(?P<sign>[0-9a-f]{64})"
 )
+HIDDEN = "The details name files on this machine, which only people with the role manage may see."
+
+_ABSOLUTE = re.compile(r"(?<![\w./])/(?=[^\s/])|(?<![\w./:])//")
+"""The start of an absolute path in a text: a slash that follows no name and precedes one, or two slashes."""
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
 """Headers that a proxy adds: the client may then be on another machine, whatever its address is."""
 
@@ -209,6 +217,41 @@ def salvage(path: Path) -> tuple[list[Entry], int]:
     """The valid tokens of a damaged access.json, and the number of invalid ones; 1 if there is no list of tokens."""
     entries, problems = _read(path)
     return entries, len(problems)
+
+
+class Visible:
+    """Paths and messages as one person may see them. It reads the sources only once: make one for each request."""
+
+    def __init__(self, collection: Collection, person: Person):
+        self._collection = collection
+        self._person = person
+
+    @cached_property
+    def path(self) -> Callable[[str], str]:
+        """A function that returns a path as the person may see it."""
+        return str if self._person.may("manage") else self._collection.relative_paths()
+
+    def text(self, text: str) -> str:
+        """A message as the person may see it."""
+        return visible_text(text, self._person)
+
+    def texts(self, value: Any) -> Any:
+        """A JSON value whose texts are as the person may see them."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(name): self.texts(part) for name, part in value.items()}
+        return [self.texts(part) for part in value] if isinstance(value, list) else value
+
+
+def visible_text(text: str, person: Person | None, instead: str = HIDDEN) -> str:
+    """Return a text, or `instead` if it contains an absolute path that the person may not see; None: no valid token.
+
+    The whole text is replaced, because names may contain spaces and quotes: the end of a path cannot be found.
+    """
+    if person is not None and person.may("manage"):
+        return text
+    return instead if _ABSOLUTE.search(text) else text
 
 
 def bearer_token(headers: Mapping[bytes, bytes]) -> str | None:

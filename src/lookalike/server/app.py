@@ -1,8 +1,4 @@
-"""The application: a collection and settings in, something that uvicorn runs out.
-
-From the outside in: `Guard` (who, how often, how much), the page's files, thumbnails, and FastAPI with the routes.
-Every error has one shape, see `problems`.
-"""
+"""The ASGI application of the service: request checks, the files of the page, thumbnails, and the routes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,71 +10,69 @@ import lookalike
 from lookalike.collection import Collection, login
 from lookalike.server import problems
 from lookalike.server.access import Access
-from lookalike.server.answers import ErrorOut
-from lookalike.server.guard import Guard
-from lookalike.server.pages import Pages
-from lookalike.server.quick import Thumbnails
-from lookalike.server.routes import classes, duplicates, export, health, items, jobs, search, sessions
-from lookalike.server.routes import map as mapping
-from lookalike.server.served import Served, needs
+from lookalike.server.models import ErrorOut
+from lookalike.server.request_checks import RequestChecks
+from lookalike.server.routes import classes, duplicates, items, jobs, search, sessions
+from lookalike.server.routes import collection as collection_routes
+from lookalike.server.routes import service as service_routes
+from lookalike.server.service import Service, needs_role
 from lookalike.server.settings import Settings
+from lookalike.server.static_files import StaticFiles
 
 ROUTERS: tuple[APIRouter, ...] = (
-    health.open_router,
-    health.router,
+    service_routes.public_router,
+    service_routes.router,
+    collection_routes.router,
     items.router,
     search.router,
     sessions.router,
     classes.router,
     duplicates.router,
     jobs.router,
-    export.router,
-    export.groups_router,
-    mapping.router,
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorOut, "description": "An error, in the one shape that all have."}
+    status: {"model": ErrorOut, "description": "An error; all errors have this form."}
     for status in (400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 507)
 }
 
 
-def create_app(collection: Collection, settings: Settings | None = None, access: Access | None = None) -> Guard:
-    """The service for a collection. Closing the collection is left to whoever opened it."""
+def create_app(collection: Collection, settings: Settings | None = None, access: Access | None = None) -> RequestChecks:
+    """The service for a collection. The caller closes the collection."""
     settings = settings or Settings()
     if access is None:
         access = Access(collection.path)
-        if settings.local and not settings.names and not access.entries():  # else, the last token's end opens no door
-            access = Access(collection.path, login())
-    here = Served(collection, settings, access)
-    api = create_api(here)
-    return Guard(Pages(Thumbnails(api, here)), here)
+        if settings.local and not settings.names and not access.entries():  # decided once: removing the last token
+            access = Access(collection.path, login())  # later does not make the service open to everyone
+    service = Service(collection, settings, access)
+    api = create_api(service)
+    return RequestChecks(StaticFiles(items.Thumbnails(api, service)), service)
 
 
-def create_api(here: Served) -> FastAPI:
-    """The routes, unguarded."""
+def create_api(service: Service) -> FastAPI:
+    """The routes, without the request checks."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        here.jobs.start()
+        service.jobs.start()
         yield
-        here.close()
+        service.close()
 
     api = FastAPI(
         title="Lookalike",
         summary="Search pictures by pictures.",
         version=lookalike.__version__,
-        docs_url=None,  # they load scripts from elsewhere
+        docs_url=None,  # they load scripts from other sites
         redoc_url=None,
         openapi_url=None,
         lifespan=lifespan,
         responses=ERRORS,
     )
-    api.state.served = here
+    api.state.service = service
     problems.install(api)
     for router in ROUTERS:
         api.include_router(router)
 
-    document = APIRouter(tags=["service"], dependencies=[Depends(needs("view"))])
+    document = APIRouter(tags=["service"], dependencies=[Depends(needs_role("view"))])
 
     @document.get("/api/v1/openapi.json", include_in_schema=False)
     async def openapi() -> dict[str, Any]:

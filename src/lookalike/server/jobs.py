@@ -1,10 +1,13 @@
-"""Long work, one at a time, in a process of its own, and not lost when anything dies.
+"""The job queue: long work that runs in processes of its own and survives crashes.
 
-In: what somebody asks for. Out: jobs that are queued, run, end; each change has a number, by which those who watch tell
-what is new. What writes the collection waits in one queue, what only computes in another. A job that was under way when
-its process or the service was killed begins again: every verb goes on from what it has committed.
+Jobs that write to the collection wait in one queue, jobs that only read in another; each queue runs one job at a time.
+Every change of a job has a number, so that readers can ask for newer changes. A job that was running when its process
+or the service was killed starts again: every verb resumes from what it has committed.
+
+While a client waits for a search, `JobPauser` pauses the processes of the jobs.
 """
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -14,13 +17,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from lookalike.errors import LockedError, StoreError
-from lookalike.server.ledger import Job, Ledger
-from lookalike.server.threads import unlimited
+from lookalike.server.job_store import Job, JobStore
+from lookalike.server.settings import original_environment
 
 log = logging.getLogger("lookalike.server")
 
@@ -36,32 +39,38 @@ LANES: dict[str, Lane] = {
     "classify": "look",
     "backup": "look",
 }
-"""The kinds of jobs, and the queue of each."""
+"""The kinds of jobs, and their queues."""
 
 ATTEMPTS = 3
-"""How often a job is begun whose process dies: the third time it is not by accident."""
+"""How often a job is started if its process dies."""
 
-QUEUED = 100
-"""Jobs that may wait, at most."""
+MAX_QUEUED = 100
 
-AGAIN_S = 60.0
-"""Before what was computed, or could not be, is computed again because somebody looks."""
+REPEAT_S = 60.0
+"""How long `ensure` returns a job that has ended, instead of starting it again."""
 
 END_S = 5.0
-"""What a process that is asked to end has to do so."""
+"""Time that a terminated process has before it is killed."""
 
-_START = "import sys; sys.path[:] = sys.argv[1:]; from lookalike.server.worker import main; main()"
-"""What a process runs. `multiprocessing` would run the caller's main script again."""
+_START = "import sys; sys.path[:] = sys.argv[1:]; from lookalike.server.job_worker import main; main()"
+"""The code of a job's process. `multiprocessing` would run the caller's main script again."""
+
+PAUSE_S = 0.25
+RUN_S = 0.05
+"""After jobs were paused for PAUSE_S, at once or in parts, they run for RUN_S without a pause: no job starves, and no
+request waits long for a lock that a job holds."""
+LATE_S = 2 * PAUSE_S
+"""The longest pause, if the event loop is blocked."""
 
 
 class Jobs:
-    """The jobs of a collection; `start` goes on with those that were not done.
+    """The jobs of a collection; `start` resumes those that have not ended.
 
     Parameters
     ----------
     collection : the collection's directory.
     roots : folders below which pictures may be added.
-    sources : folders that were added before. Both are real folders, into which links may lead, and no farther.
+    sources : folders that were added before. Links may only lead into the real folders of `roots` and `sources`.
     backup_dir : directory for backups; None: backup jobs fail.
     """
 
@@ -76,47 +85,47 @@ class Jobs:
         self._roots = [str(root) for root in roots]
         self._within = [*self._roots, *sources]
         self._backup_dir = backup_dir
-        self._ledger: Ledger | None = None
-        self._trouble: StoreError | None = None  # why there are no jobs
+        self._store: JobStore | None = None
+        self._error: StoreError | None = None  # why there are no jobs
         self._jobs: dict[int, Job] = {}
-        self._changed = threading.Condition()  # and the lock of everything here
-        self._change = time.time_ns() // 1_000  # goes on where an earlier service was, for those who reconnect
+        self._changed = threading.Condition()  # also the lock of all attributes
+        self._change = time.time_ns() // 1_000  # greater than in an earlier service, for clients that reconnect
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
         self._closing = False
 
     def start(self) -> None:
-        """Read the ledger, queue what was not done, and begin. Where it cannot be kept, asking for a job says why."""
+        """Load the stored jobs and start the queues. If they cannot be stored, `submit` raises the reason."""
         try:
-            self._ledger = Ledger(self._collection)
+            self._store = JobStore(self._collection)
         except StoreError as error:
-            self._trouble = error
+            self._error = error
             log.warning("There will be no jobs: %s", error)
             return
-        for job in self._ledger.read(LANES):
+        for job in self._store.read(LANES):
             if not job.is_over:
                 job.state = "queued"
                 job.message = "It was interrupted, and goes on." if job.attempts else ""
             self._jobs[job.id] = job
-            self._note(job)
+            self._announce(job)
         for lane in dict.fromkeys(LANES.values()):
             thread = threading.Thread(target=self._work, args=(lane,), name=f"jobs-{lane}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def submit(self, kind: str, arguments: dict[str, Any], author: str) -> Job:
-        """Ask for a job; it is on the disk when this returns. One that waits already, and is the same, is returned."""
+        """Queue a job; it is stored when this returns. If an equal job is queued already, that one is returned."""
         with self._changed:
             return self._submit(kind, arguments, author)
 
     def ensure(self, kind: str, arguments: dict[str, Any], author: str) -> Job | None:
-        """As `submit`, but one that runs, or ended a short while ago, will do, too; None where there can be none.
+        """As `submit`, but an equal job that runs or has just ended is returned, too; None if there can be no jobs.
 
-        For those who only look: that a collection can only be read must not keep them from reading it.
+        For requests that read: they must work although the collection is read-only.
         """
         with self._changed:
             for job in reversed(self._jobs.values()):
-                recent = job.ended is not None and time.time() - job.ended < AGAIN_S
+                recent = job.ended is not None and time.time() - job.ended < REPEAT_S
                 if (job.kind, job.arguments) == (kind, arguments) and (not job.is_over or recent):
                     return job
             try:
@@ -125,7 +134,7 @@ class Jobs:
                 return None
 
     def cancel(self, id: int) -> Job | None:
-        """Take a job back, or end it where it stands; None where there is none. One that has ended stays as it is."""
+        """Cancel a job; None if it does not exist. A job that has ended does not change."""
         with self._changed:
             job = self._jobs.get(id)
             if job is not None and not job.is_over:
@@ -136,11 +145,11 @@ class Jobs:
             return job
 
     def get(self, id: int) -> Job | None:
-        """One job."""
+        """A job, by its id."""
         return self._jobs.get(id)
 
     def all(self) -> list[Job]:
-        """Every job that is known, the newest first."""
+        """All jobs, newest first."""
         with self._changed:
             return list(reversed(self._jobs.values()))
 
@@ -150,27 +159,27 @@ class Jobs:
         return self._change
 
     def changed(self, since: int) -> list[Job]:
-        """The jobs that have changed since the change of this number, the last changed last."""
+        """The jobs that have changed after the change with this number, in order of change."""
         if self._change <= since:
             return []
         with self._changed:
             return sorted((job for job in self._jobs.values() if job.change > since), key=lambda job: job.change)
 
     def counts(self) -> dict[str, int]:
-        """How many are in each state that is not an end."""
+        """The number of queued and of running jobs."""
         states = [job.state for job in self.all()]
         return {state: states.count(state) for state in ("queued", "running")}
 
     def pause(self) -> bool:
-        """Have the processes, and all that they have started, stand still; whether there are any."""
+        """Stop the processes, and all that they have started; return whether there are any."""
         return self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have them go on."""
+        """Continue the stopped processes."""
         self._signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Begin nothing more, and end the processes; what is not done goes on with the next start."""
+        """Start nothing more, and end the processes; unfinished jobs resume with the next start."""
         with self._changed:
             self._closing = True
             for process in self._processes.values():
@@ -179,29 +188,29 @@ class Jobs:
         self.resume()
         for thread in self._threads:
             thread.join(2 * END_S)
-        if self._ledger is not None:
-            self._ledger.close()
+        if self._store is not None:
+            self._store.close()
 
     def _submit(self, kind: str, arguments: dict[str, Any], author: str) -> Job:
-        if self._trouble is not None:
-            raise self._trouble
-        assert self._ledger is not None, "start comes first"
+        if self._error is not None:
+            raise self._error
+        assert self._store is not None, "call start first"
         waiting = [job for job in self._jobs.values() if job.state == "queued"]
         for job in waiting:
             if (job.kind, job.arguments) == (kind, arguments):
                 return job
-        if len(waiting) >= QUEUED:
-            raise LockedError(f"{QUEUED} jobs are waiting. Cancel some, or try again when some are done.")
+        if len(waiting) >= MAX_QUEUED:
+            raise LockedError(f"{MAX_QUEUED} jobs are waiting. Cancel some, or try again when some are done.")
         job = Job(max(self._jobs, default=0) + 1, kind, arguments, author, time.time())
-        self._ledger.write(job)
+        self._store.write(job)
         self._jobs[job.id] = job
-        for old in self._ledger.forget(list(self._jobs.values())):
+        for old in self._store.remove_oldest(list(self._jobs.values())):
             del self._jobs[old.id]
-        self._note(job)
+        self._announce(job)
         return job
 
     def _work(self, lane: Lane) -> None:
-        """What the thread of a queue does."""
+        """Run the jobs of a queue, in a thread of its own."""
         while True:
             with self._changed:
                 while not self._closing and (job := self._next(lane)) is None:
@@ -211,8 +220,8 @@ class Jobs:
                 assert job is not None
                 job.attempts += 1
                 job.state, job.started, job.message = "running", time.time(), ""
-                self._keep(job)
-                self._note(job)
+                self._save(job)
+                self._announce(job)
                 try:
                     process = self._spawn()
                 except OSError as error:
@@ -235,12 +244,12 @@ class Jobs:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            process_group=0,  # signalled together; and Ctrl-C is for the service, which ends its processes itself
-            env=unlimited(),
+            process_group=0,  # signalled together; Ctrl-C only reaches the service, which ends its processes itself
+            env=original_environment(),
         )
 
     def _watch(self, job: Job, process: "subprocess.Popen[str]") -> None:
-        """Listen to a process until it ends, and note how."""
+        """Read the messages of a process until it ends, and update its job."""
         assert process.stdin is not None
         assert process.stdout is not None
         order = {
@@ -249,105 +258,180 @@ class Jobs:
             "kind": job.kind,
             "arguments": self._arguments(job),
         }
-        said: dict[str, Any] = {}
-        follow = self._follow(job)
+        message: dict[str, Any] = {}
+        report = self._progress(job)
         try:
             process.stdin.write(json.dumps(order) + "\n")
-            process.stdin.flush()  # and left open: its end is how a process learns that we have died
+            process.stdin.flush()  # and left open: its end tells the process that the service has died
             for line in process.stdout:
-                said = json.loads(line)
-                if "stage" in said:
-                    follow(said)
-        except (OSError, ValueError):  # it died in the middle of a word
-            said = {}
+                message = json.loads(line)
+                if "stage" in message:
+                    report(message)
+        except (OSError, ValueError):  # it died in the middle of a line
+            message = {}
         self._wait(process)
         with self._changed:
-            if job.is_over or self._closing:  # cancelled; or goes on with the next start
+            if job.is_over or self._closing:  # cancelled, or resumed with the next start
                 return
-            if "result" in said:
-                job.result = said["result"]
-                self._end(job, "done", said["message"])
-            elif "error" in said:
-                if "trace" in said:
-                    log.error("Job %d: %s", job.id, said["trace"])
-                self._end(job, "failed", said["error"]["message"], kind=said["error"]["kind"])
+            if "result" in message:
+                job.result = message["result"]
+                self._end(job, "done", message["message"])
+            elif "error" in message:
+                if "trace" in message:
+                    log.error("Job %d: %s", job.id, message["trace"])
+                self._end(job, "failed", message["error"]["message"], kind=message["error"]["kind"])
             elif job.attempts < ATTEMPTS:
                 log.warning("Job %d: its process ended with %s. It begins again.", job.id, process.returncode)
                 job.state, job.message = "queued", "Its process was killed; it goes on."
-                self._keep(job)
-                self._note(job)
+                self._save(job)
+                self._announce(job)
             else:
                 self._end(
                     job, "failed", f"Its process was killed {ATTEMPTS} times. Is there enough memory?", kind="Killed"
                 )
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Without the lock, under which a job may be written to the disk: the event loop does not wait."""
+        """Signal the running processes. The event loop must not wait for the lock, which is held during disk writes."""
         running = [process for process in list(self._processes.values()) if process.poll() is None]
         for process in running:
             _signal_group(process, number)
         return bool(running)
 
     def _arguments(self, job: Job) -> dict[str, Any]:
-        """The arguments of the verb. Folders that the service may read or write are looked up when a job starts."""
+        """The arguments of the verb, with the folders that the service may use now."""
         if job.kind == "backup" and self._backup_dir is not None:
             return job.arguments | {"target": str(self._backup_dir)}
         if job.kind == "add" and not job.arguments.get("uploads"):
             return job.arguments | {"roots": self._roots}
         return job.arguments
 
-    def _follow(self, job: Job) -> Callable[[dict[str, Any]], None]:
-        began: dict[str, float] = {}
+    def _progress(self, job: Job) -> Callable[[dict[str, Any]], None]:
+        """A function that updates the progress of a job from a message of its process."""
+        started: dict[str, float] = {}
 
-        def follow(said: dict[str, Any]) -> None:
-            stage, done, total = str(said["stage"]), int(said["done"]), said["total"]
-            seconds = time.monotonic() - began.setdefault(stage, time.monotonic())
+        def report(message: dict[str, Any]) -> None:
+            stage, done, total = str(message["stage"]), int(message["done"]), message["total"]
+            seconds = time.monotonic() - started.setdefault(stage, time.monotonic())
             with self._changed:
                 job.stage, job.done, job.total = stage, done, total
                 job.eta_s = (
                     round(seconds / done * (total - done), 1) if done and total is not None and seconds else None
                 )
                 if not job.is_over:
-                    self._note(job)
+                    self._announce(job)
 
-        return follow
+        return report
 
     def _end(self, job: Job, state: Any, message: str, *, kind: str | None = None) -> None:
         job.state, job.ended, job.message, job.eta_s = state, time.time(), message, None
         job.error = None if kind is None else {"kind": kind, "message": message}
-        self._keep(job)
-        self._note(job)
+        self._save(job)
+        self._announce(job)
 
-    def _keep(self, job: Job) -> None:
-        """On the disk, where there is room: what is not kept is only done once more after a restart."""
-        assert self._ledger is not None
+    def _save(self, job: Job) -> None:
+        """Store the job if the disk allows it; if not, it only runs once more after a restart."""
+        assert self._store is not None
         try:
-            self._ledger.write(job)
+            self._store.write(job)
         except StoreError as error:
             log.warning("Job %d: %s", job.id, error)
 
-    def _note(self, job: Job) -> None:
-        """Number a change, and wake those who wait."""
+    def _announce(self, job: Job) -> None:
+        """Number a change of a job, and wake the threads that wait."""
         with self._changed:
             self._change += 1
             job.change = self._change
             self._changed.notify_all()
 
     def _wait(self, process: "subprocess.Popen[str]") -> None:
+        """Wait for the end of a process, and close its pipes."""
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        _signal_group(process, signal.SIGCONT)  # those that read for it end when they find it gone
+        _signal_group(process, signal.SIGCONT)  # its reading processes end when they find it gone
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 try:
                     stream.close()
-                except OSError:  # what was not read by a dead process
+                except OSError:  # unread input of a dead process
                     continue
 
 
+class JobPauser:
+    """Pauses jobs while a client waits for a search: on any core and at any priority, they slow down every search.
+
+    Only the event loop uses it. A thread resumes the jobs if the event loop is blocked, for instance by a job's lock.
+    """
+
+    def __init__(self, jobs: Jobs):
+        self._jobs = jobs
+        self._searches = 0
+        self._timer: asyncio.TimerHandle | None = None  # runs during a pause, and during RUN_S after it
+        self._paused = threading.Event()  # set during a pause, and after `close`
+        self._since = 0.0  # time of the last pause or resumption
+        self._pause_s = 0.0  # length of the pauses since the jobs last had RUN_S
+        self._watch = threading.Thread(target=self._watch_pauses, name="job-pauser", daemon=True)
+        self._closed = False
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed = True
+        self._paused.set()
+
+    @contextlib.contextmanager
+    def searching(self) -> Iterator[None]:
+        """Pause jobs while the block, a search, runs."""
+        self._searches += 1
+        self._pause()
+        try:
+            yield
+        finally:
+            self._searches -= 1
+            if self._paused.is_set() and not self._searches:
+                self._resume()
+
+    def _pause(self) -> None:
+        """Pause the jobs if a search runs and the jobs have not been paused for long enough."""
+        if self._timer is not None or not self._searches or not self._jobs.pause():
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._since >= RUN_S:
+            self._pause_s = 0.0
+        self._since = loop.time()
+        self._paused.set()
+        if self._watch.ident is None:
+            self._watch.start()
+        self._timer = loop.call_later(max(0.0, PAUSE_S - self._pause_s), self._resume)
+
+    def _resume(self) -> None:
+        """Resume the jobs; for RUN_S in any case if they were paused for long enough."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._pause_s += loop.time() - self._since
+        self._since, self._timer = loop.time(), None
+        if not self._closed:
+            self._paused.clear()
+        self._jobs.resume()
+        if self._pause_s >= PAUSE_S:
+            self._timer = loop.call_later(RUN_S, self._end_run)
+
+    def _end_run(self) -> None:
+        self._timer, self._pause_s = None, 0.0
+        self._pause()
+
+    def _watch_pauses(self) -> None:
+        """Resume the jobs if the event loop has not, in a thread of its own."""
+        while not self._closed:
+            self._paused.wait()
+            since = self._since
+            time.sleep(LATE_S)
+            if self._paused.is_set() and self._since == since:
+                self._jobs.resume()
+
+
 def _signal_group(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or only whom nobody has waited for
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # no process is left, or only zombies
         os.killpg(process.pid, number)

@@ -1,7 +1,6 @@
-"""What the service counts, as Prometheus reads it.
+"""Metrics of the service in the text format of Prometheus, version 0.0.4.
 
-In: finished requests, and gauges that are asked when somebody looks. Out: text, version 0.0.4 of the format. Labels
-are routes, methods and status codes: never a path, a name or a query.
+Labels are routes, methods and status codes: never a path, a name or a query.
 """
 
 import threading
@@ -26,18 +25,18 @@ class Metrics:
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a finished request."""
         with self._lock:
-            self._requests[route, _word(method), status] += 1
+            self._requests[route, _known_method(method), status] += 1
             self._seconds[route] += seconds  # type: ignore[assignment]
             counts = self._buckets.setdefault(route, [0] * (len(BUCKETS) + 1))
             counts[next((i for i, edge in enumerate(BUCKETS) if seconds <= edge), len(BUCKETS))] += 1
 
     def count(self, event: str, n: int = 1) -> None:
-        """Count something else that happened."""
+        """Count another kind of event."""
         with self._lock:
             self._events[event] += n
 
     def text(self) -> str:
-        """Everything, as Prometheus takes it."""
+        """All metrics, in the format of Prometheus."""
         with self._lock:
             requests, events, seconds = self._requests.copy(), self._events.copy(), self._seconds.copy()
             buckets = {route: list(counts) for route, counts in self._buckets.items()}
@@ -54,11 +53,11 @@ class Metrics:
             lines.append(f'lookalike_request_seconds_count{{route="{route}"}} {total}')
         for name, n in sorted(events.items()):
             lines += [f"# TYPE lookalike_{name}_total counter", f"lookalike_{name}_total {n}"]
-        for name, look in sorted(self.gauges.items()):
-            lines += [f"# TYPE lookalike_{name} gauge", f"lookalike_{name} {look():g}"]
+        for name, gauge in sorted(self.gauges.items()):
+            lines += [f"# TYPE lookalike_{name} gauge", f"lookalike_{name} {gauge():g}"]
         return "\n".join(lines) + "\n"
 
 
-def _word(method: str) -> str:
-    """A method that is one: clients may call theirs anything, and would each have a line."""
+def _known_method(method: str) -> str:
+    """A known method, or "other": clients may send any word, and each would get a line."""
     return method if method in ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS") else "other"

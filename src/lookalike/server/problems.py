@@ -1,7 +1,6 @@
-"""Whatever goes wrong, in one JSON shape: {"error": {"kind", "message", "field"}}.
+"""JSON responses, and the one JSON shape of all errors: {"error": {"kind", "message", "field"}}.
 
-In: our errors, FastAPI's, anything. Out: a response whose message says what to do. What nobody foresaw is logged with
-its traceback, and its answer gives nothing away.
+Every message says what to do. An unexpected exception is logged with its traceback, and its response reveals nothing.
 """
 
 import json
@@ -31,8 +30,8 @@ from lookalike.errors import (
     SourceError,
     StoreError,
 )
-from lookalike.server.access import Person
-from lookalike.server.visible_paths import HIDDEN, visible_text
+from lookalike.server.access import HIDDEN, Person, visible_text
+from lookalike.server.models import ErrorDetailOut, ErrorOut
 from lookalike.text import printable
 
 log = logging.getLogger("lookalike.server")
@@ -53,7 +52,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     InputError: (422, "input"),
     LookalikeError: (500, "broken"),
 }
-"""Our errors, the particular before the general: status and kind."""
+"""Status and kind of our errors; subclasses come before their base class."""
 
 STATUSES = {
     400: "input",
@@ -84,19 +83,19 @@ SHORT = {
 }
 """Messages for people who may not see the full message, which names files."""
 
-GONE = 499
-"""The status of a request whose client has gone: seen by the log alone."""
+CLIENT_GONE = 499
+"""The status of a request whose client has disconnected; only the log shows it."""
 
 BUSY_S = 2
-"""What clients are told to wait where something is busy."""
+"""Seconds that a client should wait before it tries again, when the service is busy."""
 
 
-class Left(Exception):  # noqa: N818 — nothing is wrong
-    """A client has gone, or takes no more: nobody waits for the rest."""
+class ClientGone(Exception):  # noqa: N818 — not an error
+    """The client has disconnected or does not read the response: the rest of the work is not needed."""
 
 
 class Problem(HTTPException):
-    """Something that a client is told: status, kind, a sentence, and the field of the request that is meant."""
+    """An error response: status, kind, message, and the field of the request that caused it."""
 
     def __init__(
         self,
@@ -114,52 +113,52 @@ class Problem(HTTPException):
         self.field = field
 
 
-def missing(what: str) -> Problem:
-    """The answer where there is no such thing."""
-    return Problem(404, what)
+def not_found(message: str) -> Problem:
+    """The error for something that does not exist."""
+    return Problem(404, message)
 
 
-def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON response, without the detour through models: they describe, and do not build, what is sent."""
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON response of a value whose type is defined in `models`; it is not validated again."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Response(body.encode("utf-8", "backslashreplace"), status, dict(headers or {}), "application/json")
 
 
-def error_body(kind: str, message: str, field: str | None = None) -> dict[str, Any]:
-    """The one shape."""
-    return {"error": {"kind": kind, "message": printable(message), "field": field}}
+def error_body(kind: str, message: str, field: str | None = None) -> ErrorOut:
+    """The JSON of an error."""
+    return ErrorOut(error=ErrorDetailOut(kind=kind, message=printable(message), field=field))
 
 
-def answer(error: Exception, person: Person | None) -> Response:
-    """The response to any error, as the person may see it; None is a client without a valid token."""
+def error_response(error: Exception, person: Person | None) -> Response:
+    """The response to any error, as the person may see it; None: a client without a valid token."""
     if isinstance(error, Problem):
         message = visible_text(error.detail, person)
-        return reply(error_body(error.kind, message, error.field), error.status_code, error.headers)
-    if isinstance(error, Left | ClientDisconnect):
-        return Response(status_code=GONE)
+        return json_response(error_body(error.kind, message, error.field), error.status_code, error.headers)
+    if isinstance(error, ClientGone | ClientDisconnect):
+        return Response(status_code=CLIENT_GONE)
     if isinstance(error, RequestValidationError):
         return _invalid(error)
     if isinstance(error, HTTPException):
         message = MESSAGES.get(error.status_code, str(error.detail))
         kind = STATUSES.get(error.status_code, "broken")
-        return reply(error_body(kind, message), error.status_code, error.headers)
+        return json_response(error_body(kind, message), error.status_code, error.headers)
     for known, (status, kind) in KINDS.items():
         if isinstance(error, known):
             if status >= 500:
                 log.error("%s: %s", type(error).__name__, printable(str(error)))
             headers = {"Retry-After": str(BUSY_S)} if kind == "busy" else None
             message = visible_text(str(error), person, f"{SHORT.get(kind, 'This cannot be done.')} {HIDDEN}")
-            return reply(error_body(kind, message), status, headers)
+            return json_response(error_body(kind, message), status, headers)
     log.exception("A request failed.", exc_info=error)
     message = "Something went wrong in the service; its log says what. The collection is safe. Try again."
-    return reply(error_body("broken", message), 500)
+    return json_response(error_body("broken", message), 500)
 
 
 def install(app: FastAPI) -> None:
-    """Have the application answer every error in this shape."""
+    """Make the application answer every error in this shape."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        return answer(error, request.scope.get("state", {}).get("person"))
+        return error_response(error, request.scope.get("state", {}).get("person"))
 
     handler: Callable[[Request, Exception], Awaitable[Response]] = handle
     for kind in (RequestValidationError, HTTPException, LookalikeError, Exception):
@@ -167,10 +166,10 @@ def install(app: FastAPI) -> None:
 
 
 def _invalid(error: RequestValidationError) -> Response:
-    """The first thing that is wrong with a request; what it held is not repeated."""
+    """The first fault of an invalid request; its values are not repeated."""
     first = error.errors()[0]
     if first["loc"][0] == "path":
-        return reply(error_body("missing", "There is nothing at this address."), 404)
+        return json_response(error_body("missing", "There is nothing at this address."), 404)
     field = ".".join(str(part) for part in first["loc"][1:]) or None  # the first word is "body", "query" or "path"
-    said = str(first["msg"]).removeprefix("Value error, ").rstrip(".") + "."
-    return reply(error_body("input", f"{field}: {said}" if field else said, field), 422)
+    message = str(first["msg"]).removeprefix("Value error, ").rstrip(".") + "."
+    return json_response(error_body("input", f"{field}: {message}" if field else message, field), 422)

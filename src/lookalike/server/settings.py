@@ -1,10 +1,7 @@
-"""How the service is set up: where it listens, what it may read, and how much of anything it allows.
-
-In: words of the command line. Out: `Settings`, which every part of the service is given. Nothing here is read from the
-environment or from the collection.
-"""
+"""The settings of the service: its address, the folders it may read, its limits, and the number of BLAS threads."""
 
 import ipaddress
+import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,56 +10,62 @@ from lookalike.errors import InputError
 
 PORT = 8321
 
+BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+"""Environment variables that BLAS and OpenMP libraries read when they are loaded."""
+
+_set_here: set[str] = set()
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much of anything there is for clients. Bytes, seconds and counts."""
+    """The limits of the service: bytes, seconds and counts."""
 
-    json_bytes: int = 2 * 2**20  # of a request that is no upload
+    json_bytes: int = 2 * 2**20  # body of a request that is not an upload
     upload_bytes: int = 64 * 2**20
     upload_pixels: int = 100_000_000
-    upload_s: float = 20.0  # to decode one
-    kept_bytes: int = 256 * 2**20  # pixels of uploads that are kept to search with
+    upload_s: float = 20.0  # to decode an upload
+    kept_bytes: int = 256 * 2**20  # pixels of the uploads that are cached for searches
     kept_s: float = 3_600.0
-    uploading: int = 4  # uploads that are held in memory at a time; others wait on the disk
+    uploading: int = 4  # uploads in memory at a time; others wait on the disk
+    decoders: int = 2  # threads, and processes, that decode uploads: a slow picture does not block the others
     thumbnail_bytes: int = 128 * 2**20
-    image_bytes: int = 16 * 2**20  # originals above that are sent as a smaller JPEG
-    readers: int = 4  # threads for what has none of its own: more of them would only wait for Python's lock
-    waiting: int = 256  # requests that may wait for one
-    request_s: float = 60.0  # until a request is answered
-    header_s: float = 10.0  # until a request's head is there
-    idle_s: float = 10.0  # between two parts of a request's body
-    least_rate: int = 20_000  # bytes a second of a body, after a start of `idle_s`
-    send_s: float = 30.0  # until a client takes what it is sent
+    image_bytes: int = 16 * 2**20  # larger originals are sent as a smaller JPEG
+    readers: int = 4  # threads of the pool "read"; more would only wait for the GIL
+    waiting: int = 256  # requests that may wait for a thread, in each pool
+    request_s: float = 60.0  # to answer a request
+    header_s: float = 10.0  # to receive the head of a request
+    idle_s: float = 10.0  # between two parts of a request body
+    least_rate: int = 20_000  # bytes per second of a body, after the first `idle_s`
+    send_s: float = 30.0  # for the client to read a part of the response
     connections: int = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Requests that one client may make: so many a second on average, and so many at once."""
+    """Rate limits of one client: requests per second on average, and requests at once."""
 
-    work: tuple[float, int] = (100.0, 400)  # searches, rounds, uploads: what computes
+    work: tuple[float, int] = (100.0, 400)  # requests that compute: searches, rounds, uploads
     look: tuple[float, int] = (3_000.0, 6_000)  # everything else
     login: tuple[float, int] = (0.2, 10)  # wrong tokens and cookies, from an address or for a person
 
     @classmethod
     def trusting(cls) -> "Rates":
-        """For a machine's own people: a guard against accidents only."""
+        """Limits for clients on the same machine: they only stop runaway scripts."""
         return cls(work=(5_000.0, 10_000), look=(50_000.0, 100_000))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the service is told when it starts.
+    """What the service needs to know when it starts.
 
     Parameters
     ----------
-    host, port : where it listens; port 0 is any free one.
-    names : further names that clients may call this machine by, such as a proxy's.
-    roots : folders below which pictures may be added by clients; resolved here, once: a link that is swapped later
-        moves none of them.
+    host, port : address to listen on; port 0 picks a free one.
+    names : further names that a Host header may contain, such as that of a proxy.
+    roots : folders below which clients may add pictures. Links are resolved once, here: changing a link later has no
+        effect.
     backup_dir : the only directory in which jobs may make a backup; None: backup jobs are rejected.
-    budget, rates : how much of anything there is.
+    budget, rates : the limits.
     """
 
     host: str = "127.0.0.1"
@@ -93,16 +96,33 @@ class Settings:
             return False
 
     def knows(self, name: str) -> bool:
-        """Whether a request may call us so.
+        """Whether a Host header may contain this name.
 
-        A page of another site whose name was made to lead here (DNS rebinding) calls us by that name. An address is
-        nobody's name, so addresses are safe; on loopback only its own.
+        With DNS rebinding, a page of another site sends its own name. IP addresses cannot be rebound, so they are
+        accepted; on a loopback address only loopback addresses.
         """
         if name in ("localhost", *self.names):
             return True
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
-            own = socket.gethostname().lower()  # without asking a name server: strangers would have us ask often
+            own = socket.gethostname().lower()  # no DNS lookup: clients could trigger many
             return not self.local and name in (own, f"{own}.local")
         return address.is_loopback or not self.local
+
+
+def limit_blas_threads() -> None:
+    """Make libraries that are loaded from now on use one thread per matrix product, unless the user chose otherwise.
+
+    The service runs several requests at a time, each on its own core. With one thread per core for each product,
+    concurrent searches wait for each other's threads and take five times as long under load.
+    """
+    for name in BLAS_VARIABLES:
+        if name not in os.environ:
+            os.environ[name] = "1"
+            _set_here.add(name)
+
+
+def original_environment() -> dict[str, str]:
+    """The environment before `limit_blas_threads`, for processes that do one thing at a time."""
+    return {name: value for name, value in os.environ.items() if name not in _set_here}

@@ -1,36 +1,71 @@
-"""Small copies of pictures, kept in memory.
+"""Small copies of pictures as JPEG, and a cache of them.
 
-In: a file's bytes and a side. Out: JPEG bytes whose longer side is at most that. An id is its content, so what is kept
-is right for ever; the least used go when there is no more room.
+Large pictures are decoded by separate processes with limits on memory and time: each takes hundreds of megabytes and
+seconds, and a failure must not end the service.
 """
 
 import threading
 from collections import OrderedDict
+from functools import partial
 
 import cv2
 import numpy as np
 
-from lookalike.errors import LookalikeError
+from lookalike.errors import ImageError, LookalikeError
 from lookalike.images.decoding import read
 from lookalike.images.files import LIMITS, Limits
+from lookalike.images.workers import ReadPool
 from lookalike.types import Box, Pixels, crop
 
 SIDES = (64, 128, 192, 256, 384, 512, 768, 1024, 2048)
-"""A side that is asked for is rounded up to one of these, so that few kinds are kept."""
-SIDE = 256
+"""Requested sides are rounded up to one of these, so that few sizes are cached."""
+DEFAULT_SIDE = 256
 QUALITY = 82
-FOREVER = "private, max-age=31536000, immutable"
+CACHE_FOREVER = "private, max-age=31536000, immutable"
+"""For responses that never change: an id is a digest of the picture's content."""
+
+LARGE_PIXELS = 25_000_000
+"""Pictures with more pixels are decoded by `LargePictures`."""
+LARGE_SIDES = (1_024, 4_096)
+"""Longer sides that the processes return: for thumbnails, which JPEG decodes fast, and for parts of pictures."""
+LARGE_TIMEOUT_S = 30.0
 
 
 def shrink(data: bytes, side: int, box: Box | None = None, *, limits: Limits = LIMITS) -> bytes:
-    """A picture's JPEG with neither side above `side`; of the part in the box, where there is one."""
+    """Encode a picture, or its part in the box, as JPEG with neither side above `side`."""
     needed = side if box is None else round(side / max(min(box[2] - box[0], box[3] - box[1]), 1 / 16))
     pixels = read(data, side=needed, limits=limits).pixels
     return encode(fit(pixels if box is None else crop(pixels, box), side))
 
 
+class LargePictures:
+    """The processes that decode large pictures, one for each side; they start with the first picture."""
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._pools = {
+            side: ReadPool(partial(fit, side=side), side=side, workers=1, timeout_s=LARGE_TIMEOUT_S)
+            for side in LARGE_SIDES
+        }
+
+    def shrink(self, data: bytes, side: int, box: Box | None = None) -> bytes:
+        """As the function `shrink`; ImageError if the picture cannot be decoded."""
+        small, large = LARGE_SIDES
+        pool = self._pools[small if box is None and side <= small else large]
+        if self._closed:  # or another process would be started
+            raise ImageError("the service is ending")
+        pixels = pool.read("a large picture", data).parts
+        return encode(fit(pixels if box is None else crop(pixels, box), side))
+
+    def close(self) -> None:
+        """End the processes."""
+        self._closed = True
+        for pool in self._pools.values():
+            pool.close()
+
+
 def fit(pixels: Pixels, side: int) -> Pixels:
-    """The picture, reduced where a side is longer than this."""
+    """Reduce a picture if one of its sides is longer than `side`."""
     height, width = pixels.shape[:2]
     share = side / max(height, width)
     if share >= 1:
@@ -40,7 +75,7 @@ def fit(pixels: Pixels, side: int) -> Pixels:
 
 
 def encode(pixels: Pixels) -> bytes:
-    """(h, w, 3) uint8 RGB to JPEG."""
+    """Encode (h, w, 3) uint8 RGB as JPEG."""
     done, data = cv2.imencode(".jpg", np.ascontiguousarray(pixels[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
     if not done:
         raise LookalikeError("A picture could not be written as JPEG.")
@@ -48,7 +83,7 @@ def encode(pixels: Pixels) -> bytes:
 
 
 def rounded(side: int) -> int:
-    """The side that is kept for one that is asked for.
+    """The cached side for a requested one.
 
     >>> rounded(200), rounded(99_999)
     (256, 2048)
@@ -56,8 +91,13 @@ def rounded(side: int) -> int:
     return next((known for known in SIDES if known >= side), SIDES[-1])
 
 
-class Kept:
-    """Bytes by key, at most so many; the least used go first. Safe to use from several threads."""
+def etag(item: str, side: int) -> str:
+    """A strong ETag: the content of the picture, and the size and quality of the copy."""
+    return f'"{item}-{side}-{QUALITY}"'
+
+
+class ThumbnailCache:
+    """Thumbnails by item and side, up to a number of bytes; the least recently used go first. Thread-safe."""
 
     def __init__(self, max_bytes: int):
         self.max_bytes = max_bytes
@@ -66,7 +106,7 @@ class Kept:
         self._held: OrderedDict[tuple[str, int], bytes] = OrderedDict()
 
     def get(self, key: tuple[str, int]) -> bytes | None:
-        """What is kept, if it is."""
+        """The thumbnail, if it is cached."""
         with self._lock:
             data = self._held.get(key)
             if data is None:
@@ -77,19 +117,14 @@ class Kept:
             return data
 
     def peek(self, key: tuple[str, int]) -> bytes | None:
-        """The same, without being counted, or counting as use."""
+        """As `get`, without counting as a hit, a miss or a use."""
         with self._lock:
             return self._held.get(key)
 
     def put(self, key: tuple[str, int], data: bytes) -> None:
-        """Keep it, as long as there is room."""
+        """Cache a thumbnail."""
         with self._lock:
             self.bytes += len(data) - len(self._held.pop(key, b""))
             self._held[key] = data
             while self.bytes > self.max_bytes:
                 self.bytes -= len(self._held.popitem(last=False)[1])
-
-
-def tag(item: str, side: int) -> str:
-    """A strong ETag: the content, and what was made of it."""
-    return f'"{item}-{side}-{QUALITY}"'

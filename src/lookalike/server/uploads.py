@@ -1,35 +1,56 @@
-"""Pictures that somebody searches with: decoded in a guarded process, kept for a while, never added.
+"""Pictures that clients send: to search with (`Uploads`, in memory), or to add (`save_files`, on the disk).
 
-In: a file's bytes, whatever they are. Out: an `Upload`, with an id that cannot be guessed. The service's own process
-never runs a decoder on them: it gets pixels, reduced to what a search looks at.
+The service never decodes an upload itself: a separate process with limits does, and returns pixels that are reduced to
+what a search needs. Files to add are written to COLLECTION/uploads, a source like any other. Their names begin with the
+id of the picture, so clients cannot choose a path, and a file that is sent twice is stored once.
 """
 
 import queue
+import re
 import secrets
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 
+from lookalike.atomic_files import atomic_write as whole
+from lookalike.atomic_files import remove_unfinished as sweep
+from lookalike.atomic_files import write_errors as writing
 from lookalike.errors import ImageError
+from lookalike.images.decoding import identify
 from lookalike.images.files import Limits
-from lookalike.images.sources import Entry
+from lookalike.images.sources import SUFFIXES, Entry
 from lookalike.images.workers import ReadPool
 from lookalike.server.settings import Budget
-from lookalike.server.work import DECODERS
-from lookalike.types import Pixels
+from lookalike.types import Pixels, format_id
 
 SIDE = 1_024
-"""The shorter side, in pixels, that is kept of an upload: parts of it can still be searched with."""
-LONGEST = 8 * SIDE
+"""The shorter side, in pixels, of a cached upload: enough to search with parts of it."""
+MAX_SIDE = 8 * SIDE
+
+FOLDER = "uploads"
+REMOVED = ".removed"
+"""Folder for the files of pictures that were removed from the collection: uploaded files are never deleted."""
+MAX_NAME = 60
+"""Characters of a client's file name that are kept."""
+
+_SIGNATURES = re.compile(
+    rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n\x1a\n)|(?P<gif>GIF8[79]a)|(?P<webp>RIFF.{4}WEBP)"
+    rb"|(?P<tif>II[*+]\0|MM\0[*+])|(?P<bmp>BM)|(?P<avif>.{4}ftyp.{0,48}?avi[fs])|(?P<heic>.{4}ftyp(hei|hev|mif1|msf1))",
+    re.DOTALL,
+)
+"""The first bytes of image formats. Whether the file can be read is only known when the job decodes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A picture that was sent."""
+    """A picture to search with."""
 
     id: str
     item: int  # the id that it would have in the collection
@@ -39,18 +60,8 @@ class Upload:
     at: float = field(default_factory=time.monotonic)
 
 
-def reduce(pixels: Pixels) -> Pixels:
-    """What is kept of a picture; runs in the reading process."""
-    height, width = pixels.shape[:2]
-    share = min(SIDE / min(height, width), LONGEST / max(height, width))
-    if share >= 1:
-        return pixels
-    size = max(1, round(width * share)), max(1, round(height * share))
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
 class Uploads:
-    """The uploads that are kept, and the processes that read them."""
+    """The pictures to search with, cached under ids that cannot be guessed, and the processes that decode them."""
 
     def __init__(self, budget: Budget):
         self._budget = budget
@@ -58,26 +69,27 @@ class Uploads:
         self._held: OrderedDict[str, Upload] = OrderedDict()
         self._bytes = 0
         self._closed = False
-        self._pools: queue.LifoQueue[ReadPool] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[ReadPool] = queue.LifoQueue()
         limits = Limits(budget.upload_bytes, budget.upload_pixels)
-        self._all = [
-            ReadPool(reduce, side=SIDE, workers=1, timeout_s=budget.upload_s, limits=limits) for _ in range(DECODERS)
+        self._pools = [
+            ReadPool(reduce, side=SIDE, workers=1, timeout_s=budget.upload_s, limits=limits)
+            for _ in range(budget.decoders)
         ]
-        for pool in self._all:
-            self._pools.put(pool)
+        for pool in self._pools:
+            self._idle.put(pool)
 
     def __len__(self) -> int:
         return len(self._held)
 
     def add(self, data: bytes) -> Upload:
-        """Decode a picture and keep it; ImageError with the reason why not."""
-        pool = self._pools.get()  # one thread at a time uses a pool
+        """Decode a picture and cache it; ImageError with the reason if it cannot be decoded."""
+        pool = self._idle.get()  # a pool is used by one thread at a time
         try:
             outcome = pool.read("the upload", data)
         except ImageError as error:
             raise ImageError(f"This is no picture that can be read: {error}.") from None
         finally:
-            self._pools.put(pool)
+            self._idle.put(pool)
         made = Upload(secrets.token_urlsafe(16), outcome.id, outcome.width, outcome.height, outcome.parts)
         with self._lock:
             self._held[made.id] = made
@@ -88,13 +100,13 @@ class Uploads:
         return made
 
     def warm(self) -> None:
-        """Start the processes, so that the first upload need not wait for them."""
-        for pool in self._all:
+        """Start the processes, so that the first upload does not wait for them."""
+        for pool in self._pools:
             if not self._closed:
                 list(pool.map([Entry("nothing", 0, 0, data=b"")]))
 
     def get(self, id: str) -> Upload | None:
-        """An upload, if it is still kept."""
+        """An upload, if it is still cached."""
         with self._lock:
             found = self._held.get(id)
             return None if found is None or self._is_old(found) else found
@@ -102,8 +114,96 @@ class Uploads:
     def close(self) -> None:
         """End the processes."""
         self._closed = True
-        for pool in self._all:
+        for pool in self._pools:
             pool.close()
 
     def _is_old(self, upload: Upload) -> bool:
         return time.monotonic() - upload.at > self._budget.kept_s
+
+
+def reduce(pixels: Pixels) -> Pixels:
+    """Reduce a picture to the size that is cached; runs in the decoding process."""
+    height, width = pixels.shape[:2]
+    share = min(SIDE / min(height, width), MAX_SIDE / max(height, width))
+    if share >= 1:
+        return pixels
+    size = max(1, round(width * share)), max(1, round(height * share))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+class SavedFile(NamedTuple):
+    """A file to add that was saved."""
+
+    name: str  # the client's name for it, made safe
+    bytes: int
+    item: int  # the id that it will have
+    path: Path | None = None  # None if the same file was saved before
+
+
+_saving = threading.Lock()
+"""Held by the request that saves files, so that no other deletes what it relies on."""
+
+
+def save_files(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[SavedFile]:
+    """Write files (name, bytes) for the next job to add. When this returns, all are on the disk; on an error, none."""
+    checked = [_check(name, data) for name, data in files]
+    folder = collection / FOLDER
+    saved: list[SavedFile] = []
+    with _saving:
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+            sweep(folder)
+        try:
+            for one, (_, data) in zip(checked, files, strict=True):
+                target = None
+                if next(folder.glob(f"{format_id(one.item)}-*"), None) is None:
+                    target = folder / f"{format_id(one.item)}-{one.name}"
+                    with whole(target) as part:
+                        part.write_bytes(data)
+                saved.append(one._replace(path=target))
+        except BaseException:
+            delete_files(saved)
+            raise
+    return saved
+
+
+def delete_files(saved: Sequence[SavedFile]) -> None:
+    """Delete files that no job will add."""
+    for one in saved:
+        if one.path is not None:
+            one.path.unlink(missing_ok=True)
+
+
+def hide_removed(collection: Path, paths: Sequence[str]) -> None:
+    """Move uploaded files among these, whose pictures were removed, out of the folder that the next job adds."""
+    folder = collection / FOLDER
+    for file in map(Path, paths):
+        if file.parent == folder and file.exists():
+            with writing(folder):
+                (folder / REMOVED).mkdir(exist_ok=True)
+                file.rename(folder / REMOVED / file.name)
+
+
+def _check(name: str, data: bytes) -> SavedFile:
+    signature, safe = _SIGNATURES.match(data), safe_name(name)
+    if signature is None:
+        raise ImageError(
+            f"{safe} is no picture: send JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC. Nothing of this request was"
+            " kept: leave that file out, and send the others again."
+        )
+    if Path(safe).suffix.lower() not in SUFFIXES:
+        safe = f"{safe}.{signature.lastgroup}"
+    return SavedFile(safe, len(data), identify(data))
+
+
+def safe_name(name: str) -> str:
+    r"""The last part of a client's file name, with letters, digits, dots and hyphens only.
+
+    >>> safe_name("../../etc/passwd\0.jpg"), safe_name(r"C:\\me\\Beach 1.JPG"), safe_name("…")
+    ('passwd_.jpg', 'Beach_1.JPG', 'picture')
+    """
+    last = re.split(r"[/\\]", name)[-1]
+    clean = re.sub(r"[^A-Za-z0-9.-]+", "_", last).strip("._-")
+    stem, dot, suffix = clean.rpartition(".")
+    short = f"{stem[: MAX_NAME - len(suffix) - 1]}{dot}{suffix}" if dot and len(suffix) < 8 else clean[:MAX_NAME]
+    return short or "picture"

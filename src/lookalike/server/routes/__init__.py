@@ -1,1 +1,1 @@
-"""One file for each noun of the API. Handlers translate: what is done is done by `Collection`."""
+"""The routes of the API, one module for each noun."""

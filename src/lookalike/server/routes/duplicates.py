@@ -1,59 +1,75 @@
-"""Duplicates: groups in three tiers, and what is no duplicate.
+"""Duplicates: groups in three tiers, their export, and pictures that are not duplicates of each other."""
 
-In: a tier. Out: the groups that are known, at once; where they are out of date, or were never made, a job makes them.
-"""
-
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
-from lookalike.server.events import describe
-from lookalike.server.job_models import DismissedOut, DismissIn, DuplicatesOut, DuplicatesQuery
-from lookalike.server.problems import reply
-from lookalike.server.served import needs, numbers, person, served
+from lookalike.server.job_events import job_json
+from lookalike.server.models import (
+    DismissedOut,
+    DismissIn,
+    DuplicatesOut,
+    DuplicatesQuery,
+    GroupOut,
+    GroupsExportQuery,
+)
+from lookalike.server.problems import json_response
+from lookalike.server.routes.collection import EXPORT_FILES, EXPORT_RESPONSES, send_file
+from lookalike.server.service import needs_role, parse_ids, person_of, service_of
 
-router = APIRouter(prefix="/api/v1/duplicates", tags=["duplicates"], dependencies=[Depends(needs("view"))])
+router = APIRouter(prefix="/api/v1/duplicates", dependencies=[Depends(needs_role("view"))])
 
 
-@router.get("", response_model=DuplicatesOut)
+@router.get("", response_model=DuplicatesOut, tags=["duplicates"])
 async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query()]) -> Response:
-    """A page of groups, the largest first."""
-    here, who = served(request), person(request)
+    """A page of groups, the largest first. If there are none or they are stale, a job finds them."""
+    service, person = service_of(request), person_of(request)
 
-    def look(_: object) -> dict[str, Any]:
-        groups, current = here.collection.known_duplicates(asked.tier, space=asked.space) or ([], False)
+    def look_up(_: object) -> DuplicatesOut:
+        groups, current = service.collection.known_duplicates(asked.tier, space=asked.space) or ([], False)
         job = None
         if not current:
-            job = here.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, who.name)
+            job = service.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, person.name)
         page = groups[asked.offset : asked.offset + asked.limit]
-        described = here.described([item for group in page for item in group.items], who)
+        items = service.items_by_id([item for group in page for item in group.items], person)
         shown = [
-            {
-                "id": left.id,
-                "tier": left.tier,
-                "items": [described[item] for item in left.items],
-                "keep": described[left.items[0]]["id"],
-                "distances": [round(distance, 6) for distance in left.distances],
-                "why": left.why,
-            }
+            GroupOut(
+                id=present.id,
+                tier=present.tier,
+                items=[items[item] for item in present.items],
+                keep=items[present.items[0]]["id"],
+                distances=[round(distance, 6) for distance in present.distances],
+                why=present.why,
+            )
             for group in page
-            if (left := group.among(described)) is not None
+            if (present := group.among(items)) is not None
         ]
-        return {
-            "total": len(groups) - len(page) + len(shown),
-            "offset": asked.offset,
-            "groups": shown,
-            "current": current,
-            "job": None if job is None else describe(job, here.visible(who)),
-        }
+        return DuplicatesOut(
+            total=len(groups) - len(page) + len(shown),
+            offset=asked.offset,
+            groups=shown,
+            current=current,
+            job=None if job is None else job_json(job, service.visible(person)),
+        )
 
-    return reply(await here.work.run(request, look))
+    return json_response(await service.threads.run(request, look_up))
 
 
-@router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs("judge"))])
+@router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs_role("judge"))], tags=["duplicates"])
 async def dismiss(request: Request, asked: DismissIn) -> Response:
-    """Say, for good, that pictures are no duplicates of each other."""
-    here, who = served(request), person(request)
-    items = numbers(asked.items)
-    pairs = await here.work.run(request, lambda _: here.collection.not_duplicates(items, author=who.name))
-    return reply({"pairs": pairs})
+    """Record that pictures are not duplicates of each other."""
+    service, person = service_of(request), person_of(request)
+    items = parse_ids(asked.items)
+    pairs = await service.threads.run(request, lambda _: service.collection.not_duplicates(items, author=person.name))
+    return json_response(DismissedOut(pairs=pairs))
+
+
+@router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
+async def export_groups(request: Request, asked: Annotated[GroupsExportQuery, Query()]) -> Response:
+    """The known groups of duplicates with their items, as a file."""
+    collection, (_, media_type) = service_of(request).collection, EXPORT_FILES[asked.format]
+    relative = not person_of(request).may("manage")
+    lines = partial(collection.group_lines, asked.tier, asked.format, space=asked.space, relative=relative)
+    return await send_file(request, lines, f"duplicates.{asked.format}", media_type)

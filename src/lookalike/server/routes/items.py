@@ -1,102 +1,157 @@
-"""The pictures of the collection: listed, described, shown whole, small or in part.
+"""The pictures of the collection: listed, described, and shown whole, small or in part.
 
-In: ids and filters. Out: JSON and pictures. The only files that are ever sent are those that the catalogue knows,
-and only while they are the very bytes that were added.
+The only files that are sent are those that the catalogue has, and only if they still have the bytes that were added.
 """
 
+import re
+from collections.abc import Callable
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lookalike.server.answers import Item, ItemsPage
-from lookalike.server.models import BoxQuery, ItemPath, ItemsQuery, SideQuery
-from lookalike.server.problems import Problem, reply
-from lookalike.server.served import needs, person, served
-from lookalike.server.thumbnails import FOREVER, SIDE, rounded, tag
-from lookalike.server.work import Stop
+from lookalike.server.models import BoxQuery, ItemOut, ItemPath, ItemsOut, ItemsQuery, SideQuery
+from lookalike.server.problems import Problem, json_response
+from lookalike.server.service import Service, needs_role, person_of, service_of
+from lookalike.server.thread_pools import Stop
+from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, SIDES, etag, rounded
 from lookalike.types import Box
 
-WEB = {
+WEB_FORMATS = {
     "jpeg": "image/jpeg",
     "png": "image/png",
     "gif": "image/gif",
     "webp": "image/webp",
     "avif": "image/avif",
 }
-"""What browsers show; all else is sent as JPEG."""
-LARGEST = 4_096
-"""The longer side of a picture that is sent as JPEG in the place of its own file."""
-SHOWN = {"Cache-Control": FOREVER, "Content-Security-Policy": "default-src 'none'; sandbox"}
-PICTURE: dict[int | str, dict[str, Any]] = {
+"""Formats that browsers show; other pictures are sent as JPEG."""
+MAX_SIDE = 4_096
+"""The longer side of a picture that is sent as JPEG instead of its own file."""
+PICTURE_HEADERS = {"Cache-Control": CACHE_FOREVER, "Content-Security-Policy": "default-src 'none'; sandbox"}
+PICTURE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
 }
 
-router = APIRouter(prefix="/api/v1/items", tags=["items"], dependencies=[Depends(needs("view"))])
+router = APIRouter(prefix="/api/v1/items", tags=["items"], dependencies=[Depends(needs_role("view"))])
 
 
-@router.get("", response_model=ItemsPage)
+@router.get("", response_model=ItemsOut)
 async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) -> Response:
-    """A page of the items that pass a filter: by path, by id, the newest or the last added first."""
-    here, who = served(request), person(request)
+    """A page of the items that pass a filter: ordered by path or id, or the newest or the last added first."""
+    service, person = service_of(request), person_of(request)
 
-    def look(_: object) -> dict[str, Any]:
-        page = here.collection.page(asked.made(who), order=asked.order, offset=asked.offset, limit=asked.limit)
-        return {"total": page.total, "offset": page.offset, "items": here.describe(page.items, who)}
+    def look_up(_: object) -> ItemsOut:
+        page = service.collection.page(
+            asked.to_filter(person), order=asked.order, offset=asked.offset, limit=asked.limit
+        )
+        return ItemsOut(total=page.total, offset=page.offset, items=service.items_json(page.items, person))
 
-    return reply(await here.work.run(request, look))
+    return json_response(await service.threads.run(request, look_up))
 
 
-@router.get("/{id}", response_model=Item)
+@router.get("/{id}", response_model=ItemOut)
 async def one_item(request: Request, id: ItemPath) -> Response:
     """One item."""
-    here, who = served(request), person(request)
-    return reply(await here.work.run(request, lambda _: here.describe([here.item(id)], who)[0]))
+    service, person = service_of(request), person_of(request)
+    return json_response(
+        await service.threads.run(request, lambda _: service.items_json([service.item(id)], person)[0])
+    )
 
 
-@router.get("/{id}/thumbnail", response_class=Response, responses=PICTURE)
-async def thumbnail(request: Request, id: ItemPath, side: SideQuery = SIDE) -> Response:
+@router.get("/{id}/thumbnail", response_class=Response, responses=PICTURE_RESPONSES)
+async def thumbnail(request: Request, id: ItemPath, side: SideQuery = DEFAULT_SIDE) -> Response:
     """A small copy, as JPEG."""
-    here = served(request)
-    return await _picture(request, id, tag(id, rounded(side)), lambda stop: here.thumbnail(id, rounded(side), stop))
+    service, side = service_of(request), rounded(side)
+    return await _send_picture(
+        request, id, etag(id, side), lambda stop: (service.thumbnail(id, side, stop), "image/jpeg")
+    )
 
 
-@router.get("/{id}/region", response_class=Response, responses=PICTURE)
-async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery = SIDE) -> Response:
+@router.get("/{id}/region", response_class=Response, responses=PICTURE_RESPONSES)
+async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery = DEFAULT_SIDE) -> Response:
     """A part of a picture, as JPEG."""
-    here, part = served(request), _box(box)
-    etag = f'"{id}-{side}-{",".join(f"{edge:g}" for edge in part)}"'
-    return await _picture(request, id, etag, lambda stop: here.picture(here.item(id), side, stop, part))
+    service, part = service_of(request), _parse_box(box)
+    tag = f'"{id}-{side}-{",".join(f"{edge:g}" for edge in part)}"'
+    return await _send_picture(
+        request, id, tag, lambda stop: (service.picture(service.item(id), side, stop, part), "image/jpeg")
+    )
 
 
-@router.get("/{id}/image", response_class=Response, responses=PICTURE)
+@router.get("/{id}/image", response_class=Response, responses=PICTURE_RESPONSES)
 async def image(request: Request, id: ItemPath) -> Response:
-    """The picture itself: its file where browsers show such files, else as JPEG."""
-    here = served(request)
+    """The picture itself: its file if browsers show the format, otherwise as JPEG."""
+    service = service_of(request)
 
-    def look(stop: Stop) -> tuple[bytes, str]:
-        item = here.item(id)
-        if item.format in WEB and item.bytes <= here.settings.budget.image_bytes:
-            return here.read(item), WEB[item.format]
-        return here.picture(item, LARGEST, stop), "image/jpeg"
+    def load(stop: Stop) -> tuple[bytes, str]:
+        item = service.item(id)
+        if item.format in WEB_FORMATS and item.bytes <= service.settings.budget.image_bytes:
+            return service.read(item), WEB_FORMATS[item.format]
+        return service.picture(item, MAX_SIDE, stop), "image/jpeg"
 
-    return await _picture(request, id, f'"{id}"', look)
+    return await _send_picture(request, id, f'"{id}"', load)
 
 
-async def _picture(request: Request, id: str, etag: str, look: Any) -> Response:
-    """What `look` returns, JPEG bytes or (bytes, type), unless the client has it already."""
-    headers = {"ETag": etag, **SHOWN}
-    if etag in request.headers.get("if-none-match", "") and served(request).has(id):
+async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Stop], tuple[bytes, str]]) -> Response:
+    """Send the bytes and media type that `load` returns, or a 304 if the client has the picture."""
+    headers = {"ETag": tag, **PICTURE_HEADERS}
+    if tag in request.headers.get("if-none-match", "") and service_of(request).has(id):
         return Response(status_code=304, headers=headers)
-    made = await served(request).work.run(request, look)
-    data, kind = made if isinstance(made, tuple) else (made, "image/jpeg")
-    return Response(data, headers=headers, media_type=kind)
+    data, media_type = await service_of(request).threads.run(request, load)
+    return Response(data, headers=headers, media_type=media_type)
 
 
-def _box(text: str) -> Box:
+def _parse_box(text: str) -> Box:
     try:
         left, top, right, bottom = (float(edge) for edge in text.split(","))
     except ValueError:
-        left = top = right = bottom = 0.0  # refused below
+        left = top = right = bottom = 0.0  # rejected below
     if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
         raise Problem(422, "box must be left,top,right,bottom from 0 to 1, such as 0.1,0.2,0.5,0.9.", field="box")
     return left, top, right, bottom
+
+
+class Thumbnails:
+    """An ASGI application that answers plain requests for thumbnails, and passes all others to the routes.
+
+    A grid requests hundreds of thumbnails at once, and routing would take longer than the rest of the work.
+    """
+
+    _path = re.compile(r"/api/v1/items/([0-7][0-9a-f]{15})/thumbnail")
+
+    def __init__(self, app: ASGIApp, service: Service):
+        self.app = app
+        self.service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        match = self._path.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
+        side = _plain_side(scope["query_string"]) if match else None
+        if match is None or side is None:
+            await self.app(scope, receive, send)
+            return
+        scope["fast"] = "/api/v1/items/{id}/thumbnail"
+        item = match[1]
+        tag, cached = etag(item, side).encode(), self.service.thumbnails.get((item, side))
+        unchanged = any(name == b"if-none-match" and tag in value for name, value in scope["headers"])
+        if (unchanged or cached) and not self.service.has(item):  # it was removed
+            unchanged, cached = False, None
+        headers, status, data = [(b"etag", tag), (b"cache-control", CACHE_FOREVER.encode())], 304, b""
+        if not unchanged:
+            data = await self._make(Request(scope, receive), item, side) if cached is None else cached
+            headers += [(b"content-type", b"image/jpeg"), (b"content-length", str(len(data)).encode())]
+            status = 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": data})
+
+    async def _make(self, request: Request, item: str, side: int) -> bytes:
+        return await self.service.threads.run(request, lambda stop: self.service.thumbnail(item, side, stop))
+
+
+def _plain_side(query: bytes) -> int | None:
+    """The side in a query, rounded up; None if the route must check the query."""
+    if not query:
+        return DEFAULT_SIDE
+    sides = parse_qs(query.decode("latin-1")).get("side", [])
+    given = sides[0] if len(sides) == 1 else ""
+    return rounded(int(given)) if re.fullmatch("[0-9]{1,4}", given) and 16 <= int(given) <= SIDES[-1] else None

@@ -1,69 +1,69 @@
-"""Search by pictures, of the collection or uploaded.
-
-In: examples of what is wanted and unwanted. Out: results, best first. An upload is decoded by a guarded process, kept
-for a while under an id that cannot be guessed, and never added.
-"""
+"""Search by pictures of the collection or by uploads, which are cached for a while and not added."""
 
 import time
-from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
-from lookalike.server.answers import SearchOut, UploadOut
-from lookalike.server.models import SearchIn, SideQuery, form
-from lookalike.server.problems import Problem, reply
-from lookalike.server.routes.items import PICTURE, SHOWN
-from lookalike.server.served import needs, person, served
-from lookalike.server.thumbnails import SIDE, encode, fit
-from lookalike.server.work import Stop
+from lookalike.collection import format_id
+from lookalike.server.models import SearchIn, SearchOut, SideQuery, UploadOut, UploadPath, file_form
+from lookalike.server.problems import Problem, json_response
+from lookalike.server.routes.items import PICTURE_HEADERS, PICTURE_RESPONSES
+from lookalike.server.service import needs_role, person_of, service_of
+from lookalike.server.thread_pools import Stop
+from lookalike.server.thumbnails import DEFAULT_SIDE, encode, fit
 
-router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(needs("view"))])
+router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(needs_role("view"))])
 
 
 @router.post("/search", response_model=SearchOut)
 async def search(request: Request, asked: SearchIn) -> Response:
-    """The pictures most like the examples and least like those they should be without."""
-    here, who = served(request), person(request)
+    """The pictures most like the positive examples and least like the negative ones, best first."""
+    service, person = service_of(request), person_of(request)
 
-    def look(stop: Stop) -> dict[str, Any]:
-        wanted, unwanted = here.examples(asked.examples, "examples"), here.examples(asked.without, "without")
-        began = time.perf_counter()
-        results = here.collection.search(
-            wanted,
-            without=unwanted,
+    def find(stop: Stop) -> SearchOut:
+        positive, negative = service.examples(asked.examples, "examples"), service.examples(asked.without, "without")
+        start = time.perf_counter()
+        results = service.collection.search(
+            positive,
+            without=negative,
             k=asked.k,
             space=asked.space,
-            filter=asked.filter.made(who),
+            filter=asked.filter.to_filter(person),
             where=asked.where,
             progress=stop.progress,
         )
-        seconds = time.perf_counter() - began
-        space = asked.space or here.first_space()
-        return {"space": space, "seconds": round(seconds, 6), "results": here.found(results, who)}
+        seconds = time.perf_counter() - start
+        space = asked.space or service.default_space()
+        return SearchOut(space=space, seconds=round(seconds, 6), results=service.results_json(results, person))
 
-    with here.courtesy.searching():
-        return reply(await here.work.run(request, look, lane="describe" if asked.is_heavy else "search"))
+    with service.job_pauser.searching():
+        lane = "describe" if asked.is_slow else "search"
+        return json_response(await service.threads.run(request, find, lane=lane))
 
 
-@router.post("/uploads", response_model=UploadOut, openapi_extra=form("file"))
+@router.post("/uploads", response_model=UploadOut, openapi_extra=file_form("file"))
 async def upload(request: Request) -> Response:
-    """A picture to search with. It is kept for a while, and not added."""
-    here = served(request)
-    async with request.form(max_files=1, max_fields=4) as sent_form:
-        file = sent_form.get("file")
+    """Upload a picture to search with. It is cached for a while, and not added."""
+    service = service_of(request)
+
+    async with request.form(max_files=1, max_fields=4) as form:
+        file = form.get("file")
         if file is None or isinstance(file, str):
             raise Problem(422, "Send the picture as the form's field 'file'.", field="file")
-        async with here.uploading:  # until then, what is large is a file
+        async with service.uploading:  # until then, a large picture is a temporary file
             data = await file.read()
-            made, item = await here.work.run(request, lambda _: here.keep(data), lane="decode")
-    return reply({"upload": made.id, "width": made.width, "height": made.height, "item": item})
+
+            def decode(_: object) -> UploadOut:
+                made = service.uploads.add(data)
+                item = format_id(made.item) if service.collection.has([made.item]) else None
+                return UploadOut(upload=made.id, width=made.width, height=made.height, item=item)
+
+            return json_response(await service.threads.run(request, decode, lane="decode"))
 
 
-@router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=PICTURE)
-async def upload_thumbnail(
-    request: Request, upload: Annotated[str, Path(pattern="^[A-Za-z0-9_-]{22}$")], side: SideQuery = SIDE
-) -> Response:
+@router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=PICTURE_RESPONSES)
+async def upload_thumbnail(request: Request, upload: UploadPath, side: SideQuery = DEFAULT_SIDE) -> Response:
     """A small copy of an upload, as JPEG."""
-    here = served(request)
-    data = await here.work.run(request, lambda _: encode(fit(here.upload(upload).pixels, side)))
-    return Response(data, headers=SHOWN, media_type="image/jpeg")
+    service = service_of(request)
+    data = await service.threads.run(request, lambda _: encode(fit(service.upload(upload).pixels, side)))
+    return Response(data, headers=PICTURE_HEADERS, media_type="image/jpeg")

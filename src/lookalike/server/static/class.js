@@ -1,19 +1,19 @@
 // One class: what Lookalike thinks belongs there too, to confirm or reject, and everything in it.
-import { attempt, dialog, note, say } from "./aloud.js";
 import { get, post } from "./api.js";
-import { begin } from "./begin.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { exporter } from "./filters.js";
+import { isEarly, likely, many, title } from "./format.js";
 import { Grid } from "./grid.js";
-import { Lane } from "./lane.js";
+import * as neighbours from "./grid_neighbours.js";
+import { follow } from "./job_progress.js";
+import { attempt, dialog, note, say } from "./notify.js";
+import { PictureList } from "./picture_list.js";
 import { tally } from "./pictures.js";
-import { follow } from "./progress.js";
 import { go, link } from "./router.js";
-import { empty, lead } from "./states.js";
+import { startSession } from "./start_session.js";
 import { exampleTile, picture } from "./tile.js";
-import * as trail from "./trail.js";
-import { isEarly, likely, many, title } from "./words.js";
+import { empty, lead } from "./view_parts.js";
 
 const SHOWN = 24; // suggestions at once
 
@@ -30,7 +30,7 @@ export async function show({ arg: name }, signal) {
     onkey: tally,
   });
   const total = await grid.open();
-  trail.keep(grid);
+  neighbours.rememberGrid(grid);
   const kinds = whole.parents?.length ? `, a kind of ${whole.parents.join(", ")}` : "";
   const size = h("p", { class: "quiet" }, `${many(total, "picture")}${kinds}`);
   let members = total;
@@ -44,7 +44,7 @@ export async function show({ arg: name }, signal) {
         "div",
         { class: "actions" },
         may("judge") && total
-          ? button("session", "Find more", () => begin({ label: name, name }), { class: "main" })
+          ? button("session", "Find more", () => startSession({ label: name, name }), { class: "main" })
           : null,
         exporter("/export", { label: name }),
         may("manage") && more(name),
@@ -76,7 +76,7 @@ function ask(signal) {
 function suggestions(name, predicted, early, signal, joined) {
   if (!predicted.length) return null;
   const waiting = new Map(predicted.map((one) => [one.item.id, one.item]));
-  const lane = new Lane("Suggestions to confirm or reject", {
+  const row = new PictureList("Suggestions to confirm or reject", {
     signal,
     kind: "suggested",
     onkey: (event, target) => {
@@ -89,7 +89,7 @@ function suggestions(name, predicted, early, signal, joined) {
   });
   const place = h("section", { class: "suggestions" });
   const answer = async (verb, ids, focus = false) => {
-    const at = lane.targets.findIndex((target) => target.dataset.id === ids[0]);
+    const at = row.targets.findIndex((target) => target.dataset.id === ids[0]);
     const done = await attempt(async () => {
       await post(`/classes/${verb}`, { name, items: ids });
       return true;
@@ -100,7 +100,7 @@ function suggestions(name, predicted, early, signal, joined) {
     if (verb === "confirm") joined(ids.length);
     say(`${verb === "confirm" ? "Confirmed" : "Rejected"}. ${waiting.size} left.`);
     draw();
-    if (focus) lane.focus(Math.min(at, lane.targets.length - 1));
+    if (focus) row.focus(Math.min(at, row.targets.length - 1));
     if (!waiting.size) dispatchEvent(new HashChangeEvent("hashchange")); // the class as it is now, and further suggestions
   };
   const tile = ({ item, probability }) => {
@@ -138,7 +138,7 @@ function suggestions(name, predicted, early, signal, joined) {
     );
   };
   const draw = () => {
-    lane.fill(predicted.filter(({ item }) => waiting.has(item.id)).map(tile));
+    row.fill(predicted.filter(({ item }) => waiting.has(item.id)).map(tile));
   };
   draw();
   const all = may("judge") && button("yes", "Yes to all shown", () => answer("confirm", [...waiting.keys()]));
@@ -155,7 +155,7 @@ function suggestions(name, predicted, early, signal, joined) {
       ),
       all || "",
     ),
-    lane.element,
+    row.element,
   );
   return place;
 }

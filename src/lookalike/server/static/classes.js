@@ -1,16 +1,16 @@
 // All classes at a glance.
 import { get } from "./api.js";
+import { cardThumbnails } from "./card_thumbnails.js";
 import { collection } from "./collection.js";
 import { anchor, h } from "./dom.js";
 import { exporter } from "./filters.js";
-import { heaps } from "./heap.js";
+import { count, many } from "./format.js";
 import { link } from "./router.js";
-import { empty, lead } from "./states.js";
-import { count, many } from "./words.js";
+import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
   const [classes] = await Promise.all([get("/classes", {}, signal), collection(signal)]);
-  const heap = heaps(signal);
+  const heap = cardThumbnails(signal);
   const card = ({ name, pictures, predicted, parents }) => {
     const pile = heap(async () => (await get("/items", { label: name, limit: 4 }, signal)).items.map(({ id }) => id));
     return h(

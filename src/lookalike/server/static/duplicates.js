@@ -1,15 +1,15 @@
 // Pictures that are there more than once, in three tiers: told apart, saved as a list, or taken out of the collection.
-import { attempt, confirm, note } from "./aloud.js";
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { exporter } from "./filters.js";
-import { Lane } from "./lane.js";
-import { follow } from "./progress.js";
+import { bytes, many, percent, title } from "./format.js";
+import { follow } from "./job_progress.js";
+import { attempt, confirm, note } from "./notify.js";
+import { PictureList } from "./picture_list.js";
 import { amend, link } from "./router.js";
-import { empty, lead } from "./states.js";
 import { linkTile } from "./tile.js";
-import { bytes, many, percent, title } from "./words.js";
+import { empty, lead } from "./view_parts.js";
 
 const TIERS = [
   ["identical", "Identical", "The same file, byte for byte, at several places."],
@@ -150,15 +150,15 @@ function tile(item, group, marked) {
 }
 
 /** Marks what is suggested to go: all but the one to keep. */
-function suggestion(keep, lane) {
+function suggestion(keep, row) {
   return button("duplicates", "Mark all but the largest", () => {
-    for (const box of lane.element.querySelectorAll("input")) if (box.checked === (box.value === keep)) box.click();
+    for (const box of row.element.querySelectorAll("input")) if (box.checked === (box.value === keep)) box.click();
   });
 }
 
 function card(group, marked, signal) {
-  const lane = new Lane(`${many(group.items.length, "picture")}, ${group.why ?? ""}`, { signal, kind: "strip" });
-  lane.fill(group.items.map((item) => tile(item, group, marked)));
+  const row = new PictureList(`${many(group.items.length, "picture")}, ${group.why ?? ""}`, { signal, kind: "strip" });
+  row.fill(group.items.map((item) => tile(item, group, marked)));
   const several = group.items.length > 1;
   const dismiss = async () => {
     const done = await attempt(
@@ -181,7 +181,7 @@ function card(group, marked, signal) {
     ),
   );
   const acts = several && [
-    may("manage") && group.tier === "same" && suggestion(group.keep, lane),
+    may("manage") && group.tier === "same" && suggestion(group.keep, row),
     may("judge") && button("no", "Not duplicates", dismiss),
   ];
   const place = h(
@@ -193,7 +193,7 @@ function card(group, marked, signal) {
       h("h2", {}, group.why || many(group.items.length, "picture")),
       acts && h("div", { class: "actions" }, acts),
     ),
-    lane.element,
+    row.element,
     several && marked.watch(group.items.map(({ id }) => id)),
     list,
   );

@@ -1,18 +1,18 @@
 // One picture, large: search with it or a part of it, start a session, its classes, where it lies, what looks like it.
-import { attempt, note } from "./aloud.js";
 import { get, image, post } from "./api.js";
-import { begin } from "./begin.js";
-import { Box } from "./box.js";
+import { BoxSelector } from "./box_selector.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { format } from "./examples.js";
-import { keys } from "./keys.js";
-import { Lane } from "./lane.js";
+import { bytes, isEarly, likely, moment, title } from "./format.js";
+import { neighbour } from "./grid_neighbours.js";
+import { keys } from "./keyboard.js";
+import { attempt, note } from "./notify.js";
+import { PictureList } from "./picture_list.js";
 import { amend, go, link, replace } from "./router.js";
+import { startSession } from "./start_session.js";
 import { linkTile } from "./tile.js";
-import { beside } from "./trail.js";
 import { put } from "./tray.js";
-import { bytes, isEarly, likely, moment, title } from "./words.js";
 
 const ALIKE = 12;
 
@@ -22,7 +22,7 @@ export async function show({ arg: id, query }, signal) {
   let part = query.get("box")?.split(",").map(Number) ?? null;
   const example = () => (part ? { id, box: part } : { id });
   const search = () => go(link("search", "", { with: format(example()), without: null, box: null }));
-  const learn = () => begin({ examples: [example()] });
+  const learn = () => startSession({ examples: [example()] });
   const searchButton = button("search", "Search with this", search, { class: "main" });
   const choose = button("box", "Choose a part", () => box.begin());
   const hint = h("p", { class: "quiet hint" }, "Drag on the picture to choose a part of it.");
@@ -36,7 +36,7 @@ export async function show({ arg: id, query }, signal) {
   });
   const sheet = h("div", { class: "sheet" }, shown);
   sheet.style.setProperty("--shape", item.width / item.height);
-  const box = new Box(
+  const box = new BoxSelector(
     sheet,
     (chosen) => {
       part = chosen;
@@ -51,7 +51,7 @@ export async function show({ arg: id, query }, signal) {
   );
 
   const step = (by) => {
-    const next = beside(id, by);
+    const next = neighbour(id, by);
     if (next) replace(link("item", next.id));
   };
   keys(
@@ -69,7 +69,7 @@ export async function show({ arg: id, query }, signal) {
   const pager = [
     ["back", "The one before", -1],
     ["next", "The one after", 1],
-  ].map(([drawing, words, by]) => button(drawing, words, () => step(by), { quiet: true, disabled: !beside(id, by) }));
+  ].map(([drawing, words, by]) => button(drawing, words, () => step(by), { quiet: true, disabled: !neighbour(id, by) }));
 
   return h(
     "div",
@@ -176,12 +176,12 @@ function facts(item) {
 
 /** A strip of what looks like it; it fills in when it is there, in room kept for it. */
 function alike(item, signal) {
-  const lane = new Lane("Looks like this", { signal, kind: "strip" });
-  const strip = h("section", { class: "alike" }, h("h2", {}, "Looks like this"), lane.element);
-  lane.fill(Array.from({ length: ALIKE }, () => h("span", { class: "pic" })));
+  const row = new PictureList("Looks like this", { signal, kind: "strip" });
+  const strip = h("section", { class: "alike" }, h("h2", {}, "Looks like this"), row.element);
+  row.fill(Array.from({ length: ALIKE }, () => h("span", { class: "pic" })));
   post("/search", { examples: [{ id: item.id }], k: ALIKE + 1 }, signal).then(
     ({ results }) =>
-      lane.fill(
+      row.fill(
         results
           .filter((one) => one.item.id !== item.id)
           .slice(0, ALIKE)

@@ -1,13 +1,13 @@
 // Long work: add a folder or pictures, look again for changes, with progress as it happens.
-import { attempt, note } from "./aloud.js";
 import { post, remove, send } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
+import { count, last, many, percent, seconds } from "./format.js";
+import { jobs, news, running, share } from "./job_progress.js";
 import { signed } from "./login.js";
-import { jobs, news, running, share } from "./progress.js";
-import { empty, lead } from "./states.js";
+import { attempt, note } from "./notify.js";
 import { picker } from "./upload.js";
-import { count, last, many, percent, seconds } from "./words.js";
+import { empty, lead } from "./view_parts.js";
 
 const KINDS = {
   add: "Adding pictures",

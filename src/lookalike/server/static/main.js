@@ -1,15 +1,15 @@
 // The page: its header, and which view the address means.
-import { say } from "./aloud.js";
+import { say } from "./notify.js";
 import { GONE, Problem } from "./api.js";
 import { collection } from "./collection.js";
 import { anchor, button, h, icon } from "./dom.js";
-import { listen as listenKeys, showKeys, typing } from "./keys.js";
+import { listen as listenKeys, showKeys, typing } from "./keyboard.js";
 import { link, listen, read } from "./router.js";
-import { failed, plate, waiting } from "./states.js";
-import * as theme from "./colours.js";
+import { failed, plate, waiting } from "./view_parts.js";
+import * as theme from "./theme_switch.js";
 import * as tray from "./tray.js";
 import * as upload from "./upload.js";
-import * as work from "./progress.js";
+import * as work from "./job_progress.js";
 import * as pictures from "./pictures.js";
 
 // The start page comes with the page itself, the others when they are first asked for.
@@ -62,7 +62,7 @@ function header(route) {
       "div",
       { class: "tools" },
       work.chip,
-      theme.control(),
+      theme.themeSwitch(),
       button("why", "Keys", showKeys, { quiet: true, class: "plain" }),
     ),
   );

@@ -1,12 +1,12 @@
 // The map: every picture a point, alike ones near each other. Drag, zoom, click into it; arrows and Enter do the same.
 import { get } from "./api.js";
-import { Chart } from "./chart.js";
 import { collection } from "./collection.js";
 import { button, h } from "./dom.js";
-import { follow } from "./progress.js";
+import { count, many } from "./format.js";
+import { follow } from "./job_progress.js";
+import { MapCanvas } from "./map_canvas.js";
 import { amend, go } from "./router.js";
-import { empty, lead } from "./states.js";
-import { count, many } from "./words.js";
+import { empty, lead } from "./view_parts.js";
 
 export async function show({ query }, signal) {
   const about = await collection(signal);
@@ -29,7 +29,7 @@ export async function show({ query }, signal) {
       head("Alike pictures near each other."),
       coming ?? empty("There are no pictures to draw yet."),
     );
-  const chart = new Chart(data, signal);
+  const chart = new MapCanvas(data, signal);
   const names = [...new Set(data.labels.flat().filter(Boolean))].sort();
   const pick =
     names.length > 1 &&

@@ -3,14 +3,14 @@ import { get } from "./api.js";
 import { collection, may } from "./collection.js";
 import { anchor, h, icon } from "./dom.js";
 import { bar, exporter, filter, filtered } from "./filters.js";
+import { count, many } from "./format.js";
 import { Grid } from "./grid.js";
+import * as neighbours from "./grid_neighbours.js";
 import { link } from "./router.js";
-import { empty, lead } from "./states.js";
 import { exampleTile } from "./tile.js";
-import * as trail from "./trail.js";
 import { put } from "./tray.js";
 import { picker, searchWith } from "./upload.js";
-import { count, many } from "./words.js";
+import { empty, lead } from "./view_parts.js";
 
 export async function show({ query }, signal) {
   const about = await collection(signal);
@@ -23,7 +23,7 @@ export async function show({ query }, signal) {
     onkey: tally,
   });
   const total = await grid.open();
-  trail.keep(grid);
+  neighbours.rememberGrid(grid);
   const narrowed = filtered(query);
   const heading = narrowed
     ? query.get("label")

@@ -4,13 +4,13 @@ import { collection } from "./collection.js";
 import { anchor, h } from "./dom.js";
 import { both } from "./examples.js";
 import { bar, body } from "./filters.js";
+import { many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
+import * as neighbours from "./grid_neighbours.js";
 import { tally } from "./pictures.js";
 import { amend, go, link } from "./router.js";
-import { empty, lead, plate } from "./states.js";
 import { exampleTile } from "./tile.js";
-import * as trail from "./trail.js";
-import { many, seconds } from "./words.js";
+import { empty, lead, plate } from "./view_parts.js";
 
 const SHOWN = 200; // results asked for
 const PLACED = 12; // of which so many say where: each is looked at again, half a second a picture
@@ -47,7 +47,7 @@ export async function show({ query }, signal) {
     onkey: tally,
   });
   await grid.open();
-  trail.keep(grid);
+  neighbours.rememberGrid(grid);
   return h(
     "div",
     { class: "view" },

@@ -1,38 +1,46 @@
-// A session: two lanes, best so far and please judge these. Click or press a key; it learns what is meant.
-import { attempt, note, say } from "./aloud.js";
+// The view of a feedback session: the pictures to mark and the best so far.
 import { get } from "./api.js";
 import { collection, forget, may } from "./collection.js";
-import { lay } from "./desk.js";
 import { button, h, icon } from "./dom.js";
-import { body } from "./filters.js";
-import { judgeTile } from "./judge.js";
-import { Judging } from "./judging.js";
-import { keys } from "./keys.js";
-import { Lane } from "./lane.js";
-import { past } from "./past.js";
+import { bar, body, filtered } from "./filters.js";
+import { many, seconds } from "./format.js";
+import { keys } from "./keyboard.js";
+import { markTile } from "./mark_tile.js";
+import { attempt, note, say } from "./notify.js";
+import { PictureList } from "./picture_list.js";
+import { showReadOnly } from "./read_only_session.js";
 import { go, link } from "./router.js";
-import { gauge, history } from "./standing.js";
-import { empty, waiting } from "./states.js";
+import { gauge, history } from "./session_progress.js";
+import { SessionState } from "./session_state.js";
+import { empty, lead, waiting } from "./view_parts.js";
 import { why } from "./why.js";
-import { many, seconds } from "./words.js";
 
+const KEYS = [
+  ["y", "yes"],
+  ["n", "no"],
+  ["space", "skip"],
+  ["u", "undo"],
+  ["enter", "next round"],
+];
+
+const keyHints = () => KEYS.map(([key, what]) => [h("kbd", {}, key), ` ${what} `]);
 const LESS = 20; // pictures shown below the line
 
 export async function show({ arg: id, query }, signal) {
   const [session, about] = await Promise.all([get(`/sessions/${id}`, {}, signal), collection(signal)]);
   const mine = may("manage") || (may("judge") && session.author === about.me.name);
-  const state = new Judging(session, body(query));
-  if (session.finished || !mine) return past(state, mine, signal);
-  return new Desk(state, query, signal).element;
+  const state = new SessionState(session, body(query));
+  if (session.finished || !mine) return showReadOnly(state, mine, signal);
+  return new SessionView(state, query, signal).element;
 }
 
-class Desk {
+class SessionView {
   constructor(state, query, signal) {
     Object.assign(this, { state, query, signal, tiles: new Map(), likely: [] });
     const onkey = (event, tile) => this.#key(event, tile);
-    this.questions = new Lane("Please judge these", { signal, onkey, kind: "judge" });
-    this.best = new Lane("Best so far", { signal, onkey, kind: "best" });
-    this.others = new Lane("Less likely", { signal, onkey, kind: "best" });
+    this.questions = new PictureList("Please judge these", { signal, onkey, kind: "judge" });
+    this.best = new PictureList("Best so far", { signal, onkey, kind: "best" });
+    this.others = new PictureList("Less likely", { signal, onkey, kind: "best" });
     this.questions.follow(this.best);
     this.best.follow(this.others);
     this.divide = h("h3", { class: "divide", hidden: true }, "Less likely");
@@ -48,7 +56,7 @@ class Desk {
     this.none = empty("There is nothing left to ask. Give it a name, or judge some of the best so far.");
     this.busy = h("div", { class: "busy", hidden: true }, waiting("Learning from your answers…"));
     this.nameButton = button("classes", "Make it a class", null, { type: "submit" });
-    this.element = lay(this);
+    this.element = layout(this);
     state.addEventListener("change", () => this.#draw(), { signal });
     keys(
       {
@@ -63,12 +71,12 @@ class Desk {
     this.#fill();
   }
 
-  /** Both lanes from the round. */
+  /** Fill the lists with the pictures of the round. */
   #fill() {
     const { round } = this.state;
     this.tiles.clear();
     const tile = (item, asked) => {
-      const made = judgeTile(this, item, asked);
+      const made = markTile(this, item, asked);
       this.tiles.set(item.id, [...(this.tiles.get(item.id) ?? []), made]);
       return made.element;
     };
@@ -117,14 +125,14 @@ class Desk {
 
   #key(event, target) {
     const { id } = target.dataset;
-    const lane = [this.questions, this.best, this.others].find(({ targets }) => targets.includes(target));
+    const row = [this.questions, this.best, this.others].find(({ targets }) => targets.includes(target));
     const kinds = { y: "yes", n: "no", " ": "skip" };
     if (event.key in kinds) {
       this.mark(id, kinds[event.key]);
-      const later = lane.targets.slice(lane.targets.indexOf(target) + 1);
+      const later = row.targets.slice(row.targets.indexOf(target) + 1);
       (
         later.find((one) => !this.state.marks.has(one.dataset.id)) ??
-        (lane === this.questions ? this.nextButton : later[0])
+        (row === this.questions ? this.nextButton : later[0])
       )?.focus();
     } else if (event.key === "w") this.why(this.#item(id));
     else if (event.key === "o") go(link("item", id));
@@ -202,3 +210,61 @@ class Desk {
 }
 
 const total = (parts) => Object.values(parts).reduce((sum, part) => sum + part, 0);
+
+/** The questions on one side, the best so far on the other. */
+function layout(view) {
+  const { session } = view.state;
+  const name = session.label ?? session.name ?? "";
+  const field = h("input", {
+    type: "text",
+    name: "name",
+    value: name,
+    placeholder: "Name it",
+    "aria-label": "Name of the class",
+    autocomplete: "off",
+    required: true,
+    maxlength: 200,
+  });
+  const finish = (event) => {
+    event.preventDefault();
+    view.finish(field.value.trim());
+  };
+  return h(
+    "div",
+    { class: "view desk" },
+    lead(name || "What are you looking for?", null, {
+      up: "sessions",
+      tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, view.nameButton)],
+    }),
+    h(
+      "div",
+      { class: "lanes" },
+      h(
+        "section",
+        { class: "asking" },
+        h("div", { class: "lane-head" }, h("h2", {}, "Please judge these"), view.timer),
+        view.questions.element,
+        view.none,
+        view.busy,
+        h("div", { class: "acts" }, view.undoButton, view.restButton, view.nextButton),
+        h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. ", keyHints()),
+        view.words,
+        h(
+          "details",
+          { class: "story", open: filtered(view.query) },
+          h("summary", {}, "Look only among some pictures"),
+          bar(view.query, { signal: view.signal }),
+        ),
+      ),
+      h(
+        "section",
+        { class: "ranking" },
+        h("div", { class: "lane-head" }, h("h2", {}, "Best so far"), view.allButton),
+        view.best.element,
+        view.divide,
+        view.others.element,
+        view.story,
+      ),
+    ),
+  );
+}

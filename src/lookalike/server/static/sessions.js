@@ -1,12 +1,12 @@
 // All sessions: go on, or look at what was found.
-import { confirm, note } from "./aloud.js";
 import { get, remove } from "./api.js";
+import { cardThumbnails } from "./card_thumbnails.js";
 import { collection, may } from "./collection.js";
 import { anchor, button, h } from "./dom.js";
-import { heaps } from "./heap.js";
+import { many, moment } from "./format.js";
+import { confirm, note } from "./notify.js";
 import { link } from "./router.js";
-import { empty, lead } from "./states.js";
-import { many, moment } from "./words.js";
+import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
   const { me } = await collection(signal);
@@ -30,7 +30,7 @@ export async function show(_route, signal) {
 
 function part(heading, sessions, me, signal) {
   if (!sessions.length) return null;
-  const heap = heaps(signal);
+  const heap = cardThumbnails(signal);
   return h(
     "section",
     {},

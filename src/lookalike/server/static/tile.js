@@ -1,8 +1,8 @@
-// One picture of a grid or lane, in a place of fixed size: nothing moves when the picture arrives.
+// One picture of a grid or list, in a place of fixed size: the layout does not move when the picture loads.
 import { thumbnail } from "./api.js";
 import { button, h, icon } from "./dom.js";
+import { title } from "./format.js";
 import { put } from "./tray.js";
-import { title } from "./words.js";
 
 export const MARKS = { yes: "Yes", no: "No", skip: "Skipped" };
 

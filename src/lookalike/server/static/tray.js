@@ -4,7 +4,7 @@ import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { both, format } from "./examples.js";
 import { amend, go, link, read } from "./router.js";
-import { begin } from "./begin.js";
+import { startSession } from "./start_session.js";
 
 const SHOWN_IN = ["pictures", "item", "search", "map", "class"];
 
@@ -53,7 +53,7 @@ export function show(route) {
   );
   const learn =
     may("judge") &&
-    button("session", "Start a session", () => begin({ examples: wanted, without: unwanted }), {
+    button("session", "Start a session", () => startSession({ examples: wanted, without: unwanted }), {
       disabled: !wanted.length,
       class: route.view === "search" ? "main" : null,
     });

@@ -1,10 +1,10 @@
 // A picture to search with, dropped anywhere on the page, pasted, or picked: it is sent and searched with, not added.
-import { attempt, note } from "./aloud.js";
 import { send } from "./api.js";
 import { button, h } from "./dom.js";
 import { format } from "./examples.js";
+import { attempt, note } from "./notify.js";
 import { go, link, read } from "./router.js";
-import { waiting } from "./states.js";
+import { waiting } from "./view_parts.js";
 
 const MOST = 8; // examples at once
 const LONG_SIDE = 2000; // of what is sent when a picture is larger than allowed

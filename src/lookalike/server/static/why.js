@@ -1,11 +1,11 @@
 // Why this one? The nearest pictures that were called yes and no, how far inside it lies, where it matches.
-import { dialog } from "./aloud.js";
 import { get, thumbnail } from "./api.js";
 import { anchor, h } from "./dom.js";
+import { title } from "./format.js";
+import { dialog } from "./notify.js";
 import { link } from "./router.js";
-import { waiting } from "./states.js";
 import { frame } from "./tile.js";
-import { title } from "./words.js";
+import { waiting } from "./view_parts.js";
 
 /** In words, from how far a picture lies on the wanted side: 1 and more is as sure as the examples. */
 function verdict(margin) {

@@ -1,0 +1,176 @@
+"""`lookalike fit`: fit spaces, choose their parameters, and extend their negatives."""
+
+import dataclasses
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from lookalike.cli.options import OWN_LABELS, Json, Wait, Where, Workers, opened
+from lookalike.cli.output import bars, print_either, print_json, print_line, print_note
+from lookalike.errors import InputError
+from lookalike.text import many
+
+if TYPE_CHECKING:
+    from lookalike import Collection
+    from lookalike.collection import CalibrationReport
+
+
+def fit(
+    where: Where,
+    spaces: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SPACE", help="Default: all that can be fitted. A new one: NAME = SPEC | SPEC."),
+    ] = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option("--negatives", metavar="SOURCE", help="A collection or pictures that slem tells yours from."),
+    ] = None,
+    more_negatives: Annotated[
+        str | None,
+        typer.Option("--more-negatives", metavar="SOURCE", help="Add these to the pool that a slem has."),
+    ] = None,
+    features: Annotated[
+        bool, typer.Option("--features", help="Also make vocabularies anew, and describe every picture again.")
+    ] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Choose lam and gamma first, by altered versions of your pictures.")
+    ] = False,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            metavar="[SOURCE]",
+            help="Learn, or calibrate, by labels: import these first (CSV, class folders); alone: those there are.",
+        ),
+    ] = None,
+    workers: Workers = None,
+    wait: Wait = 0.0,
+    json: Json = False,
+) -> int:
+    """Fit spaces anew on what the collection holds now, for instance after it has grown a lot.
+
+    With --features a space whose feature learns (vlad, fisher) is empty until its pictures are described again;
+    stopped on the way, lookalike refresh goes on.
+
+    With --calibrate the last transform's lam, and gamma where it has one, are those of a grid that serve best:
+    altered versions of some pictures, or with --labels pictures of the same label, must find each other.
+
+    ncmml, lmnn, fda, tsvm and the like learn from the pictures that have exactly one label.
+
+    codes(bits=64) makes a space of codes, a few bytes a picture: tsvm where labels are enough, else itq.
+
+    \b
+    Examples:
+      lookalike fit
+      lookalike fit deep
+      lookalike fit vlad --features
+      lookalike fit 'slem(lam=0.001)' --negatives ~/other-pictures
+      lookalike fit slem --more-negatives ~/still-others
+      lookalike fit 'slem()' --calibrate
+      lookalike fit 'ncmml(dim=64)' --labels labels.csv
+      lookalike fit 'codes(bits=64)'
+    """
+    names = spaces or []
+    if calibrate and (features or len(names) != 1):
+        raise InputError("--calibrate goes with one space, and without --features: lookalike fit 'slem()' --calibrate")
+    if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
+        raise InputError("--more-negatives goes with one space that is fitted, and stands alone.")
+    by_labels = labels is not None
+    with opened(where, wait=wait) as collection:
+        if labels is not None and labels != OWN_LABELS:
+            _import_labels(collection, labels, names)
+        if calibrate:
+            with bars() as progress:
+                report = collection.calibrate(
+                    names[0], labels=by_labels, negatives=negatives, progress=progress, workers=workers
+                )
+            _print_calibration(report, by_labels, json)
+        elif more_negatives is not None:
+            with bars() as progress:
+                n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
+            print_either(json, f"{names[0]}: told from {many(n, 'negative')}.", negatives=n)
+        else:
+            with bars() as progress:
+                fitted = collection.fit(
+                    *names, features=features, negatives=negatives, labels=by_labels, progress=progress, workers=workers
+                )
+            _print_fitted(collection, fitted, names, by_labels, json)
+    return 0
+
+
+class FitCommand(TyperCommand):
+    """Lets `--labels` stand without a value, as its usage line says: it then means the labels of the collection."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the word for the collection's own labels where `--labels` has no value."""
+        words: list[str] = []
+        for word, following in zip_longest(args, args[1:]):
+            words.append(word)
+            if word == "--labels" and (following is None or following.startswith("-")):
+                words.append(OWN_LABELS)
+        return super().parse_args(ctx, words)
+
+
+def _import_labels(collection: "Collection", source: str, names: list[str]) -> None:
+    if "(" in source and not names:
+        raise InputError(f"{source} was taken for a file of labels. Write: lookalike fit '{source}' --labels")
+    imported = collection.import_labels(source)
+    if imported.unknown:
+        print_note(f"Not in the collection: {many(len(imported.unknown), 'name')} of {source}.")
+
+
+def _print_fitted(
+    collection: "Collection", fitted: dict[str, int], names: list[str], by_labels: bool, json: bool
+) -> None:
+    if json:
+        print_json(fitted)
+        return
+    if not fitted:
+        print_line("Nothing to fit.")
+    spaces = {space["name"]: space for space in collection.stats()["spaces"]}
+    for name, rows in fitted.items():
+        print_line(f"{name}: fitted on {_fitted_on(rows, spaces.get(name))}.")
+    if by_labels:
+        name = next(iter(fitted), "NAME")
+        print_note(
+            f"To compare: lookalike classes evaluate --space {name}; to go by it: lookalike classes use --space {name}"
+        )
+    if any(name.startswith("codes(") for name in names):
+        print_note("What it finds: lookalike stats")
+
+
+def _fitted_on(n: int, space: dict[str, Any] | None) -> str:
+    """The pictures that a space was fitted on, and the coder if `codes` chose one."""
+    if space is None or space["fitted_on"] != n:  # only its feature was fitted
+        return many(n, "picture")
+    which = space["fitted_which"]
+    pictures = f"{n:,} of {many(space['rows'], 'picture')}" if which else many(n, "picture")
+    by = f" by {space['chain'][-1]}" if space["name"] == "codes" else ""
+    return f"{pictures}{by}, {which}" if which else f"{pictures}{by}"
+
+
+def _print_calibration(report: "CalibrationReport", by_labels: bool, json: bool) -> None:
+    if json:
+        print_json(dataclasses.asdict(report))
+        return
+    measures = [field.name for field in dataclasses.fields(report.trials[0]) if field.name != "params"]
+    print_line("  " + "  ".join(f"{name:>9}" for name in (*report.params, *measures)))
+    for trial in report.trials:
+        star = "*" if trial.params == report.params else " "
+        values = [f"{trial.params[name]:>9g}" for name in report.params]
+        values += [f"{getattr(trial, name):>9.4f}" for name in measures]
+        print_line(f"{star} {'  '.join(values)}")
+    if by_labels:
+        print_note("precision: how well pictures find the others of their label; the best is taken.")
+    else:
+        print_note(
+            "precision: how well altered pictures find their own; behind: by how many standard errors it is below the"
+            " best. Of those not behind by 2 or more, the largest margin is taken."
+        )
+    asked = "labelled pictures" if by_labels else "pictures and altered versions of them"
+    print_line(
+        f"{report.space}: {report.chain[-1]}, by {report.questions:,} {asked} and {many(report.pool, 'negative')}."
+    )
+    print_line(f"{report.space}: fitted on {many(report.fitted_on, 'picture')}.")

@@ -1,0 +1,170 @@
+"""What commands print: results on stdout, messages and progress on stderr.
+
+Commands that a message names work as they stand: "lookalike classes add" becomes "lookalike -c DIR classes add" if the
+collection was given on the command line. Messages come from the whole library, which does not know the command line.
+"""
+
+import json
+import math
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from lookalike.cli.lazy import Lazy
+from lookalike.text import printable, shorten
+
+if TYPE_CHECKING:
+    from rich import console, progress
+
+    from lookalike.types import Progress
+else:
+    console, progress = Lazy("rich.console"), Lazy("rich.progress")
+
+
+LINE_S = 10.0
+"""Seconds between two lines about progress, if there are no progress bars."""
+
+_VERBS = (
+    "add|backup|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove|repair"
+    "|search|serve|sessions|stats|token|verify"
+)
+_COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
+_collection: list[str] = []  # at most one: the collection that was given on the command line
+
+
+def on_terminal() -> bool:
+    """Whether stdout is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def print_line(text: str = "") -> None:
+    """Print a line on stdout, with unprintable characters escaped."""
+    _write(printable(text), sys.stdout)
+
+
+def print_note(text: str) -> None:
+    """Print a line on stderr, with unprintable characters escaped and complete commands."""
+    _write(printable(complete_commands(text)), sys.stderr)
+
+
+def print_json(value: Any, *, error: bool = False) -> None:
+    """Print a JSON value on one line, and flush it; undecodable names are escaped, so that it is always valid."""
+    stream = sys.stderr if error else sys.stdout
+    _write(json.dumps(_valid(value)), stream)
+    if stream is not None:
+        stream.flush()
+
+
+def print_either(json: bool, sentence: str, **values: Any) -> None:
+    """Print the values as JSON, or the sentence."""
+    print_json(values) if json else print_line(sentence)
+
+
+def print_table(head: list[str], rows: list[list[str]]) -> None:
+    """Print columns of the width that they need; numbers are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    numbers = [all(re.fullmatch(r"[-\d.,]*", row[i]) for row in rows) for i in range(len(head))]
+    for row in (head, *rows):
+        cells = [
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, numbers, strict=True)
+        ]
+        print_line("  ".join(cells).rstrip())
+
+
+def print_rich(thing: Any) -> None:
+    """Print a rich object on stdout, which must be a terminal."""
+    console.Console(soft_wrap=True).print(thing)
+
+
+def show_path(path: str | None) -> str:
+    """A path as it is printed: shortened on a terminal, whole for a program."""
+    return shorten(path) if on_terminal() or path is None else path
+
+
+@contextmanager
+def bars(title: str = "", *, lines: bool = False) -> Iterator["Progress"]:
+    """Show progress bars with rate and remaining time, one per stage, on stderr; they disappear at the end.
+
+    If stderr is not a terminal, nothing is shown or, with `lines`, a line every LINE_S seconds.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield _Lines(title).report if lines else _silent
+        return
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TextColumn("{task.fields[count]}"),
+        progress.TextColumn("{task.fields[rate]}"),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as live:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = live.add_task(title + stage, total=total, count="", rate="")
+            elapsed = next(task.elapsed for task in live.tasks if task.id == tasks[stage])
+            rate = f"{done / elapsed:,.0f}/s" if done and elapsed else ""
+            count = f"{done:,}" if total is None else f"{done:,}/{total:,}"
+            live.update(tasks[stage], completed=done, total=total, count=count, rate=rate)
+
+        yield report
+
+
+class _Lines:
+    """Progress in a pipe or a log: a line every LINE_S seconds."""
+
+    def __init__(self, title: str):
+        self.title = title
+        self._last = time.monotonic()
+
+    def report(self, stage: str, done: int, total: int | None) -> None:
+        """As `Progress`."""
+        if time.monotonic() - self._last >= LINE_S:
+            self._last = time.monotonic()
+            print_note(f"{self.title}{stage}: {done:,}" + ("" if total is None else f" of {total:,}"))
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    """A progress callback that shows nothing."""
+
+
+def remember_collection(where: str | None) -> None:
+    """Set the collection that was given on the command line; None: the default one is used."""
+    _collection[:] = [] if where is None else [where]
+
+
+def complete_commands(message: str) -> str:
+    """Add the collection that was given on the command line to the commands in a message.
+
+    >>> remember_collection("my photos")
+    >>> complete_commands("No classes yet. Make one: lookalike classes add NAME IMAGE")
+    "No classes yet. Make one: lookalike -c 'my photos' classes add NAME IMAGE"
+    >>> complete_commands("Make one with: lookalike -c my.lookalike add FOLDER")  # it has one
+    'Make one with: lookalike -c my.lookalike add FOLDER'
+    >>> remember_collection(None)
+    >>> complete_commands("Run: lookalike compact")
+    'Run: lookalike compact'
+    """
+    return _COMMAND.sub(lambda _: f"lookalike -c {shlex.quote(_collection[0])} ", message) if _collection else message
+
+
+def _write(text: str, stream: TextIO | None) -> None:
+    if stream is not None:  # None: the stream was closed before Python started
+        stream.write(text + "\n")
+
+
+def _valid(value: Any) -> Any:
+    """The value without what strict JSON readers reject: lone surrogates, NaN and infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_valid(key): _valid(inner) for key, inner in value.items()}
+    return [_valid(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,183 @@
+"""The process of a job: opens the collection, calls the verb, and reports progress.
+
+It reads one line of JSON from standard input: the collection, the folders that links may lead into, the kind of job and
+its arguments. It writes lines of JSON to standard output: {"stage", "done", "total"} for progress, and at the end
+{"result", "message"} or {"error"}, with a "trace" for an unexpected exception. When standard input closes, the service
+has died, and this process ends, too; the store survives that.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from lookalike.collection import Collection, Report, parse_id
+from lookalike.collection.specs import check_client_fit
+from lookalike.errors import InputError, LookalikeError
+from lookalike.images.sources import leads_inside
+from lookalike.server.uploads import FOLDER, hide_removed
+from lookalike.text import many
+from lookalike.types import Progress
+
+NICE = 10
+"""Niceness of jobs."""
+REPORT_S = 0.1
+"""Time between two messages about the same stage."""
+LOCK_WAIT_S = 24 * 3_600.0
+"""How long a job waits for another writer, such as a command; users cancel a job that they do not want to wait for."""
+PR_SET_PDEATHSIG = 1
+"""The option of Linux's `prctl` for the signal that a process gets when its parent dies."""
+MAX_SKIPPED = 100
+"""Files that could not be read, of which the reasons are stored."""
+
+
+def main() -> None:
+    """Run one job, at low priority."""
+    os.nice(NICE)
+    _continue_when_orphaned()
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # all other output goes to standard error
+    order = json.loads(sys.stdin.readline())
+    threading.Thread(target=_die_with_service, daemon=True).start()
+    try:
+        with Collection(order["collection"], wait_s=LOCK_WAIT_S, within=order["within"]) as collection:
+            result, message = KINDS[order["kind"]](collection, order["arguments"], _reporter(out))
+    except LookalikeError as error:
+        _send(out, {"error": {"kind": type(error).__name__, "message": str(error)}})
+        return
+    except Exception as error:  # noqa: BLE001 — our own fault: the job would only fail again
+        kind = type(error).__name__
+        message = f"{kind}: {error}. This is a fault of Lookalike: the service's log says where."
+        _send(out, {"error": {"kind": kind, "message": message}, "trace": traceback.format_exc()})
+        return
+    _send(out, {"result": result, "message": message})
+
+
+def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    folder = arguments["folder"]
+    if arguments.get("uploads"):  # the collection may have been moved
+        folder = os.path.realpath(collection.path / FOLDER)
+    elif not leads_inside(folder, arguments["roots"]):  # again: it may have been moved since the request
+        raise InputError(f"{folder} is not below a folder that may be added from.")
+    return _report(collection.add(folder, progress=progress))
+
+
+def _refresh(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
+    return _report(collection.refresh(progress=progress))
+
+
+def _remove(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
+    present = [
+        number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])
+    ]
+    paths = [path for item in collection.get(present).values() for path in item.paths]
+    removed = collection.remove(*present) if present else 0
+    hide_removed(collection.path, paths)
+    return {"removed": removed}, f"{removed:,} taken out of the collection. Their files stay where they are."
+
+
+def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    spec = arguments.get("spec")
+    if spec:
+        check_client_fit(spec)  # again: an older version or another program may have written the file of the job
+    fitted = collection.fit(*([spec] if spec else []), progress=progress)
+    summary = ", ".join(f"{name} on {many(rows, 'picture')}" for name, rows in fitted.items())
+    return {"fitted": fitted}, f"Fitted {summary}." if fitted else "Nothing to fit."
+
+
+def _map(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    drawn = collection.map(arguments.get("space"), progress=progress)
+    return {"space": drawn.space, "points": len(drawn.ids)}, f"Drew {many(len(drawn.ids), 'picture')}."
+
+
+def _duplicates(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    groups = collection.duplicates(arguments["tier"], space=arguments.get("space"), progress=progress)
+    return {"tier": arguments["tier"], "groups": len(groups)}, f"{many(len(groups), 'group')}."
+
+
+def _classify(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
+    predicted = collection.classes.predict(progress=progress)
+    counts = predicted.classes
+    return {
+        "predicted": counts,
+        "none": predicted.none,
+    }, f"{sum(counts.values()):,} predicted, {predicted.none:,} none."
+
+
+def _backup(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    if "target" not in arguments:  # the service was restarted without the option after the job was submitted
+        raise InputError("The service has no directory for backups. Start it with --backup-dir DIR.")
+    report = collection.backup(arguments["target"], progress)
+    summary = f"{many(report.copied, 'file')} copied, {report.skipped:,} unchanged, all verified."
+    return asdict(report), summary
+
+
+KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str, Any], str]]] = {
+    "add": _add,
+    "refresh": _refresh,
+    "remove": _remove,
+    "fit": _fit,
+    "map": _map,
+    "duplicates": _duplicates,
+    "classify": _classify,
+    "backup": _backup,
+}
+
+
+def _report(report: Report) -> tuple[dict[str, Any], str]:
+    result = asdict(report)
+    skipped = dict(list(report.skipped.items())[:MAX_SKIPPED])
+    result["skipped"], result["n_skipped"] = skipped, len(report.skipped)
+    counts = {
+        "added": report.added,
+        "known already": report.copied,
+        "changed": report.changed,
+        "gone": report.gone,
+        "skipped": len(report.skipped),
+    }
+    return result, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
+
+
+def _reporter(out: TextIO) -> Progress:
+    reported: dict[str, float] = {}
+
+    def progress(stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if now - reported.get(stage, -REPORT_S) >= REPORT_S or done == total:
+            reported[stage] = now
+            _send(out, {"stage": stage, "done": done, "total": total})
+
+    return progress
+
+
+def _send(out: TextIO, message: dict[str, Any]) -> None:
+    out.write(json.dumps(message) + "\n")  # undecodable names are escapes in JSON
+
+
+def _continue_when_orphaned() -> None:
+    """Ask Linux to continue this process when the service dies: a paused one would keep the collection locked.
+
+    Most systems continue an orphaned process group and hang up on it. Linux does not if the new parent belongs to the
+    same session, such as the shell that is the first process of a container.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # not Linux
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
+def _die_with_service() -> None:
+    """End this process when standard input closes."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGCONT)  # paused processes that read pictures for this one notice its end only if they run
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Verification and repair of the files that only the service uses: access.json and jobs/."""
+
+from pathlib import Path
+
+from lookalike.atomic_files import atomic_write, damaged_name
+from lookalike.errors import DamagedError
+from lookalike.server.access import FILE, Access, salvage
+from lookalike.server.job_store import damaged_jobs
+from lookalike.store.backup import Backup
+from lookalike.text import many
+
+
+def verify(collection: Path) -> list[str]:
+    """Return a sentence for each damaged file."""
+    faults = [
+        f"jobs/{file.name} is damaged: its job is lost. Run: lookalike repair" for file in damaged_jobs(collection)
+    ]
+    try:
+        Access(collection).entries()
+    except DamagedError as error:
+        faults.append(str(error))
+    return faults
+
+
+def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str], list[str]]:
+    """Repair these files; returns what was done and the faults that remain, in sentences."""
+    folder = Path(collection).expanduser().absolute()
+    done = []
+    for file in damaged_jobs(folder):
+        file.unlink()
+        done.append(f"jobs/{file.name} was removed: its job is lost.")
+    access = Access(folder)
+    entries, invalid = salvage(access.path)
+    if not invalid:
+        return done, []
+    copy = None if backup is None else Backup(Path(backup).expanduser()).file(FILE)
+    if copy is not None and salvage(copy)[1]:  # it was damaged before it was backed up
+        copy = None
+    if copy is None and not entries:
+        # Without the file, every client on this machine has the role manage: the user must decide to remove it.
+        return done, [
+            f"{access.path} holds no valid token, and the service lets no one in. Restore it: lookalike repair --from"
+            f" BACKUP. Or remove it and create new tokens: rm {access.path}"
+        ]
+    with atomic_write(damaged_name(access.path)) as part:
+        part.touch(0o600)
+        part.write_bytes(access.path.read_bytes())
+    if copy is None:
+        access.save(entries)
+        done.append(f"{FILE}: {many(len(entries), 'token')} kept, {many(invalid, 'invalid one')} removed.")
+    else:
+        with atomic_write(access.path) as part:
+            part.touch(0o600)
+            part.write_bytes(copy.read_bytes())
+        done.append(f"{FILE} was restored from the backup.")
+    return done, []

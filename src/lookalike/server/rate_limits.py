@@ -1,0 +1,69 @@
+"""Rate limits: a token bucket for each client and kind of request.
+
+Each kind keeps the buckets of the last `CLIENTS` clients, so wrong credentials from many addresses evict only each
+other.
+"""
+
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from lookalike.server.problems import Problem
+from lookalike.server.settings import Rates
+
+CLIENTS = 10_000
+LINES = (0.2, 20)
+"""Log lines about rejected requests of one client: per second on average, and at once."""
+
+
+class RateLimiter:
+    """The buckets of all clients. Only the event loop uses them, so there is no lock."""
+
+    def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic):
+        self._rates = {
+            "work": rates.work,
+            "look": rates.look,
+            "login": rates.login,  # wrong credentials from an address
+            "forged": rates.login,  # wrong credentials that name a person
+            "log": LINES,
+        }
+        self._clock = clock
+        self._left: dict[str, OrderedDict[str, tuple[float, float]]] = {kind: OrderedDict() for kind in self._rates}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._left.values()))
+
+    def check(self, kind: str, client: str) -> None:
+        """Take one token from the client's bucket; Problem 429 if it is empty."""
+        wait = self.take(kind, client)
+        if wait:
+            raise Problem(429, f"Too many requests. Try again in {math.ceil(wait)} s.", wait_s=wait)
+
+    def take(self, kind: str, client: str) -> float:
+        """Take one token from the client's bucket and return 0; if it is empty, return the seconds until it refills."""
+        (rate, most), buckets = self._rates[kind], self._left[kind]
+        now = self._clock()
+        left, at = buckets.pop(client, (float(most), now))
+        left = min(float(most), left + rate * (now - at))
+        allowed = left >= 1
+        buckets[client] = (left - 1 if allowed else left), now
+        if len(buckets) > CLIENTS:
+            buckets.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / rate
+
+
+def network(address: str) -> str:
+    """The address that a limit applies to; for IPv6 the /64 network, since one client usually has all of its addresses.
+
+    >>> network("192.0.2.7"), network("2001:db8:1:2:aaaa::1")
+    ('192.0.2.7', '2001:db8:1:2::')
+    """
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(known, ipaddress.IPv4Address):
+        return address
+    return str(known.ipv4_mapped or ipaddress.IPv6Address(int(known) >> 64 << 64))

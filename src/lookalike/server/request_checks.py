@@ -1,0 +1,261 @@
+"""The checks that every request passes before it is routed: host, origin, credentials, rate, size and time.
+
+One layer of plain ASGI, about 50 µs per request. A rejected request never reaches a handler; its response has the same
+shape as all other errors. Every response gets the security headers.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lookalike.errors import StoreError
+from lookalike.server.access import COOKIE, FILE, Access, bearer_token, session_cookie
+from lookalike.server.problems import BUSY_S, ClientGone, Problem, error_response
+from lookalike.server.rate_limits import network
+from lookalike.server.service import Service
+from lookalike.server.settings import Settings
+from lookalike.text import printable
+
+log = logging.getLogger("lookalike.server")
+requests = logging.getLogger("lookalike.server.requests")
+
+API = "/api/"
+LOGIN = "/api/v1/login"
+PUBLIC = ("/healthz", LOGIN, "/api/v1/logout")
+SAFE = ("GET", "HEAD", "OPTIONS")
+UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
+WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export")
+"""Last parts of the paths that need much computing."""
+
+SEND_BYTES = 2**16
+"""Bytes that are sent at once."""
+MAX_HEAD_BYTES, MAX_URL_BYTES = 32 * 2**10, 8 * 2**10
+LOGGED_STATUSES = (401, 403, 408, 413, 421, 429)
+"""Statuses of rejected requests that are always logged."""
+LOGGED_CHARACTERS = 200
+"""Characters of a path in a line of the log."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self';"
+    " font-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""No inline scripts, nothing from other sites. `blob:` and `data:` are for pictures that a user drops on the page."""
+
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]
+NO_STORE = (b"cache-control", b"no-store")
+NO_COOKIE = {"Set-Cookie": f'{COOKIE}=""; HttpOnly; Max-Age=0; Path=/; SameSite=strict'}
+"""Makes a browser delete a rejected cookie, so that it does not send it again."""
+
+
+class RequestChecks:
+    """An ASGI application that checks requests and passes them to another."""
+
+    def __init__(self, app: ASGIApp, service: Service):
+        self.app = app
+        self.service = service
+        self.settings, self.access = service.settings, service.access
+        self.metrics, self.rates = service.metrics, service.rates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return  # no websockets
+        began = time.perf_counter()
+        out = _TimedSend(send, self.settings.budget.send_s)
+        try:
+            headers = dict(scope["headers"])
+            self._check(scope, headers)
+            body = _LimitedBody(receive, self.settings, scope["path"], headers)
+            await self.app(scope, body, out)
+        except (ClientGone, ClientDisconnect):
+            self.metrics.count("clients_left")  # `http_server` closes the connection of an incomplete response
+        except asyncio.CancelledError:
+            if not self.service.closing.is_set():
+                raise
+            if not out.status:  # it took longer than the service waits at shutdown
+                shutdown = Problem(503, "The service is shutting down. Try again when it is back.", wait_s=BUSY_S)
+                await error_response(shutdown, None)(scope, receive, out)
+        except Exception as error:
+            if not out.status:
+                await error_response(error, scope.get("state", {}).get("person"))(scope, receive, out)
+            elif out.status != 500:  # a 500 was logged when it was answered
+                log.exception("A response was not completed.")
+        finally:
+            seconds = time.perf_counter() - began
+            route = str(scope.get("fast") or getattr(scope.get("route"), "path", "other"))
+            self.metrics.request(route, scope["method"], out.status, seconds)
+            self._log_request(scope, out.status, seconds)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Raise a Problem if the request is rejected; otherwise store the person in the scope."""
+        if len(scope["path"]) + len(scope["query_string"]) > MAX_URL_BYTES:
+            raise Problem(414, f"An address may have {MAX_URL_BYTES:,} characters. Send what is long in the body.")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD_BYTES:
+            raise Problem(431, f"The headers of a request may have {MAX_HEAD_BYTES:,} bytes. Send fewer.")
+        for single in (b"host", b"authorization"):
+            if (count := sum(name == single for name, _ in scope["headers"])) > 1:
+                raise Problem(400, f"A request has one {single.decode().title()} header. Got {count}: send one.")
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if not self.settings.knows(_host_name(host)):
+            raise Problem(421, "This service is not known by that name. To allow it, start it with --allow-host NAME.")
+        path, client = scope["path"], network(_address(scope))
+        _check_origin(scope["method"], path, host, headers)
+        try:
+            person = self.access.identify(headers)
+            scope.setdefault("state", {})["person"] = person
+            if person is None and path.startswith((API, "/metrics")) and path not in PUBLIC:
+                self._reject_credentials(client, headers)
+            _check_header(scope["method"], headers, self.access)
+        except StoreError as error:  # the log has the reason; clients do not see it
+            if self.rates.take("log", FILE) == 0:
+                log.error("%s", error)
+            message = "The service cannot read its tokens. Its log says why."
+            raise Problem(500, message, kind="damaged") from None
+        if path == LOGIN:
+            return  # the route counts wrong tokens only, so they do not lock out valid ones
+        parts = path.rsplit("/", 2)  # the path may be "*", which has one part
+        kind = "work" if parts[-1] in WORK or "why" in parts[-2:-1] else "look"
+        self.rates.check(kind, person.name if person is not None else client)
+
+    def _reject_credentials(self, client: str, headers: dict[bytes, bytes]) -> None:
+        """Raise 401, or 429 after too many wrong credentials from one address or for one person."""
+        forged = self.access.forged_name(headers)
+        if bearer_token(headers) is not None or forged is not None:
+            self.rates.check("login", client)
+        if forged is not None:
+            self.rates.check("forged", forged)
+        message = "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN."
+        raise Problem(401, message, headers=NO_COOKIE if session_cookie(headers) else None)
+
+    def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
+        """Log the request, if requests are logged, without its query, which may be private.
+
+        Rejected requests are always logged, with a rate limit, so that clients cannot fill the log.
+        """
+        client = _address(scope)
+        if requests.isEnabledFor(logging.INFO):
+            person: Any = scope.get("state", {}).get("person")
+            name = person.name if person is not None else "-"
+            shown = printable(scope["path"])[:LOGGED_CHARACTERS]
+            requests.info("%s %s %s %d %.1f ms", name, printable(scope["method"])[:10], shown, status, 1e3 * seconds)
+        if status in LOGGED_STATUSES and self.rates.take("log", network(client)) == 0:
+            log.warning("Refused a request from %s with status %d.", client, status)
+
+
+class _LimitedBody:
+    """The body of a request, with a limit on its size and a minimum speed."""
+
+    def __init__(self, receive: Receive, settings: Settings, path: str, headers: dict[bytes, bytes]):
+        budget = settings.budget
+        self.receive = receive
+        self.budget = budget
+        self.max_bytes = budget.upload_bytes + 2**16 if path in UPLOADS else budget.json_bytes
+        self.bytes = 0
+        self.done = False
+        self.began: float | None = None
+        declared = headers.get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > self.max_bytes:
+            raise self._too_large()
+
+    async def __call__(self) -> Message:
+        """The next part; Problem 413 if the body is too large, 408 if it is too slow."""
+        if self.done:
+            return await self.receive()  # waits until the client disconnects
+        now = time.monotonic()
+        self.began = now if self.began is None else self.began
+        allowed = self.began + self.budget.idle_s + self.bytes / self.budget.least_rate - now
+        try:
+            async with asyncio.timeout(min(allowed, self.budget.idle_s)):
+                message = await self.receive()
+        except TimeoutError:
+            raise Problem(408, "The request came too slowly. Send it again, faster.") from None
+        self.bytes += len(message.get("body", b""))
+        self.done = not message.get("more_body", False)
+        if self.bytes > self.max_bytes:
+            raise self._too_large()
+        return message
+
+    def _too_large(self) -> Problem:
+        return Problem(413, f"A request to this address may have {self.max_bytes:,} bytes. Send less.")
+
+
+class _TimedSend:
+    """The response, with our headers; raises ClientGone if the client does not read it in time."""
+
+    def __init__(self, send: Send, send_s: float):
+        self.send = send
+        self.send_s = send_s
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = message.get("headers", [])
+            names = {name for name, _ in given}
+            added = [header for header in HEADERS if header[0] not in names]
+            if b"cache-control" not in names:
+                added.append(NO_STORE)
+            message = {**message, "headers": [*given, *added]}
+        body = message.get("body", b"")
+        if len(body) > SEND_BYTES:  # uvicorn waits for the client only between two parts
+            for start in range(0, len(body) - SEND_BYTES, SEND_BYTES):
+                await self._send({**message, "body": body[start : start + SEND_BYTES], "more_body": True})
+            message = {**message, "body": body[(len(body) - 1) // SEND_BYTES * SEND_BYTES :]}
+        await self._send(message)
+
+    async def _send(self, message: Message) -> None:
+        try:
+            async with asyncio.timeout(self.send_s):
+                await self.send(message)
+        except TimeoutError:
+            raise ClientGone from None
+
+
+def _host_name(host: str) -> str:
+    """The name or address in a Host header, without its port."""
+    if host.startswith("["):
+        inside, _, port = host[1:].partition("]")
+        return inside if re.fullmatch(r"(:\d*)?", port) else host
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def _address(scope: Scope) -> str:
+    """The IP address of the client."""
+    return str((scope.get("client") or ("unknown", 0))[0])
+
+
+def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]) -> None:
+    """Reject requests from pages of other sites."""
+    site = headers.get(b"sec-fetch-site", b"none")
+    navigating = headers.get(b"sec-fetch-mode") == b"navigate" and method == "GET"
+    if site not in (b"same-origin", b"none") and not navigating and path.startswith((API, "/metrics")):
+        raise Problem(403, "Requests from pages of other sites are refused.")
+    origin = headers.get(b"origin")
+    ours = origin is None or origin.decode("latin-1").lower() in (f"http://{host}", f"https://{host}")
+    if not ours and (method not in SAFE or path.startswith(API)):
+        raise Problem(403, "Requests from pages of other sites are refused.")
+
+
+def _check_header(method: str, headers: dict[bytes, bytes], access: Access) -> None:
+    """Reject changes without the header that no form can send, unless a valid token shows that it is not a browser."""
+    if method in SAFE or headers.get(b"x-lookalike") == b"1":
+        return
+    token = bearer_token(headers)
+    if token is None or access.check(token) is None:
+        raise Problem(403, "A request that changes something needs the header X-Lookalike: 1, or a valid bearer token.")

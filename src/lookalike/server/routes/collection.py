@@ -1,0 +1,126 @@
+"""The collection as a whole: its summary, its map, and its export for other tools."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+import lookalike
+from lookalike.collection import format_id
+from lookalike.recipes import ABOUT
+from lookalike.server.access import Person
+from lookalike.server.job_events import job_json
+from lookalike.server.models import CollectionOut, ExportQuery, LimitsOut, MapOut, Name, PersonOut, SpaceOut
+from lookalike.server.problems import json_response
+from lookalike.server.service import Service, needs_role, person_of, service_of, valid_text
+
+EXPORT_FILES = {
+    "json": ("items.json", "application/json"),
+    "csv": ("items.csv", "text/csv; charset=utf-8"),
+    "paths": ("paths.txt", "text/plain; charset=utf-8"),
+    "coco": ("coco.json", "application/json"),
+}
+"""Name and type of an exported file, by format."""
+EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"application/json": {}}
+        | {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "text/plain")}
+    }
+}
+LINES_AT_ONCE = 500
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(needs_role("view"))])
+
+
+@router.get("/collection", response_model=CollectionOut, tags=["service"])
+async def summary(request: Request) -> Response:
+    """Summary of the collection."""
+    service, person = service_of(request), person_of(request)
+    return json_response(await service.threads.run(request, lambda _: _summary(service, person)))
+
+
+@router.get("/map", response_model=MapOut, tags=["map"])
+async def coordinates(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
+    """Coordinates of at most 5,000 pictures of a space. If there are none or they are stale, a job computes them."""
+    service, person = service_of(request), person_of(request)
+
+    def look_up(_: object) -> MapOut:
+        drawn, current = service.collection.known_map(space) or (None, False)
+        job = None if current else service.jobs.ensure("map", {"space": space}, person.name)
+        ids: list[int] = [] if drawn is None else drawn.ids.tolist()
+        labels = service.collection.labels(ids) if ids else {}
+        return MapOut(
+            space=space or service.default_space(),
+            ids=[format_id(item) for item in ids],
+            x=[] if drawn is None else [round(place, 5) for place in drawn.x.tolist()],
+            y=[] if drawn is None else [round(place, 5) for place in drawn.y.tolist()],
+            labels=[[valid_text(label) for label in labels[item]] for item in ids],
+            total=0 if drawn is None else drawn.total,
+            current=current,
+            job=None if job is None else job_json(job, service.visible(person)),
+        )
+
+    return json_response(await service.threads.run(request, look_up))
+
+
+@router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
+async def export(request: Request, asked: Annotated[ExportQuery, Query()]) -> Response:
+    """The items that pass a filter, with their labels, as a file."""
+    collection, person = service_of(request).collection, person_of(request)
+    lines = partial(collection.lines, asked.format, filter=asked.to_filter(person), relative=not person.may("manage"))
+    return await send_file(request, lines, *EXPORT_FILES[asked.format])
+
+
+async def send_file(request: Request, make: Callable[[], Iterator[str]], name: str, media_type: str) -> Response:
+    """Stream the lines that `make` returns as a file; threads make them as fast as the client reads."""
+    service = service_of(request)
+
+    def start(_: object) -> tuple[str, Iterator[str]]:
+        lines = make()
+        return next(lines, ""), lines  # errors of the request are raised before anything is sent
+
+    first, lines = await service.threads.run(request, start)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(_parts(service, first, lines), media_type=media_type, headers=headers)
+
+
+async def _parts(service: Service, first: str, lines: Iterator[str]) -> AsyncIterator[bytes]:
+    part = first
+    while True:
+        yield part.encode("utf-8", "backslashreplace")
+        if service.closing.is_set():
+            return
+        part = await asyncio.to_thread(lambda: "".join(islice(lines, LINES_AT_ONCE)))
+        if not part:
+            return
+
+
+def _summary(service: Service, person: Person) -> CollectionOut:
+    found, visible = service.collection.glance(), service.visible(person)
+    spaces = [
+        SpaceOut(
+            name=space["name"],
+            about=ABOUT.get(space["name"], visible.text(" | ".join(space["chain"]))),
+            items=space["rows"],
+            dim=space["dim"],
+            default=place == 0,
+        )
+        for place, space in enumerate(found["spaces"])
+    ]
+    budget, path = service.settings.budget, service.collection.path
+    return CollectionOut(
+        name=path.name.removesuffix(".lookalike").lstrip(".") or path.name,
+        items=found["items"],
+        spaces=spaces,
+        classes=found["classes"],
+        labelled=found["labels"],
+        me=PersonOut(name=person.name, role=person.role),
+        roots=[str(root) for root in service.settings.roots] if person.may("manage") else [],
+        sources=service.collection.sources() if person.may("manage") else [],
+        limits=LimitsOut(upload_bytes=budget.upload_bytes, upload_pixels=budget.upload_pixels),
+        version=lookalike.__version__,
+    )

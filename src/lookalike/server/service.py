@@ -1,0 +1,245 @@
+"""The state that all handlers share: the collection, access control, thread pools, caches and jobs.
+
+The methods of `Service` block and are called by threads of `thread_pools`; only `has` may be called by the event loop.
+The functions at the end are what a route needs: the service and the person of a request, and the role check.
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+
+from lookalike.collection import Collection, Crop, Item, Result, StoredPrediction, format_id, parse_id
+from lookalike.errors import DamagedError, FormatError, ImageError, LookalikeError
+from lookalike.server.access import Access, Person, Role, Visible
+from lookalike.server.job_events import JobEvents
+from lookalike.server.jobs import JobPauser, Jobs
+from lookalike.server.metrics import Metrics
+from lookalike.server.models import ExampleIn, ItemOut, PredictionOut, ResultOut
+from lookalike.server.problems import Problem, not_found
+from lookalike.server.rate_limits import RateLimiter
+from lookalike.server.settings import Settings
+from lookalike.server.thread_pools import Stop, ThreadPools
+from lookalike.server.thumbnails import LARGE_PIXELS, LargePictures, ThumbnailCache, shrink
+from lookalike.server.uploads import FOLDER, Upload, Uploads
+from lookalike.store.backup import check_target
+from lookalike.types import Box
+
+
+class Service:
+    """The state of a running service for one collection."""
+
+    def __init__(self, collection: Collection, settings: Settings, access: Access):
+        self.collection = collection
+        self.settings = settings
+        self.access = access
+        self.upload_folder = os.path.realpath(collection.path / FOLDER)  # pictures that clients sent to be added
+        self.closing = threading.Event()  # set at shutdown: event streams end
+        self.metrics = Metrics()
+        self.rates = RateLimiter(settings.rates)
+        self.threads = ThreadPools(settings.budget, self.metrics)
+        self.uploads = Uploads(settings.budget)
+        self.uploading = asyncio.Semaphore(settings.budget.uploading)
+        self.thumbnails = ThumbnailCache(settings.budget.thumbnail_bytes)
+        self._large = LargePictures()
+        if settings.backup_dir is not None:
+            check_target(collection.path, settings.backup_dir)
+        sources = [*collection.real_sources(), self.upload_folder]
+        self.jobs = Jobs(collection.path, settings.roots, sources, settings.backup_dir)
+        self.job_pauser = JobPauser(self.jobs)
+        self.events = JobEvents(self.jobs)
+        self.metrics.gauges |= {
+            "uploads": lambda: len(self.uploads),
+            "thumbnail_bytes": lambda: self.thumbnails.bytes,
+            "thumbnail_hits": lambda: self.thumbnails.hits,
+            "thumbnail_misses": lambda: self.thumbnails.misses,
+            "jobs_queued": lambda: self.jobs.counts()["queued"],
+            "jobs_running": lambda: self.jobs.counts()["running"],
+            "event_streams": lambda: self.events.open,
+        }
+
+    def close(self) -> None:
+        """Start nothing more, and end the processes."""
+        self.closing.set()
+        self.threads.close()
+        self.uploads.close()
+        self._large.close()
+        self.job_pauser.close()
+        self.jobs.close()
+
+    def warm(self) -> None:
+        """Load what the first search, the first round and the first upload need."""
+        for load in (self.collection.warm_up, self._search_once, self.uploads.warm):
+            with contextlib.suppress(LookalikeError):  # the request that needs it gets the error
+                if not self.closing.is_set():
+                    load()
+
+    def has(self, id: str) -> bool:
+        """Whether an item is in the collection: one look-up, fast enough for the event loop."""
+        number = parse_id(id)
+        return number is not None and self.collection.has([number])
+
+    def item(self, id: str) -> Item:
+        """An item; Problem 404 if it does not exist."""
+        number = parse_id(id)
+        found = {} if number is None else self.collection.get([number])
+        if number is None or number not in found:
+            raise not_found(f"No picture with the id {id} in the collection.")
+        return found[number]
+
+    def read(self, item: Item) -> bytes:
+        """The bytes of an item's file; Problem 404 if no file has them now."""
+        try:
+            return self.collection.read(item)
+        except ImageError as error:
+            raise not_found(str(error)) from None
+
+    def thumbnail(self, id: str, side: int, stop: Stop) -> bytes:
+        """A thumbnail from the file, which is then cached; from the cache if another request has just made it."""
+        item = self.item(id)
+        data = self.thumbnails.peek((id, side))
+        if data is None:
+            data = self.picture(item, side, stop)
+            self.thumbnails.put((id, side), data)
+        return data
+
+    def picture(self, item: Item, side: int, stop: Stop, box: Box | None = None) -> bytes:
+        """A picture, or its part in the box, as JPEG; large pictures are decoded in a lane of their own."""
+        is_large = item.width * item.height > LARGE_PIXELS
+        if is_large:
+            stop.move_to("large")
+        try:
+            return (self._large.shrink if is_large else shrink)(self.read(item), side, box)
+        except ImageError as error:
+            raise not_found(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
+
+    def upload(self, id: str) -> Upload:
+        """An upload; Problem 404 if it is not cached any more."""
+        found = self.uploads.get(id)
+        if found is None:
+            raise not_found("This upload is not kept any more. Send the picture again.")
+        return found
+
+    def examples(self, given: Sequence[ExampleIn], field: str) -> list[Any]:
+        """The examples of a request as the collection takes them. Text from clients is never used as a path."""
+        return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
+
+    def visible(self, person: Person) -> Visible:
+        """The paths and messages that a person may see."""
+        return Visible(self.collection, person)
+
+    def items_json(self, items: Iterable[Item], person: Person) -> list[ItemOut]:
+        """Items as JSON that a person may see, in the same order."""
+        listed, shown = list(items), self.visible(person).path
+        ids = [item.id for item in listed]
+        labels: dict[int, list[str]] = {}
+        predicted: dict[int, StoredPrediction] = {}
+        with contextlib.suppress(DamagedError, FormatError):  # search works without labels
+            labels, predicted = self.collection.labels(ids), self.collection.predictions(ids)
+        return [_item_json(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
+
+    def items_by_id(self, ids: Sequence[int], person: Person) -> dict[int, ItemOut]:
+        """The items with these ids, as JSON that a person may see; ids that are not in the collection are left out."""
+        items = self.collection.get(ids)
+        return dict(zip(items, self.items_json(items.values(), person), strict=True))
+
+    def results_json(self, results: Sequence[Result], person: Person) -> list[ResultOut]:
+        """Results as JSON that a person may see, with the items that the search has read."""
+        items = self.items_json((result.item for result in results if result.item is not None), person)
+        return [
+            ResultOut(item=item, score=round(result.score, 6), box=None if result.box is None else list(result.box))
+            for result, item in zip(results, items, strict=True)
+        ]
+
+    def default_space(self) -> str:
+        """The space that is searched by default."""
+        return self.collection.space().name
+
+    def _search_once(self) -> None:
+        """Search for a picture in every space."""
+        first = self.collection.page(limit=1).items
+        for space in self.collection.spaces if first else ():
+            if not self.closing.is_set():
+                self.collection.search(first[0].id, k=1, space=space.name)
+
+    def _example(self, example: ExampleIn, field: str) -> Any:
+        if (example.id is None) == (example.upload is None):
+            raise Problem(422, "An example is an id or an upload, one of the two.", field=field)
+        if example.id is not None:
+            picture: Any = parse_id(example.id)
+        else:
+            upload = self.upload(str(example.upload))
+            picture = upload.item if self.collection.has([upload.item]) else upload.pixels
+        if example.box is None:
+            return picture
+        left, top, right, bottom = example.box
+        if not (left < right and top < bottom):
+            raise Problem(422, "A box is left, top, right, bottom: left before right, top before bottom.", field=field)
+        return Crop(picture, example.box)
+
+
+def service_of(request: Request) -> Service:
+    """The service that a request was sent to."""
+    found: Service = request.app.state.service
+    return found
+
+
+def person_of(request: Request) -> Person:
+    """The person who makes a request."""
+    found: Person | None = request.scope["state"].get("person")
+    if found is None:
+        raise Problem(401, "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN.")
+    return found
+
+
+def needs_role(role: Role) -> Any:
+    """A FastAPI dependency that rejects people without this role."""
+
+    async def check(request: Request) -> Person:
+        person = person_of(request)
+        if not person.may(role):
+            raise Problem(
+                403, f"This needs the role {role}; {person.name} has {person.role}. Ask whoever runs the service."
+            )
+        return person
+
+    check.role = role  # type: ignore[attr-defined]
+    return check
+
+
+def _item_json(
+    item: Item, labels: list[str], predicted: StoredPrediction | None, shown: Callable[[str], str]
+) -> ItemOut:
+    paths = [valid_text(shown(path)) for path in item.paths]
+    first = paths[0] if paths else None
+    prediction = None
+    if predicted is not None:
+        prediction = PredictionOut(label=valid_text(predicted.label), probability=round(predicted.probability, 4))
+    return ItemOut(
+        id=format_id(item.id),
+        path=first,
+        paths=paths,
+        name=os.path.basename(first.rpartition("::")[2]) if first else format_id(item.id),
+        width=item.width,
+        height=item.height,
+        format=item.format,
+        bytes=item.bytes,
+        taken=item.taken_at,
+        added=item.added_at,
+        labels=[valid_text(label) for label in labels],
+        predicted=prediction,
+    )
+
+
+def parse_ids(ids: Sequence[str]) -> list[int]:
+    """Ids as the collection takes them: whole numbers, which cannot be mistaken for paths."""
+    return [number for text in ids if (number := parse_id(text)) is not None]
+
+
+def valid_text(text: str) -> str:
+    """A text whose undecodable bytes are written as escapes, so that it is valid JSON."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,29 @@
+// Up to four thumbnails on a card, loaded when the card becomes visible.
+import { thumbnail } from "./api.js";
+import { h } from "./dom.js";
+
+/** Return a function that makes an empty element for thumbnails; its argument `read` loads their ids. */
+export function cardThumbnails(signal) {
+  const readers = new WeakMap();
+  const seen = new IntersectionObserver(
+    (entries) => {
+      for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
+        seen.unobserve(target);
+        readers
+          .get(target)()
+          .then(
+            (ids) => target.append(...ids.slice(0, 4).map((id) => h("img", { src: thumbnail(id, 128), alt: "" }))),
+            () => {}, // the link of the card works without thumbnails
+          );
+      }
+    },
+    { rootMargin: "200px" },
+  );
+  signal.addEventListener("abort", () => seen.disconnect());
+  return (read) => {
+    const element = h("span", { class: "card-thumbnails" });
+    readers.set(element, read);
+    seen.observe(element);
+    return element;
+  };
+}

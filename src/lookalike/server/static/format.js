@@ -1,0 +1,53 @@
+// Numbers, sizes, times and names as text.
+
+const NUMBER = new Intl.NumberFormat("en");
+
+export const count = (n) => NUMBER.format(n);
+
+/** 1 picture, 2 pictures. */
+export const many = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? one : several}`;
+
+export const percent = (share) => `${Math.round(share * 100)} %`;
+
+/** The probability of a prediction; never 100 %, since a model cannot know classes that it has not seen. */
+export const likely = (share) => (share > 0.99 ? "over 99 %" : percent(share));
+
+const FEW = 50; // labelled pictures: with fewer, a probability means little
+const KINDS = 3; // classes: with two, a picture that is not one must be the other
+
+/** Whether there are too few labels for a probability to mean anything. */
+export const isEarly = ({ classes, labelled }) => classes < KINDS || labelled < FEW;
+
+export function bytes(n) {
+  if (n < 1000) return many(n, "byte");
+  if (n < 1e6) return `${Math.round(n / 1e3)} kB`;
+  return n < 1e9 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e9).toFixed(1)} GB`;
+}
+
+export function seconds(s) {
+  if (s < 0.1) return "under 0.1 s";
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 90) return `${Math.round(s)} s`;
+  return s < 5400 ? `${Math.round(s / 60)} min` : `${(s / 3600).toFixed(1)} h`;
+}
+
+/** Date and time, from POSIX seconds or from text that Date parses. */
+export function moment(when) {
+  if (when === null || when === undefined) return "";
+  const date = new Date(typeof when === "number" ? when * 1000 : when);
+  return Number.isNaN(date.getTime())
+    ? String(when)
+    : date.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** The last part of a path. */
+export const last = (path) => (path ?? "").split("/").pop();
+
+/** The name of a picture on the page. */
+export const title = (item) => item.name || last(item.path) || item.id;
+
+/** How precise an estimate is, by the ratio of its bounds. */
+export function sureness({ low, high }) {
+  const spread = (high + 1) / (low + 1);
+  return spread < 1.5 ? "Quite sure" : spread < 3 ? "Fairly sure" : "A rough guess";
+}

@@ -1,0 +1,78 @@
+// The progress of a session: how many pictures were found of an estimated total, and the log of its marks.
+import { thumbnail } from "./api.js";
+import { h, icon } from "./dom.js";
+import { count, many, moment, sureness } from "./format.js";
+import { MARKS } from "./tile.js";
+
+const SAID = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
+
+/** Show "You have found 12 of about 25 like this", with a bar that also shows the bounds of the estimate. */
+export function gauge(place, state) {
+  const { found, round } = state;
+  const estimate = round?.estimate;
+  if (!estimate) {
+    place.replaceChildren(
+      h("p", {}, "You have found ", h("b", {}, count(found)), " so far"),
+      h("p", { class: "quiet" }, "How many there are, a few more answers will tell."),
+    );
+    return;
+  }
+  const [value, low, high] = [estimate.value, estimate.low, estimate.high].map((n) => Math.max(found, Math.round(n)));
+  const bar = h(
+    "div",
+    {
+      class: "bar",
+      role: "meter",
+      "aria-label": "Found",
+      "aria-valuemin": 0,
+      "aria-valuemax": Math.max(value, 1),
+      "aria-valuenow": found,
+      "aria-valuetext": `${found} of about ${value}`,
+    },
+    h("span", { class: "range" }),
+    h("span", { class: "fill" }),
+  );
+  const whole = Math.max(high, 1);
+  bar.style.setProperty("--found", `${(100 * found) / whole}%`);
+  bar.style.setProperty("--low", `${(100 * low) / whole}%`);
+  const between = low === high ? `${count(low)} in all` : `between ${count(low)} and ${count(high)} in all`;
+  place.replaceChildren(
+    h("p", {}, "You have found ", h("b", {}, count(found)), " of about ", h("b", {}, count(value)), " like this"),
+    bar,
+    h("p", { class: "quiet" }, `${sureness({ low, high })}: ${between}`),
+  );
+}
+
+/** The log as a list, newest first; marks of one step are one line. */
+export function history(log, { session }) {
+  const events = (log.events ?? log).filter((event) => event.kind !== "shown" && event.kind !== "show");
+  const steps = [];
+  for (const event of events) {
+    const last = steps.at(-1);
+    if (last && last.kind === event.kind && last.round === event.round && last.at === event.at)
+      last.ids.push(event.item);
+    else steps.push({ ...event, ids: [event.item] });
+  }
+  if (!steps.length) return h("p", { class: "quiet" }, "Nothing yet.");
+  const line = (step) => {
+    const mark = SAID[step.kind];
+    const said = mark ? [icon(mark), MARKS[mark]] : [icon("undo"), step.kind === "undo" ? "Undone" : step.kind];
+    const pictures = step.ids
+      .filter(Boolean)
+      .slice(0, 6)
+      .map((id) => h("img", { src: thumbnail(id, 64), alt: "", width: 44, height: 33, loading: "lazy" }));
+    const who = step.author && step.author !== session.author ? `, ${step.author}` : "";
+    return h(
+      "li",
+      {},
+      h("span", { class: `said ${mark ?? ""}` }, said),
+      pictures,
+      h(
+        "span",
+        { class: "quiet" },
+        `${step.ids.length > 1 ? `${many(step.ids.length, "picture")}, ` : ""}round ${step.round ?? 0}, ${moment(step.at)}${who}`,
+      ),
+    );
+  };
+  return h("ol", { class: "log", role: "list" }, steps.reverse().slice(0, 100).map(line));
+}

@@ -1,0 +1,98 @@
+// The state of a session on the page: its marks and its last round. Marks show at once and are sent in order; the server
+// has all of them before the next round is requested.
+import { post } from "./api.js";
+
+const SENT = { yes: "relevant", no: "irrelevant", skip: "skip" };
+const SAID = { relevant: "yes", irrelevant: "no", skipped: "skip" };
+
+export class SessionState extends EventTarget {
+  constructor(session, body) {
+    super();
+    this.body = body; // the filter of the rounds
+    this.sending = Promise.resolve();
+    this.slot = `lookalike.round.${session.id}.${JSON.stringify(body)}`;
+    this.round = loadRound(this.slot);
+    this.#take(session);
+  }
+
+  #take(session) {
+    this.session = session;
+    this.marks = new Map();
+    for (const [list, mark] of Object.entries(SAID)) for (const id of session[list] ?? []) this.marks.set(id, mark);
+  }
+
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
+
+  get found() {
+    return [...this.marks.values()].filter((mark) => mark === "yes").length;
+  }
+
+  /** Mark pictures as yes, no or skip, in one step. */
+  mark(ids, mark) {
+    const before = ids.map((id) => [id, this.marks.get(id)]);
+    for (const id of ids) this.marks.set(id, mark);
+    this.#changed();
+    return this.#queue(
+      () => post(`/sessions/${this.session.id}/marks`, { [SENT[mark]]: ids }),
+      () => before.forEach(([id, old]) => (old ? this.marks.set(id, old) : this.marks.delete(id))),
+    );
+  }
+
+  /** Undo the last step; returns the ids of its pictures. */
+  undo() {
+    let ids = [];
+    return this.#queue(async () => {
+      const { undone, session } = await post(`/sessions/${this.session.id}/undo`);
+      ids = Object.keys(undone ?? {});
+      this.#take(session);
+      this.#changed();
+    }).then(() => ids);
+  }
+
+  /** Play the next round. */
+  next(signal) {
+    return this.#queue(async () => {
+      const round = await post(`/sessions/${this.session.id}/round`, { k: 60, window: 9, filter: this.body }, signal);
+      this.round = round;
+      this.session.rounds = round.number;
+      saveRound(this.slot, round);
+      this.#changed();
+    });
+  }
+
+  finish(name) {
+    return this.#queue(async () => {
+      this.finished = await post(`/sessions/${this.session.id}/finish`, { name });
+      sessionStorage.removeItem(this.slot);
+    }).then(() => this.finished);
+  }
+
+  /** Run requests one after the other; after a failure, revert, and pass the error to the caller. */
+  #queue(work, revert = () => {}) {
+    const turn = this.sending.then(work);
+    this.sending = turn.catch(() => {
+      revert();
+      this.#changed();
+    });
+    return turn;
+  }
+}
+
+// The last round is stored in this tab, so that returning to a session, or reloading it, plays no new one.
+function loadRound(slot) {
+  try {
+    return JSON.parse(sessionStorage.getItem(slot));
+  } catch {
+    return null;
+  }
+}
+
+function saveRound(slot, round) {
+  try {
+    sessionStorage.setItem(slot, JSON.stringify(round));
+  } catch {
+    // full or not allowed: then a new round is played
+  }
+}

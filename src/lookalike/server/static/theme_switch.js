@@ -1,0 +1,26 @@
+// The switch between the light and the dark theme; theme.js applies the choice before the first paint.
+import { h, icon } from "./dom.js";
+
+export const dark = () => document.documentElement.dataset.theme === "dark";
+
+export function themeSwitch() {
+  const draw = () => {
+    const words = dark() ? "Change to light colours" : "Change to dark colours";
+    knob.replaceChildren(icon(dark() ? "light" : "dark"), h("span", { class: "unseen" }, words));
+    knob.title = words;
+  };
+  const knob = h("button", { type: "button", class: "plain" });
+  knob.addEventListener("click", () => {
+    const choice = dark() ? "light" : "dark";
+    document.documentElement.dataset.theme = choice;
+    try {
+      localStorage.setItem("lookalike.theme", choice);
+    } catch {
+      // no storage: the choice holds until the page is closed
+    }
+    dispatchEvent(new Event("colours"));
+    draw();
+  });
+  draw();
+  return knob;
+}

@@ -1,0 +1,211 @@
+"""Thread pools: bounded, with a timeout, and cancelled when the client disconnects."""
+
+import json
+import sys
+import threading
+
+import httpx
+import pytest
+
+from lookalike.server import http_server, thread_pools
+from lookalike.server.problems import error_response
+from lookalike.server.thread_pools import Stop
+from lookalike.types import format_id
+from serving import error, quick, running
+from waiting import PATIENCE_S, until
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """A search that goes on until it is told to stop, or until nobody waits for it."""
+
+    class Held:
+        def __init__(self):
+            self.begun, self.left, self.go_on = threading.Event(), threading.Event(), threading.Event()
+            self.calls = 0
+
+        def search(self, *examples, progress, **options):
+            self.calls += 1
+            self.begun.set()
+            try:
+                while not self.go_on.wait(0.01):
+                    progress("locating", 1, 2)
+            except BaseException:
+                self.left.set()
+                raise
+            return []
+
+    return Held()
+
+
+def ask(service, held, monkeypatch):
+    """A request whose work is held up."""
+    item = format_id(next(iter(service.collection.items())).id)
+    monkeypatch.setattr(service.collection, "search", held.search)
+    return send(service, item), item
+
+
+def pending(service, n):
+    """Until so many searches are at work or wait to be."""
+    until(lambda: f"lookalike_pending_search {n}\n" in service.client.get("/metrics").text)
+
+
+def send(service, item):
+    """A search, on a connection that can be cut."""
+    body = json.dumps({"examples": [{"id": item}], "k": 1}).encode()
+    head = f"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\nContent-Length: {len(body)}\r\n"
+    connection = service.connect()
+    connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    return connection
+
+
+def test_a_client_that_goes_away_ends_its_query(shelf, held, monkeypatch):
+    with running(shelf) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        assert not held.left.is_set()
+        connection.close()
+        assert held.left.wait(PATIENCE_S)
+        pending(service, 0)
+        assert "lookalike_requests_left_total 1" in service.client.get("/metrics").text
+
+
+def test_queued_work_of_a_gone_client_is_not_started(shelf, held, monkeypatch):
+    with running(shelf, budget=quick(readers=1)) as service:
+        first, item = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        second = send(service, item)
+        pending(service, 2)
+        second.close()
+        pending(service, 1)  # it is known that nobody waits
+        held.go_on.set()
+        assert b"200 OK" in first.recv(1000)
+        first.close()
+        pending(service, 0)
+        assert held.calls == 1
+
+
+def test_a_request_beyond_the_queue_gets_a_503(shelf, held, monkeypatch):
+    with running(shelf, budget=quick(readers=1, waiting=1)) as service:
+        first, item = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        second = send(service, item)
+        pending(service, 2)
+        refused = service.client.post("/api/v1/search", json={"examples": [{"id": item}]})
+        assert "too much to do" in error(refused, 503, "busy")
+        assert refused.headers["retry-after"] == "2"
+        assert service.client.get("/healthz").status_code == 200  # what needs no thread goes on
+        assert service.client.get("/").status_code == 200
+        held.go_on.set()
+        first.close()
+        second.close()
+
+
+def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
+    with running(shelf, budget=quick(request_s=0.3)) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        assert b" 503 " in connection.recv(1000)
+        assert held.left.wait(PATIENCE_S)
+        connection.close()
+
+
+def test_searches_have_priority_over_reads(shelf, held, monkeypatch):
+    monkeypatch.setattr(thread_pools, "YIELD_S", PATIENCE_S)
+    with running(shelf) as service:
+        search, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        looked, page = threading.Event(), service.collection.page
+
+        def look_up(*args, **options):
+            looked.set()
+            return page(*args, **options)
+
+        monkeypatch.setattr(service.collection, "page", look_up)
+        look = service.connect()
+        look.sendall(b"GET /api/v1/items HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(lambda: "lookalike_pending_read 1\n" in service.client.get("/metrics").text)
+        assert not looked.is_set()
+        held.go_on.set()
+        assert b"200 OK" in search.recv(1000)
+        assert b"200 OK" in look.recv(1000)
+        search.close()
+        look.close()
+
+
+def test_reads_do_not_wait_for_the_end_of_a_search(shelf, held, monkeypatch):
+    with running(shelf) as service:
+        search, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        assert service.client.get("/api/v1/items").status_code == 200
+        assert not held.left.is_set()  # it goes on
+        held.go_on.set()
+        assert b"200 OK" in search.recv(1000)
+        search.close()
+
+
+def test_an_unexpected_error_reveals_nothing(shelf, monkeypatch, caplog):
+    with running(shelf) as service:
+
+        def fail(*_, **__):
+            raise RuntimeError("the password is 1234")
+
+        monkeypatch.setattr(service.collection, "page", fail)
+        answered = service.client.get("/api/v1/items")
+        assert "1234" not in error(answered, 500, "broken")
+        assert "the password is 1234" in caplog.text  # the log is for whoever runs it
+        assert caplog.text.count("Traceback") >= 1
+
+
+def test_a_running_request_is_answered_at_shutdown(shelf, held, monkeypatch):
+    """A request that runs when the end comes is answered; a new one is not taken."""
+    with running(shelf) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+        threading.Timer(0.3, held.go_on.set).start()
+        address = service.client.base_url
+    assert b"200 OK" in connection.recv(1000)
+    connection.close()
+    with pytest.raises(httpx.ConnectError), httpx.Client(trust_env=False) as client:
+        client.get(address)
+
+
+def test_a_request_that_outlasts_the_shutdown_gets_a_503(shelf, held, monkeypatch, caplog):
+    monkeypatch.setattr(http_server, "SHUTDOWN_S", 0.2)
+    with running(shelf) as service:
+        connection, _ = ask(service, held, monkeypatch)
+        assert held.begun.wait(PATIENCE_S)
+    said = connection.recv(4_000)
+    connection.close()
+    assert b" 503 " in said
+    assert b'"kind":"busy"' in said
+    assert held.left.wait(PATIENCE_S)
+    assert "Traceback" not in caplog.text
+
+
+def test_a_client_that_leaves_within_its_upload_is_no_fault_of_ours(shelf, caplog):
+    head = "POST /api/v1/uploads HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\nContent-Length: 60000\r\n"
+    with running(shelf) as service:
+        connection = service.connect()
+        connection.sendall(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n".encode())
+        connection.close()
+        until(lambda: 'status="499"' in service.client.get("/metrics").text)
+    assert "Traceback" not in caplog.text
+
+
+def test_stop_is_heard_by_progress():
+    stop = Stop("read")
+    stop.progress("x", 1, None)
+    stop.set()
+    with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone
+        stop.progress("x", 1, None)
+    assert error_response(left.value, None).status_code == 499
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+@pytest.mark.parametrize("own", [0, 15])
+def test_feedback_rounds_have_a_lower_priority_than_the_service(own, monkeypatch):
+    given = []
+    monkeypatch.setattr(thread_pools.os, "getpriority", lambda *_: own)
+    monkeypatch.setattr(thread_pools.os, "setpriority", lambda _, thread, value: given.append((thread, value)))
+    thread_pools._lower_priority()
+    assert given == [(threading.get_native_id(), min(19, own + thread_pools.LEARN_NICE))]
