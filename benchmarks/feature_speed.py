@@ -20,7 +20,7 @@ from pathlib import Path
 import floors
 
 from lookalike import Collection
-from lookalike.collection.describing import DESCRIBE_BATCH, Prepare
+from lookalike.collection.chain import DESCRIBE_BATCH, Prepare
 from lookalike.images.sources import walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.recipes import RECIPES

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from lookalike import Collection
-from lookalike.collection.describing import DESCRIBE_BATCH, Prepare
+from lookalike.collection.chain import DESCRIBE_BATCH, Prepare
 from lookalike.images.sources import walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.registry import create

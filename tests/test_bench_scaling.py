@@ -1,6 +1,6 @@
 import pytest
 
-from lookalike.collection.costs import CURVES, STORED
+from lookalike.collection.planning import CURVES, STORED
 from lookalike_bench import plot, scaling, tables
 from lookalike_bench.scaling import BENCH, slope
 

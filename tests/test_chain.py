@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from lookalike.collection.describing import Prepare
+from lookalike.collection.chain import Prepare
 from lookalike.images.demo import draw
 from lookalike.registry import component, create
 from lookalike.types import needs_fit

@@ -59,7 +59,7 @@ def test_a_picture_finds_itself_first_and_its_kind_next(collection, folder):
 
 def test_adding_again_reads_nothing_and_adds_nothing(collection, folder, monkeypatch):
     collection.add(folder, recipes=COLOR, workers=1)
-    monkeypatch.setattr("lookalike.collection.describing.ReadPool", None)  # a reader would be an error
+    monkeypatch.setattr("lookalike.collection.chain.ReadPool", None)  # a reader would be an error
     report = collection.add(folder)
     assert (report.added, report.known, report.copied, report.changed) == (0, 4 * len(KINDS), 0, 0)
 

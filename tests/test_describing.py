@@ -3,7 +3,7 @@
 import numpy as np  # noqa: F401 — its BLAS is what is counted
 from threadpoolctl import ThreadpoolController
 
-from lookalike.collection.describing import SINGLE_BLAS_THREAD
+from lookalike.collection.chain import SINGLE_BLAS_THREAD
 
 
 def threads():

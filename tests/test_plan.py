@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import cli
-from lookalike.collection import Collection, costs, indexes
-from lookalike.collection.costs import Machine
-from lookalike.collection.planning import Workload, collection_workload, plan, recipe_workload, with_speed
+from lookalike.collection import Collection, indexes
+from lookalike.collection import planning as costs
+from lookalike.collection.planning import Machine, Workload, collection_workload, plan, recipe_workload, with_speed
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.index import leaves

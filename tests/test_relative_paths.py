@@ -5,9 +5,9 @@ import sqlite3
 import pytest
 
 from lookalike import Collection, Filter
-from lookalike.collection.sources import matcher, relative_to
 from lookalike.errors import InputError
 from lookalike.images.demo import draw_folder
+from lookalike.images.sources import matcher, relative_to
 
 
 @pytest.mark.parametrize(

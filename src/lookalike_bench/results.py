@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import lookalike
-from lookalike.collection.costs import installed_bytes
+from lookalike.collection.indexes import installed_bytes
 from lookalike.errors import InputError
 from lookalike_bench.tables import Cell
 

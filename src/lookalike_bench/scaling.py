@@ -30,7 +30,7 @@ from scipy import stats
 from lookalike.collection import Collection
 from lookalike.collection.chain import Labelled
 from lookalike.collection.chain import fit as fit_chain
-from lookalike.collection.costs import CURVES, Machine, measure, pca_seconds
+from lookalike.collection.planning import CURVES, Machine, measure, pca_seconds
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.round import Marks
 from lookalike.feedback.round import run_round as play

@@ -13,13 +13,9 @@ from lookalike.recipes import ABOUT, DEFAULT, RECIPES
 from lookalike.text import human_bytes, human_seconds, many, parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
-    from lookalike.collection import costs
-    from lookalike.collection import planning as plans
-    from lookalike.collection import recipe_speed as speed
+    from lookalike.collection import indexes, planning
 else:
-    plans = Lazy("lookalike.collection.planning")
-    costs = Lazy("lookalike.collection.costs")
-    speed = Lazy("lookalike.collection.recipe_speed")
+    planning, indexes = Lazy("lookalike.collection.planning"), Lazy("lookalike.collection.indexes")
 
 RECIPE = "deep"
 """The recipe of a plan that names none."""
@@ -48,7 +44,7 @@ def plan(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Choose how to search so many pictures in so much memory, and predict what it costs.
+    """Choose how to search so many pictures in so much memory, and predict what it planning.
 
     The exit code is 1 where nothing fits.
 
@@ -58,17 +54,17 @@ def plan(
       lookalike plan --ram 8GB --items 1M --recipe color --latency 50ms --measure
       lookalike -c work.lookalike plan --ram 4GB
     """
-    memory = costs.installed_bytes() if ram is None else parse_bytes("--ram", ram)
+    memory = indexes.installed_bytes() if ram is None else parse_bytes("--ram", ram)
     limit = None if latency is None else parse_seconds("--latency", latency)
     count = None if items is None else parse_count("--items", items)
     if dim is not None and recipe is not None:
         raise InputError("--dim and --recipe both say how long vectors are. Give one.")
     if dim is not None and dim < 1:
         raise InputError(f"--dim must be 1 or more. Got {dim}.")
-    speeds = costs.measure() if measure else costs.STORED
+    speeds = planning.measure() if measure else planning.STORED
     workload = _workload(where, count, dim, recipe, space)
-    workload = plans.with_speed(workload, speeds, _rate(workload) if measure else None)
-    made = plans.plan(workload, memory, limit, speeds)
+    workload = planning.with_speed(workload, speeds, _rate(workload) if measure else None)
+    made = planning.plan(workload, memory, limit, speeds)
     if json:
         print_json(asdict(made) | {"machine": asdict(speeds) | {"measured": measure}})
     else:
@@ -90,9 +86,9 @@ def recipes(json: Json = False) -> int:
     if not json:
         print_line("recipe     numbers  pictures/s  finds")
     for name, chain in RECIPES.items():
-        found: speed.Speed | None = None
+        found: planning.RecipeSpeed | None = None
         try:
-            found = speed.measure(chain)
+            found = planning.measure_recipe(chain)
         except MissingError as error:
             print_note(f"{name}: {error}")
         dim, rate = (found.dim, round(found.pictures_per_s, 1)) if found else (None, None)
@@ -111,7 +107,7 @@ def recipes(json: Json = False) -> int:
 
 def _workload(
     where: str, count: int | None, dim: int | None, recipe: str | None, space: str | None
-) -> "plans.Workload":
+) -> "planning.Workload":
     """The workload of the plan: a number of vectors, pictures of a recipe, or a space of the collection."""
     given = dim is not None or recipe is not None
     if given and space is not None:
@@ -124,15 +120,15 @@ def _workload(
             f" {where} there is none, or it is empty."
         )
     if dim is not None:
-        return plans.Workload(number, dim, dim)
+        return planning.Workload(number, dim, dim)
     if stats is not None and not given:
-        return replace(plans.collection_workload(stats, space), items=number)
+        return replace(planning.collection_workload(stats, space), items=number)
     if space is not None:
         raise InputError(
             f"--space names vectors that a collection has, and at {where} there is none, or it is empty. Leave --space"
             " out, or name a collection: lookalike -c DIR plan --space NAME"
         )
-    return plans.recipe_workload(number, recipe or RECIPE)
+    return planning.recipe_workload(number, recipe or RECIPE)
 
 
 def _stats(where: str) -> dict[str, Any] | None:
@@ -145,16 +141,16 @@ def _stats(where: str) -> dict[str, Any] | None:
     return stats if stats["items"] and stats["spaces"] else None
 
 
-def _rate(workload: "plans.Workload") -> float | None:
+def _rate(workload: "planning.Workload") -> float | None:
     """The measured speed of the feature, in pictures per second; None if it cannot be measured."""
     try:
-        return speed.measure(workload.chain).pictures_per_s if workload.chain else None
+        return planning.measure_recipe(workload.chain).pictures_per_s if workload.chain else None
     except MissingError as error:
         print_note(str(error))
         return None
 
 
-def _print_plan(made: "plans.Plan", where: str, speeds: "costs.Machine", measured: bool) -> None:
+def _print_plan(made: "planning.Plan", where: str, speeds: "planning.Machine", measured: bool) -> None:
     workload = made.workload
     what = (
         f"space {workload.name} of {where}"

@@ -19,26 +19,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.collection.chain import Chain
+from lookalike.collection.chain import DESCRIBE_BATCH, Chain, Prepare, feature_takes_labels, read_pool
 from lookalike.collection.classes import Classes
-from lookalike.collection.describing import DESCRIBE_BATCH, Prepare, read_pool
 from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
-from lookalike.collection.sources import (
+from lookalike.collection.space import Space, Spaces
+from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
+from lookalike.images.decoding import content_id, digest_content
+from lookalike.images.files import LIMITS
+from lookalike.images.sources import (
+    Entry,
+    Within,
     exists,
-    find_problem,
     folder_has_files,
     has_files,
     ignore,
     is_missing,
     is_under,
     root_of,
+    split_member,
+    walk,
 )
-from lookalike.collection.space import Space, Spaces
-from lookalike.collection.specs import feature_takes_labels
-from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
-from lookalike.images.decoding import content_id, digest_content
-from lookalike.images.files import LIMITS
-from lookalike.images.sources import Entry, Within, split_member, walk
 from lookalike.images.workers import Read, Skip
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
@@ -111,7 +111,7 @@ class Adding:
         """Look for new, changed, moved and missing files in these sources, or in all if none is given."""
         report, known = Report(), self._store.items.sources()
         sources = list(roots) or known
-        absent = {source: why for source in {*sources, *known} if (why := find_problem(self._store, source))}
+        absent = {source: why for source in {*sources, *known} if (why := _find_problem(self._store, source))}
         report.notes += [absent[source] for source in sources if source in absent]
         if roots and report.notes:
             raise SourceError(report.notes[0])
@@ -139,7 +139,7 @@ class Adding:
         """
         sources = self._store.items.sources()
         for source in sources:
-            if not has_files(source) or find_problem(self._store, source):
+            if not has_files(source) or _find_problem(self._store, source):
                 raise SourceError(f"{source} does not exist: its pictures would lose their vectors. Is it mounted?")
         entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
         fitted, failed = fit_features(spaces, entries, progress, workers, refit=True)
@@ -235,6 +235,20 @@ class Adding:
         if self._within is None:
             return None
         return [*self._within, *map(root_of, self._store.items.sources())]
+
+
+def _find_problem(store: Store, source: str) -> str | None:
+    """Why a source cannot be refreshed, None if it can. One that lost all files at once is taken for a missing disk."""
+    root = root_of(source)
+    known = store.items.paths_under(root)
+    first = next(known, None)
+    if not exists(root):
+        found = f"{source} does not exist."
+    elif first is not None and not any(exists(path) for path, _ in concatenate([first], known)):
+        found = f"Every known file of {source} is missing: is its disk mounted?"
+    else:
+        return None
+    return f"{found} Its pictures were kept; to remove them, run: lookalike remove {source}"
 
 
 def _forget_missing(

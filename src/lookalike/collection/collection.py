@@ -15,7 +15,7 @@ from lookalike.classes import Prediction
 from lookalike.collection import calibration, export
 from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
-from lookalike.collection.classes import Classes
+from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
 from lookalike.collection.duplicates import Group, Tier, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.fitting import (
@@ -27,17 +27,15 @@ from lookalike.collection.fitting import (
     undo_new_spaces,
     update_spaces,
 )
-from lookalike.collection.labels import LabelReport, import_labels
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
 from lookalike.collection.resolve import Example, find_item, find_items, items_of, listed, read_item, select, vectors
 from lookalike.collection.searching import Push, Result, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
-from lookalike.collection.sources import absolute, ignore, relative_to, root_of
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
-from lookalike.images.sources import walk
+from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
 from lookalike.index.flat import Flat
 from lookalike.store.backup import BackupReport
 from lookalike.store.backup import make_backup as backup
@@ -363,19 +361,21 @@ class Collection:
         labels are the collection's, or those of a CSV file or folder that `import_labels` takes.
         """
         positive, negative = listed(examples), listed(without)
-        source = None if labels_from is None else Path(absolute(labels_from))
-        return self._store.read_consistently(
-            lambda: simulate(
+
+        def read() -> list[SimulatedRound]:
+            labels = None if labels_from is None else read_labels(self._store.items, Path(absolute(labels_from)))[0]
+            return simulate(
                 self._spaces.find(space),
                 positive,
                 negative,
                 label=label,
-                labels_from=source,
+                labels=labels,
                 rounds=rounds,
                 window=window,
                 filter=filter,
             )
-        )
+
+        return self._store.read_consistently(read)
 
     def duplicates(
         self,

@@ -20,8 +20,8 @@ import numpy as np
 
 from lookalike.collection.duplicates import Group
 from lookalike.collection.resolve import ITEMS_BATCH, items_of, select
-from lookalike.collection.sources import relative_to
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.images.sources import relative_to
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord

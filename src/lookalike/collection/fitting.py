@@ -21,24 +21,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.collection.chain import Chain, Labelled, fit
-from lookalike.collection.describing import DESCRIBE_BATCH, SINGLE_BLAS_THREAD, Prepare, read_pool
-from lookalike.collection.sources import absolute, ignore
-from lookalike.collection.space import Space, Spaces
-from lookalike.collection.specs import (
+from lookalike.collection.chain import (
     CODERS,
     CODES,
+    DESCRIBE_BATCH,
+    SINGLE_BLAS_THREAD,
+    Chain,
+    Labelled,
+    Prepare,
     feature_needs_fit,
     feature_takes_labels,
+    fit,
     is_coder,
     parse_fit,
+    read_pool,
     step_class,
     takes_labels,
     takes_negatives,
     takes_several,
 )
+from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, NoCollectionError
-from lookalike.images.sources import Entry, walk
+from lookalike.images.sources import Entry, absolute, ignore, walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.learn.labels import join_names
 from lookalike.registry import Spec, create, spec_of

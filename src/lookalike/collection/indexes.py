@@ -4,14 +4,15 @@
 index that was opened before is reused as far as possible: new rows are added, unchanged files are not read again.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lookalike.collection.chain import Chain
-from lookalike.collection.costs import installed_bytes, leaves_fit
 from lookalike.errors import DamagedError
 from lookalike.index.choice import choose, measure_recall
 from lookalike.index.flat import Flat
@@ -38,6 +39,12 @@ LEAVES_MIN = 50_000
 
 STALE = 0.1
 """Share of rows added or removed since an index was built, above which it is built again."""
+
+MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Memory limits of a Linux container: control groups of version 2, and of version 1."""
+
+PROCESS = 350e6
+"""Bytes of Python with its libraries and a network."""
 
 
 class OpenIndex(NamedTuple):
@@ -213,6 +220,22 @@ class Indexes:
         return flat
 
 
+def installed_bytes() -> int:
+    """The memory of this machine, or the limit of the container."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(memory, *(_limit(file, memory) for file in MEMORY_LIMITS))
+
+
+def leaves_peak(n: float, d: float) -> float:
+    """Peak memory while leaves are built: rows as bytes twice, unsorted and sorted, and orders."""
+    return (2.2 * d + 60) * n
+
+
+def leaves_fit(n: float, d: float, ram: float) -> bool:
+    """Whether leaves can be built within `ram` bytes of memory."""
+    return PROCESS + leaves_peak(n, d) <= ram
+
+
 def _has_grown(leaves: Any, flat: Flat) -> bool:
     """Whether these vectors are those that leaves were built from, and possibly more."""
     return not isinstance(leaves, Flat) and flat.extends(leaves.truth)
@@ -232,3 +255,12 @@ def _coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
 
     codes.remove(without(codes.ids, truth.ids))  # codes of vectors in a damaged segment
     return Coded(codes, truth, chain.transform if len(chain.specs) > 2 else None)
+
+
+def _limit(file: Path, memory: int) -> int:
+    """The limit in a file; all the memory if there is none ("max", or a number larger than any machine)."""
+    try:
+        limit = int(file.read_text())
+    except (OSError, ValueError):
+        return memory
+    return limit if limit > 0 else memory

@@ -18,7 +18,6 @@ from lookalike.atomic_files import atomic_write as whole
 from lookalike.collection.adding import Adding
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import fit_space, update_spaces
-from lookalike.collection.sources import ignore
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import (
     DamagedError,
@@ -33,7 +32,7 @@ from lookalike.errors import (
     StoreError,
 )
 from lookalike.images.decoding import content_id, digest_content
-from lookalike.images.sources import Entry, locate, split_member, walk
+from lookalike.images.sources import Entry, ignore, locate, split_member, walk
 from lookalike.store.backup import Backup, open_backup
 from lookalike.store.derived import KINDS, Kind
 from lookalike.store.directory import MANIFEST, Store

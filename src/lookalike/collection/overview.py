@@ -11,9 +11,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from lookalike.collection.classes import ClassSummary
-from lookalike.collection.costs import measure
 from lookalike.collection.fitting import fitted_on_which
-from lookalike.collection.planning import search_seconds
+from lookalike.collection.planning import measure, search_seconds
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError

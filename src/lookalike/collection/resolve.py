@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lookalike.arrays import check_rows, to_numpy
-from lookalike.collection.sources import absolute, matcher, relative_to
 from lookalike.collection.space import Space
 from lookalike.errors import ImageError, InputError, NoItemError
 from lookalike.images.decoding import identify, read
 from lookalike.images.files import LIMITS, Limits
-from lookalike.images.sources import locate, walk
+from lookalike.images.sources import absolute, locate, matcher, relative_to, walk
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Items
 from lookalike.types import Box, Ids, Pixels, Progress, Vectors, check_box, crop, format_id, parse_id, silent

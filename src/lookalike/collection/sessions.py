@@ -8,12 +8,10 @@ import getpass
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lookalike.collection.labels import read_labels
 from lookalike.collection.resolve import (
     Example,
     check_vector,
@@ -306,16 +304,20 @@ def simulate(
     negative: Sequence[Example],
     *,
     label: str | None,
-    labels_from: Path | None,
+    labels: Sequence[tuple[int, str]] | None,
     rounds: int,
     window: int,
     filter: Filter | None,
 ) -> list[SimulatedRound]:
-    """Run rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree."""
+    """Run rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree.
+
+    The user wants the pictures with `label`, by default that of the first example. `labels` are pairs of item and
+    label; by default the collection's.
+    """
     from lookalike.feedback import EmulatedUser, emulate, run_round
 
     store = space.store
-    relevant = _find_relevant(store, positive, label, labels_from)
+    relevant = _find_relevant(store, positive, label, labels)
     begun = _begin(space, positive or relevant[:1].tolist(), negative, None)
     among = None if filter is None else select(store, filter)
     check_count("rounds", rounds, 0)
@@ -500,25 +502,23 @@ def _results(outcome: "RoundOutcome", items: dict[int, Item]) -> list[Result]:
     return [make_result(items[item], score) for item, score in pairs if item in items]
 
 
-def _find_relevant(store: Store, examples: Sequence[Example], label: str | None, source: Path | None) -> Ids:
-    """The items with a label, ascending: the given label, or that of the first example.
-
-    Labels are the collection's, or those of a source that `read_labels` takes.
-    """
+def _find_relevant(
+    store: Store, examples: Sequence[Example], label: str | None, labels: Sequence[tuple[int, str]] | None
+) -> Ids:
+    """The items with a label, ascending: the given label, or that of the first example."""
     first = None if label is not None or not examples else item_of(store, examples[0])
-    if source is None:
+    if labels is None:
         known = store.judgements.label_counts()
         names = [] if first is None else store.judgements.labels([first])[first]
     else:
-        pairs, _ = read_labels(store.items, source)
-        known = dict(Counter(name for _, name in pairs))
-        names = [name for item, name in pairs if item == first]
+        known = dict(Counter(name for _, name in labels))
+        names = [name for item, name in labels if item == first]
     if label is None and len(names) != 1:
         has = f"The first example has {', '.join(names) or 'none'}" if examples else "There is no example"
         raise InputError(f"Say which label is wanted, with label (--label), or give an example that has one. {has}.")
     name = names[0] if label is None else label
     if name not in known:
         raise UnknownNameError("label", name, known)
-    if source is None:
+    if labels is None:
         return store.judgements.items_with(name)
-    return np.unique(np.array([item for item, other in pairs if other == name], np.int64))
+    return np.unique(np.array([item for item, other in labels if other == name], np.int64))

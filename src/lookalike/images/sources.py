@@ -5,9 +5,11 @@ another process. Hidden files are left out, links are followed (optionally only 
 visited once, however many links lead to it.
 """
 
+import errno
 import fnmatch
 import glob
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-from lookalike.errors import ImageError, SourceError
+from lookalike.errors import ImageError, InputError, SourceError
 from lookalike.images import archives
 from lookalike.images.files import LIMITS, Limits, check_regular, describe_error, read_bytes
 
@@ -41,6 +43,9 @@ OUTSIDE = "a link out of the folders that may be read"
 
 MEMBER_COST = 400
 """Memory in bytes that a member of an archive takes, besides its name: an `Entry`, a place in a set and in a dict."""
+
+FOLDERS_CACHED = 10_000
+"""Folders whose source is cached: files of one folder usually follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +94,14 @@ def locate(path: str | Path) -> Entry | None:
     text = os.fspath(path)
     found = _stat(text)
     if found is not None:
-        return _entry(_absolute(text), found) if stat.S_ISREG(found.st_mode) else None
+        return _entry(_absolute_in(text), found) if stat.S_ISREG(found.st_mode) else None
     outer, name = split_member(text)
     found = _stat(outer)
     if not name or found is None or not stat.S_ISREG(found.st_mode):
         return None
-    archive = _absolute(outer)
+    archive = _absolute_in(outer)
     if archives.is_compressed_tar(archive):
-        members = _walk_archive(archive, found.st_mtime_ns, _ignore, LIMITS)
+        members = _walk_archive(archive, found.st_mtime_ns, ignore, LIMITS)
         return next((entry for entry in members if entry.path == f"{archive}{SEPARATOR}{name}"), None)
     return _contents(archive, found.st_mtime_ns).get(f"{archive}{SEPARATOR}{name}")
 
@@ -127,17 +132,122 @@ def leads_inside(path: str, within: Within) -> bool:
     return any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in within)
 
 
+def absolute(path: str | Path) -> str:
+    """The absolute path, without `~` and `..`.
+
+    >>> absolute("/photos/../music")
+    '/music'
+    """
+    if not isinstance(path, str | Path):
+        raise InputError(f"A path must be text or a Path. Got {path!r:.80}.")
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def root_of(source: str) -> str:
+    """The path that contains a source's files: the source itself, or the folder before a pattern's first wildcard."""
+    if not glob.has_magic(source) or os.path.lexists(source):
+        return source
+    parts = source.split("/")
+    return "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))]) or "/"
+
+
+def has_files(source: str) -> bool:
+    """Whether a source can be listed; the files of a pattern may all be gone."""
+    try:
+        walk([source], on_skip=ignore)
+    except SourceError:
+        return False
+    return True
+
+
+def ignore(path: str, reason: str) -> None:
+    """An `on_skip` that does nothing."""
+
+
+def exists(path: str) -> bool:
+    """Whether a file exists, or the archive that it is a member of."""
+    return os.path.lexists(path) or os.path.lexists(split_member(path)[0])
+
+
+def is_under(path: str, root: str) -> bool:
+    """Whether a path is this root, or inside it."""
+    return path == root or path.startswith((root.rstrip("/") + "/", root + SEPARATOR))
+
+
+def folder_has_files(path: str) -> bool:
+    """Whether the folder of a missing file has other files: then its disk is mounted."""
+    try:
+        with os.scandir(os.path.dirname(path)) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
+def is_missing(path: str, mtime_ns: int) -> bool:
+    """Whether a known file no longer exists. A member is missing if its archive was written again without it."""
+    archive, member = split_member(path)
+    for file in (path, archive):
+        try:
+            stat = os.stat(file)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            return error.errno == errno.ENAMETOOLONG and not os.path.lexists(archive)  # unreadable is not missing
+        return bool(member) and file == archive and stat.st_mtime_ns != mtime_ns
+    return True
+
+
+def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that makes paths relative to the outermost source that contains them.
+
+    Of a path outside of all sources, only the last name is left.
+
+    >>> relative = relative_to(["/home/me/Pictures", "/home/me/Pictures/2024", "/data/old.zip"])
+    >>> relative("/home/me/Pictures/2024/a.jpg"), relative("/data/old.zip::1999/b.jpg"), relative("/home/me/c.jpg")
+    ('Pictures/2024/a.jpg', 'old.zip::1999/b.jpg', 'c.jpg')
+    """
+    roots = {root_of(source).rstrip("/") for source in sources}
+
+    @lru_cache(FOLDERS_CACHED)
+    def start(folder: str) -> int:
+        """The position at which the relative path of a file in this folder begins."""
+        begin = len(folder) + 1
+        while True:
+            if folder in roots:
+                begin = folder.rfind("/") + 1
+            if not folder:
+                return begin
+            folder = folder.rpartition("/")[0]
+
+    def relative(path: str) -> str:
+        file, member = split_member(path)
+        folder, slash, _ = file.rpartition("/")
+        shown = file[start(folder) :].lstrip("/") if slash else file
+        return shown + (SEPARATOR + member if member else "")
+
+    return relative
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that matches a relative path, or an end of it, with a glob, by the rules of `Filter.path`."""
+    globs = {pattern.replace("[^", "[!"), pattern.replace("[", "[[]")}
+    begins = ("",) if pattern.startswith("*") else ("", "*/", f"*{SEPARATOR}")
+    alternatives = (fnmatch.translate(begin + glob) for begin in begins for glob in globs)
+    match = re.compile("|".join(alternatives)).match
+    return lambda path: match(path) is not None
+
+
 def _check_source(source: str) -> str:
     """Return the absolute path or pattern of a source; SourceError if there is nothing."""
-    path = _absolute(source)
+    path = _absolute_in(source)
     if os.path.lexists(path):
         return path
     if glob.has_magic(path):
-        if not any(map(_is_taken, _match_pattern(path, _ignore))):
+        if not any(map(_is_taken, _match_pattern(path, ignore))):
             raise SourceError(f"No picture and no archive matches the pattern {source!r}.")
         return path
     if locate(source) is None:
-        raise SourceError(f"There is no file or folder {source!r}. Relative names count from {_absolute('')!r}.")
+        raise SourceError(f"There is no file or folder {source!r}. Relative names count from {_absolute_in('')!r}.")
     return source
 
 
@@ -294,7 +404,7 @@ def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
             for line in iter(lambda: file.readline(MAX_LINE), b""):
                 name = os.fsdecode(line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n"))
                 if name:
-                    yield _absolute(name, Path(path).parent)
+                    yield _absolute_in(name, Path(path).parent)
     except OSError as error:
         on_skip(path, describe_error(error))
 
@@ -302,7 +412,7 @@ def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
 @lru_cache(maxsize=2)
 def _contents(archive: str, mtime_ns: int) -> dict[str, Entry]:
     """Return all entries of an archive by path; cached, for callers that look up one member after the other."""
-    return {entry.path: entry for entry in _walk_archive(archive, mtime_ns, _ignore, LIMITS)}
+    return {entry.path: entry for entry in _walk_archive(archive, mtime_ns, ignore, LIMITS)}
 
 
 def _is_picture(path: str) -> bool:
@@ -327,7 +437,7 @@ def _entry(path: str, found: os.stat_result) -> Entry:
     return Entry(path, found.st_size, min(found.st_mtime_ns, 2**63 - 1))  # some clocks are centuries ahead
 
 
-def _absolute(path: str, folder: str | Path = "") -> str:
+def _absolute_in(path: str, folder: str | Path = "") -> str:
     return os.path.abspath(os.path.join(folder, path))  # Path would keep "..", or follow links
 
 
@@ -342,7 +452,3 @@ def _describe_error(path: str, error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and Path(path).is_symlink():
         return "a link to nothing"
     return describe_error(error)
-
-
-def _ignore(path: str, reason: str) -> None:
-    """Do nothing: an `on_skip` for lookups."""

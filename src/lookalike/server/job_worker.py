@@ -19,10 +19,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from lookalike.collection import Collection, Report, parse_id
-from lookalike.collection.specs import check_client_fit
+from lookalike.collection import Collection, Report, check_client_fit, leads_inside, parse_id
 from lookalike.errors import InputError, LookalikeError
-from lookalike.images.sources import leads_inside
 from lookalike.server.uploads import FOLDER, hide_removed
 from lookalike.text import many
 from lookalike.types import Progress

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from lookalike.atomic_files import atomic_write, damaged_name
+from lookalike.collection import Backup
 from lookalike.errors import DamagedError
 from lookalike.server.access import FILE, Access, salvage
 from lookalike.server.job_store import damaged_jobs
-from lookalike.store.backup import Backup
 from lookalike.text import many
 
 

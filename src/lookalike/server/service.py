@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from lookalike.collection import Collection, Crop, Item, Result, StoredPrediction, format_id, parse_id
+from lookalike.collection import Collection, Crop, Item, Result, StoredPrediction, check_target, format_id, parse_id
 from lookalike.errors import DamagedError, FormatError, ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role, Visible
 from lookalike.server.job_events import JobEvents
@@ -26,7 +26,6 @@ from lookalike.server.settings import Settings
 from lookalike.server.thread_pools import Stop, ThreadPools
 from lookalike.server.thumbnails import LARGE_PIXELS, LargePictures, ThumbnailCache, shrink
 from lookalike.server.uploads import FOLDER, Upload, Uploads
-from lookalike.store.backup import check_target
 from lookalike.types import Box
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from lookalike.index.threads import CORES
+from lookalike.collection import CORES
 from lookalike.server.metrics import Metrics
 from lookalike.server.problems import BUSY_S, ClientGone, Problem
 from lookalike.server.settings import Budget

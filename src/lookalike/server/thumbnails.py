@@ -11,10 +11,8 @@ from functools import partial
 import cv2
 import numpy as np
 
+from lookalike.collection import LIMITS, Limits, ReadPool, read
 from lookalike.errors import ImageError, LookalikeError
-from lookalike.images.decoding import read
-from lookalike.images.files import LIMITS, Limits
-from lookalike.images.workers import ReadPool
 from lookalike.types import Box, Pixels, crop
 
 SIDES = (64, 128, 192, 256, 384, 512, 768, 1024, 2048)

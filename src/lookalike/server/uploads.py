@@ -22,11 +22,8 @@ import numpy as np
 from lookalike.atomic_files import atomic_write as whole
 from lookalike.atomic_files import remove_unfinished as sweep
 from lookalike.atomic_files import write_errors as writing
+from lookalike.collection import SUFFIXES, Entry, Limits, ReadPool, identify
 from lookalike.errors import ImageError
-from lookalike.images.decoding import identify
-from lookalike.images.files import Limits
-from lookalike.images.sources import SUFFIXES, Entry
-from lookalike.images.workers import ReadPool
 from lookalike.server.settings import Budget
 from lookalike.types import Pixels, format_id
 

@@ -10,10 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
-from lookalike.collection import format_id
-from lookalike.collection.specs import check_client_fit
+from lookalike.collection import check_client_fit, format_id, leads_inside
 from lookalike.errors import StoreError
-from lookalike.images.sources import leads_inside
 from lookalike.server.access import Role
 from lookalike.server.job_events import HEADERS, job_json
 from lookalike.server.job_store import Job
