@@ -14,7 +14,7 @@ from onnx.parser import parse_model
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.collection.chain import check_client_fit, check_client_spec, is_open
+from lookalike.collection.specs import check_client_fit, check_client_spec, is_open
 from lookalike.errors import InputError, RefusedSpecError, SpecError, UnknownNameError
 from lookalike.features.histograms import Color
 from lookalike.recipes import RECIPES

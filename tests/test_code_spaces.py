@@ -6,7 +6,7 @@ import pytest
 from lookalike import Collection, cli
 from lookalike.codes.bits import hamming
 from lookalike.collection import fitting, indexes
-from lookalike.collection.chain import parse_recipe
+from lookalike.collection.specs import parse_recipe
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import choice
 from lookalike.index.coded import Coded

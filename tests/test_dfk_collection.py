@@ -8,7 +8,7 @@ from PIL import Image
 
 from lookalike import Collection, arrays, cli
 from lookalike.collection import Space, chain, evaluation, fitting
-from lookalike.collection.chain import parse_recipe
+from lookalike.collection.specs import parse_recipe
 from lookalike.errors import InputError
 from lookalike.learn.dfk import Dfk
 from lookalike.learn.dfk_pictures import DfkPictures

@@ -5,7 +5,7 @@ import pytest
 
 from lookalike import Collection
 from lookalike.collection import indexes
-from lookalike.collection.chain import parse_recipe
+from lookalike.collection.specs import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.index.leaves import Leaves
 from lookalike.registry import create

@@ -174,7 +174,7 @@ def test_a_lost_vocabulary_is_fitted_again_by_the_command_in_the_error(collectio
 
 
 def test_a_path_inside_an_inner_spec_becomes_absolute(tmp_path, monkeypatch):
-    from lookalike.collection.chain import parse_recipe
+    from lookalike.collection.specs import parse_recipe
 
     monkeypatch.chdir(tmp_path)
     _, (spec,) = parse_recipe("mine = vlad(local='sift()')")

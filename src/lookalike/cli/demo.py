@@ -14,9 +14,10 @@ from lookalike.cli.output import bars, print_json, print_line, print_note
 from lookalike.text import shorten
 
 if TYPE_CHECKING:
-    from lookalike import Collection, collection, show, types
+    from lookalike import Collection, show, types
+    from lookalike import collection as library
 else:
-    show, types, collection = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
+    show, types, library = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 PER_KIND = 25
 """Pictures drawn of each kind."""
@@ -44,7 +45,7 @@ def demo(
     root = Path(os.path.abspath(folder))  # as the collection does: links stay links
     with opened(where, create=True, wait=wait) as collection:
         with bars() as progress:
-            paths = collection.draw_folder(root, per_kind=PER_KIND, progress=progress)
+            paths = library.draw_folder(root, per_kind=PER_KIND, progress=progress)
             report = collection.add(root, progress=progress)
         firsts = {path.parent.name: path for path in reversed(paths)}  # kind → its first picture
         searches = [_search(collection, root, path) for path in sorted(firsts.values())[:QUERIES]]

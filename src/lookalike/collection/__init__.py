@@ -1,22 +1,28 @@
-"""A collection of pictures: what users do with it, and the edges (command line, service, cluster) call.
+"""A collection of pictures: what users do with it. The edges (command line, service, cluster) import only this.
 
-The verbs, each in one module:
+What users do:
 
-    adding         files to items and vectors: add, refresh            sources      which files exist; paths
-    searching      search, where the match is, which negatives push    resolve      ids, paths, crops, filters to items
-    sessions       feedback rounds, marks, simulation                  overview     pages, the map, counts, sizes
-    classes        classes and their predictions                       labels       labels and hierarchies from files
-    duplicates     groups of duplicates                                export       JSON, CSV, COCO, arrays
-    fitting        fit spaces and features, keep them up to date       evaluation   cross-validation, quality of steps
-    maintenance    verify, repair, compact                             calibration  choose options of a transform
-    planning       which index fits into how much memory               costs        curves of time and memory
+    adding          add and refresh: files to items and vectors
+    searching       search, where the match is, which negatives push a picture away
+    sessions        feedback: rounds, marks, the emulated user
+    classes         classes, their predictions, labels from files         class_model   the classes in memory
+    duplicates      groups of duplicates
+    fitting         fit spaces and features, keep them up to date
+    calibration     choose the options of a transform
+    evaluation      cross-validate classes, measure the steps of a chain
+    overview        pages of items, the map, counts, sizes, speeds
+    export          JSON, CSV, COCO, arrays
+    maintenance     verify, repair, compact
+    planning        which index fits into how much memory, and what it costs
 
-What they stand on:
+What that stands on:
 
-    space          `Space`: the one object that decides which vectors are searched, learned from and described
-    chain          `Chain`: a feature and fitted steps                 specs        chains as text
-    indexes        indexes opened, cached and built                    describing   reading and describing pictures
-    class_model    the classes in memory                               collection   `Collection` itself
+    collection      `Collection` itself: one method per verb
+    space           `Space`: decides which vectors are searched, learned from and described
+    chain, specs    a feature and its fitted steps; the same as text
+    indexes         indexes opened, cached and built
+    resolve         ids, paths, crops and filters to items, pixels and vectors
+    reexports       names of lower layers for the edges
 """
 
 import lazy_loader

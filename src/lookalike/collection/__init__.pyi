@@ -1,7 +1,6 @@
 from .adding import Report as Report
 from .calibration import CalibrationReport as CalibrationReport
 from .chain import PicturePool as PicturePool
-from .chain import check_client_fit as check_client_fit
 from .class_model import Settings as Settings
 from .classes import Classes as Classes
 from .classes import ClassSummary as ClassSummary
@@ -50,3 +49,4 @@ from .sessions import SimulatedRound as SimulatedRound
 from .sessions import Why as Why
 from .sessions import login as login
 from .space import Space as Space
+from .specs import check_client_fit as check_client_fit

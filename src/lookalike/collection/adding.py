@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.collection.chain import DESCRIBE_BATCH, Chain, Prepare, feature_takes_labels, read_pool
+from lookalike.collection.chain import DESCRIBE_BATCH, Chain, Prepare, read_pool
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
 from lookalike.collection.space import Space, Spaces
+from lookalike.collection.specs import feature_takes_labels
 from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
 from lookalike.images.decoding import content_id, digest_content
 from lookalike.images.files import LIMITS

@@ -16,9 +16,10 @@ import numpy as np
 from PIL import Image
 
 from lookalike.arrays import chunks
-from lookalike.collection.chain import Chain, Prepare, fit, read_pool, step_class
+from lookalike.collection.chain import Chain, Prepare, fit, read_pool
 from lookalike.collection.fitting import Pool, labelled_rows
 from lookalike.collection.space import Space
+from lookalike.collection.specs import step_class
 from lookalike.encode.calibration import Calibration, Trial, calibrate, calibrate_labels
 from lookalike.errors import InputError
 from lookalike.images.sources import locate

@@ -1,42 +1,26 @@
-"""Chains: a feature, then transforms, then optionally a coder; as text, as fitted steps, and over several processes.
+"""`Chain`: a feature and the steps after it, fitted: transforms, then optionally a coder; and reading for it.
 
-A pipeline is written `name = feature | transform | … | coder`. `Chain` turns pictures, or vectors of the feature, into
-(n, D) float32 vectors of a space or (n, bits / 8) uint8 codes. `read_pool` reads pictures in several processes;
-`PicturePool` is the protocol of what reads them.
-
-Clients of the service may only use components whose options cannot name a file (`check_client_fit`). Only text can name
-a file, so a component is open to clients if its constructor takes only numbers, booleans, None, and text restricted by
-`OneOf`, `Matches` or `SpecOf`. A component with any other option is closed, so a new component is closed until its text
-options are annotated.
+A chain turns pictures, or vectors of the feature, into (n, D) float32 vectors of a space or (n, bits / 8) uint8 codes.
+`read_pool` reads and prepares pictures in several processes; `PicturePool` is the protocol of what reads them.
 """
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from inspect import Parameter, signature
-from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, Union, get_args, get_origin
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lookalike.arrays import chunks, to_numpy
-from lookalike.errors import InputError, RefusedSpecError, SpecError, UnknownNameError
-from lookalike.images.sources import Entry, absolute
+from lookalike.collection.specs import is_coder, kind_of_step, takes_labels, takes_negatives
+from lookalike.images.sources import Entry
 from lookalike.images.workers import Read, ReadPool, Skip
 from lookalike.index.queries import CodedQuery, PointQuery
-from lookalike.recipes import RECIPES
 from lookalike.registry import (
-    COMPONENTS,
-    Spec,
-    component,
     create,
-    names,
-    parse,
-    parse_chain,
     restore,
     spec_of,
     state_of,
@@ -46,26 +30,12 @@ from lookalike.types import (
     Coder,
     Feature,
     Ids,
-    Matches,
-    OneOf,
     Pixels,
     Prepared,
     Query,
-    SpecOf,
     Transform,
     Vectors,
-    needs_fit,
-    needs_labels,
 )
-
-CODES = "codes"
-"""Placeholder for a coder in a fit: the collection chooses one of `CODERS`."""
-
-CODERS = ("itq", "tsvm")
-"""The coders that `codes` stands for: without enough labels, and with enough."""
-
-Rule: TypeAlias = OneOf | Matches | SpecOf
-"""The text that an option accepts."""
 
 STEP_BYTES = 2**30
 """Memory limit for the rows that a step is fitted on: of long rows it gets fewer, the first ones."""
@@ -288,256 +258,3 @@ class _SingleBlasThread:
 
 SINGLE_BLAS_THREAD = _SingleBlasThread()
 """The only instance: several threads may be inside at once."""
-
-
-def parse_recipe(text: str) -> tuple[str, list[str]]:
-    """The name of a space and its chain of specs: a recipe's name, or `name = spec | spec | …`.
-
-    >>> parse_recipe("small = color() | pca(dim=32) | l2")
-    ('small', ['color()', 'pca(dim=32)', 'l2()'])
-    """
-    if text in RECIPES:
-        return text, [str(parse(spec)) for spec in RECIPES[text]]
-    if not re.search(r"[(|=]", text):
-        raise UnknownNameError("recipe", text, RECIPES)
-    name, chain = parse_pipeline(text)
-    if name in RECIPES:
-        raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
-    specs = _aggregated([_absolute(spec) for spec in chain])
-    create("feature", specs[0])  # rejects unknown names and options before anything is written
-    steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
-    for step, spec, after in zip(steps, specs[1:], specs[2:], strict=False):  # each with its next
-        if kind_of_step(spec) == "coder":
-            raise InputError(f"A coder is the last step of a chain: codes are for searching. Got {after} after {spec}.")
-        if kind_of_step(after) == "coder" and hasattr(step, "compare"):
-            raise InputError(f"{spec} has a measure of its own, which codes do not keep. Choose another step for it.")
-    return name, [str(spec) for spec in specs]
-
-
-def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
-    """The name and the specs of `name = spec | spec | …`, as written.
-
-    >>> parse_pipeline("small = color | l2")
-    ('small', [Spec(name='color', params={}), Spec(name='l2', params={})])
-    """
-    own = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
-    if own is None:
-        raise InputError(
-            f"A pipeline of your own needs a name (letters, digits, _, -): write NAME = SPEC | … Got {text!r}."
-        )
-    return own.group(1), parse_chain(own.group(2))
-
-
-def parse_fit(text: str) -> tuple[str | None, list[Spec]]:
-    """Parse the argument of a fit into a name and specs: a pipeline has both, a step no name, a known space no specs.
-
-    >>> parse_fit("slem(lam=0.1)")
-    (None, [Spec(name='slem', params={'lam': 0.1})])
-    >>> parse_fit("deep")
-    ('deep', [])
-    """
-    if "=" in text.partition("(")[0]:
-        return parse_pipeline(text)
-    return (None, [parse(text)]) if "(" in text else (text, [])
-
-
-def is_space_name(name: str) -> bool:
-    """Whether a space in the store was asked for by a user; the vectors of a feature are stored under its spec.
-
-    >>> is_space_name("deep"), is_space_name("efficientnet()")
-    (True, False)
-    """
-    return re.fullmatch(r"[\w-]+", name) is not None
-
-
-def kind_of_step(spec: str | Spec) -> str:
-    """The kind of a step after the feature, "transform" or "coder"."""
-    name = parse(spec).name if isinstance(spec, str) else spec.name
-    return "coder" if name in COMPONENTS["coder"] else "transform"
-
-
-def is_coder(spec: str) -> bool:
-    """Whether a step makes codes."""
-    return kind_of_step(spec) == "coder"
-
-
-def step_class(spec: str) -> type[Any]:
-    """The class of a step after the feature."""
-    return component(kind_of_step(spec), parse(spec).name)
-
-
-def takes_labels(spec: str) -> bool:
-    """Whether a step learns from labels."""
-    return needs_labels(step_class(spec))
-
-
-def takes_several(spec: str) -> bool:
-    """Whether a step that learns from labels uses pictures with several labels."""
-    return getattr(step_class(spec), "several", False) is True
-
-
-def takes_negatives(spec: str) -> bool:
-    """Whether a transform is fitted against a pool of negatives."""
-    return getattr(step_class(spec), "negatives", False) is True
-
-
-def feature_takes_labels(spec: str) -> bool:
-    """Whether a feature learns from labels."""
-    return needs_labels(component("feature", parse(spec).name))
-
-
-def feature_needs_fit(spec: str) -> bool:
-    """Whether a feature must be fitted on pictures before it can describe any."""
-    return needs_fit(component("feature", parse(spec).name))
-
-
-def check_client_fit(text: str) -> None:
-    """Raise RefusedSpecError if clients may not fit this, or another InputError if it is not a valid spec.
-
-    The check opens no file, so the result does not depend on which files exist.
-
-    >>> check_client_fit("small = sift() | vlad(k=8) | pca(dim=64)")
-    >>> check_client_fit("pca(dim='/etc/passwd')")
-    Traceback (most recent call last):
-    lookalike.errors.RefusedSpecError: The service does not accept dim='/etc/passwd' in pca. Allowed: numbers, True, \
-False, None.
-    """
-    name, specs = parse_fit(text)  # without specs, it is the name of a space, which is never parsed
-    if name is None and specs[0].name == CODES:
-        _check_codes(specs[0])
-        return
-    kinds = _kinds(specs) if name is not None and specs else list(map(kind_of_step, specs))
-    for kind, spec in zip(kinds, specs, strict=False):  # `parse_recipe` reports a local without a feature
-        check_client_spec(kind, spec)
-
-
-def check_client_spec(kind: str, spec: Spec) -> None:
-    """Raise RefusedSpecError if clients may not use this component or one of its values."""
-    if not any(spec.name in table for table in COMPONENTS.values()):
-        raise UnknownNameError(kind, spec.name, COMPONENTS[kind])
-    if spec.name not in COMPONENTS[kind]:
-        raise RefusedSpecError(
-            f"The service does not accept {spec.name} as a {kind}. Allowed: {', '.join(_open_names(kind))}."
-        )
-    if not is_open(kind, spec.name):
-        raise RefusedSpecError(
-            f"The service does not accept the {kind} {spec.name}: its options may name files. Ask the owner of the"
-            " collection to fit it on the command line: lookalike fit SPEC"
-        )
-    options = _options(kind, spec.name)
-    for option, value in spec.params.items():
-        if option not in options:
-            raise SpecError(str(UnknownNameError(f"option of {spec.name}", option, options)))
-        rules = list(_rules(options[option].annotation))
-        if not _accepts(rules, value):
-            words = [repr(word) for rule in rules if isinstance(rule, OneOf) for word in rule.words]
-            allowed = ", ".join(["numbers", "True", "False", "None", *words])
-            raise RefusedSpecError(
-                f"The service does not accept {option}={value!r:.80} in {spec.name}. Allowed: {allowed}."
-            )
-
-
-def is_open(kind: str, name: str) -> bool:
-    """Whether clients may use a component: none of its options can carry the name of a file."""
-    return all(
-        option.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY) and _is_plain(option.annotation)
-        for option in _options(kind, name).values()
-    )
-
-
-def _aggregated(specs: list[Spec]) -> list[Spec]:
-    """A chain whose first two steps, a local and what aggregates its patches into one vector, are joined to a feature.
-
-    >>> [str(spec) for spec in _aggregated(parse_chain("sift() | fisher(k=4) | l2()"))]
-    ["fisher(k=4, local='sift()')", 'l2()']
-    """
-    first, second = specs[0], specs[1] if len(specs) > 1 else None
-    if first.name not in COMPONENTS["local"]:
-        return specs
-    known = second is not None and second.name in COMPONENTS["feature"]
-    if second is None or not known or "local" not in signature(component("feature", second.name)).parameters:
-        raise InputError(
-            f"{first} gives many rows per picture. A step that aggregates them must follow (dfk, fisher or vlad):"
-            f" {first} | vlad(). Got {' | '.join(map(str, specs))}."
-        )
-    return [Spec(second.name, {**second.params, "local": str(first)}), *specs[2:]]
-
-
-def _absolute(spec: Spec) -> Spec:
-    """The spec with absolute paths, in nested specs too, so that its files are found from any directory."""
-    params = dict(spec.params)
-    if isinstance(params.get("path"), str):
-        params["path"] = absolute(params["path"])
-    for option in {"local", "parts"} & params.keys():
-        params[option] = _inner(params[option])
-    return Spec(spec.name, params)
-
-
-def _inner(value: Any) -> Any:
-    """Nested specs with absolute paths; any other value is left for the component to reject."""
-    if isinstance(value, str):
-        return str(_absolute(parse(value)))
-    return [_inner(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def _kinds(specs: Sequence[Spec]) -> list[str]:
-    """The kind that each spec of a pipeline must have, by its position."""
-    first = ["local", "feature"] if specs[0].name in COMPONENTS["local"] else ["feature"]
-    return [*first, *map(kind_of_step, specs[len(first) :])]
-
-
-def _check_codes(spec: Spec) -> None:
-    """Check the options of `codes` as options of each coder that it may stand for."""
-    options = {option for coder in CODERS for option in _options("coder", coder)}
-    if unknown := spec.params.keys() - options:
-        raise SpecError(str(UnknownNameError(f"option of {CODES}", min(unknown), sorted(options))))
-    for coder in CODERS:
-        known = _options("coder", coder)
-        check_client_spec("coder", Spec(coder, {key: value for key, value in spec.params.items() if key in known}))
-
-
-def _open_names(kind: str) -> list[str]:
-    return [name for name in names(kind) if is_open(kind, name)]
-
-
-def _options(kind: str, name: str) -> dict[str, Parameter]:
-    return dict(signature(component(kind, name)).parameters)
-
-
-def _is_plain(annotation: Any) -> bool:
-    """Whether an option takes only numbers, booleans, None, and text that a rule restricts."""
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return inner[0] is str and any(isinstance(rule, Rule) for rule in inner[1:])
-    if origin in (Union, UnionType, Sequence):
-        return all(map(_is_plain, inner))
-    return annotation in (int, float, bool, NoneType)
-
-
-def _rules(annotation: Any) -> Iterator[Rule]:
-    """The rules of an annotation, including nested ones."""
-    if get_origin(annotation) is Annotated:
-        yield from (rule for rule in annotation.__metadata__ if isinstance(rule, Rule))
-    else:
-        for inner in get_args(annotation):
-            yield from _rules(inner)
-
-
-def _accepts(rules: Sequence[Rule], value: Any) -> bool:
-    """Whether a value is a number, a boolean, None, text that a rule admits, or a list or tuple of these."""
-    if isinstance(value, list | tuple):
-        return all(_accepts(rules, part) for part in value)
-    if isinstance(value, str):
-        return any(_admits(rule, value) for rule in rules)
-    return value is None or isinstance(value, bool | int | float)
-
-
-def _admits(rule: Rule, text: str) -> bool:
-    match rule:
-        case OneOf():
-            return text in rule.words
-        case Matches():
-            return re.fullmatch(rule.pattern, text) is not None
-        case SpecOf():
-            check_client_spec(rule.kind, parse(text))
-            return True

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.collection.chain import Labelled, fit, is_coder, takes_labels
+from lookalike.collection.chain import Labelled, fit
 from lookalike.collection.class_model import NO_CLASSES, Settings, make_model
 from lookalike.collection.fitting import labelled_rows, labels_of, sample_rows
 from lookalike.collection.space import Space
+from lookalike.collection.specs import is_coder, takes_labels
 from lookalike.errors import InputError
 from lookalike.learn.labels import join_names
 from lookalike.learn.measures import alike, precisions

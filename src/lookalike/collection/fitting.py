@@ -21,26 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
-from lookalike.collection.chain import (
+from lookalike.collection.chain import DESCRIBE_BATCH, SINGLE_BLAS_THREAD, Chain, Labelled, Prepare, fit, read_pool
+from lookalike.collection.space import Space, Spaces
+from lookalike.collection.specs import (
     CODERS,
     CODES,
-    DESCRIBE_BATCH,
-    SINGLE_BLAS_THREAD,
-    Chain,
-    Labelled,
-    Prepare,
     feature_needs_fit,
     feature_takes_labels,
-    fit,
     is_coder,
     parse_fit,
-    read_pool,
     step_class,
     takes_labels,
     takes_negatives,
     takes_several,
 )
-from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import Entry, absolute, ignore, walk
 from lookalike.images.workers import Read, ReadPool

@@ -20,9 +20,10 @@ from typing import Any, Literal
 import cv2
 import numpy as np
 
-from lookalike.collection.chain import SINGLE_BLAS_THREAD, is_coder, parse_recipe
+from lookalike.collection.chain import SINGLE_BLAS_THREAD
 from lookalike.collection.fitting import FIT_MAX, ROWS_BYTES, SAMPLE_BYTES
 from lookalike.collection.indexes import LEAVES_MIN, PROCESS, leaves_fit, leaves_peak
+from lookalike.collection.specs import is_coder, parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw

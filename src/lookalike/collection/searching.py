@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks, to_numpy, unit_rows
-from lookalike.collection.chain import takes_negatives
 from lookalike.collection.resolve import Example, pixels, select, vectors
 from lookalike.collection.space import Space, Spaces
+from lookalike.collection.specs import takes_negatives
 from lookalike.errors import ImageError, InputError, NoCollectionError
 from lookalike.index.queries import WeightedQuery
 from lookalike.limits import check_count

@@ -20,19 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookalike.codes.bits import check_bits
-from lookalike.collection.chain import (
-    Chain,
-    Labelled,
+from lookalike.collection.chain import Chain, Labelled, fit
+from lookalike.collection.indexes import Indexes
+from lookalike.collection.specs import (
     feature_needs_fit,
     feature_takes_labels,
-    fit,
     is_coder,
     is_space_name,
     parse_recipe,
     takes_labels,
     takes_negatives,
 )
-from lookalike.collection.indexes import Indexes
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.index.flat import Flat
 from lookalike.registry import Spec, create, parse
