@@ -23,11 +23,11 @@ with Collection("classes.lookalike", create=True) as collection:
         collection.classes.add(kind, paths(kind, range(3)))
     for kind in [*known, "balloons"]:  # of balloons it was told nothing
         row = []
-        for verdict in collection.classify(paths(kind, range(3, 6))):
-            said = verdict.guess.label or "none of these"
+        for prediction in collection.classify(paths(kind, range(3, 6))):
+            said = prediction.label or "none of these"
             right = said == (kind if kind in known else "none of these")
             frame = "right" if right else "wrong"
-            caption = f"{said}\n{verdict.guess.probability:.2f}"
-            row.append(Tile(verdict.path, caption, frame))
+            caption = f"{said}\n{prediction.probability:.2f}"
+            row.append(Tile(prediction.path, caption, frame))
         rows.append(row)
 write_sheet(list(zip(*rows, strict=True)), "classes.png")  # a column for each

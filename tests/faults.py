@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.collection import adding
+from lookalike.collection import chain
 from lookalike.errors import FullError, StoreError
 from lookalike.images.files import LIMITS
 from lookalike.images.workers import Read, Skip, read_one
@@ -375,7 +375,7 @@ def in_small() -> Iterator[None]:
                 found = read_one(entry, self._then, self._side, LIMITS)
                 yield Skip(entry, *found) if len(found) == 2 else Read(entry, *found)
 
-    with patch.object(adding, "ReadPool", ReadHere), patch.object(directory, "RESERVE_BYTES", 4_096):
+    with patch.object(chain, "ReadPool", ReadHere), patch.object(directory, "RESERVE_BYTES", 4_096):
         yield
 
 

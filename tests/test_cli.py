@@ -304,7 +304,7 @@ def test_search_writes_a_sheet_and_a_page(
     assert name in text
     refused = call("-c", filled, "search", first, "--sheet", tmp_path / "s.gif")
     assert refused.code == 2
-    assert "ends in .png" in refused.err
+    assert "must end in .png" in refused.err
     for option in ("--sheet", "--html"):
         assert "Make it first" in call("-c", filled, "search", first, option, tmp_path / "none" / "s.png").err
 
@@ -322,7 +322,7 @@ def test_search_writes_a_sheet_and_a_page(
         (["add"], "Missing argument 'SOURCE'"),
         (["add", "/no/such/folder"], "/no/such/folder"),
         (["add", "/tmp", "--recipe", "depe"], "Did you mean 'deep'?"),
-        (["remove"], "Say what to remove"),
+        (["remove"], "to say what to remove"),
         (["remove", "nothing-like-this"], "nothing-like-this"),
         (["label", "/no/labels.csv"], "/no/labels.csv"),
         (["export", "/no/such/folder/x.json"], "/no/such/folder/x.json"),

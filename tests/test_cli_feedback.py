@@ -220,7 +220,7 @@ def test_sessions_are_listed(call, own, fish):
 def test_open_sessions_are_deleted_all_or_none(call, fish):
     one, other, done = (session_in(call("feedback", fish, "--name", "x", answers="y\n")[2]) for _ in range(3))
     call("feedback", "--resume", done, "--rounds", 0, "--finish")
-    for wrong, why in ((done, "the class 'x' rests on it"), ("00000000", "No session with the id '00000000'")):
+    for wrong, why in ((done, "the class 'x' depends on it"), ("00000000", "No session with the id '00000000'")):
         code, out, err = call("sessions", "delete", one, wrong)
         assert (code, out, why in err) == (2, "", True)
     assert call("sessions", "delete", one)[:2] == (0, "1 session deleted, with 2 answers.\n")

@@ -404,7 +404,7 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
     monkeypatch.setattr(
         class_model, "_examples", lambda pairs, index: looked.append(len(pairs)) or examples(pairs, index)
     )
-    monkeypatch.setattr(filled._store.judgements.classes, "all", None)  # the whole table is not read again
+    monkeypatch.setattr(filled._store.judgements.classes, "all_labels", None)  # the whole table is not read again
     filled.classes._names.add("new", [names[0][0]], author="anna")
     filled.classes._model._update()
     assert looked == [1]

@@ -173,7 +173,7 @@ def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):
         assert Image.open(io.BytesIO(converted.content)).size == (40, 30)
         Image.new("RGB", (40, 30), "blue").save(folder / "a.png")
         (folder / "b.tiff").unlink()
-        for item, reason in ((first, "changed"), (second, "not there")):
+        for item, reason in ((first, "changed"), (second, "is missing")):
             for what in ("image", "thumbnail", "region?box=0,0,1,1"):
                 headers = {"If-None-Match": "nothing"}
                 answer = service.client.get(f"/api/v1/items/{item['id']}/{what}", headers=headers)

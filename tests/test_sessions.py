@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from damage import change_rows
-from lookalike import Collection, Crop, Filter
+from lookalike import Collection, Crop, Filter, feedback
 from lookalike.errors import DamagedError, InputError
-from lookalike.feedback import round as rounds
 from lookalike.images.demo import draw_folder
 from lookalike.index.flat import Flat
 from lookalike.store.directory import Store
@@ -41,15 +40,15 @@ def ids_of(collection, kind):
     return sorted(item.id for item in collection.items(Filter(path=f"{kind}/*.jpg")))
 
 
-def test_a_rehearsal_leaves_nothing_behind(own, monkeypatch):
+def test_warming_up_leaves_nothing_behind(own, monkeypatch):
     played = []
     monkeypatch.setattr(
-        rounds, "run_round", lambda *args, run=rounds.run_round, **options: played.append(run(*args, **options))
+        feedback, "run_round", lambda *args, run=feedback.run_round, **options: played.append(run(*args, **options))
     )
     before = {path: path.stat().st_mtime_ns for path in own.path.rglob("*") if path.is_file()}
-    monkeypatch.setattr(Flat, "_candidates", None)
+    monkeypatch.setattr(Flat, "_near_point", None)
     own.warm_up()
-    assert Flat._candidates is not None  # a service searches by compiled code
+    assert Flat._near_point is not None  # a service searches by compiled code
     assert len(played[0].best) == len(played[0].questions) == 1
     assert own.sessions() == []
     assert {path: path.stat().st_mtime_ns for path in own.path.rglob("*") if path.is_file()} == before

@@ -148,7 +148,7 @@ def _bytes(kind: str, index: Any) -> float:
     if kind == "leaves":
         return float(index.nbytes)
     if kind == "hamming":  # words, ids, the sorted table of ids and rows, whether a row is alive
-        return float(index.blocks.words.nbytes + len(index) * (8 + 16 + 1))
+        return float(index.words.nbytes + len(index) * (8 + 16 + 1))
     if kind == "multihash":
         return float(sum(part.nbytes for part in index._tables[:3])) if index._tables else 0.0
     return 0.0

@@ -18,6 +18,7 @@ from .overview import Page as Page
 from .planning import Plan as Plan
 from .planning import Workload as Workload
 from .planning import plan as plan
+from .planning import recipe_workload as recipe_workload
 from .reexports import CORES as CORES
 from .reexports import LIMITS as LIMITS
 from .reexports import SUFFIXES as SUFFIXES
