@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import cli
-from lookalike.collection import Collection, indexes
-from lookalike.collection import planning as costs
+from lookalike.collection import Collection, indexes, planning
 from lookalike.collection.planning import Machine, Workload, collection_workload, plan, recipe_workload, with_speed
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.demo import draw_folder
@@ -18,7 +17,7 @@ from lookalike.text import human_seconds, parse_bytes, parse_count, parse_second
 ITEMS = st.integers(1, 200_000_000)
 RAM = st.floats(1e8, 1e12)
 DIMS = st.sampled_from([(64, 64), (256, 1280), (512, 512), (1280, 1280)])
-SLOW = Machine(memory=costs.STORED.memory / 3, product=costs.STORED.product / 3)
+SLOW = Machine(memory=planning.STORED.memory / 3, product=planning.STORED.product / 3)
 
 
 def way(made, name=None):
@@ -26,7 +25,7 @@ def way(made, name=None):
 
 
 def each(made):
-    return way(made).memory - costs.PROCESS
+    return way(made).memory - planning.PROCESS
 
 
 @given(items=ITEMS, ram=RAM, less=st.floats(0.01, 1), dims=DIMS)
@@ -75,10 +74,10 @@ def test_a_search_that_must_be_quick_goes_by_codes():
 
 
 def test_a_slower_machine_is_predicted_slower():
-    workload = with_speed(recipe_workload(100_000, "color"), costs.STORED)
+    workload = with_speed(recipe_workload(100_000, "color"), planning.STORED)
     slower = with_speed(workload, SLOW)
     assert slower.feature_s == pytest.approx(3 * workload.feature_s)
-    quick, slow = (plan(one, 1e10, machine=on) for one, on in ((workload, costs.STORED), (slower, SLOW)))
+    quick, slow = (plan(one, 1e10, machine=on) for one, on in ((workload, planning.STORED), (slower, SLOW)))
     for name in ("flat", "codes-64"):
         assert way(slow, name).search_s > way(quick, name).search_s
         assert way(slow, name).add_s > 2 * way(quick, name).add_s
@@ -103,7 +102,7 @@ def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
 
 
 def test_what_was_never_measured_is_called_so():
-    notes = " ".join(plan(with_speed(recipe_workload(200_000_000, "deep"), costs.STORED), 1e12).notes)
+    notes = " ".join(plan(with_speed(recipe_workload(200_000_000, "deep"), planning.STORED), 1e12).notes)
     assert "Nothing above 10,000,000" in notes
     assert "several machines" in notes
     assert "Adding takes" in notes
@@ -183,7 +182,7 @@ def test_a_container_has_the_memory_it_may_have(limits, expected, monkeypatch, t
         if text is not None:
             file.write_text(text)
     monkeypatch.setattr(indexes, "MEMORY_LIMITS", files)
-    monkeypatch.setattr(costs.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
+    monkeypatch.setattr(indexes.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
     assert indexes.installed_bytes() == expected
 
 
