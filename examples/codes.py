@@ -7,7 +7,7 @@ import numpy as np
 
 from lookalike import Collection, create, read
 from lookalike.codes import hamming, unpack
-from lookalike.images.demo import draw_folder
+from lookalike.images import draw_folder
 
 if not Path("pictures").exists():
     draw_folder("pictures", per_kind=6)

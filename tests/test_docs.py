@@ -46,6 +46,11 @@ def test_every_component_is_described_and_is_in_the_api(kind, name):
     assert any(f"\n::: {home}\n" in page for page in PAGES.values()), f"docs/api/ wants a line ::: {home}"
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_import_public_names_from_their_package(page):
+    assert not re.findall(r"^\s*from lookalike\.\w+\.\w+ import .*", PAGES[page], re.MULTILINE)
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_is_described(recipe):
     assert recipe in ABOUT

@@ -1,4 +1,5 @@
 import contextlib
+import importlib
 
 import numpy as np
 import pytest
@@ -121,3 +122,11 @@ def test_a_component_comes_back_from_its_spec_and_arrays():
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in COMPONENTS for name in COMPONENTS[kind]])
 def test_every_registered_name_can_be_imported(kind, name):
     assert isinstance(component(kind, name), type)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in COMPONENTS for name in names(kind)])
+def test_every_component_is_exported_by_its_package(kind, name):
+    module, _, attribute = COMPONENTS[kind][name].partition(":")
+    package = importlib.import_module(module.rpartition(".")[0])
+    assert attribute in package.__all__, f"{package.__name__}/__init__.pyi needs a line for {attribute}"
+    assert getattr(package, attribute) is component(kind, name)
