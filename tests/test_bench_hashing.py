@@ -28,12 +28,12 @@ def idx(array):
 
 @pytest.fixture
 def digits(tmp_path):
-    """A tiny MNIST: three kinds of pixels, 700 to search among and 12 to ask for."""
+    """A tiny MNIST: three kinds of pixels, 300 to search among and 12 to ask for."""
     random = np.random.default_rng(0)
     kinds = random.integers(0, 256, (3, 28, 28))
     folder = tmp_path / "mnist"
     folder.mkdir()
-    for name, n in (("train", 700), ("t10k", 12)):
+    for name, n in (("train", 300), ("t10k", 12)):
         labels = np.arange(n) % 3
         pixels = np.clip(kinds[labels] + random.normal(scale=150, size=(n, 28, 28)), 0, 255)
         (folder / f"{name}-images-idx3-ubyte.gz").write_bytes(idx(pixels))
@@ -111,7 +111,7 @@ def test_every_row_is_filled(digits):
         spread = tables.fill(hashing.BENCH, row, "mnist/32-ties", digits)
         assert 0.3 < cell.value <= 1
         assert cell.paper == (None if row == "tsvm-hinge" else hashing.PAPER["mnist"][row][0] / 100)
-        assert cell.scored == 12 * 700
+        assert cell.scored == 12 * 300
         assert 0 <= spread.value <= 1
         assert cell.value > 0.9 or row not in hashing.LABELLED
         assert spread.paper is None
@@ -125,7 +125,7 @@ def test_precision_falls_along_a_ranking_and_columns_of_one_length_share_it(digi
     last = tables.fill(hashing.BENCH, "itq", "mnist/32-precision-1000", digits)
     assert first.measure == "precision@1"
     assert first.value > 0.8
-    assert last.value == pytest.approx(700 / 3 / 1000, abs=0.01)  # all there are, of 1,000 places
+    assert last.value == pytest.approx(300 / 3 / 1000, abs=0.01)  # all there are, of 1,000 places
 
 
 @pytest.mark.parametrize("row", ["lsh", "fasthash"])

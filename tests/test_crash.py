@@ -17,7 +17,7 @@ from lookalike.errors import FullError, LockedError
 from waiting import PATIENCE_S, until
 
 WRITER = Path(__file__).with_name("writer.py")
-N = 48
+N = 24
 
 
 @pytest.fixture(scope="module")
