@@ -331,7 +331,7 @@ def test_a_read_only_collection_classifies_and_takes_no_word(sorted_, pictures, 
             lambda: reader.classes.rename("fish", "Fisch"),
             reader.classes.predict,
         ):
-            with pytest.raises(StoreError, match="can only be read"):
+            with pytest.raises(StoreError, match="is not writable"):
                 verb()
 
 

@@ -182,9 +182,9 @@ def test_a_container_has_the_memory_it_may_have(limits, expected, monkeypatch, t
     for file, text in zip(files, limits, strict=False):
         if text is not None:
             file.write_text(text)
-    monkeypatch.setattr(costs, "LIMITS", files)
-    monkeypatch.setattr(costs.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
-    assert costs.installed_bytes() == expected
+    monkeypatch.setattr(indexes, "MEMORY_LIMITS", files)
+    monkeypatch.setattr(indexes.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
+    assert indexes.installed_bytes() == expected
 
 
 def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):

@@ -354,7 +354,7 @@ def test_a_label_that_was_given_by_somebody_else_is_left_and_told(own):
 def test_nothing_relevant_is_nothing_to_finish(own, tmp_path):
     draw_folder(tmp_path / "more", per_kind=1, random_state=9)
     session = own.session(tmp_path / "more" / "fish" / "fish-000.jpg", name="fish")
-    with pytest.raises(InputError, match="Nothing is marked relevant"):
+    with pytest.raises(InputError, match="no relevant picture to label"):
         session.finish()
     assert session.summary.state == "open"
 
@@ -440,9 +440,9 @@ def test_impossible_numbers_are_refused(own, bad):
 
 
 def test_sessions_that_cannot_be_are_refused(own):
-    with pytest.raises(InputError, match="at least one example"):
+    with pytest.raises(InputError, match="at least one positive example"):
         own.session()
-    with pytest.raises(InputError, match="at least one example"):
+    with pytest.raises(InputError, match="at least one positive example"):
         own.session(without=ids_of(own, "fish")[0])
     for unknown in ("00000000", "größe", "\ud800", ""):
         with pytest.raises(InputError, match=r"No session with the id .* lookalike sessions"):
