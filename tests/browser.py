@@ -109,8 +109,8 @@ def shoot(page: Page, name: str) -> None:
     page.screenshot(path=SHOTS / f"{name}.png")
 
 
-def settle(page: Page) -> None:
-    """Until nothing is computed for this view any more, and the pictures that are in sight are there."""
+def wait_until_idle(page: Page) -> None:
+    """Wait until nothing is computed for this view, and its visible pictures are loaded."""
     expect(page.locator(".follow")).to_have_count(0)
     with contextlib.suppress(Error):  # for the picture that is kept; nothing else needs it
         page.wait_for_function(LOADED, timeout=5_000)

@@ -1,6 +1,6 @@
 import pytest
 
-from lookalike.collection.planning import CURVES, STORED
+from lookalike.collection.planning import CURVES, REFERENCE_MACHINE
 from lookalike_bench import plot, scaling, tables
 from lookalike_bench.scaling import BENCH, slope
 
@@ -62,7 +62,7 @@ def test_bytes_are_those_that_the_index_holds():
 @pytest.mark.usefixtures("small")
 def test_a_prediction_is_divided_by_the_measured_time():
     assert tables.fill(BENCH, "search-flat", "ratio-1000", "").value > 0
-    assert scaling.predicted("search-itq", 1_000, 64, STORED) == CURVES["search-itq"].seconds(1_000, 8)
+    assert scaling.predicted("search-itq", 1_000, 64, REFERENCE_MACHINE) == CURVES["search-itq"].seconds(1_000, 8)
 
 
 def test_curves_are_drawn_on_logarithmic_axes():

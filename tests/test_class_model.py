@@ -236,7 +236,7 @@ def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_change
     from lookalike.classes.open_set import OpenSet
     from lookalike.collection import class_model
 
-    monkeypatch.setattr(class_model, "RECALIBRATE", 0.25)
+    monkeypatch.setattr(class_model, "RECALIBRATE_SHARE", 0.25)
     label(store, *((item, "abc"[item % 3]) for item in range(8)))
     model = ClassModel(Spaces(store))
     model.predict(QUERIES)
@@ -252,7 +252,7 @@ def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_change
 def test_as_soon_as_a_class_has_two_pictures_none_of_these_can_be_told(store, monkeypatch):
     from lookalike.collection import class_model
 
-    monkeypatch.setattr(class_model, "RECALIBRATE", 1.0)
+    monkeypatch.setattr(class_model, "RECALIBRATE_SHARE", 1.0)
     label(store, *((item, f"class {item}") for item in range(9)))
     model = ClassModel(Spaces(store))
     model.predict(QUERIES)

@@ -24,7 +24,7 @@ from waiting import PATIENCE_S
 @pytest.fixture(autouse=True)
 def every_copy_is_worth_it(monkeypatch):
     monkeypatch.setattr(class_model, "SNAPSHOT_MIN", 1)
-    monkeypatch.setattr(class_model, "RECALIBRATE", 0.0)
+    monkeypatch.setattr(class_model, "RECALIBRATE_SHARE", 0.0)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_new_process_reads_what_changed_and_no_more(store, monkeypatch):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     opened(store).predict(QUERIES)
     read_nothing(monkeypatch, store)
-    monkeypatch.setattr(class_model, "RECALIBRATE", 1.0)
+    monkeypatch.setattr(class_model, "RECALIBRATE_SHARE", 1.0)
     label(store, (9, "new"), (10, "new"))
     store.judgements.remove_labels([(0, "a")])
     looked = []
@@ -202,7 +202,7 @@ def test_two_processes_that_are_killed_in_the_middle_leave_nothing_wrong(store):
 
 def test_a_label_table_is_what_sets_would_hold():
     random = np.random.default_rng(0)
-    table, truth = LabelTable.of([(3, "a")]), {(3, "a")}
+    table, truth = LabelTable.from_pairs([(3, "a")]), {(3, "a")}
     for _ in range(200):
         changes = [(int(random.integers(6)), "abc"[random.integers(3)], bool(random.integers(2))) for _ in range(3)]
         table.apply([*changes, (None, None, False)])

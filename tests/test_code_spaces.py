@@ -258,8 +258,11 @@ def test_a_damaged_model_is_told_and_a_fit_heals_it(filled):
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ("x = color() | itq(bits=16) | l2()", r"A coder is the last step of a chain.*Got l2\(\) after itq\(bits=16\)"),
-        ("x = color() | kernelslem() | itq(bits=16)", "has a measure of its own, which codes do not keep"),
+        (
+            "x = color() | itq(bits=16) | l2()",
+            r"A coder must be the last step of a chain.*Got l2\(\) after itq\(bits=16\)",
+        ),
+        ("x = color() | kernelslem() | itq(bits=16)", "has its own measure, which codes do not preserve"),
         ("x = color() | nothing()", "nothing"),
         ("x = itq()", "feature"),
     ],

@@ -213,7 +213,7 @@ def test_the_bytes_of_a_known_picture_find_it_exactly(collection, folder):
 
 
 def test_odd_calls_are_refused_in_words(seen, pictures, tmp_path):
-    with pytest.raises(InputError, match="one of the two"):
+    with pytest.raises(InputError, match="either ids and paths or a filter"):
         seen.remove(first(pictures), filter=Filter(path="*"))
     with pytest.raises(SourceError, match="was never added"):
         seen.refresh(tmp_path)
@@ -319,7 +319,7 @@ def test_unwanted_examples_push_their_kind_down(collection, folder):
         ("0000000000003039", "No item with the id"),
         (np.zeros(3, np.float32), "columns"),
         (np.zeros((3, 3), np.float32), "must be a vector"),
-        ([], "at least one example"),
+        ([], "at least one positive example"),
     ],
 )
 def test_an_example_that_means_nothing_is_refused_with_what_is_allowed(seen, example, message):
@@ -419,7 +419,7 @@ def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, f
     Image.new("RGB", (40, 30), "red").save(folder / "new.png")
     collection.add(folder, workers=1)
     grown = collection.stats()["spaces"][0]
-    assert (grown["fitted_on"], grown["fitted_which"]) == (n, "those that were there")
+    assert (grown["fitted_on"], grown["fitted_which"]) == (n, "all pictures at the time")
     assert collection.search(folder / "new.png", k=1)[0].path == str(folder / "new.png")
     assert collection.fit() == {"small": n + 1}
     assert collection.stats()["spaces"][0]["fitted_which"] is None

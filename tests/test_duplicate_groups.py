@@ -1,4 +1,4 @@
-"""Stars: the fast grouping is the slow one, and no chain is ever one group."""
+"""Clusters of duplicates: the fast algorithm equals the slow twin, and a chain never becomes one group."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike.collection import duplicates
-from lookalike.collection.duplicates import find_near, find_stars, typical_distance
+from lookalike.collection.duplicates import find_clusters, find_near, typical_distance
 from reference import duplicate_groups as reference
 
 
@@ -22,7 +22,7 @@ def everybody(centre, others, distances):
     apart=st.sets(st.tuples(st.integers(0, 20), st.integers(21, 40)), max_size=30),
     odd=st.booleans(),
 )
-def test_stars_are_those_of_the_slow_twin(seed, n, radius, apart, odd):
+def test_clusters_are_those_of_the_slow_twin(seed, n, radius, apart, odd):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (n, 3)).astype(np.float32)  # whole numbers: distances are exact, and often equal
     ids = rng.permutation(n).astype(np.int64)
@@ -33,26 +33,26 @@ def test_stars_are_those_of_the_slow_twin(seed, n, radius, apart, odd):
     def judge(centre, others, distances):
         return ((i, d) for i, d in everybody(centre, others, distances) if belongs(centre, i))
 
-    expected = reference.stars(ids.tolist(), X, radius, belongs, apart)
+    expected = reference.clusters(ids.tolist(), X, radius, belongs, apart)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "CENTRES", 7)
-        found = list(find_stars(ids, lambda some: X[some], radius, judge, apart, max_bytes=500))
-    assert [(star.centre, star.members) for star in found] == expected
-    for star in found:
-        assert star.distances == [float(((X[star.centre] - X[m]) ** 2).sum()) for m in star.members]
+        patch.setattr(duplicates, "CENTRE_BATCH", 7)
+        found = list(find_clusters(ids, lambda some: X[some], radius, judge, apart, max_bytes=500))
+    assert [(cluster.centre, cluster.members) for cluster in found] == expected
+    for cluster in found:
+        assert cluster.distances == [float(((X[cluster.centre] - X[m]) ** 2).sum()) for m in cluster.members]
 
 
 def test_a_chain_is_not_one_group():
     X = np.arange(50, dtype=np.float32)[:, None]  # each one step from the next
-    found = list(find_stars(np.arange(50), lambda some: X[some], 1.0, everybody, set()))
-    assert max(len(star.members) for star in found) <= 2
-    assert all(abs(star.centre - member) == 1 for star in found for member in star.members)
+    found = list(find_clusters(np.arange(50), lambda some: X[some], 1.0, everybody, set()))
+    assert max(len(cluster.members) for cluster in found) <= 2
+    assert all(abs(cluster.centre - member) == 1 for cluster in found for member in cluster.members)
 
 
-def test_a_large_group_is_one_star():
+def test_a_large_group_is_one_cluster():
     X = np.zeros((3_000, 4), np.float32)
-    (star,) = find_stars(np.arange(3_000), lambda some: X[some], 0.5, everybody, set())
-    assert len(star.members) == 2_999
+    (cluster,) = find_clusters(np.arange(3_000), lambda some: X[some], 0.5, everybody, set())
+    assert len(cluster.members) == 2_999
 
 
 def test_near_gives_nearest_first_and_leaves_itself_out():

@@ -84,7 +84,7 @@ def test_look_alikes_are_nearer_than_a_share_of_the_usual(collection):
         for item, distance in zip(group.items, group.distances, strict=True):
             exact = ((rows[group.items[0]] - rows[item]) ** 2).sum()
             assert distance == pytest.approx(exact, abs=1e-4)
-            assert exact <= 1.2 * duplicates.ALIKE * usual
+            assert exact <= 1.2 * duplicates.ALIKE_RADIUS * usual
 
 
 def test_what_is_told_apart_stays_apart_even_when_it_was_removed_and_comes_back(collection, folder):

@@ -87,7 +87,7 @@ def test_what_cannot_be_explained_says_why(filled, other, pictures):
         filled.explain(item)
     with filled._store.writer(), filled._store.transaction() as db:
         db.execute("DELETE FROM pools")  # as in a collection of an older format
-    with pytest.raises(InputError, match="negatives of 'slem' are not known"):
+    with pytest.raises(InputError, match="'slem' has no pool of negatives"):
         filled.explain(item)
     filled.remove_space("slem")
     assert filled._store.vectors.pools("slem") == []

@@ -333,14 +333,14 @@ def test_files_of_one_request_are_kept_all_or_none(tmp_path, monkeypatch):
         save_files(tmp_path, [*good, ("no.txt.jpg", b"text")])
     assert list(tmp_path.rglob("*.jpg")) == []
     save_files(tmp_path, good[:1])
-    whole = uploads.whole
+    atomic_write = uploads.atomic_write
 
     def full(target):
         if target.name.endswith("-2.jpg"):
             raise FullError("No space left.")
-        return whole(target)
+        return atomic_write(target)
 
-    monkeypatch.setattr(uploads, "whole", full)
+    monkeypatch.setattr(uploads, "atomic_write", full)
     with pytest.raises(FullError):
         save_files(tmp_path, good)
     assert [path.name[17:] for path in (tmp_path / "uploads").iterdir()] == ["0.jpg"]  # that of the request before
@@ -349,7 +349,7 @@ def test_files_of_one_request_are_kept_all_or_none(tmp_path, monkeypatch):
 def test_what_a_kill_left_of_a_file_is_no_file(tmp_path):
     data = b"\xff\xd8\xff and more"
     (kept,) = save_files(tmp_path, [("x.jpg", data)])
-    with pytest.raises(FullError), uploads.whole(kept.path) as left:
+    with pytest.raises(FullError), uploads.atomic_write(kept.path) as left:
         raise FullError("No space left.")
     kept.path.rename(left)  # as if it had been killed before the end
     assert save_files(tmp_path, [("x.jpg", data)])[0].path == kept.path

@@ -118,7 +118,7 @@ def test_k_is_chosen_by_classifying_each_row_by_the_others(monkeypatch):
     assert knn.k_ == max(right, key=lambda k: right[k])
     assert knn.k_ > 1
     assert knn.partial_fit(X[:1], Y[:1]).k_ == knn.k_
-    monkeypatch.setattr(module, "MOST_ASKED", 50)
+    monkeypatch.setattr(module, "MAX_VALIDATED", 50)
     assert KnnClassifier(k="auto").fit(rows, noisy).k_ == KnnClassifier(k="auto").fit(rows, noisy).k_
     assert KnnClassifier(k="auto").fit(X[:1], Y[:1]).k_ == 1
     twins = KnnClassifier(k="auto").fit(np.zeros((400, 2)), np.arange(400) % 2)  # more equal rows than neighbours

@@ -72,5 +72,5 @@ def test_negatives_that_are_of_no_use_are_refused(filled, pictures, tmp_path):
 
 def test_another_collections_vocabulary_is_another(filled, other, pictures):
     filled.add(pictures / "fish", recipes=["words = vlad(k=4)"])
-    with pytest.raises(InputError, match="another vocabulary"):
+    with pytest.raises(InputError, match="differs between collections"):
         filled.fit("mine = vlad(k=4) | slem(lam=0.1)", negatives=other.path)

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 import lookalike
-from browser import PHONE, SHOTS, Site, cut, end, find_browser, go, serve, settle, shoot
+from browser import PHONE, SHOTS, Site, cut, end, find_browser, go, serve, shoot, wait_until_idle
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -133,7 +133,7 @@ def test_first_visit_shows_the_collection(site, address):
     expect(page.locator(".grid")).to_have_role("grid")
     expect(page.locator(".grid a.pic").first).to_be_visible()
     expect(page.locator(".drop")).to_be_visible()
-    settle(page)
+    wait_until_idle(page)
     shoot(page, "start-light")
 
 
@@ -173,7 +173,7 @@ def test_a_picture_is_dropped_and_searched_with(site, folder, tmp_path):
     page.evaluate(drop, ["new.jpg", cv2.imencode(".jpg", picture)[1].tolist(), "paste"])  # not in the collection
     heading(page, "Looks like these")
     expect(page.locator("#tray li")).to_have_count(2)
-    settle(page)
+    wait_until_idle(page)
     shoot(page, "search-light")
     page.go_back()
     heading(page, "Looks like this")
@@ -660,7 +660,7 @@ def test_dark_colours_by_the_system_and_by_the_switch(site):
     light.reload()
     light.locator("main h1").wait_for()
     assert light.evaluate(ground) == dark.evaluate(ground)
-    settle(dark)
+    wait_until_idle(dark)
     shoot(dark, "start-dark")
     dark.emulate_media(color_scheme="light")  # nothing was chosen there: the system's word counts at once
     expect(dark.locator("html")).to_have_attribute("data-theme", "light")
@@ -736,7 +736,7 @@ def test_no_view_has_a_barrier(site, places, theme):
     for view, (place, ready) in places.items():
         go(page, place)
         page.locator(ready).first.wait_for()
-        settle(page)
+        wait_until_idle(page)
         shoot(page, f"{view}-{theme}")
         check(view)
     page.keyboard.press("?")
@@ -782,7 +782,7 @@ def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(sit
     for view, (place, ready) in places.items():
         go(page, place)
         page.locator(ready).first.wait_for()
-        settle(page)
+        wait_until_idle(page)
         shoot(page, f"{view}-phone")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], view
         assert not page.evaluate(SMALL), view

@@ -17,7 +17,7 @@ from lookalike.text import human_seconds, parse_bytes, parse_count, parse_second
 ITEMS = st.integers(1, 200_000_000)
 RAM = st.floats(1e8, 1e12)
 DIMS = st.sampled_from([(64, 64), (256, 1280), (512, 512), (1280, 1280)])
-SLOW = Machine(memory=planning.STORED.memory / 3, product=planning.STORED.product / 3)
+SLOW = Machine(memory=planning.REFERENCE_MACHINE.memory / 3, product=planning.REFERENCE_MACHINE.product / 3)
 
 
 def way(made, name=None):
@@ -25,7 +25,7 @@ def way(made, name=None):
 
 
 def each(made):
-    return way(made).memory - planning.PROCESS
+    return way(made).memory - planning.PROCESS_BYTES
 
 
 @given(items=ITEMS, ram=RAM, less=st.floats(0.01, 1), dims=DIMS)
@@ -74,10 +74,10 @@ def test_a_search_that_must_be_quick_goes_by_codes():
 
 
 def test_a_slower_machine_is_predicted_slower():
-    workload = with_speed(recipe_workload(100_000, "color"), planning.STORED)
+    workload = with_speed(recipe_workload(100_000, "color"), planning.REFERENCE_MACHINE)
     slower = with_speed(workload, SLOW)
     assert slower.feature_s == pytest.approx(3 * workload.feature_s)
-    quick, slow = (plan(one, 1e10, machine=on) for one, on in ((workload, planning.STORED), (slower, SLOW)))
+    quick, slow = (plan(one, 1e10, machine=on) for one, on in ((workload, planning.REFERENCE_MACHINE), (slower, SLOW)))
     for name in ("flat", "codes-64"):
         assert way(slow, name).search_s > way(quick, name).search_s
         assert way(slow, name).add_s > 2 * way(quick, name).add_s
@@ -102,8 +102,8 @@ def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
 
 
 def test_what_was_never_measured_is_called_so():
-    notes = " ".join(plan(with_speed(recipe_workload(200_000_000, "deep"), planning.STORED), 1e12).notes)
-    assert "Nothing above 10,000,000" in notes
+    notes = " ".join(plan(with_speed(recipe_workload(200_000_000, "deep"), planning.REFERENCE_MACHINE), 1e12).notes)
+    assert "nothing above 10,000,000" in notes
     assert "several machines" in notes
     assert "Adding takes" in notes
     assert not plan(Workload(1_000, 256, 1280), 1e10).notes

@@ -1,4 +1,4 @@
-"""A disk that can only be read, or is full: what cannot be done is said, and reading goes on."""
+"""A disk that is read-only or full: writes are rejected with a reason, and reading continues."""
 
 import contextlib
 import shutil
@@ -46,7 +46,7 @@ def test_a_disk_that_is_read_only_from_the_start(shelf, disk):
             ("/sessions", {"examples": [{"id": item}]}),
             ("/classes/add", {"name": "x", "items": [item]}),
         ):
-            assert "can only be read" in error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
+            assert "is not writable" in error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
         error(service.client.post("/api/v1/jobs", json={"kind": "refresh"}), 403, "read-only")
         look(service)
     remount(disk, "rw")

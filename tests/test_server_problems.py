@@ -26,7 +26,7 @@ def service(shelf):
         (errors.NoCollectionError("There is none any more."), 503, "damaged"),
         (errors.LockedError("Another process is writing."), 409, "busy"),
         (errors.FullError("The disk is full."), 507, "full"),
-        (errors.ReadOnlyError("It can only be read."), 403, "read-only"),
+        (errors.ReadOnlyError("It is not writable."), 403, "read-only"),
         (errors.FormatError("Not written by Lookalike."), 500, "damaged"),
         (errors.DamagedError("A file is missing."), 500, "damaged"),
         (errors.StoreError("It was replaced."), 500, "damaged"),

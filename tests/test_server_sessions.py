@@ -206,7 +206,7 @@ def test_a_collection_that_can_only_be_read_goes_on_being_read(shelf, tmp_path, 
                 ("/classes/add", {"name": "new", "items": [item]}),
             ):
                 said = error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
-                assert "can only be read" in said
+                assert "is not writable" in said
             assert service.get("/collection")["items"] == 60
 
 

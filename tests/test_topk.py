@@ -67,20 +67,20 @@ def test_exact_scores_decide_where_rough_ones_mislead(spread, size):
     rough = (exact + random.uniform(-error, error, exact.shape)).astype(np.float32)
     ids = random.permutation(M)
     place = np.argsort(ids)
-    settled = []
+    requested = []
 
-    def settle(which, found):
-        settled.append(len(found))
+    def exact_scores(which, found):
+        requested.append(len(found))
         return exact[which, place[found]]
 
-    got = stream(TopK(2, 15, settle), rough, ids, size, slack=2.1 * error)
+    got = stream(TopK(2, 15, exact_scores), rough, ids, size, slack=2.1 * error)
     for part, expected in zip(got, sorted_out(exact, ids, 15), strict=True):
         np.testing.assert_array_equal(part, expected)
-    assert spread < 1 or sum(settled) < exact.size / 10  # exact scores are dear: few are asked for
+    assert spread < 1 or sum(requested) < exact.size / 10  # exact scores are dear: few are asked for
 
 
 def test_a_later_block_may_be_rougher_than_an_earlier_one():
-    best = TopK(1, 1, settle=lambda which, ids: np.where(ids == 9, 0.5, 1.0).astype(np.float32))
+    best = TopK(1, 1, exact_scores=lambda which, ids: np.where(ids == 9, 0.5, 1.0).astype(np.float32))
     best.add(np.ones((1, 600), np.float32), np.arange(100, 700), 0.0)
     best.add(np.full((1, 1), 1.9, np.float32), np.array([9]), 2.0)
     assert best.result()[0].tolist() == [[9]]

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, whatever happens: atomic writes, names that survive a power cut, locks, errors.
+"""Atomic writes, folders and file names that survive a power cut, file locks, and errors of the file system.
 
 `atomic_write` writes a file under a temporary name, syncs it to the disk and renames it. `file_errors` raises the
 errors of `lookalike.errors` instead of those of the operating system, such as FullError for a full disk.
@@ -21,14 +21,14 @@ FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 @contextmanager
 def atomic_write(target: Path) -> Iterator[Path]:
-    """Give a temporary path beside `target` to write to; at the end of the block it becomes `target`.
+    """Yield a temporary path to write to; at the end of the block the file is renamed to `target`.
 
-    The file is on the disk when the block has ended. If the block raises, `target` is as it was before.
+    After the block, the file is on the disk. If the block raises, `target` does not change.
 
     >>> with atomic_write(Path("letter.txt")) as part:  # doctest: +SKIP
     ...     part.write_text("Dear Ada,")
     """
-    # A hidden name, so that nothing that lists the folder takes it for a finished file.
+    # A hidden name, so that programs that list the folder ignore it.
     part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     with write_errors(target):
         try:
@@ -75,7 +75,7 @@ def damaged_name(file: Path) -> Path:
 
 
 def try_lock(file: int, *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; False if another process has locked it. `shared`: with other readers."""
+    """Lock an open file until it is closed; False if another process has locked it. `shared`: a lock for readers."""
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -90,7 +90,7 @@ def write_errors(path: Path) -> Iterator[None]:
         try:
             yield
         except PermissionError as error:
-            raise ReadOnlyError(f"{path} can only be read here: {error.strerror}.") from error
+            raise ReadOnlyError(f"{path} is not writable: {error.strerror}.") from error
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise  # of the caller's output, not of our disk
+        raise  # the caller's output was closed; no file of ours failed
     except OSError as error:
         raise to_store_error(path, error) from error
 
@@ -109,7 +109,7 @@ def to_store_error(path: Path, error: OSError) -> StoreError:
     if error.errno in FULL_DISK:
         return full_error(path, error)
     if error.errno == errno.EROFS:
-        return ReadOnlyError(f"{path} can only be read: its disk is mounted read-only.")
+        return ReadOnlyError(f"{path} is not writable: its disk is mounted read-only.")
     return StoreError(f"{path}: {error}.")
 
 

@@ -14,7 +14,7 @@
         ├── NoCollectionError   no collection at this path
         ├── LockedError         another process is writing
         ├── FullError           the disk is full
-        ├── ReadOnlyError       the collection can only be read
+        ├── ReadOnlyError       the collection is not writable
         ├── FormatError         not written by Lookalike, or in a format that cannot be read here
         │   └── NewerFormatError    written by a newer Lookalike
         └── DamagedError        a file of the collection is missing or damaged
@@ -99,7 +99,7 @@ class FullError(StoreError):
 
 
 class ReadOnlyError(StoreError):
-    """The collection can only be read."""
+    """The collection is not writable."""
 
 
 class FormatError(StoreError):

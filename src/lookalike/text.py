@@ -38,7 +38,7 @@ def shorten(path: str | None, width: int | None = None) -> str:
     """
     if path is None:
         return "(no path)"
-    for folder, short in ((_here(), ""), (Path(os.path.expanduser("~")), "~/")):
+    for folder, short in ((_current_directory(), ""), (Path(os.path.expanduser("~")), "~/")):
         if folder is not None and path.startswith(f"{folder}/"):
             path = short + path.removeprefix(f"{folder}/")
             break
@@ -69,8 +69,8 @@ def human_seconds(seconds: float) -> str:
     """
     for below, unit, size in ((1, "ms", 1e-3), (120, "s", 1), (7_200, "min", 60), (172_800, "h", 3_600)):
         if seconds < below:
-            return f"{_short(seconds / size)} {unit}"
-    return f"{_short(seconds / 86_400)} days"
+            return f"{_two_digits(seconds / size)} {unit}"
+    return f"{_two_digits(seconds / 86_400)} days"
 
 
 def parse_bytes(option: str, text: str) -> float:
@@ -79,7 +79,7 @@ def parse_bytes(option: str, text: str) -> float:
     >>> parse_bytes("--ram", "1.5GB")
     1500000000.0
     """
-    return _parse(option, text, BYTES, "2GB, 512MB or 1.5GiB")
+    return _parse_with_unit(option, text, BYTES, "2GB, 512MB or 1.5GiB")
 
 
 def parse_count(option: str, text: str) -> int:
@@ -88,7 +88,7 @@ def parse_count(option: str, text: str) -> int:
     >>> parse_count("--items", "2.5M"), parse_count("--items", "10,000")
     (2500000, 10000)
     """
-    number = _parse(option, re.sub(r"(?<=\d),(?=\d{3}\b)", "", text), COUNTS, "250k, 10M or 5000")
+    number = _parse_with_unit(option, re.sub(r"(?<=\d),(?=\d{3}\b)", "", text), COUNTS, "250k, 10M or 5000")
     if number < 1:
         raise InputError(f"{option} must be 1 or more. Got {text!r}.")
     return round(number)
@@ -100,30 +100,30 @@ def parse_seconds(option: str, text: str) -> float:
     >>> parse_seconds("--latency", "50ms")
     0.05
     """
-    return _parse(option, text, SECONDS, "50ms or 1.5s")
+    return _parse_with_unit(option, text, SECONDS, "50ms or 1.5s")
 
 
-def _here() -> Path | None:
+def _current_directory() -> Path | None:
     try:
         return Path.cwd()
     except OSError:  # the current directory was removed
         return None
 
 
-def _short(number: float) -> str:
+def _two_digits(number: float) -> str:
     return f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
 
 
-def _parse(option: str, text: str, units: dict[str, float], such: str) -> float:
-    found = re.fullmatch(r"\s*([-+]?[0-9.]+(?:e[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
-    known = {name.lower(): size for name, size in units.items()}
+def _parse_with_unit(option: str, text: str, units: dict[str, float], example: str) -> float:
+    match = re.fullmatch(r"\s*([-+]?[0-9.]+(?:e[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
+    sizes = {name.lower(): size for name, size in units.items()}
     try:
-        number = float(found[1]) * known[found[2].lower()] if found else math.nan
+        number = float(match[1]) * sizes[match[2].lower()] if match else math.nan
     except (ValueError, KeyError):
         number = math.nan
     if not math.isfinite(number):
         allowed = ", ".join(name for name in units if name)
-        raise InputError(f"{option} takes a number with a unit ({allowed}), such as {such}. Got {text!r}.")
+        raise InputError(f"{option} takes a number with a unit ({allowed}), such as {example}. Got {text!r}.")
     if number <= 0:
-        raise InputError(f"{option} must be more than 0, such as {such}. Got {text!r}.")
+        raise InputError(f"{option} must be more than 0, such as {example}. Got {text!r}.")
     return number

@@ -19,7 +19,7 @@ from statistics import fmean
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
-from lookalike.atomic_files import atomic_write as whole
+from lookalike.atomic_files import atomic_write
 from lookalike.errors import InputError
 from lookalike_bench.plot import draw
 from lookalike_bench.results import Record, latest
@@ -402,7 +402,7 @@ def _number(value: float) -> str:
 
 
 def _write(target: Path, text: str) -> Path:
-    with whole(target) as part:
+    with atomic_write(target) as part:
         part.write_text(text, encoding="utf-8")
     return target
 

@@ -1,7 +1,7 @@
 """What every operation costs as a collection grows: worked time against the number of rows, and its growth exponent.
 
 Rows are kinds of work, columns are numbers of drawn rows. A cell is milliseconds, bytes per item, the slope of log time
-over log n with its interval, or the planner's prediction (`engine.costs`) divided by the measured time. Needs no data
+over log n with its interval, or the prediction of `collection.planning` divided by the measured time. Needs no data
 folder.
 
 Protocol. Rows are drawn (`draw`) in 64 dimensions; `ratio-…` columns use 128, on which no factor of the planner was

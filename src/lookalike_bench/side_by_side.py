@@ -37,8 +37,8 @@ SPLITS = 3
 TICK_S = time.get_clock_info("process_time").resolution
 """Shortest time that the clock can measure."""
 
-Asked = TypeVar("Asked")
-Timed = Callable[[Asked], tuple[float, Any]]
+Query = TypeVar("Query")
+Timed = Callable[[Query], tuple[float, Any]]
 """From a question to the seconds it took and the answer."""
 
 
@@ -52,14 +52,14 @@ class Compared(NamedTuple):
     theirs: list[float]
 
 
-def clocked(call: Callable[[Asked], Any]) -> Timed[Asked]:
+def clocked(call: Callable[[Query], Any]) -> Timed[Query]:
     """Wrap a function so that it also returns the worked seconds.
 
     >>> clocked(len)("four")[1]
     4
     """
 
-    def timed(asked: Asked) -> tuple[float, Any]:
+    def timed(asked: Query) -> tuple[float, Any]:
         start = time.process_time()
         answer = call(asked)
         return time.process_time() - start, answer
@@ -68,7 +68,7 @@ def clocked(call: Callable[[Asked], Any]) -> Timed[Asked]:
 
 
 def in_turns(
-    ours: Timed[Asked], theirs: Timed[Asked], asked: Sequence[Asked], good: Callable[[Asked, Any], float]
+    ours: Timed[Query], theirs: Timed[Query], asked: Sequence[Query], good: Callable[[Query, Any], float]
 ) -> Compared:
     """Time both sides for each member of `asked`, taking turns at going first; `good(asked, answer)` is the quality.
 

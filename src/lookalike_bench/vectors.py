@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lookalike
-from lookalike.atomic_files import atomic_write as whole
+from lookalike.atomic_files import atomic_write
 from lookalike.collection import Collection
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.sources import split_member
@@ -157,7 +157,7 @@ def cached(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) ->
             with np.load(file) as found:
                 return dict(found)
         made = make()
-        with whole(file) as part, part.open("wb") as stream:
+        with atomic_write(file) as part, part.open("wb") as stream:
             np.savez(stream, **made)  # type: ignore[arg-type]
     return made
 

@@ -1,10 +1,10 @@
-"""Slow twins of the star grouping: one centre after the other, every pair looked at."""
+"""Slow twin of the clustering of duplicates: one centre after the other, comparing every pair."""
 
 import numpy as np
 
 
-def stars(ids, X, radius, belongs, apart):
-    """(centre, members) of every star of more than one, centres in the order of `ids`."""
+def clusters(ids, X, radius, belongs, apart):
+    """(centre, members) of every cluster of more than one item, centres in the order of `ids`."""
     taken, found = set(), []
     for centre in ids:
         if centre in taken:

@@ -25,7 +25,7 @@ from lookalike.types import Array, Ids, Index, Vectors
 
 CHOICES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 150, 250)
 """The numbers of neighbours that k="auto" chooses from; the paper's best are 100 to 250."""
-MOST_ASKED = 2_000
+MAX_VALIDATED = 2_000
 """Rows used to choose k: each is compared with all others."""
 TIE_BREAK = 1e-9
 """Part of a vote by which the nearest row decides between labels with equal votes."""
@@ -163,7 +163,7 @@ class KnnClassifier(ClassifierMixin, BaseEstimator):
         most = len(ids) - 1
         if most < 1:
             return 1
-        some = np.random.default_rng(self.random_state).permutation(len(ids))[:MOST_ASKED]
+        some = np.random.default_rng(self.random_state).permutation(len(ids))[:MAX_VALIDATED]
         known = self._codes(ids[some])
         k = min(CHOICES[-1], most)
         found = self.index_.search(PointQuery(X[some]), k + 1, effort="exact").ids  # (q, k + 1), itself among them

@@ -118,7 +118,7 @@ def _item(collection: "Collection", image: str) -> int:
     """The item with this id or path."""
     found = collection.find(image)
     if found is None:
-        raise InputError(f"Nothing in the collection is named {image!r}.")
+        raise InputError(f"No item named {image!r} in the collection.")
     return found
 
 

@@ -33,8 +33,8 @@ MARKS = {"y": "relevant", "n": "irrelevant", "s": "skip"}
 KEYS = "y yes · n no · s skip · u undo · f finish · q leave"
 KEYS_WITHOUT_QUESTIONS = "u undo · f finish · q leave"
 END_OF_INPUT = ("", "\x04")
-"""What a closed input and Ctrl-D give."""
-WORDS = ("yes", "no", "skip", "undo", "finish", "quit")
+"""Input at the end of a file, and on Ctrl-D."""
+LINE_COMMANDS = ("yes", "no", "skip", "undo", "finish", "quit")
 """Lines that stand for one key, their first letter; in other lines, each letter is a key."""
 DEFAULT_K = 20
 SIMULATED_ROUNDS = 10
@@ -373,7 +373,7 @@ class Keys:
             if line is None:
                 return None
             word = line.strip().lower()
-            self._pending = [word[:1]] if not word or word in WORDS else [*"".join(word.split())]
+            self._pending = [word[:1]] if not word or word in LINE_COMMANDS else [*"".join(word.split())]
         return self._pending.pop(0)
 
 

@@ -105,12 +105,12 @@ class FitCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the word for the collection's own labels where `--labels` has no value."""
-        words: list[str] = []
+        expanded: list[str] = []
         for word, following in zip_longest(args, args[1:]):
-            words.append(word)
+            expanded.append(word)
             if word == "--labels" and (following is None or following.startswith("-")):
-                words.append(OWN_LABELS)
-        return super().parse_args(ctx, words)
+                expanded.append(OWN_LABELS)
+        return super().parse_args(ctx, expanded)
 
 
 def _import_labels(collection: "Collection", source: str, names: list[str]) -> None:

@@ -61,7 +61,7 @@ def plan(
         raise InputError("--dim and --recipe both say how long vectors are. Give one.")
     if dim is not None and dim < 1:
         raise InputError(f"--dim must be 1 or more. Got {dim}.")
-    speeds = planning.measure() if measure else planning.STORED
+    speeds = planning.measure() if measure else planning.REFERENCE_MACHINE
     workload = _workload(where, count, dim, recipe, space)
     workload = planning.with_speed(workload, speeds, _rate(workload) if measure else None)
     made = planning.plan(workload, memory, limit, speeds)

@@ -111,18 +111,18 @@ class SearchCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert `--not` before each of its words."""
-        words: list[str] = []
+        expanded: list[str] = []
         greedy = False
         for number, word in enumerate(args):
             if word == "--":
-                words += args[number:]
+                expanded += args[number:]
                 break
             if word.startswith("-") and word != "-":
                 greedy = word in ("--not", "--without")
-            elif greedy and words[-1] not in ("--not", "--without"):
-                words.append("--not")
-            words.append(word)
-        return super().parse_args(ctx, words)
+            elif greedy and expanded[-1] not in ("--not", "--without"):
+                expanded.append("--not")
+            expanded.append(word)
+        return super().parse_args(ctx, expanded)
 
 
 def _print_results(results: list["Result"], json: bool, boxes: bool) -> None:

@@ -1,8 +1,8 @@
 """Adding pictures: list files, recognise known ones, read and describe the others, commit.
 
 `Adding` has the verbs: `add`, `refresh`, and describing pictures again. `_Ingest` does one run over some sources:
-pictures are read by other processes while this one describes them, what is in flight is bounded, and each commit is
-final. Everything needs the writer lock.
+other processes read pictures while this one describes them, memory is bounded, and each commit is final. Callers hold
+the writer lock.
 """
 
 import queue
@@ -48,21 +48,22 @@ from lookalike.text import many
 from lookalike.types import Ids, Progress, format_id
 
 LIST_AHEAD = 100_000
-"""Files that are listed before they are read: a limit on memory; below it the total is known early."""
+"""Files listed ahead of reading: a limit on memory. The total of a smaller add is known early."""
 
 CARRY_BYTES = 256 * 2**20
-"""The same in bytes, for members of compressed archives, which carry their bytes; above it, one member at a time."""
+"""The same in bytes, for members of compressed archives, which carry their bytes; above it, members are
+listed one at a time."""
 
-LOOKUP = 1_000
+LOOKUP_BATCH = 1_000
 """Files looked up in the catalogue at a time."""
 
-NAMED = 100
+REPORTED_FILES = 100
 """Files that a report lists one by one."""
 
 COMMIT_ROWS = 2_048
 COMMIT_BYTES = 128 * 2**20
 COMMIT_S = 5.0
-"""A commit follows after so many pictures, bytes of their vectors or seconds, whichever comes first."""
+"""Limits of one commit: pictures, bytes of their vectors, seconds since the last; whichever is reached first."""
 
 
 @dataclass
@@ -70,13 +71,15 @@ class Report:
     """What an add or a refresh did with files."""
 
     added: int = 0  # new pictures
-    known: int = 0  # unchanged, not read again
-    copied: int = 0  # known pictures at a further path
+    known: int = 0  # unchanged since the last add
+    copied: int = 0  # known pictures at an additional path
     moved: int = 0  # known pictures at a new path, the old file missing
     changed: int = 0  # another picture at a known path
     gone: int = 0  # files that no longer exist
     skipped: dict[str, str] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)  # the first NAMED: path → "added", "copied" or "changed"
+    files: dict[str, str] = field(
+        default_factory=dict
+    )  # path → "added", "copied" or "changed": the first REPORTED_FILES
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     predicted: dict[str, int] = field(default_factory=dict)  # new pictures with a predicted class, by class
@@ -98,13 +101,13 @@ class Adding:
     def add(
         self, paths: Sequence[str], recipes: str | Sequence[str] | None, progress: Progress, workers: int | None
     ) -> Report:
-        """Record these sources, and add what they hold."""
+        """Record these sources, and add their pictures."""
         report = Report()
         spaces = self._create_spaces(recipes, report)
         with self._store.transaction():
             for path in paths:
                 self._store.items.add_source(path)
-        with self._classified(report, progress):
+        with self._classifying(report, progress):
             self._ingest(paths, spaces, report, progress, workers)
         return report
 
@@ -118,11 +121,11 @@ class Adding:
             raise SourceError(report.notes[0])
         present = [source for source in sources if source not in absent]
         listed = [source for source in present if has_files(source)]
-        again: set[int] = set()
+        copied_items: set[int] = set()
         if listed:
-            with self._classified(report, progress):
-                again = self._ingest(listed, self._create_spaces(None, report), report, progress, workers)
-        _forget_missing(self._store, present, list(absent), again, report)
+            with self._classifying(report, progress):
+                copied_items = self._ingest(listed, self._create_spaces(None, report), report, progress, workers)
+        _remove_missing(self._store, present, list(absent), copied_items, report)
         return report
 
     def check_added(self, roots: Sequence[str]) -> None:
@@ -135,8 +138,8 @@ class Adding:
     def refit_features(self, progress: Progress, workers: int | None, spaces: Sequence[Space]) -> dict[str, int]:
         """Fit the features of these spaces again, and describe every picture again.
 
-        Returns all spaces that use these features, with the number of pictures that each feature was fitted on. If a
-        source is not there, its pictures would lose their vectors: SourceError.
+        Returns all spaces that use these features, with the number of pictures that each feature was fitted on. Raises
+        SourceError if a source is missing, because its pictures would lose their vectors.
         """
         sources = self._store.items.sources()
         for source in sources:
@@ -150,7 +153,7 @@ class Adding:
         return {space.name: fitted[space.specs[0]] for space in self._spaces if space.specs[0] in fitted}
 
     def describe_missing(self, progress: Progress, workers: int | None) -> int:
-        """Describe pictures again that have no vector in the feature of a space; returns how many now have one."""
+        """Describe the pictures that lack a vector of a space's feature; returns how many now have one."""
         features = {space.feature for space in self._spaces}
         missing = self._missing(features)
         paths = [path for item in self._store.items.get(sorted(missing)).values() for path in item.paths]
@@ -165,16 +168,16 @@ class Adding:
 
     def _create_spaces(self, recipes: str | Sequence[str] | None, report: Report) -> list[Space]:
         """The spaces that new pictures are added to: those of these recipes, and all that the collection has."""
-        own = list(self._spaces)
-        if recipes is not None or own:
-            asked = self._spaces.create([recipes] if isinstance(recipes, str) else recipes or [])
+        existing = list(self._spaces)
+        if recipes is not None or existing:
+            requested = self._spaces.create([recipes] if isinstance(recipes, str) else recipes or [])
         else:
             try:
-                asked = self._spaces.create(DEFAULT)
+                requested = self._spaces.create(DEFAULT)
             except MissingError as error:
                 report.notes.append(f"{error} Until then, the colour feature is used.")
-                asked = self._spaces.create(FALLBACK)
-        return list(dict.fromkeys([*asked, *own]))
+                requested = self._spaces.create(FALLBACK)
+        return list(dict.fromkeys([*requested, *existing]))
 
     def _ingest(
         self, sources: Sequence[str], spaces: list[Space], report: Report, progress: Progress, workers: int | None
@@ -188,14 +191,14 @@ class Adding:
         ]
         for feature, reason in failed.items():
             report.notes.append(reason if feature_takes_labels(feature) else f"{feature} is not fitted yet: {reason}")
-        able = [space for space in spaces if space.specs[0] not in failed]
-        if not able:
+        usable = [space for space in spaces if space.specs[0] not in failed]
+        if not usable:
             raise InputError(next(iter(failed.values())))
-        chains = self._intact_chains(able, report)
+        chains = self._intact_chains(usable, report)
         run = _Ingest(self._store, chains, self._spaces.read_side(), report)
         run.run(sources, progress, workers, self._allowed())
-        update_spaces([space for space in spaces if space not in able or space.name in chains], progress)
-        return run.again
+        update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
+        return run.copied_items
 
     def _intact_chains(self, spaces: Sequence[Space], report: Report) -> dict[str, Chain]:
         """The chains of these spaces, without spaces whose feature is damaged. A damaged model counts as not fitted."""
@@ -211,15 +214,15 @@ class Adding:
         return chains
 
     @contextmanager
-    def _classified(self, report: Report, progress: Progress) -> Iterator[None]:
-        """Predict the class of what this block adds, if there are classes; an error of that is only a note."""
+    def _classifying(self, report: Report, progress: Progress) -> Iterator[None]:
+        """Predict the class of pictures that this block adds, if there are classes; errors only become notes."""
         try:
-            watched = self._classes.watch()
+            enabled = self._classes.watch()
         except (DamagedError, FormatError) as error:
             report.notes.append(f"New pictures were not classified: {error}")
-            watched = False
+            enabled = False
         yield
-        if not watched:
+        if not enabled:
             return
         try:
             report.predicted, report.none = self._classes.predict_new(progress)
@@ -232,51 +235,51 @@ class Adding:
         yield from walk([*sources, *known], on_skip=ignore, within=self._allowed())
 
     def _allowed(self) -> Within:
-        """The folders that may be read. A source counts as written: if it is a link, its target is not allowed."""
+        """The folders that may be read. If a source is a link, its target is not allowed."""
         if self._within is None:
             return None
         return [*self._within, *map(root_of, self._store.items.sources())]
 
 
 def _find_problem(store: Store, source: str) -> str | None:
-    """Why a source cannot be refreshed, None if it can. One that lost all files at once is taken for a missing disk."""
+    """Why a source cannot be refreshed; None if it can. If all its files are missing, so is probably its disk."""
     root = root_of(source)
     known = store.items.paths_under(root)
     first = next(known, None)
     if not exists(root):
-        found = f"{source} does not exist."
+        problem = f"{source} does not exist."
     elif first is not None and not any(exists(path) for path, _ in concatenate([first], known)):
-        found = f"Every known file of {source} is missing: is its disk mounted?"
+        problem = f"Every known file of {source} is missing: is its disk mounted?"
     else:
         return None
-    return f"{found} Its pictures were kept; to remove them, run: lookalike remove {source}"
+    return f"{problem} Its pictures were kept; to remove them, run: lookalike remove {source}"
 
 
-def _forget_missing(
-    store: Store, sources: Sequence[str], absent: Sequence[str], again: set[int], report: Report
+def _remove_missing(
+    store: Store, sources: Sequence[str], absent: Sequence[str], copied_items: set[int], report: Report
 ) -> None:
     """Remove the paths of these sources whose file no longer exists, and items without any path.
 
-    Unclear cases are kept: files of an absent source inside this one, members of an archive that is being written,
+    Doubtful cases are kept: files of an absent source inside this one, members of an archive that is being written,
     files of a list whose folder is missing or empty.
     """
     listed = store.items.seen(list(report.skipped))
     known = {path: seen for path, seen in listed.items() if folder_has_files(path)}
     for source in sources:
         known.update(store.items.paths_under(root_of(source)))
-    away = [root_of(source) for source in absent]
+    absent_roots = [root_of(source) for source in absent]
     missing = []
     for path, seen in known.items():
         archive, member = split_member(path)
-        kept = (member and archive in report.skipped) or any(is_under(path, root) for root in away)
+        kept = (member and archive in report.skipped) or any(is_under(path, root) for root in absent_roots)
         if not kept and is_missing(path, seen.mtime_ns):
             missing.append(path)
     with store.transaction():
         store.remove(store.items.unlink(missing))
     for path in missing:
         report.skipped.pop(path, None)
-        if known[path].item in again:  # it was moved
-            again.discard(known[path].item or 0)
+        if known[path].item in copied_items:  # it was moved
+            copied_items.discard(known[path].item or 0)
             report.copied -= 1
             report.moved += 1
         else:
@@ -288,9 +291,10 @@ class _Ingest:
 
     Parameters
     ----------
-    store : of the collection.
+    store : the collection's store.
     chains : the chain of each space that new pictures are added to, by name.
     side : the shorter side at which pictures are read.
+    report : counts and skipped files are added to it.
     """
 
     def __init__(self, store: Store, chains: dict[str, Chain], side: int, report: Report):
@@ -300,31 +304,31 @@ class _Ingest:
         self.report = report
         self.features = {chain.specs[0]: chain.feature for chain in chains.values()}
         self.prepare = Prepare(list(self.features.values()))
-        self.waiting: list[Read] = []
+        self.unfinished: list[Read] = []
         self.rows: list[tuple[Read, list[NDArray[Any]]]] = []
         self.rows_bytes = 0
         self.links: list[tuple[str, int, int, int]] = []
         self.skips: list[tuple[str, int, int, str]] = []
-        self.lacking = {int(item) for base in self.features for item in store.vectors.missing(base)}
-        self.again: set[int] = set()  # known items that were found at a new path
+        self.undescribed = {int(item) for base in self.features for item in store.vectors.missing(base)}
+        self.copied_items: set[int] = set()  # known items that were found at a new path
         self.done = 0
         self.committed_at = time.monotonic()
 
     def run(
         self, sources: Sequence[str | Path], progress: Progress, workers: int | None, within: Within = None
     ) -> None:
-        """Add everything that the sources hold; links are followed only into `within`, if given."""
+        """Add all pictures of the sources; links are followed only into `within`, if given."""
         listing = _Listing(sources, self._skip_unlisted, within)
         try:
-            fresh = self._unknown(listing, progress)
-            first = next(fresh, None)
+            unread = self._unread(listing, progress)
+            first = next(unread, None)
             if first is not None:
                 with read_pool(self.prepare, side=self.side, workers=workers) as pool:
-                    for result in pool.map(concatenate([first], fresh)):
-                        self._take(result)
+                    for result in pool.map(concatenate([first], unread)):
+                        self._handle(result)
                         progress("reading", self.done, listing.total)
         except KeyboardInterrupt:
-            self.waiting.clear()  # described pictures are committed, the rest is read again
+            self.unfinished.clear()  # described pictures are committed; the others are read by the next add
             self._commit()
             raise
         finally:
@@ -333,7 +337,7 @@ class _Ingest:
         self._commit()
         progress("reading", self.done, self.done)
 
-    def _unknown(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
+    def _unread(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
         """The entries that must be read; the others are counted here."""
         entries = iter(entries)
         while batch := _next_batch(entries):
@@ -342,7 +346,7 @@ class _Ingest:
             for entry in batch:
                 before = seen.get(entry.path)
                 unchanged = before is not None and self._unchanged(entry, before)
-                if unchanged or (entry.size in sizes and self._recognised(entry, before)):
+                if unchanged or (entry.size in sizes and self._link_if_known(entry, before)):
                     self.done += 1
                 else:
                     yield entry
@@ -354,44 +358,44 @@ class _Ingest:
         if before.item is None:
             self.report.skipped[entry.path] = before.reason or ""
             return True
-        self.report.known += before.item not in self.lacking
-        return before.item not in self.lacking
+        self.report.known += before.item not in self.undescribed
+        return before.item not in self.undescribed
 
-    def _recognised(self, entry: Entry, before: Seen | None) -> bool:
-        """Whether a file has the bytes of a known item: a moved or copied file costs a digest, not a decode."""
+    def _link_if_known(self, entry: Entry, before: Seen | None) -> bool:
+        """Link a file to the known item with its bytes; False if there is none. Moved files are not decoded again."""
         try:
             content = digest_content(entry.read(LIMITS))
         except ImageError:
             return False  # the reading process reports the reason
         item = content_id(content)
         known = self.store.items.get([item]).get(item)
-        if known is None or item in self.lacking or known.content not in (None, content):
+        if known is None or item in self.undescribed or known.content not in (None, content):
             return False
         self._link(entry, item, before)
         return True
 
-    def _take(self, result: Read | Skip) -> None:
+    def _handle(self, result: Read | Skip) -> None:
         if isinstance(result, Skip):
             entry = result.entry
             self.report.skipped[entry.path] = result.reason
             self.done += 1
-            # A skip without a size never counts as unchanged: a temporary failure is tried again.
+            # Without a size, the file never counts as unchanged: the next add tries it again.
             size, mtime_ns = (entry.size, entry.mtime_ns) if result.lasting else (-1, -1)
             if result.lasting or self._item_at(entry.path) is None:
                 self.skips.append((entry.path, size, mtime_ns, result.reason))
         else:
-            self.waiting.append(result)
-            if len(self.waiting) >= DESCRIBE_BATCH:
+            self.unfinished.append(result)
+            if len(self.unfinished) >= DESCRIBE_BATCH:
                 self._describe()
-        late = time.monotonic() - self.committed_at > COMMIT_S
-        if late or len(self.rows) >= COMMIT_ROWS or self.rows_bytes >= COMMIT_BYTES:
+        overdue = time.monotonic() - self.committed_at > COMMIT_S
+        if overdue or len(self.rows) >= COMMIT_ROWS or self.rows_bytes >= COMMIT_BYTES:
             self._commit()
 
     def _describe(self) -> None:
-        """Describe the waiting pictures."""
-        if not self.waiting:
+        """Describe the pictures that were read, but not described yet."""
+        if not self.unfinished:
             return
-        reads, self.waiting = self.waiting, []
+        reads, self.unfinished = self.unfinished, []
         parts = self.prepare.finish([read.parts for read in reads])
         self.rows.extend((read, [X[i] for X in parts]) for i, read in enumerate(reads))
         self.rows_bytes += sum(X.nbytes for X in parts)
@@ -402,30 +406,30 @@ class _Ingest:
         self.committed_at = time.monotonic()
         if not (self.rows or self.links or self.skips):
             return
-        have = self.store.items.get(list({read.id for read, _ in self.rows}))
-        self._refuse_collisions(have)
+        existing = self.store.items.get(list({read.id for read, _ in self.rows}))
+        self._skip_collisions(existing)
         rows = {read.id: (read, parts) for read, parts in self.rows}  # the same picture twice is one item
-        wanted = {item: row for item, row in rows.items() if item not in have or item in self.lacking}
-        pendings = self._write(wanted)
+        to_write = {item: row for item, row in rows.items() if item not in existing or item in self.undescribed}
+        pendings = self._write(to_write)
         before = self.store.items.seen([read.entry.path for read, _ in self.rows])
-        counted = set(have)
+        counted = set(existing)
         for read, _ in self.rows:
             self._link(read.entry, read.id, before.get(read.entry.path), new=read.id not in counted)
             counted.add(read.id)
         with self.store.transaction():
-            self.store.items.add([_item(read) for item, (read, _) in rows.items() if item not in have])
+            self.store.items.add([_item(read) for item, (read, _) in rows.items() if item not in existing])
             pathless = [*self.store.items.link(self.links), *self.store.items.skip(self.skips)]
             for pending in pendings:
                 self.store.vectors.commit(pending)
             self.store.remove(pathless)  # a changed file is a new item: no file has the old content
-        self.lacking.difference_update(wanted)
+        self.undescribed.difference_update(to_write)
         self.rows, self.rows_bytes, self.links, self.skips = [], 0, [], []
         for space in {*self.features, *self.chains}:
             self.store.vectors.merge(space)
 
-    def _refuse_collisions(self, have: dict[int, Item]) -> None:
+    def _skip_collisions(self, existing: dict[int, Item]) -> None:
         """Skip files that have the id of another file, known or read earlier, but different bytes."""
-        contents = {item: known.content for item, known in have.items()}
+        contents = {item: known.content for item, known in existing.items()}
         kept = []
         for read, parts in self.rows:
             expected = contents.setdefault(read.id, read.content)
@@ -438,31 +442,35 @@ class _Ingest:
         self.rows = kept
 
     def _write(self, rows: dict[int, tuple[Read, list[NDArray[Any]]]]) -> list[Any]:
-        """Segments for every space, on the disk but not yet part of the collection."""
+        """Write segments for every space; they become part of the collection when they are committed."""
         if not rows:
             return []
         ids = np.array(list(rows), np.int64)
         pendings = []
         for i, spec in enumerate(self.features):
             X = np.stack([parts[i] for _, parts in rows.values()])  # (n, d)
-            fresh = np.isin(ids, self.store.vectors.live_ids(spec), invert=True)
-            if not fresh.any():
+            lacks_vector = np.isin(ids, self.store.vectors.live_ids(spec), invert=True)
+            if not lacks_vector.any():
                 continue
-            mine = {name: chain for name, chain in self.chains.items() if chain.specs[0] == spec}
-            searched = any(len(chain.specs) == 1 for chain in mine.values())
-            # A feature that no space searches is stored in half precision: it is only fitted on and transformed.
-            stored: NDArray[Any] = X[fresh] if searched else X[fresh].astype(np.float16)
-            pendings.append(self.store.vectors.write(spec, ids[fresh], stored))
-            for name, chain in mine.items():
+            own_chains = {name: chain for name, chain in self.chains.items() if chain.specs[0] == spec}
+            searched = any(len(chain.specs) == 1 for chain in own_chains.values())
+            # Half precision is enough for a feature that no space searches: fits and transforms tolerate it.
+            stored: NDArray[Any] = X[lacks_vector] if searched else X[lacks_vector].astype(np.float16)
+            pendings.append(self.store.vectors.write(spec, ids[lacks_vector], stored))
+            for name, chain in own_chains.items():
                 if len(chain.specs) > 1 and chain.fitted:
-                    new = self._without_row(name, ids[fresh])
-                    if new.any():
-                        pendings.append(self.store.vectors.write(name, ids[fresh][new], chain.encode(stored[new])))
+                    lacks_row = self._lack_row(name, ids[lacks_vector])
+                    if lacks_row.any():
+                        pendings.append(
+                            self.store.vectors.write(
+                                name, ids[lacks_vector][lacks_row], chain.encode(stored[lacks_row])
+                            )
+                        )
         return pendings
 
-    def _without_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these items have no row in a space. New items have none."""
-        if self.lacking.isdisjoint(ids.tolist()):
+    def _lack_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
+        """Which of these items have no row in a space, (n,) bool."""
+        if self.undescribed.isdisjoint(ids.tolist()):
             return np.ones(len(ids), bool)
         return np.isin(ids, self.store.vectors.live_ids(name), invert=True)
 
@@ -474,11 +482,11 @@ class _Ingest:
             outcome = "added"
         elif before is None or before.item is None:
             outcome = "copied"
-            self.again.add(item)
+            self.copied_items.add(item)
         else:
             outcome = "known"
         setattr(self.report, outcome, getattr(self.report, outcome) + 1)
-        if outcome != "known" and len(self.report.files) < NAMED:
+        if outcome != "known" and len(self.report.files) < REPORTED_FILES:
             self.report.files[entry.path] = outcome
 
     def _item_at(self, path: str) -> int | None:
@@ -538,13 +546,13 @@ class _Listing:
 
 
 def _next_batch(entries: Iterator[Entry]) -> list[Entry]:
-    """The next entries to look up together: at most LOOKUP, fewer if they carry CARRY_BYTES."""
+    """The next entries to look up together: at most LOOKUP_BATCH, fewer if they carry CARRY_BYTES."""
     batch: list[Entry] = []
     carried = 0
     for entry in entries:
         batch.append(entry)
         carried += len(entry.data or b"")
-        if len(batch) == LOOKUP or carried >= CARRY_BYTES:
+        if len(batch) == LOOKUP_BATCH or carried >= CARRY_BYTES:
             break
     return batch
 

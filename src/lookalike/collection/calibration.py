@@ -33,21 +33,21 @@ GRID: dict[str, tuple[float, ...]] = {
     "lam": (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6),
     "gamma": (0.1, 0.3, 1.0, 3.0),
 }
-"""The candidates, mildest first, because the first of equals is chosen; for rows of unit length, scaled by the power of
-ten of their squared length for others. Without labels γ is the typical one: the margin, which decides then, compares
-scores of one γ only."""
+"""Candidates, mildest first, because the first of equals is chosen. They are for rows of unit length; for other rows
+they are scaled by the power of ten of the squared length. Without labels only the typical γ is tried: the margin, which
+then decides, cannot be compared between different γ."""
 
-PICTURES = 200
+MAX_ALTERED = 200
 """Most pictures that are altered."""
 
-LABELLED = 1_000
-"""Most labelled pictures that search each other; at most half of the collection."""
+MAX_LABELLED = 1_000
+"""Most labelled pictures that search each other; never more than half of the collection."""
 
-SHARE = 4
-"""At most one picture in so many is altered."""
+PICTURES_PER_ALTERED = 4
+"""Pictures that the collection must have for each one that is altered."""
 
-POOL = 10_000
-"""Rows of the pool while candidates are compared: λ and γ hardly depend on more, and every candidate is fitted."""
+MAX_POOL = 10_000
+"""Most rows of the pool while candidates are compared: more hardly change λ and γ, and every candidate is fitted."""
 
 
 CROPS: tuple[Box, ...] = (
@@ -57,13 +57,13 @@ CROPS: tuple[Box, ...] = (
     (0.2, 0.2, 0.8, 0.8),
     (0.1, 0.4, 0.6, 0.9),
 )
-"""Crops: nearly the whole picture, corners, the middle, a quarter off the middle."""
+"""Crops: nearly the whole picture, two corners, the middle, a quarter beside the middle."""
 
-SMALLEST = 0.5
+SMALLEST_CROP = 0.5
 """The shortest side of a crop, as a share: pictures are read that much larger."""
 
-BLOCK = 32
-"""Pictures read at a time, so that few more are read than are needed."""
+READ_BLOCK = 32
+"""Pictures read at a time: small, so that few pictures are read in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class CalibrationReport:
     fitted_on: int = 0  # rows that the space was then fitted on
 
 
-def choose(
+def choose_options(
     space: Space,
     negatives: Pool | None,
     labels: bool,
@@ -88,25 +88,27 @@ def choose(
 ) -> CalibrationReport:
     """Compare the candidates for a space's last transform; nothing is stored yet.
 
-    The pool is the one that the fit will use. The collection's own pool contains the originals, and pushes altered
-    versions away from them, as it will any new view; λ must be large enough for that. Outside negatives contain none.
+    The pool is the one that the fit will use. If it is the collection itself, it contains the originals, and pushes
+    altered versions away from them, as it will push any new view; λ must be large enough for that.
     """
     name, chain = space.name, space.chain
     spec, options = _check_tunable(name, chain)
     features, ids = space.feature_rows, space.feature.row_ids()
-    n = len(ids) // SHARE
+    n = len(ids) // PICTURES_PER_ALTERED
     if n < 2:
-        raise InputError(f"Calibration needs at least {2 * SHARE} pictures in the collection. Got {len(ids)}.")
-    if labels:
-        asked, y = _labelled(space, ids, min(LABELLED, len(ids) // 2))
-    else:
-        asked, altered = describe_variants(
-            space.store, ids.tolist(), chain.feature, min(PICTURES, n), progress, workers
+        raise InputError(
+            f"Calibration needs at least {2 * PICTURES_PER_ALTERED} pictures in the collection. Got {len(ids)}."
         )
-    own = np.asarray(features.vectors(np.union1d(asked, ids[:POOL])), np.float32)
-    steps = fit(chain.specs[:-1], own, labelled=labelled_rows(space))
-    pool = steps.transform(own if negatives is None else negatives.X[~np.isin(negatives.ids, asked)][:POOL])
-    X = steps.transform(features.vectors(asked))  # (m, d)
+    if labels:
+        query_ids, y = _labelled(space, ids, min(MAX_LABELLED, len(ids) // 2))
+    else:
+        query_ids, altered = describe_variants(
+            space.store, ids.tolist(), chain.feature, min(MAX_ALTERED, n), progress, workers
+        )
+    sample = np.asarray(features.vectors(np.union1d(query_ids, ids[:MAX_POOL])), np.float32)
+    steps = fit(chain.specs[:-1], sample, labelled=labelled_rows(space))
+    pool = steps.transform(sample if negatives is None else negatives.X[~np.isin(negatives.ids, query_ids)][:MAX_POOL])
+    X = steps.transform(features.vectors(query_ids))  # (m, d)
     candidates = _candidates(options, spec, pool, labels)
     progress(f"calibrating {name}", 0, len(candidates))
     done = 0
@@ -115,17 +117,17 @@ def choose(
         nonlocal done
         progress(f"calibrating {name}", done, len(candidates))
         done += 1
-        made: Transform = create("transform", _with(spec, params))
-        return made
+        transform: Transform = create("transform", _with_params(spec, params))
+        return transform
 
     if labels:
-        found = calibrate_labels(make, candidates, X, y, pool)
+        result = calibrate_labels(make, candidates, X, y, pool)
     else:
         m, a, d = altered.shape
         variants = steps.transform(altered.reshape(m * a, d)).reshape(m, a, -1)
-        found = calibrate(make, candidates, pool, X, variants)
+        result = calibrate(make, candidates, pool, X, variants)
     progress(f"calibrating {name}", len(candidates), len(candidates))
-    return _report(name, chain, spec, found, len(asked), len(pool))
+    return _report(name, chain, spec, result, len(query_ids), len(pool))
 
 
 def tunable(spec: str) -> list[str]:
@@ -146,7 +148,7 @@ def _check_tunable(name: str, chain: Chain) -> tuple[Spec, list[str]]:
             f" Its chain is {' | '.join(chain.specs)}."
         )
     spec = parse(chain.specs[-1])
-    if spec.params.get("kernel") == "linear":  # which has no γ
+    if spec.params.get("kernel") == "linear":  # it has no γ
         options = ["lam"]
     return spec, options
 
@@ -160,28 +162,28 @@ def _candidates(options: list[str], spec: Spec, pool: Vectors, labels: bool) -> 
     values = {option: [value * units[option] for value in GRID[option]] for option in options}
     if "gamma" in values and not labels:
         values["gamma"] = [typical_gamma(str(kernel), pool)]
-    rounded = [[float(f"{value:.3g}") for value in tried] for tried in values.values()]
+    rounded = [[float(f"{value:.3g}") for value in option_values] for option_values in values.values()]
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*rounded)]
 
 
 def _labelled(space: Space, ids: Ids, n: int) -> tuple[Ids, list[str]]:
     """At most n of the items that have exactly one label, and their labels."""
-    found, there = space.store.judgements.single_labels(), set(ids.tolist())
-    one = [(item, label) for item, label in sorted(found.items()) if item in there][:n]
-    if len(one) < 2:
+    labels, known = space.store.judgements.single_labels(), set(ids.tolist())
+    pairs = [(item, label) for item, label in sorted(labels.items()) if item in known][:n]
+    if len(pairs) < 2:
         raise InputError(
-            f"Calibration by labels needs pictures with one label each. Got {len(one)}. Run: lookalike label SOURCE"
+            f"Calibration by labels needs pictures with one label each. Got {len(pairs)}. Run: lookalike label SOURCE"
         )
-    return np.array([item for item, _ in one], np.int64), [label for _, label in one]
+    return np.array([item for item, _ in pairs], np.int64), [label for _, label in pairs]
 
 
-def _with(spec: Spec, params: dict[str, Any]) -> Spec:
+def _with_params(spec: Spec, params: dict[str, Any]) -> Spec:
     return Spec(spec.name, {**spec.params, **params})
 
 
-def _report(name: str, chain: Chain, spec: Spec, found: Calibration, questions: int, pool: int) -> CalibrationReport:
-    specs = [*chain.specs[:-1], str(_with(spec, found.params))]
-    return CalibrationReport(name, specs, found.params, found.trials, questions, pool)
+def _report(name: str, chain: Chain, spec: Spec, result: Calibration, questions: int, pool: int) -> CalibrationReport:
+    specs = [*chain.specs[:-1], str(_with_params(spec, result.params))]
+    return CalibrationReport(name, specs, result.params, result.trials, questions, pool)
 
 
 def _flip(image: Pixels) -> Pixels:
@@ -200,7 +202,7 @@ def _compress(image: Pixels, quality: int) -> Pixels:
     return np.asarray(Image.open(stream).convert("RGB"))
 
 
-_ALTER: tuple[Callable[[Pixels], Pixels], ...] = (
+_ALTERATIONS: tuple[Callable[[Pixels], Pixels], ...] = (
     *(lambda image, box=box: crop(image, box) for box in CROPS),
     _flip,
     lambda image: _flip(crop(image, CROPS[3])),
@@ -208,7 +210,7 @@ _ALTER: tuple[Callable[[Pixels], Pixels], ...] = (
     lambda image: _compress(_light(crop(image, CROPS[2]), 0.8), 60),
 )
 
-VARIANTS = len(_ALTER)
+VARIANTS = len(_ALTERATIONS)
 
 
 def variants(image: Pixels) -> list[Pixels]:
@@ -217,11 +219,11 @@ def variants(image: Pixels) -> list[Pixels]:
     >>> [altered.shape[:2] for altered in variants(np.zeros((40, 60, 3), np.uint8))][:4]
     [(36, 54), (30, 45), (30, 45), (24, 36)]
     """
-    return [np.ascontiguousarray(alter(image)) for alter in _ALTER]
+    return [np.ascontiguousarray(alter(image)) for alter in _ALTERATIONS]
 
 
 @dataclass(frozen=True)
-class _Vary:
+class _PrepareVariants:
     """Prepares each altered version of a picture, in a reading process."""
 
     prepare: Prepare
@@ -235,21 +237,21 @@ def describe_variants(
 ) -> tuple[Ids, Vectors]:
     """Altered versions of the first n of these items that can be read: ids (m,) and rows (m, VARIANTS, d), m ≤ n.
 
-    Files that are missing, or hold another picture by now, are skipped.
+    Files that are missing or have changed are skipped.
     """
     prepare = Prepare([feature])
-    found: dict[int, Vectors] = {}
-    with read_pool(_Vary(prepare), side=math.ceil(feature.side / SMALLEST), workers=workers) as pool:
-        for part in chunks(len(ids), 1, BLOCK):
+    rows: dict[int, Vectors] = {}
+    with read_pool(_PrepareVariants(prepare), side=math.ceil(feature.side / SMALLEST_CROP), workers=workers) as pool:
+        for part in chunks(len(ids), 1, READ_BLOCK):
             paths = store.items.first_paths(ids[part])
-            there = [entry for path in paths.values() if (entry := locate(path)) is not None]
-            for outcome in pool.map(there):
+            entries = [entry for path in paths.values() if (entry := locate(path)) is not None]
+            for outcome in pool.map(entries):
                 if isinstance(outcome, Read) and outcome.id in paths:
-                    (found[outcome.id],) = prepare.finish(outcome.parts)  # (VARIANTS, d)
-                progress("altering pictures", min(len(found), n), n)
-            if len(found) >= n:
+                    (rows[outcome.id],) = prepare.finish(outcome.parts)  # (VARIANTS, d)
+                progress("altering pictures", min(len(rows), n), n)
+            if len(rows) >= n:
                 break
-    if len(found) < 2:
-        raise InputError(f"Calibration needs at least 2 pictures that can be read. Got {len(found)} of {len(ids)}.")
-    kept = [item for item in ids if item in found][:n]
-    return np.array(kept, np.int64), np.stack([found[item] for item in kept])
+    if len(rows) < 2:
+        raise InputError(f"Calibration needs at least 2 pictures that can be read. Got {len(rows)} of {len(ids)}.")
+    described = [item for item in ids if item in rows][:n]
+    return np.array(described, np.int64), np.stack([rows[item] for item in described])

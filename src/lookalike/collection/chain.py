@@ -1,7 +1,7 @@
-"""`Chain`: a feature and the steps after it, fitted: transforms, then optionally a coder; and reading for it.
+"""`Chain`: a feature and the fitted steps after it, which are transforms and perhaps a coder.
 
 A chain turns pictures, or vectors of the feature, into (n, D) float32 vectors of a space or (n, bits / 8) uint8 codes.
-`read_pool` reads and prepares pictures in several processes; `PicturePool` is the protocol of what reads them.
+`read_pool` reads and prepares pictures in several processes; `PicturePool` is the protocol of such a pool.
 """
 
 import threading
@@ -38,19 +38,19 @@ from lookalike.types import (
 )
 
 STEP_BYTES = 2**30
-"""Memory limit for the rows that a step is fitted on: of long rows it gets fewer, the first ones."""
+"""Memory limit for the rows that a step is fitted on: of long rows, fewer are used, the first ones."""
 
 DESCRIBE_BATCH = 16
 """Pictures that are described at a time: measured best for the default network on two cores."""
 
 
 class Labelled(NamedTuple):
-    """Rows that steps that learn from labels are fitted on."""
+    """The rows that steps are fitted on if they learn from labels."""
 
     ids: Ids  # (m,), ascending
     X: Vectors  # (m, d), of a space's feature
     y: NDArray[Any]  # (m,), one label each; or (m, C), ones and zeros, for steps that take several
-    free: Vectors | None = None  # (f, d), rows without a label: some coders learn from these, too
+    unlabelled: Vectors | None = None  # (u, d), which some coders also learn from
 
 
 class Chain:
@@ -81,8 +81,8 @@ class Chain:
     @cached_property
     def feature(self) -> Feature:
         """The chain's feature. Cheap: weights are loaded by its first `describe`."""
-        made: Feature = self._load_feature() if self._load_feature else create("feature", self.specs[0])
-        return made
+        feature: Feature = self._load_feature() if self._load_feature else create("feature", self.specs[0])
+        return feature
 
     @cached_property
     def steps(self) -> Sequence[Any]:
@@ -103,10 +103,10 @@ class Chain:
     def transform(self, X: Vectors) -> Vectors:
         """Transform vectors (n, d) of the feature to (n, D) float32: the space's vectors, or what its coder encodes."""
         if len(X) < 2:
-            return self._through(X)
+            return self._apply_transforms(X)
         # In chunks: between the first step and the last, rows can be much longer (dfk, then pca).
         parts = chunks(len(X), 4 * self.widest(X[:1]))
-        return np.concatenate([self._through(X[part]) for part in parts])
+        return np.concatenate([self._apply_transforms(X[part]) for part in parts])
 
     def widest(self, X: Vectors) -> int:
         """The largest number of columns at any step, for rows like X (1, d)."""
@@ -116,7 +116,7 @@ class Chain:
             widest = max(widest, int(X.shape[1]))
         return widest
 
-    def _through(self, X: Vectors) -> Vectors:
+    def _apply_transforms(self, X: Vectors) -> Vectors:
         for step in self.transforms:
             X = step.transform(X)
         return to_numpy(X)
@@ -135,15 +135,15 @@ class Chain:
         return self._finish(self.feature.regions(image, boxes))
 
     @property
-    def compares(self) -> bool:
+    def has_own_measure(self) -> bool:
         """Whether the last transform has a measure of its own, which replaces the Euclidean distance."""
         return self.fitted and len(self.transforms) > 0 and hasattr(self.transforms[-1], "compare")
 
     def query(self, rows: Vectors) -> Query:
-        """The query for what is nearest to rows (q, D) of the space."""
+        """The query that finds the nearest neighbours of rows (q, D) of the space."""
         if self.coder is not None:
             return CodedQuery(rows, self.coder.query(rows))
-        query: Query = self.transforms[-1].compare(rows) if self.compares else PointQuery(rows)  # type: ignore[attr-defined]
+        query: Query = self.transforms[-1].compare(rows) if self.has_own_measure else PointQuery(rows)  # type: ignore[attr-defined]
         return query
 
     def _finish(self, X: Vectors) -> Vectors:
@@ -160,27 +160,27 @@ def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labe
     for spec in specs[1:]:
         step = create(kind_of_step(spec), spec)
         if labelled is not None and takes_labels(spec):
-            step.fit(*(_with_free(labelled) if is_coder(spec) else (labelled.X, labelled.y)))
+            step.fit(*(_with_unlabelled(labelled) if is_coder(spec) else (labelled.X, labelled.y)))
         else:
             step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
         fitted.append(step)
         if len(fitted) < len(specs) - 1:
-            most = max(2, STEP_BYTES // (4 * step.transform(X[:1]).shape[1]))
-            X = step.transform(X[:most])
-            negatives = None if negatives is None else step.transform(negatives[:most])
+            max_rows = max(2, STEP_BYTES // (4 * step.transform(X[:1]).shape[1]))
+            X = step.transform(X[:max_rows])
+            negatives = None if negatives is None else step.transform(negatives[:max_rows])
             if labelled is not None:
-                ids, rows, y, free = labelled
-                free = None if free is None else step.transform(free[:most])
-                labelled = Labelled(ids[:most], step.transform(rows[:most]), y[:most], free)
+                ids, rows, y, unlabelled = labelled
+                unlabelled = None if unlabelled is None else step.transform(unlabelled[:max_rows])
+                labelled = Labelled(ids[:max_rows], step.transform(rows[:max_rows]), y[:max_rows], unlabelled)
     return Chain(specs, lambda: fitted)
 
 
-def _with_free(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
+def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
     """Rows and labels, with "" for rows without a label."""
-    if labelled.free is None or not len(labelled.free):
+    if labelled.unlabelled is None or not len(labelled.unlabelled):
         return labelled.X, labelled.y
-    none = np.full(len(labelled.free), "")
-    return np.concatenate([labelled.X, labelled.free]), np.concatenate([labelled.y.astype(str), none])
+    no_label = np.full(len(labelled.unlabelled), "")
+    return np.concatenate([labelled.X, labelled.unlabelled]), np.concatenate([labelled.y.astype(str), no_label])
 
 
 class PicturePool(Protocol):
@@ -195,7 +195,7 @@ class PicturePool(Protocol):
 def read_pool(prepare: Any, *, side: int, workers: int | None) -> Iterator[PicturePool]:
     """Processes that read pictures at a shorter side of at least `side` and call `prepare` on each.
 
-    Meanwhile BLAS uses one thread in this process: its waiting threads spin, and would take the cores from the readers.
+    Meanwhile BLAS uses one thread in this process: idle BLAS threads spin, and would take cores from the readers.
     """
     with SINGLE_BLAS_THREAD, ReadPool(prepare, side=side, workers=workers) as pool:
         yield pool
@@ -212,7 +212,7 @@ class Prepare:
         self._features = list(features)
 
     def __call__(self, image: Pixels) -> list[Prepared]:
-        """For each feature, what `finish` needs of a picture."""
+        """The part of a picture that `finish` needs, for each feature."""
         prepared = [feature.prepare(image) for feature in self._features]
         return [
             feature.describe([part])[0] if feature.by_picture else part
@@ -231,8 +231,8 @@ class Prepare:
         return _restore_prepare, ([(spec_of(feature), state_of(feature)) for feature in self._features],)
 
 
-def _restore_prepare(made_of: list[tuple[str, dict[str, NDArray[Any]]]]) -> Prepare:
-    return Prepare([restore("feature", spec, state) for spec, state in made_of])
+def _restore_prepare(specs_and_states: list[tuple[str, dict[str, NDArray[Any]]]]) -> Prepare:
+    return Prepare([restore("feature", spec, state) for spec, state in specs_and_states])
 
 
 class _SingleBlasThread:

@@ -1,8 +1,8 @@
 """The classes of a collection in memory: an `OpenSet` that follows labels, pictures and spaces.
 
-Labels and vectors are the only truth. They are read once; from then on each label or picture that is added or removed
-costs one update, O(d). A snapshot on the disk saves the next process that first reading; a snapshot that is damaged,
-old or missing costs time only. A refit of the space, or another setting, starts from the beginning.
+The model is computed from labels and vectors. They are read once; from then on each label or picture that is added or
+removed is one update, O(d). A snapshot on the disk saves the next process the first reading; if it is damaged, old or
+missing, only time is lost. After a refit of the space or a change of settings, everything is read again.
 """
 
 import json
@@ -29,11 +29,11 @@ if TYPE_CHECKING:  # loads scikit-learn
     from lookalike.classes import OpenSet
 
 NONE = -1
-"""The class that `OpenSet` predicts for none of these; real classes are numbers from 0, so any text can be a name."""
+"""The class that `OpenSet` predicts for none of the classes; those are numbers from 0, so any text can be a name."""
 
-RECALIBRATE = 0.01
-"""Share of labels that must have changed before the temperature and the threshold are computed again: both belong to
-all classes together, and one label hardly changes them."""
+RECALIBRATE_SHARE = 0.01
+"""Share of labels that must have changed before the temperature and the threshold are computed again: both are
+shared by all classes, and one label hardly changes them."""
 
 ROWS_BYTES = 256 * 2**20
 """Memory limit for the vectors that are put into classes at a time."""
@@ -66,10 +66,10 @@ class Settings:
 
 
 class ModelState(NamedTuple):
-    """What predictions are made by."""
+    """The state of the model that makes predictions."""
 
     space: str
-    model: str  # the kind of classes, and after how many changes of labels
+    model: str  # the kind of classes, and the number of the last change of labels
     can_reject: bool  # whether it can predict none of the classes
 
 
@@ -80,9 +80,9 @@ class ClassModel:
         self._store = spaces.store
         self._spaces = spaces
         self._lock = threading.RLock()
-        self._used = Settings()
+        self._model_settings = Settings()
         self._parents: tuple[tuple[str, str], ...] = ()
-        self._named: list[str] = []
+        self._named_classes: list[str] = []
         self._clear()
 
     def predict(self, X: Vectors, rejected: Sequence[Iterable[str]] | None = None) -> list[Prediction]:
@@ -100,10 +100,11 @@ class ClassModel:
             return found
 
     def state(self) -> ModelState:
-        """What the next prediction is made by."""
+        """The state of the model for the next prediction."""
         with self._lock:
             model = self._ready()
-            return ModelState(self._name, f"{self._used.kind} {self._seen}", bool(np.isfinite(model.threshold_)))
+            name = f"{self._model_settings.kind} {self._last_change}"
+            return ModelState(self._name, name, bool(np.isfinite(model.threshold_)))
 
     @property
     def settings(self) -> Settings:
@@ -120,8 +121,8 @@ class ClassModel:
     def rows(self, ids: Ids) -> tuple[Ids, Vectors]:
         """Those of the ids that have a row in the space, and these rows (m, d)."""
         index = self.space.rows
-        there = ids[np.isin(ids, index.ids)]
-        return there, index.vectors(there)
+        present = ids[np.isin(ids, index.ids)]
+        return present, index.vectors(present)
 
     def _find(self, settings: Settings) -> Space:
         if settings.space is not None and settings.space not in self._spaces:
@@ -132,14 +133,14 @@ class ClassModel:
         return self._spaces.find(settings.space)
 
     def _clear(self) -> None:
-        self._made_of: Any = None
-        self._seen = -1  # the last change of labels that is in the model
+        self._inputs: Any = None
+        self._last_change = -1  # of labels that is in the model
         self._name = ""
         self._index: Any = None
         self._model: OpenSet | None = None
-        self._table = LabelTable.of(())
-        self._uncalibrated: int | None = None  # changes since it was calibrated; None: never calibrated
-        self._unsaved = 0  # changes since the snapshot
+        self._table = LabelTable.from_pairs(())
+        self._uncalibrated_changes: int | None = None  # None: never calibrated
+        self._unsaved_changes = 0
 
     def _ready(self) -> "OpenSet":
         """The model, up to date and calibrated."""
@@ -147,32 +148,35 @@ class ClassModel:
         n = int(np.count_nonzero(self._table.in_model))
         if self._model is None or not n:
             raise InputError(NO_CLASSES)
-        no_threshold = self._uncalibrated and not np.isfinite(self._model.threshold_)  # there may be enough labels now
-        if self._uncalibrated is None or self._uncalibrated > RECALIBRATE * n or no_threshold:
+        changes = self._uncalibrated_changes
+        no_threshold = changes and not np.isfinite(self._model.threshold_)  # there may be enough labels now
+        if changes is None or changes > RECALIBRATE_SHARE * n or no_threshold:
             pairs = self._table.sample(self._model.sizes(), self._model.classes_, self._model.most_held())
             self._model.recalibrate(*_examples(pairs, self._index))
-            self._uncalibrated = 0
+            self._uncalibrated_changes = 0
         self._save_snapshot(n)
         return self._model
 
     def _update(self) -> None:
         """Bring the model up to date with the store."""
         names = self._store.judgements.classes
-        # Read before the settings: changes in between are read again the next time.
-        seen, changes = names.changes(self._seen) if self._seen >= 0 else (names.last_change(), None)
+        # Read before the settings, so that a change in between is applied the next time.
+        last_change, changes = (
+            names.changes(self._last_change) if self._last_change >= 0 else (names.last_change(), None)
+        )
         if changes is None or any(item is None for item, _, _ in changes):
-            self._used = self.settings
+            self._model_settings = self.settings
             self._parents = tuple(names.parents())
-            self._named = names.named()
-        space = self._find(self._used)
+            self._named_classes = names.named()
+        space = self._find(self._model_settings)
         index = space.rows
-        made_of = *space.rows_version, self._used, self._parents
-        changes = changes if made_of == self._made_of else None
-        if changes is not None and index is self._index and seen == self._seen:
+        inputs = *space.rows_version, self._model_settings, self._parents
+        changes = changes if inputs == self._inputs else None
+        if changes is not None and index is self._index and last_change == self._last_change:
             return
         try:
             if changes is None:
-                done = self._load_snapshot(made_of, index, space.rows_fingerprint())
+                done = self._load_snapshot(inputs, index, space.rows_fingerprint())
             else:
                 done = self._apply(changes, index, pictures_changed=index is not self._index)
             if not done:
@@ -180,74 +184,76 @@ class ClassModel:
         except BaseException:  # the model may be half updated
             self._clear()
             raise
-        self._made_of, self._seen, self._name, self._index = made_of, seen, space.name, index
+        self._inputs, self._last_change, self._name, self._index = inputs, last_change, space.name, index
 
     def _rebuild(self, index: Any) -> None:
-        """Start with all labels and their vectors."""
+        """Compute the model from all labels and their vectors."""
         self._clear()
-        self._table = LabelTable.of(self._store.judgements.classes.all_labels()[1])
+        self._table = LabelTable.from_pairs(self._store.judgements.classes.all_labels()[1])
         self._apply([], index, pictures_changed=True)
 
-    def _load_snapshot(self, made_of: Any, index: Any, fingerprint: str) -> bool:
-        """Start with the snapshot and all changes since; False if that is not possible."""
+    def _load_snapshot(self, inputs: Any, index: Any, fingerprint: str) -> bool:
+        """Load the snapshot and apply all changes since; False if that is not possible."""
         self._clear()
-        snapshot = load_snapshot(self._store, make_model(self._used, (), self._table.code))
+        snapshot = load_snapshot(self._store, make_model(self._model_settings, (), self._table.code))
         names = self._store.judgements.classes
-        if snapshot is None or snapshot.about["made_of"] != _as_json(made_of):
+        if snapshot is None or snapshot.header["made_of"] != _as_json(inputs):
             return False
-        changes = names.changes(snapshot.about["seen"])[1]
-        if changes is None or _as_json(names.change(snapshot.about["seen"])) != snapshot.about["last"]:
+        changes = names.changes(snapshot.header["seen"])[1]
+        if changes is None or _as_json(names.change(snapshot.header["seen"])) != snapshot.header["last"]:
             return False  # the changes are no longer stored, or the labels are those of another file
         self._model, self._table = snapshot.model, snapshot.table
-        self._uncalibrated = snapshot.about["moved"]
-        changed = snapshot.about["rows"] != fingerprint
+        self._uncalibrated_changes = snapshot.header["moved"]
+        changed = snapshot.header["rows"] != fingerprint
         return self._apply(changes, index, pictures_changed=changed) and len(self._table) == len(self._store.judgements)
 
     def _save_snapshot(self, n: int) -> None:
         """Write a snapshot if it saves the next process enough time."""
         needed = max(SNAPSHOT_MIN, n // 10)
-        if self._unsaved < needed or self._model is None or self._used.kind == "ncmc":  # whose cells are fitted again
+        refits_cells = self._model_settings.kind == "ncmc"  # so a snapshot would save no time
+        if self._unsaved_changes < needed or self._model is None or refits_cells:
             return
         version = self._store.vectors.version()  # the current one, also inside a consistent read
         space = self._spaces.find(self._name)
-        about = {
-            "made_of": _as_json(self._made_of),
-            "seen": self._seen,
-            "last": _as_json(self._store.judgements.classes.change(self._seen)),
+        header = {
+            "made_of": _as_json(self._inputs),
+            "seen": self._last_change,
+            "last": _as_json(self._store.judgements.classes.change(self._last_change)),
             "rows": space.rows_fingerprint(),
-            "moved": self._uncalibrated,
+            "moved": self._uncalibrated_changes,
         }
         if space.rows is self._index and self._store.vectors.version() == version:
-            save_snapshot(self._store, self._model, self._table, about)
-            self._unsaved = 0
+            save_snapshot(self._store, self._model, self._table, header)
+            self._unsaved_changes = 0
 
     def _apply(self, changes: Iterable[Change], index: Any, *, pictures_changed: bool) -> bool:
-        """Update the model by changes of labels and pictures; False if rows to be removed are no longer there."""
+        """Update the model by changes of labels and pictures; False if rows to remove from it are missing."""
         unlabelled = self._table.apply(changes)
         added, removed = self._table.match(index.ids, everything=pictures_changed)
-        out = Pairs(*(np.concatenate(both) for both in zip(unlabelled, removed, strict=True)))
-        before = index if self._index is None else self._index  # it still has rows that were removed since
-        if not np.isin(out.items, before.ids).all():
+        dropped = Pairs(*(np.concatenate(both) for both in zip(unlabelled, removed, strict=True)))
+        before = index if self._index is None else self._index  # has rows that are removed now
+        if not np.isin(dropped.items, before.ids).all():
             return False
-        taken = _examples(out, before) if len(out) else None
-        at_once = self._used.kind == "ncmc"  # its first rows of a class determine the cells
-        for part in chunks(len(added), 4 * (index.dim or 1), 2**62 if at_once else ROWS_BYTES):
+        dropped_rows = _examples(dropped, before) if len(dropped) else None
+        all_at_once = self._model_settings.kind == "ncmc"  # its first rows of a class determine the cells
+        for part in chunks(len(added), 4 * (index.dim or 1), 2**62 if all_at_once else ROWS_BYTES):
             if self._model is None:
-                self._model = make_model(self._used, self._parents, self._table.code)
+                self._model = make_model(self._model_settings, self._parents, self._table.code)
             self._model.partial_fit(*_examples(Pairs(added.items[part], added.codes[part]), index))
         if self._model is None:
             return True
-        if taken is not None:
-            self._model.remove(*taken)
-        wanted = self._table.classes().union(map(self._table.code, self._named))
-        have = set(self._model.classes_.tolist())
-        for code in sorted(wanted - have):
+        if dropped_rows is not None:
+            self._model.remove(*dropped_rows)
+        expected = self._table.classes().union(map(self._table.code, self._named_classes))
+        current = set(self._model.classes_.tolist())
+        for code in sorted(expected - current):
             self._model.add_class(code)
-        for code in sorted(have - wanted):
+        for code in sorted(current - expected):
             self._model.delete(code)
-        n = max(len(added) + len(out), len(wanted ^ have))
-        self._uncalibrated = None if self._uncalibrated is None else self._uncalibrated + n
-        self._unsaved += n
+        n = max(len(added) + len(dropped), len(expected ^ current))
+        if self._uncalibrated_changes is not None:
+            self._uncalibrated_changes += n
+        self._unsaved_changes += n
         return True
 
 
@@ -284,7 +290,7 @@ class LabelTable:
 
     Examples
     --------
-    >>> table = LabelTable.of([(7, "owl"), (3, "cat"), (7, "cat")])
+    >>> table = LabelTable.from_pairs([(7, "owl"), (3, "cat"), (7, "cat")])
     >>> table.items.tolist(), [table.names[code] for code in table.codes]
     ([3, 7, 7], ['cat', 'owl', 'cat'])
     >>> table.apply([(3, "cat", False), (9, "fox", True), (9, "fox", True)])  # (3, cat) was not in the model
@@ -305,10 +311,10 @@ class LabelTable:
         return len(self.items)
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[int, str]]) -> Self:
+    def from_pairs(cls, pairs: Iterable[tuple[int, str]]) -> Self:
         """A table of pairs (item, name), none of them in the model."""
-        none = np.empty(0, np.int64)
-        table = cls(none, none, np.empty(0, bool), [])
+        empty = np.empty(0, np.int64)
+        table = cls(empty, empty, np.empty(0, bool), [])
         table._insert([(item, table.code(name)) for item, name in pairs])
         return table
 
@@ -323,50 +329,52 @@ class LabelTable:
         """The classes that have a label, whether its picture has a row or not."""
         return set(np.flatnonzero(np.bincount(self.codes)).tolist())
 
-    def sample(self, sizes: Codes, classes: Codes, most: int) -> Pairs:
-        """Pairs in the model, of classes with two pictures or more: at most `most`, those with the smallest ids.
+    def sample(self, sizes: Codes, classes: Codes, max_pairs: int) -> Pairs:
+        """Pairs in the model, of classes with two pictures or more: at most `max_pairs`, those with the smallest ids.
 
         `sizes` are those of `classes`. Ids are digests, so every process draws the same random sample. If all classes
         have one picture, a single pair.
         """
         rows = np.flatnonzero(self.in_model & np.isin(self.codes, classes[sizes > 1]))
         rows = rows if len(rows) else np.flatnonzero(self.in_model)[:1]
-        rows = rows[self.items[rows] <= self.items[rows[:most][-1]]]  # all pairs of the last item, for their order
+        rows = rows[self.items[rows] <= self.items[rows[:max_pairs][-1]]]  # all pairs of the last item, for their order
         # By name, because the number of a class differs between processes.
-        rows = np.array(sorted(rows.tolist(), key=lambda at: (self.items[at], self.names[self.codes[at]]))[:most])
+        rows = np.array(
+            sorted(rows.tolist(), key=lambda row: (self.items[row], self.names[self.codes[row]]))[:max_pairs]
+        )
         return Pairs(self.items[rows], self.codes[rows])
 
     def apply(self, changes: Iterable[tuple[int | None, str | None, bool]]) -> Pairs:
         """Add and remove labels in order; return the removed pairs that were in the model. New ones are not in it."""
-        last = {(item, self.code(label)): added for item, label, added in changes if item is not None and label}
-        places = {pair: self._find(*pair) for pair in last}
-        removed = np.array(sorted(at for pair, at in places.items() if at >= 0 and not last[pair]), np.int64)
-        old = removed[self.in_model[removed]]
-        out = Pairs(self.items[old], self.codes[old])
-        left = np.ones(len(self), bool)
-        left[removed] = False
-        self.items, self.codes, self.in_model = self.items[left], self.codes[left], self.in_model[left]
-        self._insert([pair for pair, at in places.items() if at < 0 and last[pair]])
-        return out
+        is_added = {(item, self.code(label)): added for item, label, added in changes if item is not None and label}
+        rows = {pair: self._find(*pair) for pair in is_added}
+        removed = np.array(sorted(row for pair, row in rows.items() if row >= 0 and not is_added[pair]), np.int64)
+        in_model = removed[self.in_model[removed]]
+        left_model = Pairs(self.items[in_model], self.codes[in_model])
+        kept = np.ones(len(self), bool)
+        kept[removed] = False
+        self.items, self.codes, self.in_model = self.items[kept], self.codes[kept], self.in_model[kept]
+        self._insert([pair for pair, row in rows.items() if row < 0 and is_added[pair]])
+        return left_model
 
     def match(self, ids: Ids, *, everything: bool) -> tuple[Pairs, Pairs]:
-        """The pairs to add to the model and to remove from it, `ids`, ascending, being those of all pictures with rows.
+        """The pairs to add to the model and to remove from it, if `ids`, ascending, are all pictures that have rows.
 
-        Without `everything`, only labels that are not in the model are looked at.
+        Unless `everything` is set, only labels that are not in the model are checked.
         """
-        there = self.in_model.copy()
-        rows = np.arange(len(self)) if everything else np.flatnonzero(~there)
-        place = np.minimum(np.searchsorted(ids, self.items[rows]), max(len(ids) - 1, 0))
-        there[rows] = ids[place] == self.items[rows] if len(ids) else False
-        added, removed = np.flatnonzero(there & ~self.in_model), np.flatnonzero(self.in_model & ~there)
-        self.in_model = there
+        has_row = self.in_model.copy()
+        rows = np.arange(len(self)) if everything else np.flatnonzero(~has_row)
+        positions = np.minimum(np.searchsorted(ids, self.items[rows]), max(len(ids) - 1, 0))
+        has_row[rows] = ids[positions] == self.items[rows] if len(ids) else False
+        added, removed = np.flatnonzero(has_row & ~self.in_model), np.flatnonzero(self.in_model & ~has_row)
+        self.in_model = has_row
         return Pairs(self.items[added], self.codes[added]), Pairs(self.items[removed], self.codes[removed])
 
     def _find(self, item: int, code: int) -> int:
         """The position of a pair; −1 if it is not in the table."""
         low, high = (int(np.searchsorted(self.items, item, side)) for side in ("left", "right"))
-        at = np.flatnonzero(self.codes[low:high] == code)
-        return low + int(at[0]) if len(at) else -1
+        matches = np.flatnonzero(self.codes[low:high] == code)
+        return low + int(matches[0]) if len(matches) else -1
 
     def _insert(self, pairs: Sequence[tuple[int, int]]) -> None:
         new = np.array(pairs, np.int64).reshape(-1, 2)
@@ -384,15 +392,15 @@ class Snapshot:
 
     model: "OpenSet"
     table: LabelTable
-    about: dict[str, Any]  # what it was made of; see `ClassModel._save_snapshot`
+    header: dict[str, Any]  # what it was computed from; see `ClassModel._save_snapshot`
 
 
-def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, about: dict[str, Any]) -> None:
-    """Save a model. If that fails (a full disk, a folder without write permission), nothing is lost."""
-    header = json.dumps({"format": SNAPSHOT_FORMAT, "names": table.names, **about})
+def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, header: dict[str, Any]) -> None:
+    """Save a model. A failure (a full disk, a folder without write permission) is only logged."""
+    text = json.dumps({"format": SNAPSHOT_FORMAT, "names": table.names, **header})
     arrays = {f"model_{name}": value for name, value in state_of(model).items()}
     arrays |= {"items_": table.items, "codes_": table.codes, "here_": table.in_model}
-    arrays["about_"] = np.frombuffer(header.encode(), np.uint8)  # ASCII: names may hold invalid Unicode
+    arrays["about_"] = np.frombuffer(text.encode(), np.uint8)  # ASCII: names may hold invalid Unicode
     if sum(value.nbytes for value in arrays.values()) > SNAPSHOT_BYTES:
         return
     try:
@@ -408,17 +416,17 @@ def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
         return None
     try:
         arrays = models.load_arrays(store.class_snapshot_file)
-        about = json.loads(arrays["about_"].tobytes())
-        if about.pop("format") != SNAPSHOT_FORMAT:
+        header = json.loads(arrays["about_"].tobytes())
+        if header.pop("format") != SNAPSHOT_FORMAT:
             return None
         for name, value in arrays.items():
             if name.startswith("model_"):
                 setattr(model, name.removeprefix("model_"), value.item() if value.ndim == 0 else value)
-        table = LabelTable(arrays["items_"], arrays["codes_"], arrays["here_"], about.pop("names"))
+        table = LabelTable(arrays["items_"], arrays["codes_"], arrays["here_"], header.pop("names"))
     except (LookalikeError, OSError, KeyError, TypeError, ValueError) as error:
         logger.info("the snapshot of the classes cannot be used: %s", error)
         return None
-    return Snapshot(model, table, about)
+    return Snapshot(model, table, header)
 
 
 def _examples(pairs: Pairs, index: Any) -> tuple[Vectors, Codes]:

@@ -1,7 +1,7 @@
 """`Classes`: everything users do with the classes of a collection, the predictions for new pictures, and label files.
 
-A class is its labels: labelling a picture, by any method, puts it into the class of that name. Predictions are stored
-separately from labels. Labels are imported from a CSV file, or from a folder with one sub-folder per class.
+A class is a label and the pictures that have it: labelling a picture puts it into the class of that name. Predictions
+are stored separately from labels. Labels are imported from a CSV file, or from a folder with one sub-folder per class.
 """
 
 import csv
@@ -21,7 +21,7 @@ from lookalike.arrays import chunks
 from lookalike.classes import Prediction
 from lookalike.collection.class_model import ClassModel, Settings
 from lookalike.collection.evaluation import Evaluation, evaluate
-from lookalike.collection.resolve import Example, files_in, items_named, listed, rows_of
+from lookalike.collection.resolve import Example, as_list, files_in, items_named, rows_of
 from lookalike.collection.sessions import Finished, Session, login
 from lookalike.collection.space import Spaces
 from lookalike.errors import InputError, UnknownNameError
@@ -40,7 +40,7 @@ class ClassSummary:
 
     name: str
     pictures: int  # with its label, in the collection
-    elsewhere: int  # with its label, not in the collection now
+    elsewhere: int  # with its label, but no longer in the collection
     predicted: int
     parents: list[str]
 
@@ -89,25 +89,29 @@ class Classes:
     def all(self) -> list[ClassSummary]:
         """Every class, sorted by name."""
         items, counts, parents = set(self._store.items.ids().tolist()), self._names.counts(), self._parents()
-        here = Counter(name for item, name in self._names.all_labels()[1] if item in items)
+        counts_here = Counter(name for item, name in self._names.all_labels()[1] if item in items)
         predicted = {
             name: sum(item in items for item in ids) for name, ids in self._predictions.items_by_label().items()
         }
         return [
-            ClassSummary(name, here[name], max(0, n - here[name]), predicted.get(name, 0), parents.get(name, []))
+            ClassSummary(
+                name, counts_here[name], max(0, n - counts_here[name]), predicted.get(name, 0), parents.get(name, [])
+            )
             for name, n in counts.items()
         ]
 
     def show(self, name: str) -> ClassView:
         """One class: its labelled and its predicted pictures that are in the collection."""
-        name = self._spell(name)
+        name = self._canonical_name(name)
         self._names.check(name)
         members, predicted = self._names.members(name), self._predictions.of(name)
-        here = self._store.items.get([member.item for member in members] + [one.item for one in predicted])
+        existing = self._store.items.get(
+            [member.item for member in members] + [prediction.item for prediction in predicted]
+        )
         return ClassView(
             name,
-            [member for member in members if member.item in here],
-            [prediction for prediction in predicted if prediction.item in here],
+            [member for member in members if member.item in existing],
+            [prediction for prediction in predicted if prediction.item in existing],
             self._parents().get(name, []),
         )
 
@@ -117,7 +121,7 @@ class Classes:
         The class may be new. A class without pictures is predicted only if the hierarchy gives it a mean.
         """
         items = items_named(self._store, pictures)
-        return self._names.add(self._spell(name, new=True), items, author=author or login())
+        return self._names.add(self._canonical_name(name, new=True), items, author=author or login())
 
     def add_session(self, session: str, name: str | None = None) -> Finished:
         """Turn a feedback session into a class: finish it, under its own name or another."""
@@ -125,27 +129,29 @@ class Classes:
 
     def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
         """Take pictures out of a class; returns how many were in it. A class without pictures remains."""
-        name = self._spell(name)
+        name = self._canonical_name(name)
         self._names.check(name)
         return self._store.judgements.remove_labels([(item, name) for item in items_named(self._store, pictures)])
 
     def rename(self, old: str, new: str) -> int:
         """Give a class another name; returns its pictures."""
-        before, after = self._spell(old), self._spell(new, new=True)
+        before, after = self._canonical_name(old), self._canonical_name(new, new=True)
         return self._names.rename(before, normalize_label(new) if after == before else after)
 
     def merge(self, *names: str, into: str) -> int:
         """Merge classes into one, with a new name or one of theirs; returns its pictures."""
-        return self._names.merge([self._spell(name) for name in names], self._spell(into, new=True))
+        return self._names.merge([self._canonical_name(name) for name in names], self._canonical_name(into, new=True))
 
     def split(self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
         """Move some pictures of a class into a new class; returns how many."""
         items = items_named(self._store, pictures)
-        return self._names.split(self._spell(name), self._spell(new, new=True), items, author=author or login())
+        return self._names.split(
+            self._canonical_name(name), self._canonical_name(new, new=True), items, author=author or login()
+        )
 
     def delete(self, name: str) -> int:
         """Delete a class with its labels and predictions; returns how many labels. The pictures stay."""
-        return self._names.delete(self._spell(name))
+        return self._names.delete(self._canonical_name(name))
 
     def confirm(
         self,
@@ -157,22 +163,24 @@ class Classes:
     ) -> int:
         """Turn predictions into labels; returns how many.
 
-        Those of these pictures, or all whose probability is `at_least` so much: 0 for all predictions.
+        Those of these pictures, or all with a probability of `at_least` this value; 0 confirms all.
         """
         if (pictures is None) == (at_least is None):
-            raise InputError("Say what to confirm: pictures, or at_least with a probability; one of the two.")
-        name = self._spell(name)
+            raise InputError("Give either pictures or at_least, a probability, to confirm predictions.")
+        name = self._canonical_name(name)
         if at_least is not None:
             if not _is_number(at_least) or not 0 <= at_least <= 1:
                 raise InputError(f"at_least must be a probability from 0 to 1. Got {at_least!r}.")
-            pictures = [one.item for one in self.show(name).predicted if one.probability >= at_least]
+            pictures = [
+                prediction.item for prediction in self.show(name).predicted if prediction.probability >= at_least
+            ]
         self._names.check(name)
         assert pictures is not None
         return self._predictions.confirm(name, items_named(self._store, pictures), author=author or login())
 
     def reject(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
-        """Reject a class for pictures: it is never predicted for them again. Returns how many predictions that were."""
-        name = self._spell(name)
+        """Reject a class for pictures: it is not predicted for them again. Returns the number of its predictions."""
+        name = self._canonical_name(name)
         self._names.check(name)
         return self._predictions.reject(name, items_named(self._store, pictures), author=author or login())
 
@@ -188,27 +196,27 @@ class Classes:
         Nothing is stored. Classes that were rejected for a picture are not predicted for it. `on_skip` is called with
         the name of a picture that cannot be read, and the reason; otherwise that is an error.
         """
-        wanted = files_in(listed(pictures), on_skip)
+        examples = files_in(as_list(pictures), on_skip)
 
         def read() -> list[Prediction]:
-            examples, X, ids = rows_of(self._model.space, wanted, on_skip, progress or silent)
+            read_examples, X, ids = rows_of(self._model.space, examples, on_skip, progress or silent)
             known = [item for item in ids if item is not None]
             rejected, labels = self._predictions.rejected(known), self._store.judgements.labels(known)
-            found = self._model.predict(X, [() if item is None else rejected.get(item, ()) for item in ids])
+            predicted = self._model.predict(X, [() if item is None else rejected.get(item, ()) for item in ids])
             paths = self._store.items.first_paths(known)
             predictions = []
-            for example, item, prediction in zip(examples, ids, found, strict=True):
+            for example, item, prediction in zip(read_examples, ids, predicted, strict=True):
                 path = None if item is None else paths.get(item)
                 if path is None and isinstance(example, Path | str):
                     path = str(example)
-                given = [] if item is None else labels[item]
-                predictions.append(replace(prediction, id=item, path=path, labels=given))
+                item_labels = [] if item is None else labels[item]
+                predictions.append(replace(prediction, id=item, path=path, labels=item_labels))
             return predictions
 
         return self._store.read_consistently(read)
 
     def can_reject(self) -> bool:
-        """Whether a picture can be predicted as none of the classes: that needs a class with two pictures."""
+        """Whether pictures can be predicted as none of the classes, which needs a class with two pictures."""
         return self._store.read_consistently(self._model.state).can_reject
 
     def predict(self, progress: Progress | None = None) -> PredictionCounts:
@@ -217,17 +225,17 @@ class Classes:
 
     def predict_new(self, progress: Progress | None = None) -> PredictionCounts:
         """Predict the class of pictures added since the last complete call, and store it."""
-        began = time.time()
-        since = self._names.settings().get("classified_until", began)
+        started = time.time()
+        since = self._names.settings().get("classified_until", started)
         ids = self._store.items.added_since(since)
         if not len(ids):
             return PredictionCounts({}, 0)
-        found = self._store_predictions(ids, progress or silent, replace_all=False)
-        self._names.update_settings(classified_until=began)
-        return found
+        counts = self._store_predictions(ids, progress or silent, replace_all=False)
+        self._names.update_settings(classified_until=started)
+        return counts
 
     def watch(self) -> bool:
-        """Whether new pictures are classified: there are classes, and `on_add` is set. If so, all from now on are."""
+        """Whether pictures added from now on are classified: there are classes, and `on_add` is set."""
         if not self._model.settings.on_add or not self._names.counts():
             return False
         if "classified_until" not in self._names.settings():
@@ -261,21 +269,21 @@ class Classes:
         `source` is a CSV file of child,parent, a folder of nested folders, or pairs; no pairs remove the hierarchy.
         """
         pairs = read_hierarchy(source)
-        spelled = self._names.canonical_names(name for pair in pairs for name in pair)
-        pairs = read_hierarchy([(spelled[child], spelled[parent]) for child, parent in pairs])  # finds cycles
+        canonical = self._names.canonical_names(name for pair in pairs for name in pair)
+        pairs = read_hierarchy([(canonical[child], canonical[parent]) for child, parent in pairs])  # finds cycles
         self._names.set_parents(pairs)
         return len(pairs)
 
     def evaluate(
         self, *, space: str | None = None, kind: str | None = None, progress: Progress | None = None
     ) -> Evaluation:
-        """Cross-validate the classes: each picture is predicted by classes without it; in any space, of any kind."""
+        """Cross-validate the classes: each picture is predicted by classes without it. By default with `settings`."""
         settings = self._model.settings
         settings = _check_settings(replace(settings, kind=kind or settings.kind, space=space or settings.space))
         return evaluate(self._spaces.find(settings.space), settings, progress or silent)
 
     def _store_predictions(self, ids: Ids, progress: Progress, *, replace_all: bool) -> PredictionCounts:
-        """Predict the class of those of these items that are unlabelled, and store it."""
+        """Predict the classes of the unlabelled ones among these items, and store them."""
         ids = ids[~np.isin(ids, self._store.judgements.labelled())]
         if not replace_all and not len(ids):
             return PredictionCounts({}, 0)
@@ -286,41 +294,41 @@ class Classes:
                 " classes add"
             )
         rows: list[tuple[int, str, float]] = []
-        seen = 0
+        n_predicted = 0
         d = self._spaces.find(state.space).rows.dim or 1
         for part in chunks(len(ids), row_bytes=4 * d, max_bytes=PREDICT_BYTES):
             progress("classifying", part.start, len(ids))
 
-            def read(mine: Ids = ids[part]) -> tuple[Ids, list[Prediction]]:
-                there, X = self._model.rows(mine)
-                rejected = self._predictions.rejected(there.tolist())
-                return there, self._model.predict(X, [rejected.get(item, ()) for item in there.tolist()])
+            def read(batch: Ids = ids[part]) -> tuple[Ids, list[Prediction]]:
+                present, X = self._model.rows(batch)
+                rejected = self._predictions.rejected(present.tolist())
+                return present, self._model.predict(X, [rejected.get(item, ()) for item in present.tolist()])
 
-            there, found = self._store.read_consistently(read)
-            seen += len(there)
-            for item, prediction in zip(there.tolist(), found, strict=True):
+            present, predictions = self._store.read_consistently(read)
+            n_predicted += len(present)
+            for item, prediction in zip(present.tolist(), predictions, strict=True):
                 if prediction.label is not None:
                     rows.append((item, prediction.label, prediction.probability))
         progress("classifying", len(ids), len(ids))
         counts = self._predictions.add(rows, space=state.space, model=state.model, replace_all=replace_all)
-        return PredictionCounts(counts, seen - sum(counts.values()))
+        return PredictionCounts(counts, n_predicted - sum(counts.values()))
 
-    def _spell(self, name: str, *, new: bool = False) -> str:
+    def _canonical_name(self, name: str, *, new: bool = False) -> str:
         """A name as it is spelled in the collection; `new`: it may become a class."""
         return self._names.canonical_names([name], new=new)[name]
 
     def _parents(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        parents: dict[str, list[str]] = {}
         for child, parent in self._names.parents():
-            found.setdefault(child, []).append(parent)
-        return found
+            parents.setdefault(child, []).append(parent)
+        return parents
 
 
 def import_labels(store: Store, source: Path, author: str) -> LabelReport:
-    """Label the pictures of a collection as a CSV file or a folder says."""
+    """Label pictures of a collection from a CSV file or a folder."""
     pairs, unknown = read_labels(store.items, source)
-    spelled = store.judgements.classes.canonical_names((label for _, label in pairs), new=True)
-    pairs = [(item, spelled[label]) for item, label in pairs]
+    canonical = store.judgements.classes.canonical_names((label for _, label in pairs), new=True)
+    pairs = [(item, canonical[label]) for item, label in pairs]
     store.judgements.add_labels(pairs, author=author, source="folder" if source.is_dir() else "csv")
     return LabelReport(len(pairs), unknown)
 
@@ -334,16 +342,16 @@ def read_labels(items: Items, source: Path) -> tuple[list[tuple[int, str]], list
     rows = _read_csv(source)
     if rows and "id" in rows[0]:
         names = [row["id"] or "" for row in rows]
-        wanted = [parse_id(name) for name in names]
-        known = items.get([item for item in wanted if item is not None])
-        found = [item if item in known else None for item in wanted]
+        ids = [parse_id(name) for name in names]
+        known = items.get([item for item in ids if item is not None])
+        matched = [item if item in known else None for item in ids]
     else:
         names = [row["path"] or "" for row in rows]
         paths = [os.path.abspath(source.parent / name) for name in names]
         seen = items.seen(paths)
-        found = [seen[path].item if path in seen else None for path in paths]
-    pairs = [(item, row["label"].strip()) for item, row in zip(found, rows, strict=True) if item is not None]
-    return pairs, [name for name, item in zip(names, found, strict=True) if item is None]
+        matched = [seen[path].item if path in seen else None for path in paths]
+    pairs = [(item, row["label"].strip()) for item, row in zip(matched, rows, strict=True) if item is not None]
+    return pairs, [name for name, item in zip(names, matched, strict=True) if item is None]
 
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -361,7 +369,7 @@ def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple
         raise InputError(f"Cannot read a hierarchy from {source}: {error}.") from None
     if not pairs:
         raise InputError(
-            f"{source} has no line of child,parent. To remove a hierarchy: lookalike classes hierarchy --clear"
+            f"{source} has no lines of child,parent. To remove a hierarchy: lookalike classes hierarchy --clear"
         )
     return pairs
 
@@ -388,7 +396,7 @@ def _is_number(value: object) -> bool:
 
 
 def _read_csv(file: Path) -> list[dict[str, str]]:
-    """The rows that have a label of a CSV file with the header `path,label` or `id,label`."""
+    """The rows with a label, of a CSV file with the header `path,label` or `id,label`."""
     try:
         with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
             reader = csv.DictReader(stream, skipinitialspace=True, strict=True)
@@ -400,7 +408,9 @@ def _read_csv(file: Path) -> list[dict[str, str]]:
             rows = []
             for row in reader:
                 if any("\n" in (row.get(column) or "") for column in ("id", "path", "label")):
-                    raise csv.Error(f"a value spans several lines up to line {reader.line_num}: is a quote missing")
+                    raise csv.Error(
+                        f"the value that ends on line {reader.line_num} spans several lines; a quote may be missing"
+                    )
                 if (row.get("label") or "").strip():
                     rows.append(row)
     except (OSError, csv.Error) as error:
@@ -417,14 +427,21 @@ def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
         if seen.item is not None and len(inner) > 1:
             pairs.append((seen.item, inner[0]))
     if not pairs:
-        raise InputError(f"No picture of the collection is in a sub-folder of {folder}; their names are the labels.")
+        raise InputError(
+            f"No picture of the collection is in a sub-folder of {folder}. The names of sub-folders are the labels."
+        )
     return pairs
 
 
 def _nested_folders(folder: Path) -> list[tuple[str, str]]:
     """The folders below a folder, each a child of the one that contains it."""
     root = os.path.abspath(folder)
-    found = [(name, os.path.basename(top)) for top, names, _ in os.walk(root) for name in sorted(names) if top != root]
-    if not found:
-        raise InputError(f"There must be folders in folders below {folder}: their nesting is the hierarchy. Got none.")
-    return found
+    pairs = [
+        (name, os.path.basename(parent))
+        for parent, names, _ in os.walk(root)
+        for name in sorted(names)
+        if parent != root
+    ]
+    if not pairs:
+        raise InputError(f"A hierarchy needs nested folders. There are none below {folder}.")
+    return pairs

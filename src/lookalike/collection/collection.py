@@ -29,7 +29,7 @@ from lookalike.collection.fitting import (
 )
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
-from lookalike.collection.resolve import Example, find_item, find_items, items_of, listed, read_item, select, vectors
+from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
 from lookalike.collection.searching import Push, Result, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
@@ -51,7 +51,7 @@ class Collection:
     """Pictures, their vectors and their labels, in one directory.
 
     Opening a collection only reads. A method that writes holds the writer lock while it runs. `classes` and `spaces`
-    have methods of their own.
+    have their own methods.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class Collection:
         Their labels and marks stay too, and count again if the same picture is added again.
         """
         if bool(which) == (filter is not None):
-            raise InputError("Give ids and paths, or a filter, to say what to remove; one of the two.")
+            raise InputError("Give either ids and paths or a filter to remove pictures.")
         with self._store.writer(self.wait_s):
             ids, paths = find_items(self._store.items, which)
             if filter is not None:
@@ -214,13 +214,14 @@ class Collection:
     ) -> int:
         """Add another collection, or pictures, to the negative pool of a fitted `slem`; returns the size of the pool.
 
-        The result is the same as a fit on both, without reading the first ones again. Every picture is encoded again.
+        The result is the same as that of a fit on both pools, but the earlier negatives are not read again. Every
+        picture is encoded again.
         """
         with self._store.writer(self.wait_s):
-            found = self._spaces.find(space)
-            more = read_negatives(found, source, progress or silent, workers)
-            n = extend_pool(found, more, progress or silent)
-            update_spaces([found], progress or silent)
+            chosen_space = self._spaces.find(space)
+            pool = read_negatives(chosen_space, source, progress or silent, workers)
+            n = extend_pool(chosen_space, pool, progress or silent)
+            update_spaces([chosen_space], progress or silent)
         return n
 
     def calibrate(
@@ -238,17 +239,17 @@ class Collection:
         parameters are those with which altered pictures find their originals; with `labels`, as for `fit`, those with
         which pictures find others with their label. The pool is `negatives`, as for `fit`, or the collection itself.
         """
-        report = progress or silent
+        progress = progress or silent
         if not isinstance(labels, bool):
             self.import_labels(labels)
         with self._store.writer(self.wait_s):
             with undo_new_spaces(self._spaces):
-                found = create_for_fit(self._spaces, space, calibration.GRID)
-                pool = None if negatives is None else read_negatives(found, negatives, report, workers)
-                chosen = calibration.choose(found, pool, bool(labels), report, workers)
-                rows = fit_space(found, report, pool, chosen.chain)
-            update_spaces([found], report)
-        return replace(chosen, fitted_on=rows)
+                chosen_space = create_for_fit(self._spaces, space, calibration.GRID)
+                pool = None if negatives is None else read_negatives(chosen_space, negatives, progress, workers)
+                calibrated = calibration.choose_options(chosen_space, pool, bool(labels), progress, workers)
+                rows = fit_space(chosen_space, progress, pool, calibrated.chain)
+            update_spaces([chosen_space], progress)
+        return replace(calibrated, fitted_on=rows)
 
     def search(
         self,
@@ -265,10 +266,10 @@ class Collection:
         """The k pictures most like the examples and least like `without`, best first.
 
         An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. A picture of the
-        collection finds itself. `where`: each result also says in which part of the picture the match is, which takes
-        reading and describing it again.
+        collection finds itself. `where`: each result also has the part of the picture that matches, for which the
+        picture is read and described again.
         """
-        positive, negative = listed(examples), listed(without)
+        positive, negative = as_list(examples), as_list(without)
 
         def read() -> tuple[list[Result], Query]:
             return search(self._spaces.find(space), positive, negative, k=k, filter=filter, effort=effort)
@@ -303,10 +304,10 @@ class Collection:
     ) -> Session:
         """Start a feedback session from examples, as `search` takes them, or from a label; or open one by its `id`.
 
-        Every mark is stored at once: after a crash, the session is opened again by its id. `author` is who marks, by
+        Every mark is stored immediately, so a session can be opened again after a crash. `author` of the marks is by
         default the user who is logged in.
         """
-        positive, negative = listed(examples), listed(without)
+        positive, negative = as_list(examples), as_list(without)
         if id is None:
             return start_session(self._spaces, positive, negative, label=label, space=space, author=author, name=name)
         if positive or negative or label or space or name:
@@ -314,9 +315,9 @@ class Collection:
         return Session(self._spaces, id, author)
 
     def warm_up(self, space: str | None = None) -> None:
-        """Load and compile what the first search and the first round of feedback would otherwise wait for.
+        """Load and compile everything that the first search and the first round of feedback need.
 
-        For services. It also speeds up the other collections of the process.
+        For services. Other collections in the same process benefit too.
         """
         Flat.compile()
         self._store.read_consistently(lambda: warm_up(self._spaces.find(space)))
@@ -355,12 +356,12 @@ class Collection:
         window: int = 9,
         filter: Filter | None = None,
     ) -> list[SimulatedRound]:
-        """A session with an emulated user who wants the pictures of one label; nothing is stored.
+        """Run a session with an emulated user who looks for the pictures of one label; nothing is stored.
 
         The default label is that of the first example; without examples, the label's first picture is the example. The
         labels are the collection's, or those of a CSV file or folder that `import_labels` takes.
         """
-        positive, negative = listed(examples), listed(without)
+        positive, negative = as_list(examples), as_list(without)
 
         def read() -> list[SimulatedRound]:
             labels = None if labels_from is None else read_labels(self._store.items, Path(absolute(labels_from)))[0]
@@ -417,11 +418,11 @@ class Collection:
         if format not in ("json", "csv"):
             raise UnknownNameError("format", format, ["json", "csv"])
         groups, _ = self.known_duplicates(tier, space=space) or ([], False)
-        found: Iterator[tuple[Group, Sequence[export.Row]]] = with_items(self._store, groups)
+        groups_with_items: Iterator[tuple[Group, Sequence[export.Row]]] = with_items(self._store, groups)
         if relative:
-            make = partial(export.relative_row, self.relative_paths())
-            found = ((group, list(map(make, rows))) for group, rows in found)
-        return export.group_lines(found, format)
+            to_relative = partial(export.relative_row, self.relative_paths())
+            groups_with_items = ((group, list(map(to_relative, rows))) for group, rows in groups_with_items)
+        return export.group_lines(groups_with_items, format)
 
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
         """Record that these items are not duplicates of each other; returns how many pairs are new.
@@ -453,7 +454,7 @@ class Collection:
         return self._store.items.get(ids)
 
     def has(self, ids: Sequence[int]) -> bool:
-        """Whether all of these are items."""
+        """Whether all of these ids are those of items."""
         return self._store.items.has(ids)
 
     def find(self, name: str) -> int | None:
@@ -465,7 +466,7 @@ class Collection:
         return self._pages.page(filter, order, offset, limit)
 
     def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
-        """The bytes of an item's file as they were added; ImageError if no file has them now."""
+        """The bytes of an item's file as they were added; ImageError if its files are missing or have changed."""
         return read_item(self._store, item, limits)
 
     @property
@@ -478,22 +479,22 @@ class Collection:
         return self._spaces.find(name)
 
     def sources(self) -> list[str]:
-        """The sources that were added, in this order; `refresh` looks at them."""
+        """The sources, in the order in which they were added; `refresh` scans them."""
         return self._store.items.sources()
 
     def relative_paths(self) -> Callable[[str], str]:
         """Return a function that makes a path relative to its source: /home/me/Pictures/a.jpg becomes Pictures/a.jpg.
 
-        Of a path outside of all sources, such as one from a list of files, only the last name is left.
+        A path outside all sources, such as one from a list of files, becomes its file name.
         """
         return relative_to(self.sources())
 
     def real_sources(self) -> list[str]:
-        """The real paths of the sources, with links resolved; to be given as `within` later."""
+        """The real paths of the sources, with links resolved, for the parameter `within`."""
         return [os.path.realpath(root_of(source)) for source in self.sources()]
 
     def predictions(self, ids: Sequence[int]) -> dict[int, StoredPrediction]:
-        """The stored predictions of those of these items that have one and no label."""
+        """The stored predictions of these items; items with a label have none."""
         return self._store.judgements.predictions.get(ids)
 
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
@@ -502,7 +503,7 @@ class Collection:
 
     def describe(self, pictures: Example | Sequence[Example], *, space: str | None = None) -> Vectors:
         """The vectors (n, d) of pictures, in the collection or not, in a space; nothing is stored."""
-        return self._store.read_consistently(lambda: vectors(self._spaces.find(space), listed(pictures)))
+        return self._store.read_consistently(lambda: vectors(self._spaces.find(space), as_list(pictures)))
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
         """The labels of each of these items, sorted."""
@@ -521,11 +522,11 @@ class Collection:
         return self._store.items.skipped()
 
     def glance(self) -> dict[str, Any]:
-        """Numbers of items, labels and classes, and the spaces; fast at any size."""
+        """Counts of items, labels and classes, and the spaces; fast for any collection."""
         return self._store.read_consistently(lambda: glance(self._spaces))
 
     def stats(self) -> dict[str, Any]:
-        """All figures of the collection."""
+        """Counts, sizes, fits and indexes of the collection; `glance` is faster."""
         return self._store.read_consistently(lambda: stats(self._spaces, self.classes.all()))
 
     def speeds(self) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
-"""Duplicates: the same bytes at several paths, the same photo again, or look-alikes. Nothing is ever deleted.
+"""Duplicates: identical files, versions of the same photo, or look-alikes. Nothing is ever deleted.
 
 Three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, lightly cropped or lit:
-near in the space, and confirmed by aligning small copies (`images.same`). *alike*: nearer than a share of the
-collection's typical distance. Found groups are cached until pictures are added or removed.
+near in the space, and confirmed by aligning small copies (`images.same_photo`). *alike*: nearer than a share of the
+collection's typical distance. Groups are cached until pictures are added or removed.
 
-A group is a star: a centre and members that were each compared with it. Single linkage would chain a beach to a desert
-through a hundred dunes; complete linkage would separate two crops that have nothing in common but the photo.
+A group has a centre, and each member was compared with it. Single linkage would chain a beach to a desert through a
+hundred dunes; complete linkage would separate two crops that have nothing in common but the photo.
 """
 
 from collections import OrderedDict
@@ -33,43 +33,43 @@ from lookalike.types import Ids, Progress, Vectors, format_id
 
 Tier: TypeAlias = Literal["identical", "same", "alike"]
 
-PREFERRED = "thing"
-"""The default space, if there is one of this name: it separates the same thing from the same kind."""
+PREFERRED_SPACE = "thing"
+"""The default space if it exists: it separates the same thing from other things of its kind."""
 
-NEAR = 0.7
+SAME_RADIUS = 0.7
 """Share of the typical squared distance within which pictures are compared as the same photo."""
 
-ALIKE = 0.35
+ALIKE_RADIUS = 0.35
 """Share of the typical squared distance within which pictures are look-alikes."""
 
-FEW = 200
-"""Up to so many pictures, all pairs are compared: too few to say what is typical."""
+ALL_PAIRS_MAX = 200
+"""Pictures up to which all pairs are compared: with so few, there is no typical distance."""
 
-ORDER = "largest first"
+GROUP_ORDER = "largest first"
 """Order of the pictures in a group; a part of the cache key."""
 
-MISSES = 8
+MAX_MISSES = 8
 """Pictures in a row, nearest first, that are not the same photo, after which the comparison stops."""
 
-CACHED = 4_000
-"""Small copies held in memory: about 100 MB."""
+CACHED_COPIES = 4_000
+"""Small copies of pictures that are cached in memory: about 100 MB."""
 
-CENTRES = 512
+CENTRE_BATCH = 512
 """Centres that are compared with all others at a time."""
 
 Near: TypeAlias = tuple[Ids, Vectors]
-"""Items near another one, nearest first, and their squared distances."""
+"""Items near a centre, nearest first, and their squared distances."""
 
 Rows: TypeAlias = Callable[[Ids], Vectors]
 """Returns the rows (m, d) of ids (m,)."""
 
 Confirm: TypeAlias = Callable[[int, Ids, Vectors], Iterator[tuple[int, float]]]
-"""Of a centre, and the items near it with their distances: the members of its group, with their distances."""
+"""From a centre and the items near it, with distances, to the members of its group, with distances."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Duplicates, the largest first, in pixels, then in bytes: it is the one to keep."""
+    """Duplicates, the largest first, in pixels, then in bytes: the first is the one to keep."""
 
     id: str
     tier: Tier
@@ -79,22 +79,24 @@ class Group:
 
     def among(self, known: Container[int]) -> "Group | None":
         """The group of those of its items that are known; None if too few are left."""
-        left = [pair for pair in zip(self.items, self.distances, strict=True) if pair[0] in known]
-        if len(left) < (1 if self.tier == "identical" else 2):
+        remaining = [pair for pair in zip(self.items, self.distances, strict=True) if pair[0] in known]
+        if len(remaining) < (1 if self.tier == "identical" else 2):
             return None
-        return Group(self.id, self.tier, [item for item, _ in left], [distance for _, distance in left], self.why)
+        return Group(
+            self.id, self.tier, [item for item, _ in remaining], [distance for _, distance in remaining], self.why
+        )
 
-    def without(self, different: set[Pair]) -> "Group | None":
-        """The group without items that are `different` from an earlier one in it; None if too few are left."""
+    def without(self, rejected: set[Pair]) -> "Group | None":
+        """The group without items that form a `rejected` pair with an earlier one; None if too few are left."""
         if self.tier == "identical":
-            return None if (self.items[0], self.items[0]) in different else self
+            return None if (self.items[0], self.items[0]) in rejected else self
         kept: list[int] = []
         for item in self.items:
-            if not any((min(item, other), max(item, other)) in different for other in kept):
+            if not any((min(item, other), max(item, other)) in rejected for other in kept):
                 kept.append(item)
         distances = dict(zip(self.items, self.distances, strict=True))
-        left = Group(self.id, self.tier, kept, [distances[item] for item in kept], self.why)
-        return left if len(kept) > 1 else None
+        group = Group(self.id, self.tier, kept, [distances[item] for item in kept], self.why)
+        return group if len(kept) > 1 else None
 
 
 def find_groups(
@@ -111,7 +113,7 @@ def find_groups(
     _check_tier(tier)
     among = None if filter is None else select(store, filter)
     if tier == "identical":
-        return _without_different(store, _find_identical(store, among))
+        return _without_rejected(store, _find_identical(store, among))
     if not len(store.items):
         return []
     chosen = _choose_space(spaces, space)
@@ -122,7 +124,7 @@ def find_groups(
     if among is None:
         value = [asdict(group) for group in groups]
         store.derived.write("duplicates", tier, chosen.name, version=key, value=value)
-    return _without_different(store, groups)
+    return _without_rejected(store, groups)
 
 
 def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Group], bool] | None:
@@ -130,21 +132,21 @@ def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Gr
     store = spaces.store
     _check_tier(tier)
     if tier == "identical" or not len(store.items):
-        return _without_different(store, _find_identical(store, None)), True
+        return _without_rejected(store, _find_identical(store, None)), True
     chosen = _choose_space(spaces, space)
     cached = store.derived.read("duplicates", tier, chosen.name)
     if cached is None:
         return None
     groups = [Group(**group) for group in cached.value]
-    return _without_different(store, groups), cached.version == _cache_key(chosen, tier)
+    return _without_rejected(store, groups), cached.version == _cache_key(chosen, tier)
 
 
 def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[LabelRecord]]]]]:
-    """Groups with their items and the labels of these, without items that were removed since."""
+    """Groups with their items and labels, without items that have been removed."""
     for group in groups:
         items, labels = store.items.get(group.items), store.judgements.label_records(group.items)
-        if left := group.among(items):
-            yield left, [(item, labels.get(item.id, [])) for item in items.values()]
+        if remaining := group.among(items):
+            yield remaining, [(item, labels.get(item.id, [])) for item in items.values()]
 
 
 def _check_tier(tier: str) -> None:
@@ -153,27 +155,27 @@ def _check_tier(tier: str) -> None:
 
 
 def _choose_space(spaces: Spaces, name: str | None) -> Space:
-    return spaces.find(PREFERRED if name is None and PREFERRED in spaces.names() else name)
+    return spaces.find(PREFERRED_SPACE if name is None and PREFERRED_SPACE in spaces.names() else name)
 
 
 def _cache_key(space: Space, tier: Tier) -> str:
-    return space.cache_key(tier, NEAR, ALIKE, MISSES, SAME, ORDER)
+    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, GROUP_ORDER)
 
 
-def _without_different(store: Store, groups: list[Group]) -> list[Group]:
-    """The groups without pictures that users said are no duplicates."""
-    different = store.judgements.not_duplicates.pairs()
-    left = [group.without(different) for group in groups] if different else groups
-    return [group for group in left if group is not None]
+def _without_rejected(store: Store, groups: list[Group]) -> list[Group]:
+    """The groups without the pairs that users marked as not duplicates."""
+    rejected = store.judgements.not_duplicates.pairs()
+    remaining = [group.without(rejected) for group in groups] if rejected else groups
+    return [group for group in remaining if group is not None]
 
 
 def _find_identical(store: Store, among: Ids | None) -> list[Group]:
     """Items at more than one path, most paths first."""
-    copies, wanted = store.items.copies(), None if among is None else set(among.tolist())
+    copies, allowed = store.items.copies(), None if among is None else set(among.tolist())
     return [
         Group(f"identical-{format_id(item)}", "identical", [item], [0.0], f"the same file at {count} paths")
         for item, count in copies.items()
-        if wanted is None or item in wanted
+        if allowed is None or item in allowed
     ]
 
 
@@ -183,31 +185,33 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
     ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
     if len(ids) < 2:
         return []
-    usual, different = typical_distance(ids, index.vectors), store.judgements.not_duplicates.pairs()
+    typical, rejected = typical_distance(ids, index.vectors), store.judgements.not_duplicates.pairs()
     ids = _sort_by_size(store, ids)
 
     def report(done: int) -> None:
         progress("comparing pictures", done, len(ids))
 
     if tier == "alike":
-        found = find_stars(ids, index.vectors, ALIKE * usual, _confirm_all, different, progress=report)
-        return _make_groups(found, ids, tier, f"nearer than {ALIKE:.0%} of what is usual in {space.name}")
-    radius = np.inf if len(ids) <= FEW else NEAR * usual
-    with _Photos(store, workers) as photos:
-        found = find_stars(
-            ids, index.vectors, radius, photos.confirm, different, prepare=photos.prepare, progress=report
+        clusters = find_clusters(ids, index.vectors, ALIKE_RADIUS * typical, _confirm_all, rejected, progress=report)
+        return _make_groups(
+            clusters, ids, tier, f"nearer than {ALIKE_RADIUS:.0%} of the typical distance in {space.name}"
         )
-        return _make_groups(found, ids, tier, "the same photo: aligned, the copies differ by noise")
+    radius = np.inf if len(ids) <= ALL_PAIRS_MAX else SAME_RADIUS * typical
+    with _PhotoComparison(store, workers) as photos:
+        clusters = find_clusters(
+            ids, index.vectors, radius, photos.confirm, rejected, prepare=photos.prepare, progress=report
+        )
+        return _make_groups(clusters, ids, tier, "the same photo: after alignment they differ only by noise")
 
 
-def _make_groups(found: Iterable["Star"], ids: Ids, tier: Tier, why: str) -> list[Group]:
-    """Stars as groups, with their pictures in the order of `ids`."""
-    place = {item: number for number, item in enumerate(ids.tolist())}
+def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) -> list[Group]:
+    """Clusters as groups, with their pictures in the order of `ids`."""
+    positions = {item: position for position, item in enumerate(ids.tolist())}
     groups = []
-    for star in found:
-        pairs = sorted(zip(star.members, star.distances, strict=True), key=lambda pair: place[pair[0]])
-        items, distances = [star.centre, *(item for item, _ in pairs)], [0.0, *(distance for _, distance in pairs)]
-        groups.append(Group(f"{tier}-{format_id(star.centre)}", tier, items, distances, why))
+    for cluster in clusters:
+        pairs = sorted(zip(cluster.members, cluster.distances, strict=True), key=lambda pair: positions[pair[0]])
+        items, distances = [cluster.centre, *(item for item, _ in pairs)], [0.0, *(distance for _, distance in pairs)]
+        groups.append(Group(f"{tier}-{format_id(cluster.centre)}", tier, items, distances, why))
     return sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id))
 
 
@@ -223,16 +227,16 @@ def _confirm_all(centre: int, others: Ids, distances: Vectors) -> Iterator[tuple
     return zip(others.tolist(), distances.tolist(), strict=True)
 
 
-class _Photos:
-    """Compares pictures themselves: reads small copies, aligns one with the other."""
+class _PhotoComparison:
+    """Compares the pictures themselves: reads small copies of two, and aligns one with the other."""
 
     def __init__(self, store: Store, workers: int | None):
         self._store = store
         self._pool = ReadPool(shrink, side=2 * SIDE, workers=workers)
-        self._threads = ThreadPoolExecutor(min(MISSES, workers or count_cores()))
-        self._small: OrderedDict[int, Small | None] = OrderedDict()  # None: cannot be read
+        self._threads = ThreadPoolExecutor(min(MAX_MISSES, workers or count_cores()))
+        self._copies: OrderedDict[int, Small | None] = OrderedDict()  # None: cannot be read
 
-    def __enter__(self) -> "_Photos":
+    def __enter__(self) -> "_PhotoComparison":
         self._pool.__enter__()
         return self
 
@@ -242,40 +246,40 @@ class _Photos:
 
     def prepare(self, pairs: list[tuple[int, Ids]]) -> None:
         """Read the pictures that will be compared first, many at a time."""
-        wanted = {item for centre, others in pairs if len(others) for item in (centre, *others[:MISSES].tolist())}
-        self._load(wanted)
+        needed = {item for centre, others in pairs if len(others) for item in (centre, *others[:MAX_MISSES].tolist())}
+        self._load(needed)
 
     def confirm(self, centre: int, others: Ids, distances: Vectors) -> Iterator[tuple[int, float]]:
-        """Those of the others that are the same photo; stops after MISSES in a row that are not."""
+        """Those of the others that are the same photo; stops after MAX_MISSES in a row that are not."""
         misses = 0
-        for start in range(0, len(others), MISSES):
-            part = others[start : start + MISSES].tolist()
-            self._load({centre, *part})
-            small = [self._small[item] for item in part]
-            differences = self._threads.map(partial(_difference, self._small[centre]), small)
-            for item, distance, differs in zip(part, distances[start:].tolist(), differences, strict=False):
+        for start in range(0, len(others), MAX_MISSES):
+            batch = others[start : start + MAX_MISSES].tolist()
+            self._load({centre, *batch})
+            copies = [self._copies[item] for item in batch]
+            differences = self._threads.map(partial(_difference, self._copies[centre]), copies)
+            for item, distance, differs in zip(batch, distances[start:].tolist(), differences, strict=False):
                 if differs <= SAME:
                     misses = 0
                     yield item, distance
                 else:
                     misses += 1
-                    if misses == MISSES:
+                    if misses == MAX_MISSES:
                         return
 
     def _load(self, ids: set[int]) -> None:
-        missing = sorted(ids - self._small.keys())
-        for item in ids & self._small.keys():
-            self._small.move_to_end(item)
+        missing = sorted(ids - self._copies.keys())
+        for item in ids & self._copies.keys():
+            self._copies.move_to_end(item)
         if not missing:
             return
-        self._small.update(dict.fromkeys(missing))
+        self._copies.update(dict.fromkeys(missing))
         paths = self._store.items.first_paths(missing)
-        there = [entry for path in paths.values() if (entry := locate(path)) is not None]
-        for outcome in self._pool.map(there):
-            if isinstance(outcome, Read) and outcome.id in paths:  # otherwise the file holds another picture by now
-                self._small[outcome.id] = outcome.parts
-        while len(self._small) > max(CACHED, len(ids)):
-            self._small.popitem(last=False)
+        entries = [entry for path in paths.values() if (entry := locate(path)) is not None]
+        for outcome in self._pool.map(entries):
+            if isinstance(outcome, Read) and outcome.id in paths:  # otherwise the file has changed
+                self._copies[outcome.id] = outcome.parts
+        while len(self._copies) > max(CACHED_COPIES, len(ids)):
+            self._copies.popitem(last=False)
 
 
 def _difference(one: Small | None, other: Small | None) -> float:
@@ -283,7 +287,7 @@ def _difference(one: Small | None, other: Small | None) -> float:
 
 
 @dataclass
-class Star:
+class Cluster:
     """A centre and its members, nearest first."""
 
     centre: int
@@ -291,45 +295,47 @@ class Star:
     distances: list[float] = field(default_factory=list)
 
 
-def find_stars(
+def find_clusters(
     ids: Ids,
     rows: Rows,
     radius: float,
     confirm: Confirm,
-    different: set[Pair],
+    rejected: set[Pair],
     *,
     prepare: Callable[[list[tuple[int, Ids]]], None] | None = None,
     progress: Callable[[int], None] | None = None,
     max_bytes: int = CHUNK_BYTES,
-) -> Iterator[Star]:
-    """Every star of more than one item, with centres in the order of `ids` (n,).
+) -> Iterator[Cluster]:
+    """Every cluster of more than one item, with centres in the order of `ids` (n,).
 
-    An item is in at most one star, that of the first centre that takes it. Pairs that are `different` are never in the
-    same one. `prepare` is called with what may be confirmed next, a batch at a time.
+    An item is in at most one cluster, that of the first centre that takes it. `rejected` pairs are never in the same
+    cluster. `prepare` is called with the pairs that may be confirmed next, a batch at a time.
     """
-    free = np.ones(len(ids), bool)
-    for start in range(0, len(ids), CENTRES):
-        batch = start + np.flatnonzero(free[start : start + CENTRES])
-        left = start + np.flatnonzero(free[start:])  # earlier centres belong to no other star
-        found = list(find_near(ids[batch], ids[left], rows, radius, max_bytes))
+    ungrouped = np.ones(len(ids), bool)
+    for start in range(0, len(ids), CENTRE_BATCH):
+        batch = start + np.flatnonzero(ungrouped[start : start + CENTRE_BATCH])
+        remaining = start + np.flatnonzero(ungrouped[start:])  # earlier centres belong to no other cluster
+        found = list(find_near(ids[batch], ids[remaining], rows, radius, max_bytes))
         if prepare is not None:
-            prepare([(int(ids[at]), others) for at, (others, _) in zip(batch, found, strict=True)])
-        place = dict(zip(ids[left].tolist(), left.tolist(), strict=True))
-        for at, (others, distances) in zip(batch.tolist(), found, strict=True):
-            if not free[at]:
+            prepare([(int(ids[position]), others) for position, (others, _) in zip(batch, found, strict=True)])
+        positions = dict(zip(ids[remaining].tolist(), remaining.tolist(), strict=True))
+        for position, (others, distances) in zip(batch.tolist(), found, strict=True):
+            if not ungrouped[position]:
                 continue
-            star = Star(int(ids[at]))
-            there = np.array([free[place[item]] and place[item] > at for item in others.tolist()], bool)
-            for item, distance in confirm(star.centre, others[there], distances[there]):
-                if not any(_pair(item, known) in different for known in (star.centre, *star.members)):
-                    star.members.append(item)
-                    star.distances.append(distance)
-                    free[place[item]] = False
-            free[at] = False
-            if star.members:
-                yield star
+            cluster = Cluster(int(ids[position]))
+            is_candidate = np.array(
+                [ungrouped[positions[item]] and positions[item] > position for item in others.tolist()], bool
+            )
+            for item, distance in confirm(cluster.centre, others[is_candidate], distances[is_candidate]):
+                if not any(_pair(item, member) in rejected for member in (cluster.centre, *cluster.members)):
+                    cluster.members.append(item)
+                    cluster.distances.append(distance)
+                    ungrouped[positions[item]] = False
+            ungrouped[position] = False
+            if cluster.members:
+                yield cluster
         if progress is not None:
-            progress(min(start + CENTRES, len(ids)))
+            progress(min(start + CENTRE_BATCH, len(ids)))
 
 
 def find_near(centres: Ids, others: Ids, rows: Rows, radius: float, max_bytes: int = CHUNK_BYTES) -> Iterator[Near]:

@@ -1,8 +1,8 @@
-"""Evaluation by labels: how good the classes are, and what each step of a chain gains or costs.
+"""Evaluation by labels: the accuracy of classes, and the effect of each step of a chain.
 
 `evaluate` cross-validates classes: every picture is predicted by classes that do not contain it. If the space itself
-learned from labels, it is fitted again for every fold. `score_steps` fits a chain without some of the labelled pictures
-and measures retrieval among these.
+learned from labels, it is refitted for every fold. `score_steps` fits a chain without some of the labelled pictures and
+measures retrieval among these.
 """
 
 from collections import Counter
@@ -25,23 +25,22 @@ from lookalike.text import many
 from lookalike.types import Ids, Progress, Vectors
 
 Rows: TypeAlias = Callable[[NDArray[np.bool_]], Vectors | None]
-"""From the examples that may be learned from, (n,) bool, to the rows of all (n, d); None if these are too few."""
+"""From the training examples, (n,) bool, to the rows of all examples (n, d); None if there are too few."""
 
 FOLDS = 10
-"""Folds of the cross-validation: of small classes, pictures are judged one by one."""
+"""Folds of the cross-validation; a class with fewer pictures has one per fold."""
 
 LEARNED_FOLDS = 5
-"""The same if a metric is fitted again for each fold."""
+"""Folds if a metric is refitted for each."""
 
-GROUPS = 5
-"""Groups in which classes are left out, to see whether their pictures are predicted as none of the others."""
+CLASS_GROUPS = 5
+"""Groups of classes that are left out in turn: their pictures should be predicted as none of the other classes."""
 
-PICTURES = 20_000
+MAX_PICTURES = 20_000
 """Most pictures that are used: those with the smallest ids, which are digests, so a random sample."""
 
-PAIRS = 10
+MAX_CONFUSED = 10
 """Most pairs of classes that are listed as confused."""
-
 
 HELD_OUT, HELD_OUT_MAX = 0.3, 1_000
 """Share of the labelled pictures that `score_steps` holds out, and how many at most: each searches all others."""
@@ -55,7 +54,7 @@ class ClassFigures:
 
     name: str
     pictures: int
-    judged: int  # of these; the only picture of a class cannot be judged
+    judged: int  # pictures that were tested; the only picture of a class cannot be
     right: float | None  # share
     none: float | None  # share that was predicted as none of the classes
     mistaken_for: str | None  # most often
@@ -63,7 +62,7 @@ class ClassFigures:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The figures of all classes: shares of the pictures that were judged."""
+    """The figures of all classes: shares of the pictures that were tested."""
 
     space: str
     kind: str
@@ -72,8 +71,8 @@ class Evaluation:
     folds: int
     accuracy: float
     class_accuracy: float  # the mean over classes
-    own_none: float  # predicted as none of the classes, wrongly
-    strangers_none: float | None  # of pictures whose class was left out: predicted as none of the classes, rightly
+    own_none: float  # wrongly predicted as none of the classes
+    strangers_none: float | None  # share of pictures of left-out classes rightly predicted as none of the classes
     by_class: list[ClassFigures]  # the worst first
     confused: list[tuple[str, str, int]]  # a class, the predicted class, how often; most frequent first
     notes: list[str] = field(default_factory=list)
@@ -81,7 +80,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """The labelled pictures to judge."""
+    """The labelled pictures to test."""
 
     ids: Ids  # (n,) ascending
     labels: list[list[str]]  # of each, the rarest first
@@ -103,101 +102,101 @@ def evaluate(space: Space, settings: Settings, progress: Progress) -> Evaluation
         return found, rows, store.judgements.classes.parents()
 
     examples, rows, parents = store.read_consistently(read)
-    parts = _parts(examples, LEARNED_FOLDS if learned else FOLDS)
-    if (parts < 0).all():
+    fold_of = _assign_folds(examples, LEARNED_FOLDS if learned else FOLDS)
+    if (fold_of < 0).all():
         raise InputError(
-            "No class has two pictures, so that one can be judged by the other. There are"
+            "Evaluation needs a class with at least two pictures. There are"
             f" {many(len(examples.ids), 'picture')} of {many(len(examples.counts), 'class', 'classes')}."
             " Add some: lookalike classes add NAME IMAGE"
         )
-    groups = _groups(examples)
+    groups = _group_membership(examples)
     predict = _FoldModel(examples, rows, parents, settings)
-    rounds = int(parts.max()) + 1
+    n_folds = int(fold_of.max()) + 1
     predicted: dict[int, str | None] = {}
-    for part in range(rounds):
-        progress("evaluating", part, rounds + GROUPS)
-        predicted |= predict(parts != part, parts == part)
-    if not predicted:  # a space that learns from labels was left with one class each time
+    for fold in range(n_folds):
+        progress("evaluating", fold, n_folds + CLASS_GROUPS)
+        predicted |= predict(fold_of != fold, fold_of == fold)
+    if not predicted:  # every fold of a space that learns from labels had too few classes
         raise InputError(
-            f"Space '{space.name}' learns from labels: two classes must be left when pictures are held out."
+            f"Space '{space.name}' learns from labels, so every fold needs pictures of two classes for training."
             f" There are {many(len(examples.ids), 'picture')} of {many(len(examples.counts), 'class', 'classes')}."
             " Add some: lookalike classes add NAME IMAGE"
         )
     strangers: list[str | None] = []
-    for group in range(GROUPS if len(examples.counts) > 1 else 0):
-        progress("evaluating", rounds + group, rounds + GROUPS)
+    for group in range(CLASS_GROUPS if len(examples.counts) > 1 else 0):
+        progress("evaluating", n_folds + group, n_folds + CLASS_GROUPS)
         strangers += predict(groups[:, group] == 0, groups[:, group] == 2, strangers=True).values()
-    progress("evaluating", rounds + GROUPS, rounds + GROUPS)
-    return _make_evaluation(space.name, settings, examples, predicted, strangers, rounds)
+    progress("evaluating", n_folds + CLASS_GROUPS, n_folds + CLASS_GROUPS)
+    return _make_evaluation(space.name, settings, examples, predicted, strangers, n_folds)
 
 
 class _FoldModel:
-    """Learns classes from some of the examples, and predicts those of others."""
+    """Learns classes from some of the examples, and predicts the classes of others."""
 
     def __init__(self, examples: Examples, rows: Rows, parents: list[tuple[str, str]], settings: Settings):
         self.examples = examples
         self.rows = rows
         self.parents = parents
         self.settings = settings
-        tree = [name for pair in parents for name in pair]
-        self.codes = {name: code for code, name in enumerate(dict.fromkeys([*examples.names, *tree]))}
+        hierarchy_names = [name for pair in parents for name in pair]
+        self.codes = {name: code for code, name in enumerate(dict.fromkeys([*examples.names, *hierarchy_names]))}
 
     def __call__(
         self, train: NDArray[np.bool_], test: NDArray[np.bool_], strangers: bool = False
     ) -> dict[int, str | None]:
-        """Position → the predicted class of each example of `test` by the classes of `train`; None for none of them.
+        """The predicted class of each example of `test`, by position; None for none of the classes of `train`.
 
-        Examples without a class in `train` are left out, unless they are `strangers`.
+        Examples whose classes are not in `train` are left out, unless `strangers` is set.
         """
         X = self.rows(train) if train.any() and test.any() else None
         if X is None:
             return {}
         labels = self.examples.labels
         pairs = [(i, self.codes[name]) for i in np.flatnonzero(train).tolist() for name in labels[i]]
-        places, y = (np.array(column) for column in zip(*pairs, strict=True))
-        model = make_model(self.settings, self.parents, self.codes.__getitem__).fit(X[places], y)
+        positions, y = (np.array(column) for column in zip(*pairs, strict=True))
+        model = make_model(self.settings, self.parents, self.codes.__getitem__).fit(X[positions], y)
         names = [*self.codes, None]  # −1, the last, is none of the classes
         known = {names[code] for code in y.tolist()}
-        asked = [i for i in np.flatnonzero(test).tolist() if strangers or known.intersection(labels[i])]
-        return {i: names[code] for i, code in zip(asked, model.predict(X[asked]).tolist(), strict=True)}
+        tested = [i for i in np.flatnonzero(test).tolist() if strangers or known.intersection(labels[i])]
+        return {i: names[code] for i, code in zip(tested, model.predict(X[tested]).tolist(), strict=True)}
 
 
 def _examples(space: Space) -> Examples:
     """The labelled pictures that have a row in the space."""
     _, pairs = space.store.judgements.classes.all_labels()
-    found: dict[int, list[str]] = {}
+    labels: dict[int, list[str]] = {}
     for item, label in pairs:
-        found.setdefault(item, []).append(label)
-    ids = np.array(sorted(found), np.int64)
-    ids = ids[np.isin(ids, space.rows.ids)][:PICTURES]
-    counts = Counter(label for item in ids.tolist() for label in found[item])
+        labels.setdefault(item, []).append(label)
+    ids = np.array(sorted(labels), np.int64)
+    ids = ids[np.isin(ids, space.rows.ids)][:MAX_PICTURES]
+    counts = Counter(label for item in ids.tolist() for label in labels[item])
     if not len(ids):
         raise InputError(NO_CLASSES)
     return Examples(
-        ids, [sorted(found[item], key=lambda label: (counts[label], label)) for item in ids.tolist()], counts
+        ids, [sorted(labels[item], key=lambda label: (counts[label], label)) for item in ids.tolist()], counts
     )
 
 
-def _parts(examples: Examples, folds: int) -> NDArray[np.int64]:
-    """The fold in which each picture is judged, (n,); −1 for the only picture of its classes."""
+def _assign_folds(examples: Examples, folds: int) -> NDArray[np.int64]:
+    """The fold in which each picture is tested, (n,); −1 for the only picture of its classes."""
     rank: Counter[str] = Counter()
-    parts = np.full(len(examples.ids), -1)
+    fold_of = np.full(len(examples.ids), -1)
     for i, labels in enumerate(examples.labels):
         shared = [label for label in labels if examples.counts[label] > 1]
         if shared:
-            parts[i] = rank[shared[0]] % folds
+            fold_of[i] = rank[shared[0]] % folds
             rank[shared[0]] += 1
-    return parts
+    return fold_of
 
 
-def _groups(examples: Examples) -> NDArray[np.int64]:
-    """For each picture, whether none (0), some (1) or all (2) of its classes are in each group, (n, GROUPS)."""
-    group = {name: place % GROUPS for place, name in enumerate(examples.names)}
-    found = np.zeros((len(examples.ids), GROUPS), np.int64)
+def _group_membership(examples: Examples) -> NDArray[np.int64]:
+    """For each picture, whether none (0), some (1) or all (2) of its classes are in each group, (n, CLASS_GROUPS)."""
+    group = {name: position % CLASS_GROUPS for position, name in enumerate(examples.names)}
+    membership = np.zeros((len(examples.ids), CLASS_GROUPS), np.int64)
     for i, labels in enumerate(examples.labels):
-        mine = {group[label] for label in labels}
-        found[i, list(mine)] = 2 if len(mine) == 1 else 1
-    return found
+        own_groups = {group[label] for label in labels}
+        membership[i, list(own_groups)] = 2 if len(own_groups) == 1 else 1
+    return membership
 
 
 def _stored_rows(space: Space, examples: Examples) -> Rows:
@@ -206,16 +205,16 @@ def _stored_rows(space: Space, examples: Examples) -> Rows:
 
 
 def _refitted_rows(space: Space, examples: Examples) -> Rows:
-    """Rows of a space that is fitted again without the labels that are judged."""
+    """Rows of a space that is refitted without the labels that are tested."""
     sample, X = sample_rows(space)[1], space.feature_rows.vectors(examples.ids)
-    alone = np.array([len(labels) == 1 for labels in examples.labels])
+    has_one_label = np.array([len(labels) == 1 for labels in examples.labels])
     y = np.array([labels[0] for labels in examples.labels])
 
     def rows(train: NDArray[np.bool_]) -> Vectors | None:
-        mine = train & alone
-        if len(np.unique(y[mine])) < 2:
+        used = train & has_one_label
+        if len(np.unique(y[used])) < 2:
             return None
-        return fit(space.specs, sample, None, Labelled(examples.ids[mine], X[mine], y[mine])).transform(X)
+        return fit(space.specs, sample, None, Labelled(examples.ids[used], X[used], y[used])).transform(X)
 
     return rows
 
@@ -226,33 +225,33 @@ def _make_evaluation(
     examples: Examples,
     predicted: dict[int, str | None],
     strangers: list[str | None],
-    rounds: int,
+    n_folds: int,
 ) -> Evaluation:
     by_class: dict[str, list[tuple[bool, str | None]]] = {label: [] for label in examples.names}
     confused: Counter[tuple[str, str]] = Counter()
     for i, label in predicted.items():
         right = label in examples.labels[i]
-        for own in examples.labels[i]:
-            by_class[own].append((right, label))
+        for true_label in examples.labels[i]:
+            by_class[true_label].append((right, label))
         if not right and label is not None:
             confused[examples.labels[i][0], label] += 1
     figures = [_figures(label, examples.counts[label], judged) for label, judged in by_class.items()]
     figures.sort(key=lambda figure: (figure.right is None, figure.right, figure.name))
-    shares = [figure.right for figure in figures if figure.right is not None]
+    accuracies = [figure.right for figure in figures if figure.right is not None]
     single = sum(figure.judged == 0 for figure in figures)
     return Evaluation(
         space=name,
         kind=settings.kind,
         pictures=len(predicted),
         classes=len(figures),
-        folds=rounds,
+        folds=n_folds,
         accuracy=float(np.mean([label in examples.labels[i] for i, label in predicted.items()])),
-        class_accuracy=float(np.mean(shares)),
+        class_accuracy=float(np.mean(accuracies)),
         own_none=float(np.mean([label is None for label in predicted.values()])),
         strangers_none=float(np.mean([label is None for label in strangers])) if strangers else None,
         by_class=figures,
-        confused=[(truth, label, n) for (truth, label), n in confused.most_common(PAIRS)],
-        notes=[f"{single} of the classes have one picture each, which cannot be judged."] if single else [],
+        confused=[(truth, label, n) for (truth, label), n in confused.most_common(MAX_CONFUSED)],
+        notes=[f"Classes with only one picture, which cannot be tested: {single}."] if single else [],
     )
 
 
@@ -272,13 +271,13 @@ def _figures(name: str, pictures: int, judged: list[tuple[bool, str | None]]) ->
 
 @dataclass(frozen=True, slots=True)
 class StepQuality:
-    """A chain up to and including one step."""
+    """The quality of a chain up to and including one step."""
 
     step: str
     numbers: int  # per picture; of codes, bytes
     bytes: int  # per picture, as vectors of float32 or as codes
     precision: float  # mean average precision by labels, each held-out picture searching the others
-    recall: float  # share of the 10 nearest after the last step that learned from labels, still among the 10 nearest
+    recall: float  # share of the 10 nearest after the last step that learned from labels that are still among them
 
 
 def score_steps(space: Space, random_state: int = 0) -> list[StepQuality]:
@@ -291,30 +290,30 @@ def score_steps(space: Space, random_state: int = 0) -> list[StepQuality]:
     ids = np.array(sorted(labelled), np.int64)
     X = np.asarray(space.feature_rows.vectors(ids), np.float32)
     random = np.random.default_rng(random_state)
-    held = np.zeros(len(ids), bool)
-    held[random.permutation(len(ids))[: min(HELD_OUT_MAX, int(HELD_OUT * len(ids)))]] = True
-    if held.sum() < 2:
+    held_out = np.zeros(len(ids), bool)
+    held_out[random.permutation(len(ids))[: min(HELD_OUT_MAX, int(HELD_OUT * len(ids)))]] = True
+    if held_out.sum() < 2:
         raise InputError(
             f"Steps are compared on labelled pictures, at least {int(np.ceil(2 / HELD_OUT))}. The collection has"
             f" {len(ids)} with labels. Label some first: lookalike label SOURCE"
         )
-    others, sample = sample_rows(space)
-    sample = sample[~np.isin(others, ids[held])]
-    chain = fit(space.specs, sample, None, _without(labelled_rows(space), ids[held]))
-    return _score_steps(space.specs, chain.steps, X[held], [labelled[item] for item in ids[held].tolist()])
+    sample_ids, sample = sample_rows(space)
+    sample = sample[~np.isin(sample_ids, ids[held_out])]
+    chain = fit(space.specs, sample, None, _without(labelled_rows(space), ids[held_out]))
+    return _score_steps(space.specs, chain.steps, X[held_out], [labelled[item] for item in ids[held_out].tolist()])
 
 
-def _without(labelled: Labelled | None, held: Ids) -> Labelled | None:
+def _without(labelled: Labelled | None, held_out: Ids) -> Labelled | None:
     """The labelled rows without those that are held out."""
     if labelled is None:
         return None
-    kept = ~np.isin(labelled.ids, held)
-    return Labelled(labelled.ids[kept], labelled.X[kept], labelled.y[kept], labelled.free)
+    kept = ~np.isin(labelled.ids, held_out)
+    return Labelled(labelled.ids[kept], labelled.X[kept], labelled.y[kept], labelled.unlabelled)
 
 
 def _score_steps(specs: list[str], steps: Any, X: Vectors, labels: list[list[str]]) -> list[StepQuality]:
     y = join_names(labels)
-    wanted = alike(y)
+    relevant = alike(y)
     learned = max((i for i, spec in enumerate(specs) if i and takes_labels(spec) and not is_coder(spec)), default=0)
     distances, sizes = [_distances(X)], [(X.shape[1], 4 * X.shape[1])]
     for spec, step in zip(specs[1:], steps, strict=True):
@@ -328,7 +327,7 @@ def _score_steps(specs: list[str], steps: Any, X: Vectors, labels: list[list[str
             sizes.append((X.shape[1], 4 * X.shape[1]))
     orders = [_order(D) for D in distances]
     return [
-        StepQuality(spec, *size, _precision(order, wanted), _recall(order, orders[learned]))
+        StepQuality(spec, *size, _precision(order, relevant), _recall(order, orders[learned]))
         for spec, size, order in zip(specs, sizes, orders, strict=True)
     ]
 
@@ -345,12 +344,14 @@ def _order(D: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray(np.argsort(D, axis=1, kind="stable")[:, :-1], np.int64)
 
 
-def _precision(order: NDArray[np.int64], wanted: NDArray[np.bool_]) -> float:
+def _precision(order: NDArray[np.int64], relevant: NDArray[np.bool_]) -> float:
     """Mean average precision; rows that share no label with another one are left out."""
-    found = precisions(np.take_along_axis(wanted, order, axis=1))
+    found = precisions(np.take_along_axis(relevant, order, axis=1))
     return float(found.mean()) if len(found) else 0.0
 
 
-def _recall(order: NDArray[np.int64], wanted: NDArray[np.int64]) -> float:
+def _recall(order: NDArray[np.int64], reference: NDArray[np.int64]) -> float:
     k = min(NEIGHBOURS, order.shape[1])
-    return float(np.mean([np.isin(mine[:k], theirs[:k]).mean() for mine, theirs in zip(order, wanted, strict=True)]))
+    return float(
+        np.mean([np.isin(nearest[:k], expected[:k]).mean() for nearest, expected in zip(order, reference, strict=True)])
+    )

@@ -30,7 +30,7 @@ from lookalike.types import Ids, Vectors, format_id
 Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
 Row: TypeAlias = tuple[Item, Sequence[LabelRecord]]
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""Characters that a cell must not begin with: spreadsheets take it for a formula (OWASP, "CSV injection")."""
+"""First characters that make a spreadsheet take a cell for a formula (OWASP, "CSV injection")."""
 COLUMNS = ["id", "path", "width", "height", "format", "bytes", "taken_at", "added_at", "labels"]
 
 
@@ -62,18 +62,18 @@ def item_lines(
 
 def relative_row(relative: Callable[[str], str], row: Row) -> Row:
     """The same row with relative paths."""
-    item, said = row
-    return replace(item, paths=[relative(path) for path in item.paths]), said
+    item, records = row
+    return replace(item, paths=[relative(path) for path in item.paths]), records
 
 
 def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
-    """Write the same to a path or an open file; returns how many items."""
+    """Write the items to a path or an open text file; returns how many."""
     check_format(format)  # before a file is opened
     if isinstance(target, str | Path):
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             return write_items(store, stream, format, filter)
     if not hasattr(target, "write"):
-        raise InputError(f"Items are written to a path, or to a text file that is open. Got {target!r:.80}.")
+        raise InputError(f"The target of an export must be a path or an open text file. Got {target!r:.80}.")
     written: list[int] = []
     for text in item_lines(store, format, filter, lambda item: written.append(item.id)):
         target.write(text)
@@ -97,7 +97,7 @@ def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["
         return
     described = (
         {"id": group.id, "tier": group.tier, "why": group.why}
-        | {"items": [describe(item, _labels(said)) | {"distance": _distance(group, item)} for item, said in rows]}
+        | {"items": [describe(item, _labels(records)) | {"distance": _distance(group, item)} for item, records in rows]}
         for group, rows in groups
     )
     yield from _array("[", described)
@@ -109,16 +109,16 @@ def write_vectors(
 ) -> int:
     """`ids` (n,) of 16 hexadecimal digits, `paths` (n,) and `vectors` (n, d) in one .npz file without pickle."""
     if not isinstance(target, str | Path):
-        raise InputError("Vectors are written to a file: give a path that ends in .npz.")
+        raise InputError("Vectors are exported to a file. Give a path that ends in .npz.")
     ids, X = vectors()
     if filter is not None:
         passed = np.isin(ids, select(store, filter))
         ids, X = ids[passed], X[passed]
     paths = store.items.first_paths(ids.tolist())
-    names = [format_id(int(item)) for item in ids]
-    where = [_printable(paths.get(int(item), "")) for item in ids]
+    hex_ids = [format_id(int(item)) for item in ids]
+    shown_paths = [_valid_unicode(paths.get(int(item), "")) for item in ids]
     with Path(target).open("wb") as stream:
-        np.savez(stream, ids=np.array(names, "U16"), paths=np.array(where, "U"), vectors=X)
+        np.savez(stream, ids=np.array(hex_ids, "U16"), paths=np.array(shown_paths, "U"), vectors=X)
     return len(ids)
 
 
@@ -126,19 +126,19 @@ def describe(item: Item, labels: Sequence[str]) -> dict[str, Any]:
     """An item as JSON."""
     return {
         "id": format_id(item.id),
-        "paths": [_printable(path) for path in item.paths],
+        "paths": [_valid_unicode(path) for path in item.paths],
         "width": item.width,
         "height": item.height,
         "format": item.format,
         "bytes": item.bytes,
         "taken_at": item.taken_at,
         "added_at": item.added_at,
-        "labels": [_printable(label) for label in labels],
+        "labels": [_valid_unicode(label) for label in labels],
     }
 
 
 def cell(text: str) -> str:
-    """Text for a cell of a spreadsheet, with a quote mark before what would be a formula.
+    """Text for a cell of a spreadsheet; text that would be a formula is quoted.
 
     >>> cell("beach"), cell("=1+1")
     ('beach', "'=1+1")
@@ -149,11 +149,11 @@ def cell(text: str) -> str:
 def _rows(store: Store, filter: Filter | None, on_item: Callable[[Item], None] | None) -> Iterator[Row]:
     items = items_of(store, filter)
     while batch := list(islice(items, ITEMS_BATCH)):
-        found = store.judgements.label_records([item.id for item in batch])
+        records = store.judgements.label_records([item.id for item in batch])
         for item in batch:
             if on_item is not None:
                 on_item(item)
-            yield item, found.get(item.id, [])
+            yield item, records.get(item.id, [])
 
 
 def _distance(group: Group, item: Item) -> float:
@@ -161,7 +161,7 @@ def _distance(group: Group, item: Item) -> float:
 
 
 def _json(rows: Iterable[Row]) -> Iterator[str]:
-    yield from _array("[", (describe(item, _labels(said)) for item, said in rows))
+    yield from _array("[", (describe(item, _labels(records)) for item, records in rows))
     yield "\n]\n"
 
 
@@ -172,15 +172,15 @@ def _csv(rows: Iterable[Row]) -> Iterator[str]:
             yield _csv_line(cells)
 
 
-def _cells(item: Item, said: Sequence[LabelRecord]) -> Iterator[list[Any]]:
+def _cells(item: Item, records: Sequence[LabelRecord]) -> Iterator[list[Any]]:
     """The values of COLUMNS; a picture at two paths is two lines."""
-    told = describe(item, []) | {"labels": ";".join(cell(_printable(label)) for label in _labels(said))}
-    for path in told.pop("paths") or [""]:
-        yield [(told | {"path": cell(path)})[name] for name in COLUMNS]
+    values = describe(item, []) | {"labels": ";".join(cell(_valid_unicode(label)) for label in _labels(records))}
+    for path in values.pop("paths") or [""]:
+        yield [(values | {"path": cell(path)})[name] for name in COLUMNS]
 
 
 def _csv_line(values: Sequence[Any]) -> str:
-    """One line. The writer ends it with a carriage return too, so that values with one are quoted; it is removed."""
+    """One line. The writer's line end has a carriage return, so that values with one are quoted; it is removed here."""
     written = io.StringIO(newline="")
     csv.writer(written).writerow(values)
     return written.getvalue().removesuffix("\r\n") + "\n"
@@ -194,14 +194,16 @@ def _paths(rows: Iterable[Row]) -> Iterator[str]:
 def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Numbers count from 1, as COCO's readers expect; author, source and time of each label are included."""
     numbers = {name: number for number, name in enumerate(sorted(parents), 1)}
-    annotations: list[tuple[int, int, int, LabelRecord]] = []  # small: only the pictures are streamed
+    annotations: list[tuple[int, int, int, LabelRecord]] = []  # held in memory; only the pictures are streamed
 
     def images() -> Iterator[dict[str, Any]]:
-        for number, (item, said) in enumerate(rows, 1):
-            annotations.extend((number, item.width, item.height, one) for one in said if one.label in numbers)
+        for number, (item, records) in enumerate(rows, 1):
+            annotations.extend(
+                (number, item.width, item.height, record) for record in records if record.label in numbers
+            )
             yield {
                 "id": number,
-                "file_name": _printable(item.paths[0]) if item.paths else "",
+                "file_name": _valid_unicode(item.paths[0]) if item.paths else "",
                 "width": item.width,
                 "height": item.height,
                 "date_captured": _date(item.taken_at),
@@ -212,7 +214,7 @@ def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator
     yield f'{{"info": {json.dumps(info)},\n"licenses": [],\n"images": '
     yield from _array("[", images())
     categories = [
-        {"id": number, "name": _printable(name), "supercategory": _printable(next(iter(parents[name]), ""))}
+        {"id": number, "name": _valid_unicode(name), "supercategory": _valid_unicode(next(iter(parents[name]), ""))}
         for name, number in numbers.items()
     ]
     yield from _array('\n],\n"categories": [', categories)
@@ -220,16 +222,16 @@ def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator
         {
             "id": count,
             "image_id": number,
-            "category_id": numbers[said.label],
+            "category_id": numbers[record.label],
             "bbox": [0, 0, width, height],
             "area": width * height,
             "iscrowd": 0,
             "segmentation": [],
-            "author": _printable(said.author),
-            "source": _printable(said.source),
-            "said_at": _date(said.at),
+            "author": _valid_unicode(record.author),
+            "source": _valid_unicode(record.source),
+            "said_at": _date(record.at),
         }
-        for count, (number, width, height, said) in enumerate(annotations, 1)
+        for count, (number, width, height, record) in enumerate(annotations, 1)
     )
     yield from _array('\n],\n"annotations": [', described)
     yield "\n]}\n"
@@ -242,14 +244,14 @@ def _array(opening: str, values: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield ("," if count else "") + "\n" + json.dumps(value, ensure_ascii=False)
 
 
-def _labels(said: Sequence[LabelRecord]) -> list[str]:
-    return [one.label for one in said]
+def _labels(records: Sequence[LabelRecord]) -> list[str]:
+    return [record.label for record in records]
 
 
 def _date(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _printable(path: str) -> str:
-    """A path whose undecodable bytes are written as escapes, so that the file is valid UTF-8."""
-    return path.encode("utf-8", "backslashreplace").decode()
+def _valid_unicode(text: str) -> str:
+    """The text with escapes for undecodable bytes, so that the file is valid UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()

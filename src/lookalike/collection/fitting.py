@@ -1,8 +1,8 @@
-"""Fitting: what a fit learns from, fitting the steps of a space or its feature, and keeping all spaces up to date.
+"""Fitting: the data of a fit, fitting the steps of a space or its feature, and updating all spaces.
 
 A space is fitted on a sample of its feature's vectors, the labelled ones if it learns from labels, and perhaps a pool
-of negatives; then every item is put through the new chain. Readers see the old space until the new one is complete.
-Everything that writes needs the writer lock.
+of negatives; then every item is encoded by the new chain. Readers see the old space until the new one is complete.
+Functions that write need the writer lock.
 """
 
 import os
@@ -33,7 +33,7 @@ from lookalike.collection.specs import (
     step_class,
     takes_labels,
     takes_negatives,
-    takes_several,
+    takes_several_labels,
 )
 from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import Entry, absolute, ignore, walk
@@ -48,39 +48,39 @@ from lookalike.text import many
 from lookalike.types import Ids, LabelledFeature, LearnedFeature, Progress, Vectors, needs_fit
 
 FIT_MIN = 500
-"""Pictures from which the steps of a space are fitted automatically, once. With fewer, raw vectors search better."""
+"""Pictures from which the steps of a space are fitted automatically, once. With fewer, raw vectors are better."""
 
 FIT_MAX = 50_000
-"""Most rows that a fit uses: those with the smallest ids, which are digests, so a random sample that is repeatable."""
+"""Most rows that a fit uses: those with the smallest ids. Ids are digests, so this is a repeatable random sample."""
 
 SAMPLE_BYTES = 2**29
 """Memory limit for these rows: of long vectors, a fit uses fewer."""
 
 LABEL_MIN = 10
-"""Pictures that a label needs to count when a coder is chosen; with two such labels, a coder that uses labels."""
+"""Pictures that a label needs to count; with two such labels, `codes` chooses a coder that learns from labels."""
 
 SEGMENT_ROWS = 262_144
 SEGMENT_BYTES = 2**30
 ROWS_BYTES = 256 * 2**20
-"""Limits for filling a space: rows and bytes that are written at a time, and bytes of its feature held meanwhile."""
+"""Limits for encoding a space: rows and bytes per segment, and bytes of the feature's rows in memory."""
 
 NEGATIVES = 5_000
-"""Pictures of a folder that are read as negatives, drawn at random."""
+"""Most pictures of a folder that are read as negatives, drawn at random."""
 
 FEATURE_SAMPLE = 1_000
-"""Pictures that a feature is fitted on: about three million local descriptors to draw from."""
+"""Most pictures that a feature is fitted on: about three million local descriptors to draw from."""
 
 FEATURE_LABELLED = 5_000
-"""The same for a feature that learns from labels, which needs many pictures of each."""
+"""The same for a feature that learns from labels: it needs many pictures per label."""
 
 CARRIED_BYTES = 256 * 2**20
 """Memory limit for sampled members of compressed archives, which carry their bytes with them."""
 
-LOOKUP = 1_000
+LOOKUP_BATCH = 1_000
 """Files looked up in the catalogue at a time."""
 
 ORDERED_BLOCK = 64
-"""Pictures read at a time and put in order: a limit on what waits for a slow one."""
+"""Pictures read at a time and put in order: a limit on how many wait for a slow one."""
 
 
 class Pool(NamedTuple):
@@ -91,7 +91,7 @@ class Pool(NamedTuple):
     X: Vectors  # (n, d), of a space's feature
 
 
-# What a fit learns from
+# The data of a fit
 
 
 def sample_rows(space: Space) -> tuple[Ids, NDArray[Any]]:
@@ -111,25 +111,25 @@ def labelled_rows(space: Space) -> Labelled | None:
         return None
     last = space.specs[-1]
     ids, y = labelled_ids(space)
-    free = None
+    unlabelled = None
     if is_coder(last) and takes_labels(last):
-        some = space.feature.row_ids()[: _max_rows(space)]
-        labels = space.store.judgements.labels(some.tolist())
-        free = space.feature_rows.vectors(some[[not labels.get(item) for item in some.tolist()]])
-    return Labelled(ids, space.feature_rows.vectors(ids), y, free)
+        sampled = space.feature.row_ids()[: _max_rows(space)]
+        labels = space.store.judgements.labels(sampled.tolist())
+        unlabelled = space.feature_rows.vectors(sampled[[not labels.get(item) for item in sampled.tolist()]])
+    return Labelled(ids, space.feature_rows.vectors(ids), y, unlabelled)
 
 
 def labelled_ids(space: Space) -> tuple[Ids, NDArray[Any]]:
     """The pictures that a space which learns from labels is fitted on, (m,), and their labels as in `Labelled`."""
-    several = _takes_several(space)
+    several = _takes_several_labels(space)
     labels = labels_of(space, several)
     ids = np.array(sorted(labels)[: _max_rows(space)], np.int64)
     y = join_names([labels[item] for item in ids.tolist()])
     if len(np.unique(y, axis=0)) < 2:
-        each = "labels, not all the same" if several else "one label each, of at least 2 labels"
+        needed = "labels, not all the same" if several else "one label each, of at least 2 labels"
         raise InputError(
-            f"Space '{space.name}' learns from pictures that have {each}. The collection has"
-            f" {many(len(ids), 'such picture')}, of {len({one for names in labels.values() for one in names})}. Label"
+            f"Space '{space.name}' learns from pictures that have {needed}. The collection has"
+            f" {many(len(ids), 'such picture')}, of {len({name for names in labels.values() for name in names})}. Label"
             " some first: lookalike label SOURCE, or lookalike classes add NAME IMAGE"
         )
     return ids, y
@@ -143,13 +143,13 @@ def labels_of(space: Space, several: bool = False) -> dict[int, list[str]]:
 
 
 def fitted_on_which(space: Space) -> str | None:
-    """Which pictures a space was fitted on, in words; None for all of them, or if it is not fitted."""
+    """A description of the pictures that a space was fitted on; None for all pictures, or if it is not fitted."""
     n = space.fitted_on
     if n is None or n >= len(space):
         return None
     if space.takes_labels:
-        return "those that had labels" if _takes_several(space) else "those that had one label"
-    return "a random sample" if n == _max_rows(space) else "those that were there"
+        return "those that had labels" if _takes_several_labels(space) else "those that had one label"
+    return "a random sample" if n == _max_rows(space) else "all pictures at the time"
 
 
 def read_negatives(space: Space, source: str | Path, progress: Progress, workers: int | None) -> Pool:
@@ -162,7 +162,7 @@ def read_negatives(space: Space, source: str | Path, progress: Progress, workers
     except NoCollectionError:
         return _describe_negatives(path, space.chain, progress, workers)
     try:
-        return _take_negatives(store, space.chain)
+        return _load_negatives(store, space.chain)
     finally:
         store.close()
 
@@ -184,7 +184,7 @@ def undo_new_spaces(spaces: Spaces) -> Iterator[None]:
 
 def fit_spaces(
     spaces: Spaces,
-    wanted: Sequence[str],
+    texts: Sequence[str],
     refit_features: Callable[[Sequence[Space]], dict[str, int]],
     *,
     features: bool,
@@ -195,23 +195,23 @@ def fit_spaces(
 ) -> dict[str, int]:
     """Fit these spaces, or all that have something to fit; returns how many rows each was fitted on.
 
-    `refit_features` fits the features of spaces again and describes every picture again. It is called if `features` are
-    asked for, and for features that learn from labels if `labels` are or if they were never fitted.
+    `refit_features` fits the features of spaces again and describes every picture again. It is called if `features` is
+    set, and for features that learn from labels if `labels` is set or if they were never fitted.
     """
-    chosen = [create_for_fit(spaces, text, labels=labels) for text in wanted]
+    chosen = [create_for_fit(spaces, text, labels=labels) for text in texts]
     labelled = [space for space in chosen if space.feature_takes_labels]
     if labels:
         _check_labels_used([space for space in chosen if space not in labelled])
     fitted: dict[str, int] = {}
     if features:
         fitted = refit_features(chosen or list(spaces))
-        able = spaces_to_fit(spaces)
-        chosen = [space for space in dict.fromkeys([*chosen, *map(spaces.get, fitted)]) if space in able]
+        fittable = spaces_to_fit(spaces)
+        chosen = [space for space in dict.fromkeys([*chosen, *map(spaces.get, fitted)]) if space in fittable]
     elif labelled := [space for space in labelled if labels or not space.is_describable]:
         fitted = refit_features(labelled)
-        able = spaces_to_fit(spaces)
-        chosen = [space for space in chosen if space not in labelled or space in able]
-    if not wanted:
+        fittable = spaces_to_fit(spaces)
+        chosen = [space for space in chosen if space not in labelled or space in fittable]
+    if not texts:
         chosen = spaces_to_fit(spaces)
     for space in chosen:
         pool = None if negatives is None else read_negatives(space, negatives, progress, workers)
@@ -221,15 +221,16 @@ def fit_spaces(
 
 
 def spaces_to_fit(spaces: Spaces) -> list[Space]:
-    """The spaces with steps to fit, and with enough pictures, and labels if they need them, to fit these on."""
-    able = [space for space in spaces if len(space.specs) > 1 and len(space.feature) > 1]
-    return [space for space in able if not space.takes_labels or _has_labels(space)]
+    """The spaces that have steps to fit, and enough pictures, and labels if they learn from labels."""
+    candidates = [space for space in spaces if len(space.specs) > 1 and len(space.feature) > 1]
+    return [space for space in candidates if not space.takes_labels or _has_labels(space)]
 
 
-def create_for_fit(spaces: Spaces, text: str, free: Iterable[str] = (), labels: bool = False) -> Space:
+def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = (), labels: bool = False) -> Space:
     """The space to be fitted: an existing one, a new pipeline, or a step on the first space's feature.
 
-    `codes(…)` chooses a coder by the labels there are; `labels`: one that learns from them.
+    An existing space may differ from a pipeline in the `free_options` of the last step. For `codes(…)`, the coder is
+    chosen by the number of labels; with `labels`, it is one that learns from labels.
     """
     if text in spaces:
         return spaces.find(text)
@@ -237,17 +238,17 @@ def create_for_fit(spaces: Spaces, text: str, free: Iterable[str] = (), labels: 
     if not specs:
         return spaces.find(name)
     if name is not None:
-        return spaces.create([text], free)[0]
+        return spaces.create([text], free_options)[0]
     (spec,) = specs
     first = spaces.find(None)
     step = Spec(_choose_coder(first, labels), spec.params) if spec.name == CODES else spec
-    return spaces.create([f"{spec.name} = {first.specs[0]} | {step}"], free)[0]
+    return spaces.create([f"{spec.name} = {first.specs[0]} | {step}"], free_options)[0]
 
 
 def fit_space(
     space: Space, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
 ) -> int:
-    """Fit the steps of a space and put every item through them; returns how many rows it was fitted on.
+    """Fit the steps of a space and encode every item; returns how many rows it was fitted on.
 
     `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs`: the new chain
     of the space, on the same feature. If a step learns from labels, the rows are the labelled ones.
@@ -271,46 +272,48 @@ def fit_space(
     return rows
 
 
-def extend_pool(space: Space, more: Pool, progress: Progress) -> int:
-    """Add negatives to the pool of a space's last transform, and put every item through it; returns their number.
+def extend_pool(space: Space, negatives: Pool, progress: Progress) -> int:
+    """Add negatives to the pool of a space's last transform, and encode every item; returns the size of the pool.
 
     Negatives that are in the pool already, by id, are not added twice. Earlier transforms do not change.
     """
     name, chain, pools = space.name, space.chain, space.store.vectors.pools(space.name)
-    wants = [takes_negatives(spec) for spec in chain.specs[1:]]
-    addable = any(wants) and hasattr(step_class(chain.specs[-1]), "add")
-    if not addable or sum(wants) > 1:
+    uses_pool = [takes_negatives(spec) for spec in chain.specs[1:]]
+    addable = any(uses_pool) and hasattr(step_class(chain.specs[-1]), "add")
+    if not addable or sum(uses_pool) > 1:
         raise InputError(
-            f"Negatives can be added only if the last transform is slem and no other one has a pool. The chain of"
-            f" '{name}' is {' | '.join(chain.specs)}; fit it again: lookalike fit {name} --negatives {more.source}"
+            f"Negatives can be added only if the last transform is slem and no other transform has a pool. The chain of"
+            f" '{name}' is {' | '.join(chain.specs)}; fit it again: lookalike fit {name} --negatives {negatives.source}"
         )
     if not chain.fitted or not pools:
-        raise InputError(f"Space '{name}' has no pool to add to. Run: lookalike fit {name} --negatives {more.source}")
-    new = ~np.isin(more.ids, np.concatenate([ids for _, ids in pools]))
+        raise InputError(
+            f"Space '{name}' has no pool to add to. Run: lookalike fit {name} --negatives {negatives.source}"
+        )
+    new = ~np.isin(negatives.ids, np.concatenate([ids for _, ids in pools]))
     *earlier, last = chain.transforms
     if not new.any():
         return int(last.n_)  # type: ignore[attr-defined]
     space.store.vectors.quarantine_damaged(chain.specs[0], progress=progress)
-    grown: Any = deepcopy(last)  # other threads may be using `last`
-    X: Any = more.X[new]
+    extended: Any = deepcopy(last)  # other threads may be using `last`
+    X: Any = negatives.X[new]
     for step in earlier:
         X = step.transform(X)
-    grown.add(X)
-    pools.append((more.source, more.ids[new]))
-    _replace(space, Chain(chain.specs, lambda: [*earlier, grown]), space.fitted_on or 0, pools, progress)
-    return int(grown.n_)
+    extended.add(X)
+    pools.append((negatives.source, negatives.ids[new]))
+    _replace(space, Chain(chain.specs, lambda: [*earlier, extended]), space.fitted_on or 0, pools, progress)
+    return int(extended.n_)
 
 
 def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
-    """Bring spaces up to date after pictures were added or removed: fits, rows and indexes.
+    """Update spaces after pictures were added or removed: fits, rows and indexes.
 
     Spaces that were never fitted are fitted if there are enough pictures. Spaces that learn from labels are fitted only
-    on request: labels come one by one, and a fit is meant to last.
+    on request: labels come one by one, and not every label should change the fit.
     """
     intact = [space for space in spaces if not space.is_damaged]
     for space in intact:
         if space.is_fitted:
-            _fill(space, progress)
+            _add_missing_rows(space, progress)
         elif len(space.specs) > 1 and len(space.feature) >= FIT_MIN and not space.takes_labels:
             fit_space(space, progress)
     for space in intact:
@@ -320,8 +323,8 @@ def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
             space.store.vectors.release_quarantined(name)
 
 
-def _fill(space: Space, progress: Progress) -> None:
-    """Rows for the items that have a vector of the feature and none in the space."""
+def _add_missing_rows(space: Space, progress: Progress) -> None:
+    """Add the missing rows: of items that have a vector of the feature and none in the space."""
     vectors, ids = space.store.vectors, space.missing_rows()
     if len(ids) and vectors.quarantine_damaged(space.specs[0], ids):
         ids = space.missing_rows()
@@ -333,7 +336,7 @@ def _fill(space: Space, progress: Progress) -> None:
 
 
 def _replace(space: Space, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress) -> None:
-    """Put every item through a newly fitted chain, and replace the space with the result."""
+    """Encode every item by a newly fitted chain, and replace the rows and the model of the space."""
     vectors = space.store.vectors
     target = vectors.new_file("models", ".npz")
     models.save(target, *chain.steps)
@@ -344,15 +347,15 @@ def _replace(space: Space, chain: Chain, fitted_on: int, pools: Sequence[Members
 
 
 def _encode(space: Space, chain: Chain, ids: Ids, progress: Progress) -> Iterator[Pending]:
-    """Segments with the rows of these items by a chain."""
+    """Write segments with the rows of these items, encoded by a chain."""
     features = space.feature_rows
     width = chain.encode(features.vectors(ids[:1])).nbytes if len(ids) else 0
     for part in chunks(len(ids), max(width, SEGMENT_BYTES // SEGMENT_ROWS), SEGMENT_BYTES):
         progress(f"encoding {space.name}", part.start, len(ids))
-        mine = ids[part]
-        held = chunks(len(mine), 4 * (features.dim or 1), ROWS_BYTES)
-        rows = np.concatenate([chain.encode(features.vectors(mine[some])) for some in held])
-        yield space.store.vectors.write(space.name, mine, rows)
+        segment_ids = ids[part]
+        blocks = chunks(len(segment_ids), 4 * (features.dim or 1), ROWS_BYTES)
+        rows = np.concatenate([chain.encode(features.vectors(segment_ids[block])) for block in blocks])
+        yield space.store.vectors.write(space.name, segment_ids, rows)
     progress(f"encoding {space.name}", len(ids), len(ids))
 
 
@@ -379,9 +382,9 @@ def _check_labels_used(spaces: Sequence[Space]) -> None:
             )
 
 
-def _takes_several(space: Space) -> bool:
+def _takes_several_labels(space: Space) -> bool:
     """Whether all steps of a space that learn from labels use pictures with several."""
-    return all(map(takes_several, filter(takes_labels, space.specs[1:])))
+    return all(map(takes_several_labels, filter(takes_labels, space.specs[1:])))
 
 
 def _max_rows(space: Space) -> int:
@@ -389,11 +392,11 @@ def _max_rows(space: Space) -> int:
     return min(FIT_MAX, SAMPLE_BYTES // (4 * (space.feature.dim or 1)))
 
 
-def _take_negatives(store: Store, chain: Chain) -> Pool:
-    """The rows that another collection has of the same feature."""
+def _load_negatives(store: Store, chain: Chain) -> Pool:
+    """Load the rows of the same feature from another collection."""
     feature = chain.specs[0]
     if needs_fit(chain.feature):
-        raise InputError(f"{feature} has another vocabulary in another collection. Give a folder of pictures instead.")
+        raise InputError(f"The vocabulary of {feature} differs between collections. Give a folder of pictures instead.")
     spaces = Spaces(store)
     if feature not in spaces or not len(spaces.get(feature)):
         raise InputError(f"{store.path} has no vectors of {feature}. Give a folder of pictures instead.")
@@ -402,20 +405,20 @@ def _take_negatives(store: Store, chain: Chain) -> Pool:
 
 
 def _describe_negatives(source: str, chain: Chain, progress: Progress, workers: int | None) -> Pool:
-    """The vectors of pictures that are read only for this."""
+    """Read pictures that are not in a collection, and describe them."""
     entries = draw_sample(walk([source], on_skip=ignore), NEGATIVES)
     prepare = Prepare([chain.feature])
     rows: dict[int, Vectors] = {}
-    waiting: list[Read] = []
+    undescribed: list[Read] = []
     with read_pool(prepare, side=chain.feature.side, workers=workers) as pool:
         for done, outcome in enumerate(pool.map(entries), 1):
             progress("reading negatives", done, len(entries))
             if isinstance(outcome, Read):
-                waiting.append(outcome)
-            if len(waiting) == DESCRIBE_BATCH or (done == len(entries) and waiting):
-                (X,) = prepare.finish([read.parts for read in waiting])
-                rows |= {read.id: row for read, row in zip(waiting, X, strict=True)}
-                waiting = []
+                undescribed.append(outcome)
+            if len(undescribed) == DESCRIBE_BATCH or (done == len(entries) and undescribed):
+                (X,) = prepare.finish([read.parts for read in undescribed])
+                rows |= {read.id: row for read, row in zip(undescribed, X, strict=True)}
+                undescribed = []
     if not rows:
         raise InputError(f"{source} has no picture that can be read. Give a folder, an archive or a collection.")
     ids = sorted(rows)
@@ -435,14 +438,14 @@ def fit_features(
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Fit the features of these spaces that must be fitted, on a sample of the entries.
 
-    `refit`: also those that are fitted already, and those that learn from labels; all rows that they made are dropped.
-    Returns the features that were fitted with the number of pictures, and those that could not be with the reason.
+    `refit`: also features that are already fitted, and features that learn from labels; their old rows are dropped.
+    Returns the fitted features with the number of pictures, and the features that could not be fitted with the reason.
     """
     features = dict.fromkeys(space.feature for space in spaces)
-    waiting = [space for space in features if feature_needs_fit(space.name) and (refit or not space.is_fitted)]
-    sample = [] if all(feature_takes_labels(space.name) for space in waiting) else draw_sample(entries())
+    to_fit = [space for space in features if feature_needs_fit(space.name) and (refit or not space.is_fitted)]
+    sample = [] if all(feature_takes_labels(space.name) for space in to_fit) else draw_sample(entries())
     fitted, failed = {}, {}
-    for space in waiting:
+    for space in to_fit:
         feature = create("feature", space.name)
         try:
             if not feature_takes_labels(space.name):
@@ -450,12 +453,12 @@ def fit_features(
             elif refit:
                 n = _fit_labelled_feature(space.store, feature, entries(), progress, workers)
             else:
-                user = next(one.name for one in spaces if one.feature == space)
-                raise InputError(f"{space.name} learns from labels, on request: lookalike fit {user} --labels")
+                example = next(user.name for user in spaces if user.feature == space)
+                raise InputError(f"{space.name} learns from labels, on request: lookalike fit {example} --labels")
         except InputError as error:  # too little to learn from
             failed[space.name] = str(error)
             continue
-        if n == 0:  # nothing could be read; the add says why
+        if n == 0:  # nothing could be read; `add` reports why
             continue
         _save_feature(space, feature, n)
         fitted[space.name] = n
@@ -465,23 +468,23 @@ def fit_features(
 def draw_sample(entries: Iterable[Entry], n: int = FEATURE_SAMPLE) -> list[Entry]:
     """A random sample of at most n entries: those with the lowest digests of file name and size, then path.
 
-    The same files give the same sample, wherever they are and in whatever order they are listed.
+    The sample does not depend on where the files are or in which order they are listed.
     """
     kept: list[tuple[bytes, str, Entry]] = []  # sorted
     carried = 0
-    lost: tuple[bytes, str] | None = None  # the lowest that had to go: nothing from there on is admitted again
+    limit: tuple[bytes, str] | None = None  # the lowest that was dropped: higher ones are rejected
     for entry in entries:
         name = f"{os.path.basename(entry.path)}\0{entry.size}".encode(errors="surrogateescape")
-        drawn = blake2b(name, digest_size=8).digest(), entry.path, entry
-        place = bisect_left(kept, drawn[:2], key=lambda one: one[:2])
-        listed = place < len(kept) and kept[place][1] == entry.path  # by two sources
-        if listed or (lost is not None and drawn[:2] >= lost):
+        candidate = blake2b(name, digest_size=8).digest(), entry.path, entry
+        position = bisect_left(kept, candidate[:2], key=lambda other: other[:2])
+        is_listed = position < len(kept) and kept[position][1] == entry.path  # by two sources that overlap
+        if is_listed or (limit is not None and candidate[:2] >= limit):
             continue
-        kept.insert(place, drawn)
+        kept.insert(position, candidate)
         carried += len(entry.data or b"")
         while len(kept) > n or (carried > CARRIED_BYTES and len(kept) > 1):
             digest, path, dropped = kept.pop()
-            carried, lost = carried - len(dropped.data or b""), (digest, path)
+            carried, limit = carried - len(dropped.data or b""), (digest, path)
     return [entry for *_, entry in kept]
 
 
@@ -512,13 +515,13 @@ def fit_feature(
     stream = prepared()
     first = next(stream, None)
     if first is not None:
-        with SINGLE_BLAS_THREAD:  # many small products: more threads gain nothing, and their waiting takes cores
+        with SINGLE_BLAS_THREAD:  # many small products: more threads gain nothing, and idle ones spin
             feature.fit(concatenate([first], stream), progress=progress)
     return read
 
 
 def _save_feature(space: Space, feature: LearnedFeature | LabelledFeature, n: int) -> None:
-    """Store a fitted feature, and drop all rows that were made by the one before."""
+    """Store a fitted feature, and drop all rows that were made by the previous one."""
     vectors = space.store.vectors
     target = vectors.new_file("models", ".npz")
     models.save(target, feature)
@@ -548,13 +551,13 @@ def _fit_labelled_feature(
 
 
 def _labelled_entries(store: Store, entries: Iterable[Entry]) -> Iterator[tuple[Entry, list[str]]]:
-    """Those of the entries whose pictures have labels, each picture once, with its labels."""
-    entries, met = iter(entries), set[int]()
-    while batch := list(islice(entries, LOOKUP)):
+    """The entries whose pictures have labels, each picture once, with its labels."""
+    entries, seen_items = iter(entries), set[int]()
+    while batch := list(islice(entries, LOOKUP_BATCH)):
         seen = store.items.seen([entry.path for entry in batch])
-        labels = store.judgements.labels([one.item for one in seen.values() if one.item is not None])
+        labels = store.judgements.labels([previous.item for previous in seen.values() if previous.item is not None])
         for entry in batch:
             item = seen[entry.path].item if entry.path in seen else None
-            if item is not None and labels[item] and item not in met:
-                met.add(item)
+            if item is not None and labels[item] and item not in seen_items:
+                seen_items.add(item)
                 yield entry, labels[item]

@@ -1,7 +1,7 @@
-"""The indexes over stored vectors: opened once, kept in step with the store, built when a space is large enough.
+"""The indexes over stored vectors: opened once, updated with the store, built when a space is large enough.
 
-`Indexes` knows stored sets of rows by name; which of them a space searches or learns from is decided by `Space`. An
-index that was opened before is reused as far as possible: new rows are added, unchanged files are not read again.
+`Indexes` addresses stored rows by name; `Space` decides which of them it searches or learns from. An open index is
+reused as far as possible: new rows are added, and unchanged files are not read again.
 """
 
 import os
@@ -29,29 +29,29 @@ if TYPE_CHECKING:  # faiss and numba are loaded when an index needs them
     from lookalike.index.leaves import Leaves
 
 LEAVES_SUFFIX = ".leaves"
-"""Suffix of files of leaves; all other index files are faiss's."""
+"""Suffix of the files of `Leaves`; all other index files are written by faiss."""
 
 SHORTLISTED = "shortlisted"
-"""The index of spaces with a measure of their own; also the prefix of its files."""
+"""The index for spaces that have their own measure; also the prefix of its files."""
 
 LEAVES_MIN = 50_000
-"""Rows from which feedback searches leaves; fewer are scanned."""
+"""Rows from which feedback uses `Leaves`; fewer rows are scanned."""
 
-STALE = 0.1
-"""Share of rows added or removed since an index was built, above which it is built again."""
+STALE_SHARE = 0.1
+"""Share of added and removed rows above which an index is rebuilt."""
 
 MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Memory limits of a Linux container: control groups of version 2, and of version 1."""
 
-PROCESS = 350e6
-"""Bytes of Python with its libraries and a network."""
+PROCESS_BYTES = 350e6
+"""Memory of a process with Python, its libraries and a network."""
 
 
 class OpenIndex(NamedTuple):
-    """An index that was opened."""
+    """An open index."""
 
     version: int  # of the store, when the index was last compared with it
-    made_of: tuple[Any, ...]
+    built_from: tuple[Any, ...]  # the structure, blocks and models; if they are the same, so is the index
     index: Any
 
 
@@ -65,32 +65,32 @@ class Indexes:
         self.store = store
         self._coded_chain = coded_chain
         self._lock = threading.RLock()
-        self._leaves_lock = threading.RLock()  # taken before the other one, because loading leaves takes long
+        self._leaves_lock = threading.RLock()  # acquired before `_lock`; separate, because loading leaves takes long
         self._points: dict[str, OpenIndex] = {}
         self._leaves: dict[str, OpenIndex] = {}
 
     def points(self, name: str) -> "Flat | Ann | Coded":
-        """The index that answers nearest-neighbour queries; that of codes also has the vectors that they encode."""
-        if self._coded_chain(name) is not None:  # two sets of rows are read
+        """The index that answers nearest-neighbour queries; an index of codes also has the encoded vectors."""
+        if self._coded_chain(name) is not None:  # it needs two sets of rows of one version
             return self.store.read_consistently(partial(self._open_points, name))
         return self._open_points(name)
 
     def hyperplanes(self, name: str) -> "Flat | Leaves":
-        """The index that answers feedback."""
+        """The index that answers the hyperplane queries of feedback."""
         version = self.store.version()
         leaves: Flat | Leaves | None = self._current(self._leaves, name, version)
         if leaves is not None:
             return leaves
         with self._leaves_lock:
             flat, structure = self.flat(name), self.store.vectors.structures.get(name, "hyperplanes")
-            made_of, before = (structure, flat), self._leaves.get(name)
-            if before is not None and before.made_of == made_of:
+            built_from, before = (structure, flat), self._leaves.get(name)
+            if before is not None and before.built_from == built_from:
                 leaves = before.index
-            elif before is not None and structure == before.made_of[0] and _has_grown(before.index, flat):
+            elif before is not None and structure == before.built_from[0] and _has_grown(before.index, flat):
                 leaves = before.index.over(flat)
             else:
                 leaves = self._open_or_scan(flat, structure)
-            self._leaves[name] = self._opened(version, made_of, leaves)
+            self._leaves[name] = self._opened(version, built_from, leaves)
             return leaves
 
     def flat(self, name: str) -> Flat:
@@ -111,23 +111,23 @@ class Indexes:
         """
         kind = choose(self.store.vectors.rows(name))
         index = self.points(name)
-        if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE):
+        if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE_SHARE):
             return
         progress(f"indexing {title}", 0, None)
         self.store.vectors.quarantine_damaged(name, progress=progress)
-        before, flat = self.store.vectors.structures.get(name, "points"), self.flat(name)
+        structure, flat = self.store.vectors.structures.get(name, "points"), self.flat(name)
         recall = None
-        if chain.compares:  # faiss uses the Euclidean distance: it proposes candidates, the space's measure decides
+        if chain.has_own_measure:  # faiss finds candidates by Euclidean distance; the measure ranks them
             built = create("index", Spec(SHORTLISTED, {"kind": kind})).build(flat, progress, chain.transforms[-1])
             recall = built.recall(chain.transforms[-1])
-        elif before is not None and kind == getattr(index, "kind", None):
-            # Opened again, because other threads may be searching `index`.
-            built = self.open(before.file, flat).build(progress=progress)
+        elif structure is not None and kind == getattr(index, "kind", None):
+            # A second instance, because other threads may be searching `index`.
+            built = self.open(structure.file, flat).build(progress=progress)
         else:
             built = create("index", Spec("ann", {"kind": kind})).build(flat, progress)
         target = self.store.vectors.new_file("indexes", ".faiss")
         built.save(target)
-        prefix = f"{SHORTLISTED}-" if chain.compares else ""
+        prefix = f"{SHORTLISTED}-" if chain.has_own_measure else ""
         file = self.store.vectors.put_in_place(target, f"{prefix}{kind}-{target.name}")
         with self.store.transaction():
             self.store.vectors.structures.set(name, "points", file, recall)
@@ -140,7 +140,7 @@ class Indexes:
         rows = self.store.vectors.rows(name)
         if rows < LEAVES_MIN or not leaves_fit(rows, dim, installed_bytes()):
             return
-        if getattr(self.hyperplanes(name), "stale", 1) <= STALE:
+        if getattr(self.hyperplanes(name), "stale", 1) <= STALE_SHARE:
             return
         self.store.vectors.quarantine_damaged(name, progress=progress)
         built = create("index", "leaves").build(self.flat(name), progress)
@@ -151,12 +151,12 @@ class Indexes:
             self.store.vectors.structures.set(name, "hyperplanes", file)
 
     def measure_codes(self, name: str, chain: Chain, progress: Progress) -> None:
-        """Measure the recall of codes on some of the pictures, unless the rows have hardly changed since the last time.
+        """Measure the recall of codes on a sample, unless few rows have changed since the last time.
 
         Needs the writer lock.
         """
         before, rows = self.store.vectors.structures.recall(name), self.store.vectors.rows(name)
-        if before is not None and abs(rows - before.rows) <= STALE * before.rows:
+        if before is not None and abs(rows - before.rows) <= STALE_SHARE * before.rows:
             return
         progress(f"measuring {name}", 0, None)
         found = Recall(measure_recall(self.points(name), chain.query), rows)
@@ -171,51 +171,55 @@ class Indexes:
         with self._lock:
             index = self._current(self._points, name, version)
             if index is not None:
-                return index  # another thread was faster
+                return index  # another thread has opened it
             blocks = self.store.vectors.blocks(name)
             structure = self.store.vectors.structures.get(name, "points")
             chain = self._coded_chain(name)
             truth = None if chain is None else self.points(chain.specs[0])
-            made_of = structure, chain, truth, tuple((block.segment, block.n_live) for block in blocks)
+            built_from = structure, chain, truth, tuple((block.segment, block.n_live) for block in blocks)
             before = self._points.get(name)
-            if before is not None and before.made_of == made_of:
+            if before is not None and before.built_from == built_from:
                 index = before.index
             elif chain is not None:
-                index = _coded(_filled(create("index", "hamming"), blocks), truth, chain)
+                index = _make_coded(_with_blocks(create("index", "hamming"), blocks), truth, chain)
             else:
-                index = self._reopen(before, made_of, blocks, structure)
-            self._points[name] = self._opened(version, made_of, index)
+                index = self._reopen(before, built_from, blocks, structure)
+            self._points[name] = self._opened(version, built_from, index)
         return index
 
     def _current(self, opened: dict[str, OpenIndex], name: str, version: int) -> Any:
-        """An open index if nothing was committed since; inside a transaction, None."""
-        found = opened.get(name)
-        return None if found is None or found.version != version or self.store.in_transaction() else found.index
+        """The open index if nothing was committed since; None inside a transaction."""
+        open_index = opened.get(name)
+        return (
+            None
+            if open_index is None or open_index.version != version or self.store.in_transaction()
+            else open_index.index
+        )
 
-    def _opened(self, version: int, made_of: tuple[Any, ...], index: Any) -> OpenIndex:
-        return OpenIndex(-1 if self.store.in_transaction() else version, made_of, index)  # may never be committed
+    def _opened(self, version: int, built_from: tuple[Any, ...], index: Any) -> OpenIndex:
+        return OpenIndex(-1 if self.store.in_transaction() else version, built_from, index)  # it may be rolled back
 
     def _reopen(
-        self, before: OpenIndex | None, made_of: tuple[Any, ...], blocks: list[Block], structure: Structure | None
+        self, before: OpenIndex | None, built_from: tuple[Any, ...], blocks: list[Block], structure: Structure | None
     ) -> Any:
-        """The index over these blocks. The one opened before is reused as far as possible, and does not change."""
-        if before is None or before.made_of[1] is not None:
-            return self._open_or_scan(_filled(Flat(), blocks), structure)
+        """The index over these blocks. Parts of the previous one are reused; that one does not change."""
+        if before is None or before.built_from[1] is not None:
+            return self._open_or_scan(_with_blocks(Flat(), blocks), structure)
         flat = before.index if isinstance(before.index, Flat) else before.index.truth
-        n = len(before.made_of[3])
-        if made_of[3][:n] != before.made_of[3]:  # blocks were merged, or lost rows
-            fresh = _filled(Flat(), blocks)
+        n = len(before.built_from[3])
+        if built_from[3][:n] != before.built_from[3]:  # blocks were merged, or rows removed
+            fresh = _with_blocks(Flat(), blocks)
             fresh.inherit(flat)
             return self._open_or_scan(fresh, structure)
-        grown = _filled(flat.copy(), blocks[n:])
-        if structure is not None and structure == before.made_of[0] and flat is not before.index:
+        grown = _with_blocks(flat.copy(), blocks[n:])
+        if structure is not None and structure == before.built_from[0] and flat is not before.index:
             return before.index.over(grown)
         return self._open_or_scan(grown, structure)
 
     def _open_or_scan(self, flat: Flat, structure: Structure | None) -> Any:
         """The index of a structure over these vectors; the vectors alone if there is none or it is damaged."""
         if structure is not None:
-            with suppress(DamagedError):  # a scan gives the same answers, and the next add builds the index again
+            with suppress(DamagedError):  # a scan gives the same results, and the next add rebuilds the index
                 return self.open(structure.file, flat)
         return flat
 
@@ -223,17 +227,17 @@ class Indexes:
 def installed_bytes() -> int:
     """The memory of this machine, or the limit of the container."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(memory, *(_limit(file, memory) for file in MEMORY_LIMITS))
+    return min(memory, *(_read_limit(file, memory) for file in MEMORY_LIMITS))
 
 
 def leaves_peak(n: float, d: float) -> float:
-    """Peak memory while leaves are built: rows as bytes twice, unsorted and sorted, and orders."""
+    """Peak memory of building leaves: quantised rows twice, unsorted and sorted, and their orders."""
     return (2.2 * d + 60) * n
 
 
 def leaves_fit(n: float, d: float, ram: float) -> bool:
     """Whether leaves can be built within `ram` bytes of memory."""
-    return PROCESS + leaves_peak(n, d) <= ram
+    return PROCESS_BYTES + leaves_peak(n, d) <= ram
 
 
 def _has_grown(leaves: Any, flat: Flat) -> bool:
@@ -241,7 +245,7 @@ def _has_grown(leaves: Any, flat: Flat) -> bool:
     return not isinstance(leaves, Flat) and flat.extends(leaves.truth)
 
 
-def _filled(index: Any, blocks: Iterable[Block]) -> Any:
+def _with_blocks(index: Any, blocks: Iterable[Block]) -> Any:
     """An index with the live rows of these blocks added."""
     for block in blocks:
         index.add(block.ids, block.X)
@@ -250,15 +254,15 @@ def _filled(index: Any, blocks: Iterable[Block]) -> Any:
     return index
 
 
-def _coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
+def _make_coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
     from lookalike.index.coded import Coded  # numba takes a second to load
 
     codes.remove(without(codes.ids, truth.ids))  # codes of vectors in a damaged segment
     return Coded(codes, truth, chain.transform if len(chain.specs) > 2 else None)
 
 
-def _limit(file: Path, memory: int) -> int:
-    """The limit in a file; all the memory if there is none ("max", or a number larger than any machine)."""
+def _read_limit(file: Path, memory: int) -> int:
+    """The limit in a file; `memory` if there is none ("max", or not a number)."""
     try:
         limit = int(file.read_text())
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Maintenance: find damage, repair it, compare pictures with their files, free disk space.
+"""Maintenance: find and repair damage, compare items with their files, free disk space.
 
-`repair` returns a collection with damaged or missing files to a state that `verify` accepts. The databases are repaired
-first, because they list everything else. Vectors and models come next, from a backup or otherwise from the pictures;
-then indexes and derived files, which are computed from them.
+`repair` brings a collection with damaged or missing files into a state that `verify` accepts. It begins with the
+databases, because they list everything else; then come vectors and models, from a backup or from the pictures; then
+indexes and derived files, which are computed from these.
 """
 
 import os
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lookalike.arrays import chunks
-from lookalike.atomic_files import atomic_write as whole
+from lookalike.atomic_files import atomic_write
 from lookalike.collection.adding import Adding
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import fit_space, update_spaces
@@ -44,7 +44,7 @@ from lookalike.text import many
 from lookalike.types import Progress, format_id, silent
 
 INDEXED_MIN = 1_000
-"""Rows from which an index is built. A space with fewer does not need the one that it may still have."""
+"""Rows from which an index is needed. A smaller space may still have one from before."""
 
 BATCH = 10_000
 """Items looked up, and digests written, at a time."""
@@ -71,10 +71,10 @@ def verify(spaces: Spaces, progress: Progress) -> list[str]:
 def verify_pictures(store: Store, progress: Progress) -> list[str]:
     """Read the original pictures; returns a sentence for each one that is missing or has changed.
 
-    Items that an older Lookalike added get the whole digest of their file, if the collection is writable.
+    Items that were added by an older version get the complete digest of their file, if the collection is writable.
     """
     check = _PictureCheck(store, progress)
-    archives: dict[str, dict[str, Item]] = {}  # by archive and path: each archive is read once
+    archives: dict[str, dict[str, Item]] = {}  # by archive and path, so that each archive is read once
     ids = store.items.ids()
     for part in chunks(len(ids), 1, BATCH):
         for item in store.items.get(ids[part].tolist()).values():
@@ -98,7 +98,7 @@ def verify_pictures(store: Store, progress: Progress) -> list[str]:
 
 
 class _PictureCheck:
-    """Comparison of files with their items."""
+    """Compares files with their items, and collects faults."""
 
     def __init__(self, store: Store, progress: Progress):
         self.faults: list[str] = []
@@ -109,7 +109,7 @@ class _PictureCheck:
         self._contents: dict[int, bytes] = {}
 
     def __call__(self, path: str, item: Item, entry: Entry | None) -> None:
-        """Compare one file."""
+        """Compare one file; `entry` is None if it is missing."""
         self._done += 1
         self._progress("reading pictures", self._done, self._total)
         try:
@@ -127,7 +127,7 @@ class _PictureCheck:
                 self.write_contents()
 
     def _command(self, path: str) -> str:
-        """Return the command to run for a file that is damaged: of an upload, the collection had the original."""
+        """The command for a missing or changed file. The original of an upload was inside the collection."""
         inside = Path(path).is_relative_to(self._store.path)
         return "lookalike repair --from BACKUP" if inside else "lookalike refresh, if that is intended"
 
@@ -140,9 +140,9 @@ class _PictureCheck:
 
 
 def damaged_structures(space: Space) -> dict[Kind, str]:
-    """What is wrong with the index structures of a space, by kind."""
+    """The faults of the index structures of a space, by kind."""
     store, name = space.store, space.name
-    found: dict[Kind, str] = {}
+    faults: dict[Kind, str] = {}
     for kind in KINDS:
         structure = store.vectors.structures.get(name, kind)
         if structure is None or store.vectors.rows(name) < INDEXED_MIN:
@@ -150,14 +150,14 @@ def damaged_structures(space: Space) -> dict[Kind, str]:
         file = store.path / "indexes" / structure.file
         try:
             if structure.digest is not None and digest_file(file) != structure.digest:
-                found[kind] = f"{file} does not match its digest."
+                faults[kind] = f"{file} does not match its digest."
             else:
                 space.check_structure(structure.file)
         except FileNotFoundError:
-            found[kind] = f"{file} is missing."
+            faults[kind] = f"{file} is missing."
         except StoreError as error:
-            found[kind] = str(error)
-    return found
+            faults[kind] = str(error)
+    return faults
 
 
 def compact(spaces: Spaces, progress: Progress) -> dict[str, int]:
@@ -180,7 +180,7 @@ def compact(spaces: Spaces, progress: Progress) -> dict[str, int]:
 
 
 def _verify_space(space: Space, progress: Progress) -> list[str]:
-    """A sentence for each fault of a space: its rows, its model, its indexes, rows that it lacks."""
+    """A sentence for each fault of a space: of its rows, model and indexes, and for missing rows."""
     faults = space.store.vectors.verify(space.name, progress)
     try:
         if space.is_fitted:
@@ -205,8 +205,8 @@ def repair(
     """Repair the collection in a directory as far as possible.
 
     `backup` is a directory that `Collection.backup` made: damaged databases, rows, vectors and models are restored from
-    it if it has them. `without_backup` replaces a database that cannot be read with an empty one; the damaged file is
-    renamed and kept. `wait_s`: how long to wait for another writer to finish.
+    it if possible. `without_backup` replaces an unreadable database with an empty one; the damaged file is renamed and
+    kept. `wait_s`: seconds to wait for another writer to finish.
     """
     path = Path(path).expanduser().absolute()
     if not path.is_dir() or not any((path / name).exists() for name in [*DATABASES, "vectors"]):
@@ -224,7 +224,7 @@ def repair(
 
 
 class _Repair:
-    """One run over an open store. The caller holds the writer lock."""
+    """One repair of an open store. The caller holds the writer lock."""
 
     def __init__(
         self, store: Store, backup: Backup | None, report: RepairReport, progress: Progress, workers: int | None
@@ -238,16 +238,22 @@ class _Repair:
         self.workers = workers
 
     def run(self) -> None:
-        done = len(self.report.done)
-        self._rows()
-        for step in (self._uploads, self._segments, self._models, self._pictures, self._indexes):
+        done_before = len(self.report.done)
+        self._repair_rows()
+        for step in (
+            self._restore_uploads,
+            self._repair_segments,
+            self._repair_models,
+            self._describe_missing,
+            self._rebuild_indexes,
+        ):
             try:
                 step()
             except (DamagedError, FormatError, InputError, MissingError, SourceError) as error:
                 self.report.left.append(str(error))
         for space in self.spaces.with_features():
             self.store.vectors.release_quarantined(space.name)
-        if len(self.report.done) > done:  # derived files may have been computed from damaged data
+        if len(self.report.done) > done_before:  # derived files may have been computed from damaged data
             self.store.derived.clear()
         for file in self.store.derived.damaged():
             file.unlink()
@@ -255,22 +261,22 @@ class _Repair:
         faults = verify(self.spaces, self.progress)
         self.report.left += [fault for fault in faults if fault not in self.report.left]
 
-    def _rows(self) -> None:
+    def _repair_rows(self) -> None:
         """Restore or remove database rows that do not match their digest."""
         for name, database in self.store.databases().items():
             copy = None if self.backup is None else self.backup.file(name)
             self.report.done += repair_rows(database, copy)
 
-    def _uploads(self) -> None:
-        """Uploaded pictures that are damaged or missing are restored: the collection has the only other copy."""
+    def _restore_uploads(self) -> None:
+        """Restore uploaded pictures that are damaged or missing: there may be no copy outside of the backup."""
         names = [] if self.backup is None else [name for name in self.backup.entries if name.startswith("uploads/")]
         for name in names:
             file = self.store.path / name
-            wanted = file.exists() or str(file) in self.store.items.seen([str(file)])
-            if self.backup is not None and wanted and self.backup.differs(name, file):
+            needed = file.exists() or str(file) in self.store.items.seen([str(file)])
+            if self.backup is not None and needed and self.backup.differs(name, file):
                 self._restore(name)
 
-    def _segments(self) -> None:
+    def _repair_segments(self) -> None:
         """Restore or quarantine damaged segments; drop live rows that do not agree with the items."""
         vectors = self.store.vectors
         for name in [space.name for space in self.spaces.with_features()]:
@@ -284,10 +290,10 @@ class _Repair:
             if dropped:
                 self.report.done.append(f"Space '{name}': {many(dropped, 'surplus row')} dropped.")
 
-    def _models(self) -> None:
+    def _repair_models(self) -> None:
         """Restore or refit models that cannot be loaded: first those of features, then those of spaces."""
         for feature in [space for space in self.spaces.with_features() if space.stored.base is None]:
-            if self._loads(feature):
+            if self._ensure_model(feature):
                 continue
             users = [space for space in self.spaces if space.feature == feature]
             fitted = self.adding.refit_features(self.progress, self.workers, users)
@@ -295,7 +301,7 @@ class _Repair:
                 f"Space '{name}': its feature was refitted on {many(n, 'picture')}." for name, n in fitted.items()
             ]
         for space in self.spaces:
-            if self._loads(space):
+            if self._ensure_model(space):
                 continue
             try:
                 rows = fit_space(space, self.progress)
@@ -305,39 +311,39 @@ class _Repair:
                     self.store.vectors.replace(space.name, [], model=None, fitted_on=None)
                 self.report.done.append(f"Space '{space.name}' is no longer fitted: {error}")
 
-    def _pictures(self) -> None:
-        """Describe pictures again that have no vector in a space, if their files can be read."""
+    def _describe_missing(self) -> None:
+        """Describe pictures that have no vector in a space, if their files can be read."""
         described = self.adding.describe_missing(self.progress, self.workers)
         if described:
             self.report.done.append(f"{many(described, 'picture')} described again.")
 
-    def _indexes(self) -> None:
+    def _rebuild_indexes(self) -> None:
         """Remove damaged index structures, and build those again that are needed."""
         for space in self.spaces.with_features():
             for kind, problem in damaged_structures(space).items():
                 with self.store.transaction():
                     self.store.vectors.structures.set(space.name, kind, None)
-                self.report.done.append(f"{problem.rstrip('.')}: removed; it is built again if it is needed.")
+                self.report.done.append(f"{problem.rstrip('.')}: removed; it is rebuilt if it is needed.")
         update_spaces(self.spaces, self.progress)
 
-    def _loads(self, space: Space) -> bool:
-        """Whether the model of a space can be loaded, if necessary after it was restored from the backup."""
-        if not space.is_fitted or _works(space.load_model):
+    def _ensure_model(self, space: Space) -> bool:
+        """Restore the model of a space from the backup if it is damaged; False if it still cannot be loaded."""
+        if not space.is_fitted or _succeeds(space.load_model):
             return True
-        return self._restore(f"models/{space.stored.model}") and _works(space.load_model)
+        return self._restore(f"models/{space.stored.model}") and _succeeds(space.load_model)
 
     def _restore(self, name: str) -> bool:
         """Copy a file from the backup; False if the backup does not have it. `name` is relative to the collection."""
         copy = None if self.backup is None else self.backup.file(name)
         if copy is None:
             return False
-        with whole(self.store.path / name) as part:
+        with atomic_write(self.store.path / name) as part:
             shutil.copyfile(copy, part)
         self.report.done.append(f"{name} was restored from the backup.")
         return True
 
 
-def _works(load: Callable[[], object]) -> bool:
+def _succeeds(load: Callable[[], object]) -> bool:
     try:
         load()
     except StoreError:

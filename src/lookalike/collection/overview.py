@@ -23,19 +23,19 @@ from lookalike.store.items import Filter, Item, Order
 from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
 
 POINTS = 5_000
-"""Most pictures on a map: as many as take about 20 seconds on one core."""
+"""Most pictures on a map: these take about 20 seconds on one core."""
 
 COMPONENTS = 32
-"""Principal components of a row that t-SNE gets: enough to find the neighbours, and fast."""
+"""Principal components that t-SNE uses: enough to find the neighbours, and fast."""
 
 PERPLEXITY = 30.0
-"""About how many neighbours attract a picture."""
+"""Perplexity of t-SNE: about the number of neighbours that attract a picture."""
 
 STEPS = 500
 """Iterations of t-SNE. More change little."""
 
 TIMED_K, TIMED_SEARCHES = 10, 9
-"""Results and number of searches when searches are timed."""
+"""Results per search, and number of searches, when searches are timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Page:
 class Pages:
     """The items of a store, page by page. Thread-safe.
 
-    The order of all items is cached as long as the catalogue does not change: the next page costs a look-up.
+    The order of all items is cached until the catalogue changes, so the next page is only a look-up.
     """
 
     def __init__(self, store: Store):
@@ -73,15 +73,15 @@ class Pages:
                     return Page(len(ids), offset, list(self._store.items.get(shown).values()))
 
     def _ordered(self, order: Order) -> Ids | None:
-        """All items in this order, by the version that is read now; None if a later version is cached: read again."""
+        """All items in this order, of the version that is read now; None if a later version is cached."""
         version = self._store.vectors.version()
-        known = self._orders.get(order)
-        if known is None or known[0] < version:
+        cached = self._orders.get(order)
+        if cached is None or cached[0] < version:
             with self._lock:  # after a commit one thread sorts, and the others wait for it
-                known = self._orders.get(order)
-                if known is None or known[0] < version:
-                    known = self._orders[order] = version, self._store.items.ordered(order)
-        return known[1] if known[0] == version else None
+                cached = self._orders.get(order)
+                if cached is None or cached[0] < version:
+                    cached = self._orders[order] = version, self._store.items.ordered(order)
+        return cached[1] if cached[0] == version else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +105,22 @@ def make_map(space: Space, points: int, progress: Progress) -> Map:
     if points > POINTS:
         raise InputError(f"A map has at most {POINTS:,} points. Got {points:,}.")
     key = _map_key(space, points)
-    known = known_map(space, points)
-    if known is not None and known[1]:
-        return known[0]
+    cached = known_map(space, points)
+    if cached is not None and cached[1]:
+        return cached[0]
 
     def draw() -> Map:
-        every = space.row_ids()
-        ids = every[:points]
+        all_ids = space.row_ids()
+        ids = all_ids[:points]
         progress("drawing a map", 0, None)
-        places = lay_out(space.rows.vectors(ids)) if len(ids) else np.empty((0, 2), np.float32)  # (n, 2)
-        return Map(space.name, ids, places[:, 0], places[:, 1], len(every))
+        positions = lay_out(space.rows.vectors(ids)) if len(ids) else np.empty((0, 2), np.float32)  # (n, 2)
+        return Map(space.name, ids, positions[:, 0], positions[:, 1], len(all_ids))
 
     drawn = space.store.read_consistently(draw)
     value = {
         "ids": [format_id(item) for item in drawn.ids.tolist()],
-        "x": [round(place, 5) for place in drawn.x.tolist()],
-        "y": [round(place, 5) for place in drawn.y.tolist()],
+        "x": [round(position, 5) for position in drawn.x.tolist()],
+        "y": [round(position, 5) for position in drawn.y.tolist()],
         "total": drawn.total,
     }
     space.store.derived.write("map", space.name, str(points), version=key, value=value)
@@ -149,19 +149,23 @@ def lay_out(X: Vectors) -> Vectors:
 
     if len(X) < 3:
         return np.linspace(0.25, 0.75, len(X), dtype=np.float32)[:, None].repeat(2, axis=1)
-    with threadpool_limits(1):  # sums in the order of one thread
+    with threadpool_limits(1):  # one thread, so that sums have a fixed order
         if not (X - X[0]).any():
             return np.full((len(X), 2), 0.5, np.float32)
-        keep = min(COMPONENTS, *X.shape)
-        rows = PCA(keep, random_state=0, svd_solver="covariance_eigh").fit_transform(X.astype(np.float64))  # (n, keep)
+        n_components = min(COMPONENTS, *X.shape)
+        rows = PCA(n_components, random_state=0, svd_solver="covariance_eigh").fit_transform(
+            X.astype(np.float64)
+        )  # (n, n_components)
         start = rows[:, :2] / rows[:, 0].std() * 1e-4
         if start.shape[1] < 2:
             start = np.hstack([start, np.zeros_like(start)])
         perplexity = min(PERPLEXITY, (len(X) - 1) / 3)
-        sheet = TSNE(2, perplexity=perplexity, init=start, max_iter=STEPS, random_state=0, n_jobs=1).fit_transform(rows)
-    low, high = sheet.min(axis=0), sheet.max(axis=0)
-    places: Vectors = ((sheet - low) / np.maximum(high - low, 1e-9)).astype(np.float32)
-    return places
+        layout = TSNE(2, perplexity=perplexity, init=start, max_iter=STEPS, random_state=0, n_jobs=1).fit_transform(
+            rows
+        )
+    low, high = layout.min(axis=0), layout.max(axis=0)
+    positions: Vectors = ((layout - low) / np.maximum(high - low, 1e-9)).astype(np.float32)
+    return positions
 
 
 def glance(spaces: Spaces) -> dict[str, Any]:
@@ -178,15 +182,15 @@ def glance(spaces: Spaces) -> dict[str, Any]:
 
 
 def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
-    """The same, with bytes, fits, indexes and predictions; reads the whole directory."""
-    store, found = spaces.store, glance(spaces)
-    rows = [row | _space_stats(spaces.get(row["name"])) for row in found["spaces"]]
+    """The result of `glance`, with bytes, fits, indexes and predictions; reads the whole directory."""
+    store, counts = spaces.store, glance(spaces)
+    rows = [row | _space_stats(spaces.get(row["name"])) for row in counts["spaces"]]
     quarantined = [file for space in spaces.with_features() for file in store.vectors.quarantined(space.name)]
-    return found | {
+    return counts | {
         "path": str(store.path),
         "paths": store.items.n_paths(),
         "skipped": len(store.items.skipped()),
-        "predictions": sum(one.predicted for one in classes),
+        "predictions": sum(summary.predicted for summary in classes),
         "bytes": store.bytes(),
         "quarantined": [f"vectors/{file}" for file in quarantined],
         "spaces": rows,
@@ -195,10 +199,10 @@ def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
 
 
 def speeds(spaces: Spaces) -> list[dict[str, Any]]:
-    """The measured time of a search in each space that has rows, and what `plan` predicts for this machine.
+    """The measured time of a search in each space that has rows, and the prediction of `plan` for this machine.
 
-    Queries are pictures of the collection: describing other pictures is not timed, nor is the first search, which
-    reads into memory what later ones find there.
+    Queries are pictures of the collection, so no picture is described. The first search is not timed, because it loads
+    the data into memory.
     """
     machine = measure()
     rows = []
@@ -230,7 +234,7 @@ def speeds(spaces: Spaces) -> list[dict[str, Any]]:
 
 
 def _map_key(space: Space, points: int) -> str:
-    return space.cache_key(COMPONENTS, PERPLEXITY, STEPS, most=points)
+    return space.cache_key(COMPONENTS, PERPLEXITY, STEPS, first=points)
 
 
 def _space_stats(space: Space) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Resolve what users name: ids, paths, folders, crops, labels and filters, into items, pixels and vectors.
+"""Resolve examples, names and filters to items, pixels and vectors.
 
 An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. Known items cost a look-up;
 other pictures are read and described.
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lookalike.arrays import check_rows, to_numpy
+from lookalike.collection.chain import DESCRIBE_BATCH
 from lookalike.collection.space import Space
 from lookalike.errors import ImageError, InputError, NoItemError
 from lookalike.images.decoding import identify, read
@@ -39,16 +40,13 @@ Example: TypeAlias = Picture | Crop
 """A picture, a part of one, or a vector (d,)."""
 
 MAX_ZOOM = 16
-"""A picture of which a small part is shown is read at most this many times larger than a whole one."""
-
-DESCRIBE_BATCH = 16
-"""Pictures that are described at a time."""
+"""A picture is read larger if only a small crop of it is needed, but at most this many times."""
 
 ITEMS_BATCH = 1_000
 """Items that are read from the catalogue at a time."""
 
 
-def listed(examples: Any) -> list[Example]:
+def as_list(examples: Any) -> list[Example]:
     """One example or several, as a list."""
     single = isinstance(examples, str | Path | bytes | int | np.integer | np.ndarray | Crop)
     if single or not isinstance(examples, Iterable):
@@ -57,7 +55,7 @@ def listed(examples: Any) -> list[Example]:
 
 
 def example_name(example: Example) -> str:
-    """An example as messages name it."""
+    """The name of an example in messages."""
     if isinstance(example, Crop):
         return f"{example_name(example.picture)} {','.join(map(str, example.box))}"
     if isinstance(example, bytes | np.ndarray):
@@ -76,7 +74,7 @@ def find_item(items: Items, name: str) -> int | None:
 
 
 def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int], list[str]]:
-    """The items with these ids, and the known paths that these names mean; a folder means all paths below it."""
+    """The items with these ids, and the known paths of these names; a folder stands for all paths below it."""
     ids: set[int] = set()
     paths: list[str] = []
     for name in names:
@@ -85,10 +83,10 @@ def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int
             ids.add(item)
             continue
         path = absolute(str(name))
-        under = [] if isinstance(name, int) else [known for known, _ in items.paths_under(path)]
-        if not under and path not in items.sources():
-            raise InputError(f"Nothing in the collection is named {str(name)!r}.")
-        paths += under
+        below = [] if isinstance(name, int) else [known for known, _ in items.paths_under(path)]
+        if not below and path not in items.sources():
+            raise InputError(f"No item and no source named {str(name)!r} in the collection.")
+        paths += below
     return ids, paths
 
 
@@ -117,16 +115,16 @@ def item_of(store: Store, example: Example) -> int | None:
     if isinstance(example, Crop | np.ndarray):
         return None
     item = _known_item(store, example)
-    if item is None:  # not known by its name; perhaps by its bytes
+    if item is None:  # its bytes may be known under another path
         assert isinstance(example, str | Path | bytes)
         item = identify(example if isinstance(example, bytes) else _read_file(example))
     return item
 
 
 def items_named(store: Store, pictures: Example | Iterable[Example]) -> list[int]:
-    """The items of the collection that these ids, paths and folders mean; InputError for one that is no item."""
+    """The items with these ids and paths, and those in these folders; InputError for anything else."""
     items: dict[int, None] = {}
-    for example in listed(pictures):
+    for example in as_list(pictures):
         if _is_folder(example):
             root = absolute(example)  # type: ignore[arg-type]
             inside = [seen.item for _, seen in store.items.paths_under(root) if seen.item is not None]
@@ -150,7 +148,7 @@ def files_in(pictures: Sequence[Example], on_skip: Callable[[str, str], None] | 
             folder = os.path.expanduser(example)  # type: ignore[arg-type]
             inside = [entry.path for entry in walk([folder], on_skip=on_skip or _raise_skip)]
             if not inside:
-                raise InputError(f"There is no picture in the folder {folder}.")
+                raise InputError(f"No pictures in the folder {folder}.")
             found += inside
         else:
             found.append(example)
@@ -181,7 +179,7 @@ def pixels(store: Store, picture: Picture, side: int) -> Pixels:
     if isinstance(picture, np.ndarray):
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise InputError(
-                "An example array must be a vector (d,), which has no parts, or pixels (height, width, 3) uint8. "
+                "An example array must be a vector (d,), which cannot be cropped, or pixels (height, width, 3) uint8. "
                 f"Got shape {picture.shape}, {picture.dtype}."
             )
         return picture
@@ -215,12 +213,12 @@ def rows_of(
     on_skip: Callable[[str, str], None] | None = None,
     progress: Progress = silent,
 ) -> ExampleRows:
-    """The examples as vectors like those of `Space.rows`, which classes compare.
+    """The vectors of examples, like those of `Space.rows`.
 
     `on_skip` is called with the name of an example that cannot be read, and the reason; otherwise that is an error.
     """
     store, index = space.store, space.rows
-    known: list[tuple[Example, int | None]] = []
+    resolved: list[tuple[Example, int | None]] = []
     rows: dict[int, Vectors] = {}  # by position
     images: dict[int, Pixels] = {}
 
@@ -235,50 +233,50 @@ def rows_of(
         item = None
         try:
             if is_vector(example):
-                rows[len(known)] = check_vector(example, index.dim)[0]
+                rows[len(resolved)] = check_vector(example, index.dim)[0]
             else:
                 item = item_of(store, example)
                 if item is not None and item in index:
-                    rows[len(known)] = index.vectors(np.array([item]))[0]
+                    rows[len(resolved)] = index.vectors(np.array([item]))[0]
                 else:
-                    images[len(known)] = example_pixels(store, example, space.read_side)
+                    images[len(resolved)] = example_pixels(store, example, space.read_side)
         except (ImageError, InputError) as error:
             if on_skip is None:
                 raise
             on_skip(example_name(example), str(error))
             continue
-        known.append((example, item))
+        resolved.append((example, item))
         if len(images) >= DESCRIBE_BATCH:
             describe()
     describe()
     progress("reading", len(examples), len(examples))
-    X = np.stack([rows[i] for i in range(len(known))]) if known else np.empty((0, index.dim or 1), np.float32)
-    return ExampleRows([example for example, _ in known], X, [item for _, item in known])
+    X = np.stack([rows[i] for i in range(len(resolved))]) if resolved else np.empty((0, index.dim or 1), np.float32)
+    return ExampleRows([example for example, _ in resolved], X, [item for _, item in resolved])
 
 
-def read_item(store: Store, which: int | Item, limits: Limits = LIMITS) -> bytes:
+def read_item(store: Store, id_or_item: int | Item, limits: Limits = LIMITS) -> bytes:
     """The bytes of an item, from the first of its paths whose file still has them; ImageError if none has."""
-    if isinstance(which, Item):
-        found = which
-    elif not (known := store.items.get([which])):
-        raise NoItemError(f"No item with the id {format_id(which)} in the collection.")
+    if isinstance(id_or_item, Item):
+        item = id_or_item
+    elif not (items := store.items.get([id_or_item])):
+        raise NoItemError(f"No item with the id {format_id(id_or_item)} in the collection.")
     else:
-        found = known[which]
+        item = items[id_or_item]
     reason = "no path is known"
-    for path in found.paths:
+    for path in item.paths:
         entry = locate(path)
         if entry is None:
             reason = "its file is missing"
             continue
         try:
-            data = entry.read(limits) if entry.size == found.bytes else b""
+            data = entry.read(limits) if entry.size == item.bytes else b""
         except ImageError as error:
             reason = str(error)
             continue
-        if data and identify(data) == found.id:
+        if data and identify(data) == item.id:
             return data
         reason = "its file has changed since it was added"
-    raise ImageError(f"Item {format_id(found.id)} cannot be shown: {reason}. Run: lookalike refresh")
+    raise ImageError(f"Item {format_id(item.id)} cannot be shown: {reason}. Run: lookalike refresh")
 
 
 def _vector(space: Space, example: Example) -> Vectors:
@@ -309,8 +307,8 @@ def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
         entry = locate(example)
         if entry is not None:
             seen = store.items.seen([entry.path]).get(entry.path)
-            same = seen is not None and (seen.size, seen.mtime_ns) == (entry.size, entry.mtime_ns)
-            return seen.item if seen is not None and same else None
+            unchanged = seen is not None and (seen.size, seen.mtime_ns) == (entry.size, entry.mtime_ns)
+            return seen.item if seen is not None and unchanged else None
         if os.path.isdir(example):
             raise InputError(f"{example} is a folder. Give a picture's path or an item's id.")
         item = parse_id(str(example))
@@ -328,7 +326,7 @@ def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
 
 
 def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
-    """Those of the ids that `Items.select` found with a path that also matches relative to its source."""
+    """The ids that also have a path that matches relative to its source."""
     relative, matches = relative_to(store.items.sources()), matcher(pattern)
     return np.unique(
         np.array([item for item, path in store.items.paths_of(ids.tolist()) if matches(relative(path))], np.int64)

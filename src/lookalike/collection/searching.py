@@ -1,4 +1,4 @@
-"""Searching: the pictures most like some examples, where in a picture the match is, and which negatives matter.
+"""Searching: the pictures most similar to examples, the part of a picture that matches, and the hardest negatives.
 
 `search` turns examples into one query of a space. `locate_matches` compares parts of each result with that query.
 `explain` lists the negatives that push a picture away most, in a space that was fitted against a pool.
@@ -25,10 +25,10 @@ from lookalike.store.items import Filter, Item
 from lookalike.types import Box, Ids, Pixels, Progress, Query, Transform, Vectors
 
 NEGATIVE_WEIGHT = 0.5
-"""Weight of the negative examples' mean against that of the positive ones: the direction of 2·mean⁺ − mean⁻."""
+"""Weight of the mean of the negative examples, relative to that of the positive ones: 2·mean⁺ − mean⁻."""
 
 WINDOWS = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
-"""Shares of width and height that a window has, and windows per side: neighbours overlap by about half."""
+"""Width and height of a window as a share of the picture, and windows per side: neighbours overlap by half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Result:
     id: int
     path: str | None
     score: float  # smaller is better: a squared distance, 0 for the same picture; in a session, minus the margin
-    box: Box | None = None  # the part of the picture that is most like the query, if asked for
+    box: Box | None = None  # the part of the picture that is most similar to the query, if requested
     item: Item | None = field(default=None, repr=False, compare=False)  # the item, as the catalogue had it
 
 
@@ -48,8 +48,8 @@ class Push:
 
     id: int
     path: str | None
-    push: float  # 1 is the mean of the pool; the larger, the more similar to the picture; a negative one pulls
-    collection: str | None = None  # the collection it is from, if that is another one
+    push: float  # 1 is the mean of the pool; larger is more similar to the picture; below 0, it pulls
+    collection: str | None = None  # path of the collection that it is from, if it is another one
 
 
 def make_result(item: Item, score: float) -> Result:
@@ -66,7 +66,7 @@ def search(
     filter: Filter | None,
     effort: float | str | None,
 ) -> tuple[list[Result], Query]:
-    """The k pictures nearest to what the examples make in a space, best first, and the query that found them."""
+    """The k pictures nearest to the examples in a space, best first, and the query that found them."""
     check_count("k", k)
     store, index = space.store, space.index
     space.check_searchable()
@@ -79,17 +79,17 @@ def search(
 
 
 def make_query(space: Space, positive: Sequence[Example], negative: Sequence[Example]) -> Query:
-    """The query for these examples: one positive example alone is itself, several are weighted against each other.
+    """The query for these examples: a single one as it is, several as a weighted mean.
 
-    Vectors are weighted if the space uses the Euclidean distance, scores if it has a measure of its own.
+    Vectors are averaged if the space uses the Euclidean distance, scores if it has its own measure.
     """
     if not positive:
-        raise InputError("A search needs at least one example of what is wanted. Got none.")
+        raise InputError("A search needs at least one positive example. Got none.")
     X = vectors(space, [*positive, *negative])  # (examples, d)
     if len(X) == 1:
         return space.query(X)
     weights = [1 / len(positive)] * len(positive) + [-NEGATIVE_WEIGHT / max(1, len(negative))] * len(negative)
-    if space.chain.compares:
+    if space.chain.has_own_measure:
         return WeightedQuery(space.query(X), weights)
     mean = np.asarray(weights, np.float32)[None, :] @ X  # (1, d)
     has_unit_rows = bool(np.allclose(np.einsum("ij,ij->i", X, X), 1, atol=1e-3))
@@ -111,12 +111,12 @@ def best_box(space: Space, item: int, query: Query, describe: Callable[[Pixels, 
 
     `describe` makes vectors that the query compares: `Space.regions`, or `Space.region_rows` for a query of feedback.
     """
-    tried = windows()
+    boxes = windows()
     try:
         image = pixels(space.store, item, 2 * space.read_side)  # parts are smaller than whole pictures
     except (ImageError, InputError):
         return None
-    return tried[int(query.score(describe(image, tried))[0].argmin())]
+    return boxes[int(query.score(describe(image, boxes))[0].argmin())]
 
 
 def windows() -> list[Box]:
@@ -125,11 +125,11 @@ def windows() -> list[Box]:
     >>> len(windows()), windows()[0], windows()[1]
     (39, (0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.6667, 0.6667))
     """
-    made: list[Box] = []
+    boxes: list[Box] = []
     for edge, per_side in WINDOWS:
         steps = [i * (1 - edge) / max(1, per_side - 1) for i in range(per_side)]
-        made += [(round(x, 4), round(y, 4), round(x + edge, 4), round(y + edge, 4)) for y in steps for x in steps]
-    return made
+        boxes += [(round(x, 4), round(y, 4), round(x + edge, 4), round(y + edge, 4)) for y in steps for x in steps]
+    return boxes
 
 
 def find_pooled(spaces: Spaces) -> Space:
@@ -150,7 +150,7 @@ def explain(space: Space, example: Example, k: int) -> list[Push]:
         raise InputError(f"Space '{name}' uses no negatives: its chain is {' | '.join(chain.specs)}.")
     pools = space.store.vectors.pools(name)
     if not chain.fitted or not pools:
-        raise InputError(f"The negatives of '{name}' are not known. Run: lookalike fit {name}")
+        raise InputError(f"Space '{name}' has no pool of negatives. Run: lookalike fit {name}")
     pusher = _Pusher(chain.transforms[: pooled[-1]], X)
     found: list[Push] = []
     for source, ids in pools:
@@ -159,8 +159,8 @@ def explain(space: Space, example: Example, k: int) -> list[Push]:
             continue
         with closing(_open_pool(name, source)) as store:
             spaces = Spaces(store)
-            theirs = _hardest(spaces.get(chain.specs[0]), ids, pusher, k) if chain.specs[0] in spaces else []
-        found += [replace(push, collection=source) for push in theirs]
+            pushes = _hardest(spaces.get(chain.specs[0]), ids, pusher, k) if chain.specs[0] in spaces else []
+        found += [replace(push, collection=source) for push in pushes]
     if not found:
         raise InputError(f"All negatives of '{name}' were removed. Run: lookalike fit {name}")
     return sorted(found, key=lambda push: (-push.push, push.id))[:k]
@@ -185,7 +185,7 @@ class _Pusher:
 
 
 def _hardest(feature: Space, ids: Ids, pusher: _Pusher, k: int) -> list[Push]:
-    """The k hardest of these items, without those that were removed since."""
+    """The k hardest of these items, without removed ones."""
     index = feature.rows
     ids = np.intersect1d(ids, index.ids, assume_unique=True)
     parts = chunks(len(ids), row_bytes=32 * (index.dim or 1))

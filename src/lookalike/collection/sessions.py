@@ -1,6 +1,6 @@
-"""`Session`: rounds of feedback, stored from the first click, and the same with an emulated user.
+"""`Session`: rounds of relevance feedback, stored from the first mark, and simulations with an emulated user.
 
-A session is its log in the store. It can be opened again by its id, also after a crash. Each round learns from all
+A session is a log in the store. It can be opened again by its id, also after a crash. Each round learns from all
 marks (`lookalike.feedback`), ranks the collection, and asks about the pictures whose labels would help most.
 """
 
@@ -14,12 +14,12 @@ import numpy as np
 
 from lookalike.collection.resolve import (
     Example,
+    as_list,
     check_vector,
     example_name,
     example_pixels,
     is_vector,
     item_of,
-    listed,
     select,
 )
 from lookalike.collection.searching import Result, best_box, make_result
@@ -41,14 +41,14 @@ SIGNS = {"relevant": 1, "irrelevant": -1}
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round shows."""
+    """The result of a round."""
 
     number: int
     best: list[Result]  # best first
     questions: list[Item]  # what to mark next, in the order to show it
     found: int  # pictures marked relevant, among those that are ranked
     estimate: "Estimate | None"  # how many relevant pictures there are in all
-    stop: str | None  # a sentence, if more marks will not help
+    stop: str | None  # a sentence if more marks will not help
     scored: int
     seconds: dict[str, float]
     notes: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Finished:
     labelled: int  # pictures that got the label
     relevant: int  # pictures marked relevant, including those that had the label before
     irrelevant: int  # pictures marked irrelevant, which stay in the session as negative examples
-    contradicted: list[int]  # marked irrelevant, but they have the label
+    contradicted: list[int]  # pictures that are marked irrelevant but have the label
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class SimulatedRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """A marked picture and its distance."""
+class NearMark:
+    """A marked picture near another one."""
 
     id: int | None  # None for an example that is not in the collection
     distance: float  # Euclidean, in the session's space
@@ -91,19 +91,19 @@ class Why:
     """Reasons for the rank of a picture."""
 
     margin: float | None  # f(x) / ‖w‖ of the ranking hyperplane, Eq. 3 of fsm-tree; None before anything is learned
-    relevant: list[Near]  # nearest first
-    irrelevant: list[Near]
+    relevant: list[NearMark]  # nearest first
+    irrelevant: list[NearMark]
     box: Box | None  # the part that would rank highest by itself; None if the picture cannot be read
 
 
 class Session:
-    """One user's search for what they mean. Cheap to open; several may be open on the same log.
+    """A search that a user refines with marks. Cheap to open; several objects may share the same log.
 
     Parameters
     ----------
-    spaces : of the collection.
-    id : of a session that was started.
-    author : who marks.
+    spaces : the spaces of the collection.
+    id : id of an existing session.
+    author : author of the marks; by default the user who is logged in.
     """
 
     def __init__(self, spaces: Spaces, id: str, author: str | None = None):
@@ -191,7 +191,7 @@ class Session:
         """
         marks: dict[int, Kind] = {}
         for kind, given in zip(KINDS, (relevant, irrelevant, skip), strict=True):
-            for example in listed(given):
+            for example in as_list(given):
                 _add_mark(marks, self._item(example), kind, example)
         if marks:
             self._log.mark(self.id, marks, author=self.author)
@@ -214,7 +214,7 @@ class Session:
         relevant = [item for item, kind in marks.items() if kind == "relevant"]
         irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]
         if not relevant:
-            raise InputError(f"Nothing is marked relevant in session {self.id}: there is nothing to call {name!r}.")
+            raise InputError(f"Session {self.id} has no relevant picture to label {name!r}. Mark one first.")
         labelled = self._store.judgements.finish(self.id, name)
         labels = self._store.judgements.labels(irrelevant)
         contradicted = [item for item in irrelevant if name in labels[item]]
@@ -223,7 +223,7 @@ class Session:
     def _open_space(self) -> Space:
         if self.space not in self._spaces:
             known = ", ".join(self._spaces.names()) or "none"
-            raise InputError(f"The space of the session, '{self.space}', was removed. There are: {known}.")
+            raise InputError(f"The space of the session, '{self.space}', was removed. Existing spaces: {known}.")
         return self._spaces.find(self.space)
 
     def _run_round(
@@ -234,7 +234,7 @@ class Session:
         def read() -> tuple["RoundOutcome", dict[int, Item], list[str]]:
             outcome, _, notes = self._learn(k, window, filter, effort, turn=turn)
             if filter is not None and not len(outcome.best):
-                raise InputError("No picture passes the filter: there is nothing to rank or to ask about.")
+                raise InputError("No picture passes the filter. Clear or change it.")
             shown = np.concatenate([outcome.best, outcome.questions])
             return outcome, self._store.items.get(shown[shown >= 0].tolist()), notes
 
@@ -251,7 +251,7 @@ class Session:
         marks, skipped, notes = _gather(space, self.marks, self._log.external_examples(self.id))
         if not (marks.y > 0).any():
             raise InputError(
-                f"Session {self.id} has no wanted example in the collection. Mark a picture as relevant, or undo."
+                f"Session {self.id} has no positive example in the collection. Mark a picture as relevant, or undo."
             )
         outcome = run_round(
             index,
@@ -267,7 +267,7 @@ class Session:
         return outcome, marks, notes
 
     def _item(self, example: Example) -> int:
-        """The picture that a mark is about: an item, or one that was shown and removed since."""
+        """The item to mark: an existing one, or one that was shown and has been removed."""
         try:
             item = item_of(self._store, example)
             if item is not None and self._store.items.get([item]):
@@ -289,13 +289,13 @@ def start_session(
     author: str | None = None,
     name: str | None = None,
 ) -> Session:
-    """A new session. A label adds its pictures, and what finished sessions of its name have marked irrelevant."""
+    """A new session. A label adds its pictures, and those that its finished sessions marked irrelevant."""
     author = author or login()
-    begun = spaces.store.read_consistently(lambda: _begin(spaces.find(space), positive, negative, label))
-    made = spaces.store.judgements.sessions.start(
-        begun.space.name, author=author, name=name, marks=begun.marks, external_examples=begun.external
+    start = spaces.store.read_consistently(lambda: _begin(spaces.find(space), positive, negative, label))
+    session_id = spaces.store.judgements.sessions.start(
+        start.space.name, author=author, name=name, marks=start.marks, external_examples=start.external
     )
-    return Session(spaces, made, author)
+    return Session(spaces, session_id, author)
 
 
 def simulate(
@@ -311,29 +311,29 @@ def simulate(
 ) -> list[SimulatedRound]:
     """Run rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree.
 
-    The user wants the pictures with `label`, by default that of the first example. `labels` are pairs of item and
+    The user looks for the pictures with `label`, by default that of the first example. `labels` are pairs of item and
     label; by default the collection's.
     """
     from lookalike.feedback import EmulatedUser, emulate, run_round
 
     store = space.store
     relevant = _find_relevant(store, positive, label, labels)
-    begun = _begin(space, positive or relevant[:1].tolist(), negative, None)
+    start = _begin(space, positive or relevant[:1].tolist(), negative, None)
     among = None if filter is None else select(store, filter)
     check_count("rounds", rounds, 0)
     check_count("window", window)
     index = space.feedback_index
-    there = index.ids if among is None else np.intersect1d(index.ids, among)
-    wanted = np.intersect1d(relevant, there)
-    if not len(wanted):
-        raise InputError("None of the wanted pictures is in the collection: there is nothing to look for.")
-    user = EmulatedUser(there, wanted)
+    candidates = index.ids if among is None else np.intersect1d(index.ids, among)
+    relevant_candidates = np.intersect1d(relevant, candidates)
+    if not len(relevant_candidates):
+        raise InputError("No picture with this label is in the collection and passes the filter.")
+    user = EmulatedUser(candidates, relevant_candidates)
     session = emulate(
         user,
         index,
-        _gather(space, begun.marks, begun.external).marks,
+        _gather(space, start.marks, start.external).marks,
         rounds,
-        lambda marks, turn: run_round(index, marks, k=len(wanted), window=window, among=among, turn=turn),
+        lambda marks, turn: run_round(index, marks, k=len(relevant_candidates), window=window, among=among, turn=turn),
     )
     return [
         SimulatedRound(
@@ -350,7 +350,7 @@ def simulate(
 
 
 def warm_up(space: Space) -> None:
-    """Run a round with two arbitrary pictures, so that what the first round needs is loaded; nothing is stored."""
+    """Run a round with two arbitrary pictures to load everything that a round needs; nothing is stored."""
     from lookalike.feedback import Marks, run_round
 
     index = space.feedback_index
@@ -360,15 +360,15 @@ def warm_up(space: Space) -> None:
 
 
 def login() -> str:
-    """The name of the user who is logged in, "somebody" if it is not known."""
+    """The name of the user who is logged in; "unknown" if it is not known."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        return "somebody"
+        return "unknown"
 
 
-class _Beginning(NamedTuple):
-    """What a session starts from."""
+class _Start(NamedTuple):
+    """The first marks of a session."""
 
     space: Space
     marks: dict[int, Kind]
@@ -376,18 +376,18 @@ class _Beginning(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """What a round learns from."""
+    """The data that a round learns from."""
 
     marks: "Marks"
     skipped: Ids  # (s,) ascending
-    notes: list[str]  # what had to be left out
+    notes: list[str]  # about examples that were left out
 
 
-def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Beginning:
-    """The first marks of a session: a picture of the collection is marked, any other example is kept as a vector."""
+def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Start:
+    """The first marks of a session. An example outside the collection is stored as a vector."""
     judgements = space.store.judgements
     if not len(space.feedback_index):
-        raise InputError("There are no pictures to ask about yet. Add some first: lookalike add FOLDER")
+        raise InputError("The collection has no pictures to ask about. Add some first: lookalike add FOLDER")
     marks: dict[int, Kind] = {}
     if label is not None:
         label = judgements.classes.canonical_names([label])[label]
@@ -395,23 +395,25 @@ def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example
         marks |= dict.fromkeys(judgements.items_with(label).tolist(), "relevant")
         if "relevant" not in marks.values():
             raise UnknownNameError("label", label, judgements.label_counts())
-    given: dict[int, Kind] = {}
+    example_marks: dict[int, Kind] = {}
     external = []
     sides: list[tuple[Kind, Sequence[Example]]] = [("relevant", positive), ("irrelevant", negative)]
     for kind, examples in sides:
         for example in examples:
-            taken = _take_example(space, example, positive=kind == "relevant")
-            if isinstance(taken, ExternalExample):
-                external.append(taken)
+            resolved = _resolve_example(space, example, positive=kind == "relevant")
+            if isinstance(resolved, ExternalExample):
+                external.append(resolved)
             else:
-                _add_mark(given, taken, kind, example)
-    marks |= given
-    rows = {sign: {one.vector.tobytes() for one in external if one.positive is sign} for sign in (True, False)}
+                _add_mark(example_marks, resolved, kind, example)
+    marks |= example_marks
+    rows = {
+        sign: {outside.vector.tobytes() for outside in external if outside.positive is sign} for sign in (True, False)
+    }
     if rows[True] & rows[False]:
-        raise InputError("The same example is given both as wanted and as unwanted. Give it once.")
+        raise InputError("The same example is given as positive and as negative. Give it once.")
     if "relevant" not in marks.values() and not any(example.positive for example in external):
-        raise InputError("A session needs at least one example of what is wanted: a picture, or a label. Got none.")
-    return _Beginning(space, marks, external)
+        raise InputError("A session needs at least one positive example: a picture or a label. Got none.")
+    return _Start(space, marks, external)
 
 
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
@@ -420,10 +422,10 @@ def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -
         raise InputError(f"{example_name(example)} is given both as {marks[item]} and as {kind}. Give it once.")
 
 
-def _take_example(space: Space, example: Example, *, positive: bool) -> int | ExternalExample:
-    """The item that an example is, or what to store of an example that is not in the collection.
+def _resolve_example(space: Space, example: Example, *, positive: bool) -> int | ExternalExample:
+    """The item of an example, or an `ExternalExample` if it is not in the collection.
 
-    Of a picture the vector of its feature is stored, which outlives a refit of the space.
+    For a picture, the vector of its feature is stored, because it stays valid after a refit of the space.
     """
     index = space.feedback_index
     if is_vector(example):
@@ -436,55 +438,53 @@ def _take_example(space: Space, example: Example, *, positive: bool) -> int | Ex
 
 
 def _gather(space: Space, marks: Mapping[int, Kind], external: Sequence[ExternalExample]) -> _Gathered:
-    """Vectors and signs of all examples that are there; the notes say what is missing."""
+    """Vectors and signs of all examples that are available; the notes list the others."""
     from lookalike.feedback import Marks
 
     index = space.feedback_index
     notes = []
-    signed = {item: SIGNS[kind] for item, kind in marks.items() if kind != "skip"}
-    there = {item: sign for item, sign in signed.items() if item in index}
-    if missing := len(signed) - len(there):
-        notes.append(f"{missing} of the marked pictures are not in the collection now: their marks are kept.")
-    rows: list[Vectors] = []
-    signs: list[int] = []
+    signs_by_item = {item: SIGNS[kind] for item, kind in marks.items() if kind != "skip"}
+    present = {item: sign for item, sign in signs_by_item.items() if item in index}
+    if n_missing := len(signs_by_item) - len(present):
+        notes.append(f"{n_missing} of the marked pictures are no longer in the collection; their marks are kept.")
+    external_rows: list[Vectors] = []
+    external_signs: list[int] = []
     for example in external:
         sign = 1 if example.positive else -1
         if example.item is not None and example.item in index:  # added since
             if example.item not in marks:
-                there[example.item] = sign
+                present[example.item] = sign
             continue
         row = example.vector[None, :]  # (1, d)
         if example.feature is not None:
             if example.feature != space.feature_version:
-                notes.append(f"The example {example.origin} was described by another feature: it is left out.")
+                notes.append(f"The example {example.origin} was described by another feature; it is ignored.")
                 continue
             row = space.to_rows(row)  # (1, D)
         elif row.shape[1] != index.dim:
-            notes.append(
-                f"An example is a vector of {row.shape[1]} numbers, the space has {index.dim}: it is left out."
-            )
+            notes.append(f"An example is a vector of {row.shape[1]} numbers, the space has {index.dim}; it is ignored.")
             continue
-        rows.append(row)
-        signs.append(sign)
-    ids = np.array(list(there), np.int64)
-    inside = index.vectors(ids) if len(ids) else np.empty((0, index.dim or 1), np.float32)
+        external_rows.append(row)
+        external_signs.append(sign)
+    ids = np.array(list(present), np.int64)
+    present_rows = index.vectors(ids) if len(ids) else np.empty((0, index.dim or 1), np.float32)
     return _Gathered(
         Marks(
-            ids=np.concatenate([np.full(len(rows), -1, np.int64), ids]),
-            X=np.concatenate([*rows, inside]) if rows else inside,
-            y=np.array([*signs, *there.values()], np.int8),
+            ids=np.concatenate([np.full(len(external_rows), -1, np.int64), ids]),
+            X=np.concatenate([*external_rows, present_rows]) if external_rows else present_rows,
+            y=np.array([*external_signs, *present.values()], np.int8),
         ),
         np.array(sorted(item for item, kind in marks.items() if kind == "skip"), np.int64),
         notes,
     )
 
 
-def _nearest_marks(item: int, X: Vectors, marks: "Marks", k: int) -> tuple[list[Near], list[Near]]:
+def _nearest_marks(item: int, X: Vectors, marks: "Marks", k: int) -> tuple[list[NearMark], list[NearMark]]:
     """The k nearest relevant and irrelevant marks to an item's row X (1, d)."""
     distances = np.sqrt(PointQuery(X).score_pairs(marks.X, np.zeros(len(marks.X), np.intp)))  # (m,)
     relevant, irrelevant = (
         [
-            Near(int(marks.ids[i]) if marks.ids[i] >= 0 else None, float(distances[i]))
+            NearMark(int(marks.ids[i]) if marks.ids[i] >= 0 else None, float(distances[i]))
             for i in np.argsort(distances, kind="stable")
             if marks.y[i] == sign and marks.ids[i] != item
         ][:k]
@@ -514,8 +514,8 @@ def _find_relevant(
         known = dict(Counter(name for _, name in labels))
         names = [name for item, name in labels if item == first]
     if label is None and len(names) != 1:
-        has = f"The first example has {', '.join(names) or 'none'}" if examples else "There is no example"
-        raise InputError(f"Say which label is wanted, with label (--label), or give an example that has one. {has}.")
+        got = f"The first example has {', '.join(names) or 'none'}" if examples else "Got no example"
+        raise InputError(f"Give a label (--label), or an example that has exactly one. {got}.")
     name = names[0] if label is None else label
     if name not in known:
         raise UnknownNameError("label", name, known)

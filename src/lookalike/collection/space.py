@@ -1,4 +1,4 @@
-"""`Space`: one kind of vectors of a collection, and everything that depends on which vectors those are.
+"""`Space`: one kind of vectors of a collection, and everything that depends on the choice of vectors.
 
 The vectors of a feature are stored once, under the feature's spec, and several spaces can share them. A fitted space
 also stores the vectors, or the codes, that its chain makes of them. So there are up to three sets of rows, and `Space`
@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # faiss is loaded when an index needs it
 class Space:
     """One space of a collection; `Collection.space` returns it.
 
-    A space is a cheap handle: every property shows what the collection holds now. Thread-safe.
+    A space is a cheap handle: its properties always show the current state of the collection. Thread-safe.
 
     Examples
     --------
@@ -72,11 +72,11 @@ class Space:
         return hash(self.name)
 
     def __len__(self) -> int:
-        return self.store.vectors.rows(self._searched)
+        return self.store.vectors.rows(self._indexed_name)
 
     @property
     def stored(self) -> StoredSpace:
-        """The space as the catalogue has it."""
+        """The space as it is stored in the catalogue."""
         return self._spaces.stored()[self.name]
 
     @property
@@ -91,7 +91,7 @@ class Space:
 
     @property
     def chain(self) -> Chain:
-        """The steps from pictures to its vectors, with what was fitted."""
+        """The steps from pictures to its vectors, fitted or not."""
         return self._spaces.chain(self.name)
 
     @property
@@ -123,7 +123,7 @@ class Space:
     @property
     def dim(self) -> int | None:
         """The length of its vectors, or the bytes of its codes; None while there are none."""
-        return self._spaces.stored()[self._searched].dim
+        return self._spaces.stored()[self._indexed_name].dim
 
     @property
     def takes_labels(self) -> bool:
@@ -148,18 +148,18 @@ class Space:
     @property
     def index(self) -> "Flat | Ann | Coded":
         """The index that answers searches."""
-        return self._spaces.indexes.points(self._searched)
+        return self._spaces.indexes.points(self._indexed_name)
 
     @property
     def rows(self) -> "Flat | Ann":
         """The vectors that feedback, classes, duplicates and maps compute with; `rows.vectors(ids)` returns some."""
-        rows: Any = self._spaces.indexes.points(self._learned)
+        rows: Any = self._spaces.indexes.points(self._rows_name)
         return rows  # type: ignore[no-any-return]
 
     @property
     def feedback_index(self) -> "Flat | Leaves":
         """The index over `rows` that answers feedback."""
-        return self._spaces.indexes.hyperplanes(self._learned)
+        return self._spaces.indexes.hyperplanes(self._rows_name)
 
     @property
     def feature_rows(self) -> "Flat | Ann":
@@ -168,16 +168,16 @@ class Space:
 
     def row_ids(self) -> Ids:
         """The ids of `rows`, ascending, without opening an index."""
-        return self.store.vectors.live_ids(self._learned)
+        return self.store.vectors.live_ids(self._rows_name)
 
     def searched_rows(self) -> tuple[Ids, Vectors]:
         """Ids (n,) and rows of `index` in memory: vectors (n, d), or codes (n, bits / 8)."""
         index: Any = self.index
-        held = index.codes if self.is_coded else index
-        return held.ids, held.vectors(held.ids)
+        source = index.codes if self.is_coded else index
+        return source.ids, source.vectors(source.ids)
 
     def query(self, X: Vectors) -> Query:
-        """The query for what is nearest to vectors (q, d) of this space."""
+        """The query that finds the nearest neighbours of vectors (q, d) of this space."""
         return self.chain.query(X)
 
     def describe(self, images: Sequence[Pixels]) -> Vectors:
@@ -203,57 +203,57 @@ class Space:
 
     @property
     def feature_version(self) -> str:
-        """A text that changes when the feature would describe pictures differently."""
+        """A text that changes when the feature is refitted."""
         feature = self.feature.stored
         return feature.name if feature.model is None else f"{feature.name} {feature.model}"
 
     @property
     def rows_version(self) -> tuple[str, str | None, str | None]:
-        """What `rows` were made by; changes with every fit, not with the pictures."""
-        return self._learned, self._spaces.stored()[self._learned].model, self.feature.stored.model
+        """The origin of `rows`; changes with every fit, but not with the pictures."""
+        return self._rows_name, self._spaces.stored()[self._rows_name].model, self.feature.stored.model
 
     def rows_fingerprint(self) -> str:
         """A text that changes when the stored files of `rows` change."""
-        return self.store.vectors.fingerprint(self._learned)
+        return self.store.vectors.fingerprint(self._rows_name)
 
-    def cache_key(self, *settings: object, most: int | None = None) -> str:
-        """A key for what is computed from `rows`, or from the first `most`, with these settings.
+    def cache_key(self, *settings: object, first: int | None = None) -> str:
+        """A cache key for results computed from `rows`, or from the `first` of them, with these settings.
 
         It changes when pictures are added or removed, when the space is fitted again, and with the settings.
         """
-        learned = self._learned
-        made_of = " ".join(map(str, [learned, self._spaces.stored()[learned].model, *settings]))
-        return blake2b(made_of.encode() + self.row_ids()[:most].tobytes(), digest_size=16).hexdigest()
+        name = self._rows_name
+        parts = " ".join(map(str, [name, self._spaces.stored()[name].model, *settings]))
+        return blake2b(parts.encode() + self.row_ids()[:first].tobytes(), digest_size=16).hexdigest()
 
     @property
     def recall(self) -> float | None:
-        """The share of an exact search that a fast one finds, as measured when the index was built; None if exact."""
-        found = self.store.vectors.structures.recall(self._searched)
-        structure = self.store.vectors.structures.get(self._searched, "points")
+        """The share of the exact results that the index finds, measured when it was built; None if it is exact."""
+        found = self.store.vectors.structures.recall(self._indexed_name)
+        structure = self.store.vectors.structures.get(self._indexed_name, "points")
         return found.value if found is not None else None if structure is None else structure.recall
 
     @property
     def bytes(self) -> int:
         """Bytes of the rows that are searched, on the disk."""
-        return self.store.vectors.bytes(self._searched)
+        return self.store.vectors.bytes(self._indexed_name)
 
     @property
     def bytes_per_picture(self) -> int | None:
         """Bytes of one row that is searched; None while there are none."""
-        return self.store.vectors.row_bytes(self._searched)
+        return self.store.vectors.row_bytes(self._indexed_name)
 
     def check_searchable(self) -> None:
         """Raise InputError if the collection has pictures but this space has no vectors."""
         if len(self.index) or not len(self.store.items):
             return
-        damaged = self.store.vectors.quarantined(self._searched)
+        damaged = self.store.vectors.quarantined(self._indexed_name)
         command = "lookalike repair" if damaged else "lookalike refresh"
         raise InputError(f"Space '{self.name}' has no vectors. Run: {command}")
 
     def missing_rows(self) -> Ids:
         """Items that have a vector of the feature and no row in this space."""
-        mine, features = self.store.vectors.live_ids(self.name), self.store.vectors.live_ids(self.specs[0])
-        return np.setdiff1d(features, mine, assume_unique=True)
+        own, of_feature = self.store.vectors.live_ids(self.name), self.store.vectors.live_ids(self.specs[0])
+        return np.setdiff1d(of_feature, own, assume_unique=True)
 
     def check_structure(self, file: str) -> None:
         """Raise StoreError if an index file cannot be opened."""
@@ -283,29 +283,29 @@ class Space:
         return Chain(chain.specs, None, lambda: chain.feature) if self.is_damaged else chain
 
     def build_indexes(self, progress: Progress) -> None:
-        """Build the indexes that its size asks for, or build stale ones again; needs the writer lock."""
+        """Build the indexes that its size requires, and rebuild stale ones; needs the writer lock."""
         indexes = self._spaces.indexes
         if self.is_coded:  # a scan of the codes is fast enough
             indexes.measure_codes(self.name, self.chain, progress)
         else:
-            indexes.build_points(self._searched, self.chain, self.name, progress)
-        indexes.build_leaves(self._learned, self._spaces.stored()[self._learned].dim or 1, progress)
+            indexes.build_points(self._indexed_name, self.chain, self.name, progress)
+        indexes.build_leaves(self._rows_name, self._spaces.stored()[self._rows_name].dim or 1, progress)
 
     @property
-    def _searched(self) -> str:
-        """The stored rows that `index` is over."""
+    def _indexed_name(self) -> str:
+        """The name of the stored rows that `index` is built on."""
         stored = self.stored
         return stored.base if stored.base is not None and stored.model is None else self.name
 
     @property
-    def _learned(self) -> str:
-        """The stored rows that `rows` are: no kernel works on codes or with a measure of a transform's own."""
-        return self.specs[0] if self.is_coded or self.chain.compares else self._searched
+    def _rows_name(self) -> str:
+        """The name of the stored rows behind `rows`: kernels need vectors and the Euclidean distance."""
+        return self.specs[0] if self.is_coded or self.chain.has_own_measure else self._indexed_name
 
     @property
     def _transforms_rows(self) -> bool:
         """Whether `rows` are made by the fitted chain; otherwise they are the feature's."""
-        return self._learned == self.name and self.chain.fitted
+        return self._rows_name == self.name and self.chain.fitted
 
 
 class Spaces:
@@ -329,7 +329,7 @@ class Spaces:
         return [name for name in self.stored() if is_space_name(name)]
 
     def get(self, name: str) -> Space:
-        """The space of this name, or with this name the space of a feature; it need not exist."""
+        """The space of this name, also one that stores the vectors of a feature; existence is not checked."""
         return Space(self, name)
 
     def with_features(self) -> list[Space]:
@@ -351,22 +351,22 @@ class Spaces:
             raise UnknownNameError("space", name, names)
         return Space(self, name)
 
-    def create(self, recipes: Sequence[str], free: Iterable[str] = ()) -> list[Space]:
+    def create(self, recipes: Sequence[str], free_options: Iterable[str] = ()) -> list[Space]:
         """The spaces of these recipes; those that do not exist are created. Needs the writer lock.
 
-        An existing space may differ from its recipe in the `free` options of the last step.
+        An existing space may differ from its recipe in the `free_options` of the last step.
         """
-        wanted = [parse_recipe(recipe) if recipe not in self else (recipe, None) for recipe in recipes]
-        for name, chain in wanted:
+        parsed = [parse_recipe(recipe) if recipe not in self else (recipe, None) for recipe in recipes]
+        for name, chain in parsed:
             if chain is None:
                 continue
-            have = self.stored().get(name)
-            if have is not None:
-                if _without_options(have.chain, free) != _without_options(chain, free):
-                    known = " | ".join(have.chain)
+            existing = self.stored().get(name)
+            if existing is not None:
+                if _without_options(existing.chain, free_options) != _without_options(chain, free_options):
                     raise InputError(
-                        f"Space '{name}' exists with another chain: {known}, not {' | '.join(chain)}. Choose another"
-                        f" name, fit it as it is (lookalike fit {name}), or remove it: lookalike remove --space {name}"
+                        f"Space '{name}' exists with another chain: {' | '.join(existing.chain)}, not"
+                        f" {' | '.join(chain)}. Choose another name, fit it as it is (lookalike fit {name}), or remove"
+                        f" it: lookalike remove --space {name}"
                     )
                 continue
             _check_chain(chain)
@@ -374,48 +374,48 @@ class Spaces:
                 if chain[0] not in self:
                     self.store.vectors.create_space(chain[0], chain[:1])
                 self.store.vectors.create_space(name, chain, chain[0])
-        return [Space(self, name) for name, _ in wanted]
+        return [Space(self, name) for name, _ in parsed]
 
     def remove(self, name: str) -> None:
         """Remove a space, and the vectors of its feature if no other space needs them. Needs the writer lock."""
         with self.store.transaction():
-            found = self.find(name).stored
-            self.store.vectors.drop_space(found.name)
-            if not any(space.base == found.base for space in self.store.vectors.spaces().values()):
-                self.store.vectors.drop_space(found.chain[0])
+            removed = self.find(name).stored
+            self.store.vectors.drop_space(removed.name)
+            if not any(space.base == removed.base for space in self.store.vectors.spaces().values()):
+                self.store.vectors.drop_space(removed.chain[0])
 
     def read_side(self) -> int:
         """The shorter side at which pictures are read: the largest that any feature needs."""
         return max(int(create("feature", spec).side) for spec in {space.chain[0] for space in self.stored().values()})
 
     def stored(self) -> dict[str, StoredSpace]:
-        """Every space by name as the catalogue has it now, including those of features."""
-        version, (known, spaces) = self.store.version(), self._stored
-        if version != known:
+        """Every stored space by name, including those of features."""
+        version, (cached_version, spaces) = self.store.version(), self._stored
+        if version != cached_version:
             spaces = self.store.vectors.spaces()
             self._stored = version, spaces
         return spaces
 
     def chain(self, name: str) -> Chain:
-        """The chain of a space, with what was fitted; cached until the space or its feature is fitted again."""
+        """The chain of a space; cached until the space or its feature is fitted again."""
         stored = self.stored()
         space = stored[name]
         feature = stored[space.chain[0]]
-        made_of = space.model, feature.model
-        before, chain = self._chains.get(name, (None, None))
-        if chain is not None and before == made_of:
+        versions = space.model, feature.model
+        cached_versions, chain = self._chains.get(name, (None, None))
+        if chain is not None and cached_versions == versions:
             return chain
         with self._lock:
-            before, chain = self._chains.get(name, (None, None))
-            if chain is None or before != made_of:  # otherwise another thread was faster
+            cached_versions, chain = self._chains.get(name, (None, None))
+            if chain is None or cached_versions != versions:  # otherwise another thread has created it
                 load = partial(self.load_model, space) if space.model is not None else None
                 load_feature = partial(self._load_feature, feature) if feature.model is not None else None
                 chain = Chain(space.chain, load, load_feature)
-                self._chains[name] = made_of, chain
+                self._chains[name] = versions, chain
             return chain
 
     def load_model(self, space: StoredSpace) -> list[Any]:
-        """Read what was fitted for a space."""
+        """Load the fitted model of a space."""
         assert space.model is not None
         try:
             return models.load(self.store.path / "models" / space.model, space.model_digest)
@@ -434,7 +434,7 @@ def _check_chain(chain: Sequence[str]) -> None:
     """Raise an error for a chain that could never be fitted: missing weights, options out of range."""
     create("feature", chain[0]).describe([])
     X = np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32)
-    if len(chain) > 1 and is_coder(chain[-1]):  # the number of bits is checked, then few are fitted
+    if len(chain) > 1 and is_coder(chain[-1]):  # few bits are enough for a trial fit
         last = parse(chain[-1])
         check_bits(create("coder", last).bits)
         chain = [*chain[:-1], str(Spec(last.name, last.params | {"bits": 8}))]

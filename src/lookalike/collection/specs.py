@@ -1,9 +1,9 @@
-"""Chains as text: parse recipes and pipelines, look up what each step needs, and check what clients may ask for.
+"""Chains as text: parse recipes and pipelines, look up what each step needs, and check requests of clients.
 
 A pipeline is `name = feature | transform | … | coder`. Clients of the service may only use components whose options
-cannot name a file: only text can name a file, so a component is open to clients if its constructor takes only numbers,
-booleans, None, and text restricted by `OneOf`, `Matches` or `SpecOf`. A component with any other option is closed, so a
-new component is closed until its text options are annotated.
+cannot name a file. Only text can, so a component is open to clients if its constructor takes only numbers, booleans,
+None, and text restricted by `OneOf`, `Matches` or `SpecOf`. Any other component is closed, also a new one, until its
+text options are annotated.
 """
 
 import re
@@ -19,7 +19,7 @@ from lookalike.registry import COMPONENTS, Spec, component, create, names, parse
 from lookalike.types import Matches, OneOf, SpecOf, needs_fit, needs_labels
 
 CODES = "codes"
-"""Placeholder for a coder in a fit: the collection chooses one of `CODERS`."""
+"""Placeholder for a coder in the argument of a fit: the collection chooses one of `CODERS`."""
 
 CODERS = ("itq", "tsvm")
 """The coders that `codes` stands for: without enough labels, and with enough."""
@@ -41,14 +41,16 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     name, chain = parse_pipeline(text)
     if name in RECIPES:
         raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
-    specs = _aggregated([_absolute(spec) for spec in chain])
+    specs = _join_local([_absolute(spec) for spec in chain])
     create("feature", specs[0])  # rejects unknown names and options before anything is written
     steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
-    for step, spec, after in zip(steps, specs[1:], specs[2:], strict=False):  # each with its next
+    for step, spec, next_spec in zip(steps, specs[1:], specs[2:], strict=False):  # each with the next one
         if kind_of_step(spec) == "coder":
-            raise InputError(f"A coder is the last step of a chain: codes are for searching. Got {after} after {spec}.")
-        if kind_of_step(after) == "coder" and hasattr(step, "compare"):
-            raise InputError(f"{spec} has a measure of its own, which codes do not keep. Choose another step for it.")
+            raise InputError(f"A coder must be the last step of a chain. Got {next_spec} after {spec}.")
+        if kind_of_step(next_spec) == "coder" and hasattr(step, "compare"):
+            raise InputError(
+                f"{spec} has its own measure, which codes do not preserve. Choose another step in its place."
+            )
     return name, [str(spec) for spec in specs]
 
 
@@ -58,12 +60,10 @@ def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
     >>> parse_pipeline("small = color | l2")
     ('small', [Spec(name='color', params={}), Spec(name='l2', params={})])
     """
-    own = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
-    if own is None:
-        raise InputError(
-            f"A pipeline of your own needs a name (letters, digits, _, -): write NAME = SPEC | … Got {text!r}."
-        )
-    return own.group(1), parse_chain(own.group(2))
+    match = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
+    if match is None:
+        raise InputError(f"A pipeline needs a name (letters, digits, _, -): write NAME = SPEC | … Got {text!r}.")
+    return match.group(1), parse_chain(match.group(2))
 
 
 def parse_fit(text: str) -> tuple[str | None, list[Spec]]:
@@ -80,7 +80,7 @@ def parse_fit(text: str) -> tuple[str | None, list[Spec]]:
 
 
 def is_space_name(name: str) -> bool:
-    """Whether a space in the store was asked for by a user; the vectors of a feature are stored under its spec.
+    """Whether a stored space belongs to a user; the vectors of a feature are stored under its spec.
 
     >>> is_space_name("deep"), is_space_name("efficientnet()")
     (True, False)
@@ -109,13 +109,13 @@ def takes_labels(spec: str) -> bool:
     return needs_labels(step_class(spec))
 
 
-def takes_several(spec: str) -> bool:
+def takes_several_labels(spec: str) -> bool:
     """Whether a step that learns from labels uses pictures with several labels."""
     return getattr(step_class(spec), "several", False) is True
 
 
 def takes_negatives(spec: str) -> bool:
-    """Whether a transform is fitted against a pool of negatives."""
+    """Whether a transform needs a pool of negatives."""
     return getattr(step_class(spec), "negatives", False) is True
 
 
@@ -145,7 +145,7 @@ False, None.
         _check_codes(specs[0])
         return
     kinds = _kinds(specs) if name is not None and specs else list(map(kind_of_step, specs))
-    for kind, spec in zip(kinds, specs, strict=False):  # `parse_recipe` reports a local without a feature
+    for kind, spec in zip(kinds, specs, strict=False):  # `parse_recipe` rejects a local without an aggregation
         check_client_spec(kind, spec)
 
 
@@ -183,10 +183,10 @@ def is_open(kind: str, name: str) -> bool:
     )
 
 
-def _aggregated(specs: list[Spec]) -> list[Spec]:
-    """A chain whose first two steps, a local and what aggregates its patches into one vector, are joined to a feature.
+def _join_local(specs: list[Spec]) -> list[Spec]:
+    """The chain with its first two steps joined to one feature, if they are a local and an aggregation of its patches.
 
-    >>> [str(spec) for spec in _aggregated(parse_chain("sift() | fisher(k=4) | l2()"))]
+    >>> [str(spec) for spec in _join_local(parse_chain("sift() | fisher(k=4) | l2()"))]
     ["fisher(k=4, local='sift()')", 'l2()']
     """
     first, second = specs[0], specs[1] if len(specs) > 1 else None
@@ -207,15 +207,15 @@ def _absolute(spec: Spec) -> Spec:
     if isinstance(params.get("path"), str):
         params["path"] = absolute(params["path"])
     for option in {"local", "parts"} & params.keys():
-        params[option] = _inner(params[option])
+        params[option] = _absolute_nested(params[option])
     return Spec(spec.name, params)
 
 
-def _inner(value: Any) -> Any:
+def _absolute_nested(value: Any) -> Any:
     """Nested specs with absolute paths; any other value is left for the component to reject."""
     if isinstance(value, str):
         return str(_absolute(parse(value)))
-    return [_inner(part) for part in value] if isinstance(value, list | tuple) else value
+    return [_absolute_nested(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _kinds(specs: Sequence[Spec]) -> list[str]:

@@ -243,7 +243,7 @@ def _check_source(source: str) -> str:
     if os.path.lexists(path):
         return path
     if glob.has_magic(path):
-        if not any(map(_is_taken, _match_pattern(path, ignore))):
+        if not any(map(_is_supported, _match_pattern(path, ignore))):
             raise SourceError(f"No picture and no archive matches the pattern {source!r}.")
         return path
     if locate(source) is None:
@@ -254,7 +254,7 @@ def _check_source(source: str) -> str:
 def _walk(paths: list[str], on_skip: OnSkip, limits: Limits, within: Within) -> Iterator[Entry]:
     for path in paths:
         if _stat(path) is None and glob.has_magic(path):
-            for match in filter(_is_taken, _match_pattern(path, on_skip)):
+            for match in filter(_is_supported, _match_pattern(path, on_skip)):
                 yield from _walk_one(match, on_skip, limits, within)
         else:
             yield from _walk_one(path, on_skip, limits, within)
@@ -379,7 +379,7 @@ def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> 
     met: set[str] = set()
     n_bytes = 0
     try:
-        for member in archives.list_members(path, _is_wanted, limits):
+        for member in archives.list_members(path, _is_picture_member, limits):
             name = f"{path}{SEPARATOR}{'/'.join(_split_path(member.name))}"
             n_bytes += sys.getsizeof(name) + MEMBER_COST
             if n_bytes > limits.max_listing_bytes:
@@ -419,12 +419,12 @@ def _is_picture(path: str) -> bool:
     return path[path.rfind(".") :].lower() in SUFFIXES
 
 
-def _is_taken(path: str) -> bool:
+def _is_supported(path: str) -> bool:
     """Whether a pattern includes this file, judged by its name."""
     return _is_picture(path) or archives.is_archive(path)
 
 
-def _is_wanted(name: str) -> bool:
+def _is_picture_member(name: str) -> bool:
     """Whether a member of an archive is a picture, judged by its name, and neither hidden nor metadata of macOS."""
     return (
         _is_picture(name)

@@ -156,7 +156,7 @@ class Flat(ExactIndex):
         q, d = query.vectors.shape
         factors = -2.0 * query.vectors
         lengths = np.sqrt(np.einsum("ij,ij->i", query.vectors, query.vectors))  # (q,)
-        best = TopK(q, k, settle=lambda which, ids: self.score_rows(query, which, self.rows(ids)))
+        best = TopK(q, k, exact_scores=lambda which, ids: self.score_rows(query, which, self.rows(ids)))
         buffer = np.empty(0, np.float32)  # for scores, reused: newly allocated memory is slow
         scored = 0
         with np.errstate(over="ignore", invalid="ignore"):  # the distance of a very long row is inf: never an answer

@@ -187,8 +187,8 @@ class MTree:
 
     def _distances(self, points: Vectors, x: Vectors) -> Numbers:
         """Of points (m, d) to x (d,), (m,), from differences in float64."""
-        away: Numbers = distances(points.astype(np.float64), x.astype(np.float64)[None], self.norm)[:, 0]
-        return away
+        found: Numbers = distances(points.astype(np.float64), x.astype(np.float64)[None], self.norm)[:, 0]
+        return found
 
 
 def _longer(part: NDArray[Any], more: int, fill: int = 0) -> NDArray[Any]:

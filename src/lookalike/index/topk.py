@@ -14,8 +14,8 @@ from lookalike.types import Ids, Vectors
 Which: TypeAlias = NDArray[np.intp]
 """(m,) the number of a query, from 0 to q - 1."""
 
-Settle: TypeAlias = Callable[[Which, Ids], Vectors]
-"""`settle(which, ids)`: the exact scores, (m,) float32, of pairs of a query and an id."""
+ExactScores: TypeAlias = Callable[[Which, Ids], Vectors]
+"""`exact_scores(which, ids)`: the exact scores, (m,) float32, of pairs of a query and an id."""
 
 KEEPING = 10
 """The cost of keeping a candidate, relative to that of partitioning one score."""
@@ -36,8 +36,8 @@ def keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
 class TopK:
     """The k smallest scores of each of q queries, from a stream of scores.
 
-    Scores may be approximate if `settle` computes the exact ones: a block's `slack` is the most by which the difference
-    of two approximate scores can be wrong. Rows that could still be answers are kept, and the exact scores decide.
+    Scores may be approximate if `exact_scores` is given: a block's `slack` is the most by which the difference of two
+    approximate scores can be wrong. Rows that could still be answers are kept, and the exact scores decide.
 
     Examples
     --------
@@ -49,8 +49,8 @@ class TopK:
 
     """
 
-    def __init__(self, q: int, k: int, settle: Settle | None = None):
-        self._q, self._k, self._settle = q, k, settle
+    def __init__(self, q: int, k: int, exact_scores: ExactScores | None = None):
+        self._q, self._k, self._exact_scores = q, k, exact_scores
         self._kth = np.full(q, _WORST, np.float32)  # (q,) the k-th smallest score, or an upper bound of it
         self._slack = np.zeros(q, np.float32)  # (q,)
         self._kept: list[tuple[Which, Ids, Vectors]] = []  # the candidates: query, id, score
@@ -107,7 +107,7 @@ class TopK:
         return limit
 
     def _exact(self, which: Which, ids: Ids, scores: Vectors) -> Vectors:
-        return scores if self._settle is None else self._settle(which, ids)
+        return scores if self._exact_scores is None else self._exact_scores(which, ids)
 
     def _best(self, which: Which, ids: Ids, exact: Vectors) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The numbers of the k best candidates of each query, and each one's place in the answer."""

@@ -108,10 +108,10 @@ class Lmnn(TrainedProjection):
             raise InputError(f"y must give a class to 2 rows or more. Got {n} rows and {n} classes.")
         check_values(problem.X)
         if np.bincount(problem.labels).max() < 2:
-            problem = problem.whole()
+            problem = problem.with_all_rows()
         self.W_, curve = self._descend(problem, callback=callback)
         if problem.repeats:
-            self.W_, _ = self._descend(problem.whole(), steps=curve.best())
+            self.W_, _ = self._descend(problem.with_all_rows(), steps=curve.best())
         self.classes_, self.curve_ = problem.classes, curve.table()
         return self
 

@@ -89,7 +89,7 @@ class Ncmc(ClassifierMixin, Ncmml):
         else:
             means = class_means(problem.X, problem.codes, len(problem.classes), start.W)
             self.W_, curve = self._learn(problem, start, means, callback)
-            clusters, _ = self._cluster(problem.whole() if problem.repeats else problem, start, self.W_)
+            clusters, _ = self._cluster(problem.with_all_rows() if problem.repeats else problem, start, self.W_)
             self.curve_ = curve.table()
         joined = _assign(problem.X, problem.codes, clusters)  # held-out rows join the nearest cluster of their class
         self.classes_ = problem.classes
@@ -149,8 +149,8 @@ class Ncmc(ClassifierMixin, Ncmml):
                 break
             W, space, best, best_score = found, found, clusters, score
         if self.rounds == 1 and problem.repeats:
-            best, likelihood = self._cluster(problem.whole(), start, None)
-            W, _ = self._descend(problem.whole(), likelihood, begin, steps=curve.best())
+            best, likelihood = self._cluster(problem.with_all_rows(), start, None)
+            W, _ = self._descend(problem.with_all_rows(), likelihood, begin, steps=curve.best())
         return W, best, np.concatenate(curves)
 
     def _cluster(self, problem: Problem, start: Start, space: Array | None) -> tuple["Clusters", Likelihood]:

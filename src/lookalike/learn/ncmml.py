@@ -177,7 +177,7 @@ class Ncmml(TrainedProjection):
         found, curve = self._descend(problem, likelihood, W, callback=callback)
         if problem.repeats:
             likelihood = self._likelihood(means, None, start)
-            found, _ = self._descend(problem.whole(), likelihood, W, steps=curve.best())
+            found, _ = self._descend(problem.with_all_rows(), likelihood, W, steps=curve.best())
         return found, curve
 
     def _scaled(self, problem: Problem, likelihood: Likelihood) -> Array:

@@ -189,7 +189,7 @@ class Problem(NamedTuple):
     repeats: bool  # whether to train again on all rows
     random: np.random.Generator
 
-    def whole(self) -> "Problem":
+    def with_all_rows(self) -> "Problem":
         """The same problem with all rows to train on and none to validate on."""
         return self._replace(rows=self.X, labels=self.codes, held_labels=self.held_labels[:0], repeats=False)
 

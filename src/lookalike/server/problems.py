@@ -79,11 +79,11 @@ SHORT = {
     "busy": "Another process is using the collection.",
     "damaged": "A file of the collection is damaged or missing.",
     "full": "The disk is full.",
-    "read-only": "The collection can only be read.",
+    "read-only": "The collection is read-only.",
 }
 """Messages for people who may not see the full message, which names files."""
 
-CLIENT_GONE = 499
+CLIENT_CLOSED_REQUEST = 499
 """The status of a request whose client has disconnected; only the log shows it."""
 
 BUSY_S = 2
@@ -135,7 +135,7 @@ def error_response(error: Exception, person: Person | None) -> Response:
         message = visible_text(error.detail, person)
         return json_response(error_body(error.kind, message, error.field), error.status_code, error.headers)
     if isinstance(error, ClientGone | ClientDisconnect):
-        return Response(status_code=CLIENT_GONE)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
     if isinstance(error, RequestValidationError):
         return _invalid(error)
     if isinstance(error, HTTPException):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from lookalike.atomic_files import atomic_write as whole
+from lookalike.atomic_files import atomic_write
 from lookalike.atomic_files import remove_unfinished as sweep
 from lookalike.atomic_files import write_errors as writing
 from lookalike.collection import SUFFIXES, Entry, Limits, ReadPool, identify
@@ -155,7 +155,7 @@ def save_files(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[Sav
                 target = None
                 if next(folder.glob(f"{format_id(one.item)}-*"), None) is None:
                     target = folder / f"{format_id(one.item)}-{one.name}"
-                    with whole(target) as part:
+                    with atomic_write(target) as part:
                         part.write_bytes(data)
                 saved.append(one._replace(path=target))
         except BaseException:

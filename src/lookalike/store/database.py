@@ -457,7 +457,7 @@ def _to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError | No
     if code == sqlite3.SQLITE_NOTADB:
         return FormatError(f"{path} was not written by Lookalike, or is damaged: {error}. {FROM_BACKUP}")
     if code == sqlite3.SQLITE_READONLY:
-        problem = "can only be read: its disk was full or its folder not writable when it was opened"
+        problem = "is not writable: its disk was full or its folder not writable when it was opened"
         return ReadOnlyError(f"{path} {problem}. Correct that, then open it again.")
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreError(f"{path}: {error}.")

@@ -360,7 +360,7 @@ def take_writer_lock(folder: Path, wait_s: float) -> int:
         try:
             file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
-            raise ReadOnlyError(f"{folder} can only be read: you have no permission to write there.") from None
+            raise ReadOnlyError(f"{folder} is not writable: you have no permission to write there.") from None
         try:
             while not try_lock(file):
                 if time.monotonic() >= deadline:

@@ -62,8 +62,8 @@ function ask(signal) {
   const look = () =>
     attempt(async () => {
       const job = await post("/jobs", { kind: "classify" });
-      const told = ({ message }) => note(`Looked at all pictures without a class: ${message}`);
-      place.replaceChildren(follow(job, "Looking at all pictures that have no class…", signal, told));
+      const report = ({ message }) => note(`Looked at all pictures without a class: ${message}`);
+      place.replaceChildren(follow(job, "Looking at all pictures that have no class…", signal, report));
     });
   place.append(
     button("search", "Suggest more", look),

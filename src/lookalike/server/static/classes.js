@@ -10,16 +10,19 @@ import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
   const [classes] = await Promise.all([get("/classes", {}, signal), collection(signal)]);
-  const heap = cardThumbnails(signal);
+  const makeThumbnails = cardThumbnails(signal);
   const card = ({ name, pictures, predicted, parents }) => {
-    const pile = heap(async () => (await get("/items", { label: name, limit: 4 }, signal)).items.map(({ id }) => id));
+    const thumbnails = makeThumbnails(async () => {
+      const { items } = await get("/items", { label: name, limit: 4 }, signal);
+      return items.map(({ id }) => id);
+    });
     return h(
       "li",
       {},
       h(
         "a",
         { class: "card", href: link("class", name) },
-        pile,
+        thumbnails,
         h("b", {}, name),
         h(
           "span",

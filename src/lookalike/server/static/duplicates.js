@@ -59,9 +59,9 @@ class Marked {
   constructor(signal) {
     this.ids = new Set();
     this.groups = []; // the ids of each, and the words that warn when all of them are marked
-    this.words = h("p", {});
+    this.summary = h("p", {});
     this.act = h("div", { class: "actions" }, button("no", "Take out of the collection", () => this.#ask(signal)));
-    this.element = h("div", { class: "take-out", hidden: true }, this.words, this.act);
+    this.element = h("div", { class: "take-out", hidden: true }, this.summary, this.act);
   }
 
   /** Words for a group that show while every one of its pictures is marked. */
@@ -76,18 +76,18 @@ class Marked {
     else this.ids.delete(id);
     for (const { ids, warning } of this.groups) {
       const all = ids.length === 2 ? "Both" : `All ${ids.length}`;
-      warning.textContent = this.#whole(ids) ? `${all} are marked: the collection would keep none of them.` : "";
+      warning.textContent = this.#allMarked(ids) ? `${all} are marked: the collection would keep none of them.` : "";
     }
     this.element.hidden = !this.ids.size;
-    this.words.textContent = `${many(this.ids.size, "picture")} marked. ${this.#lost()}`;
+    this.summary.textContent = `${many(this.ids.size, "picture")} marked. ${this.#lost()}`;
   }
 
-  #whole(ids) {
+  #allMarked(ids) {
     return ids.every((id) => this.ids.has(id));
   }
 
   #lost() {
-    const n = this.groups.filter(({ ids }) => this.#whole(ids)).length;
+    const n = this.groups.filter(({ ids }) => this.#allMarked(ids)).length;
     return n ? `Of ${many(n, "group")}, no copy would be left. ` : "";
   }
 
@@ -110,7 +110,7 @@ class Marked {
 const pixels = ({ width, height }) => width * height;
 
 /** How a picture stands beside the largest of its group. */
-function standing(item, { tier, items, keep }) {
+function sizeComparison(item, { tier, items, keep }) {
   const best = items.find(({ id }) => id === keep);
   if (item === best) return tier === "alike" ? "Largest" : "Largest: keep";
   if (pixels(item) < pixels(best)) return `${percent(pixels(item) / pixels(best))} of its pixels`;
@@ -121,7 +121,7 @@ function standing(item, { tier, items, keep }) {
 function tile(item, group, marked) {
   const size = [`${item.width} × ${item.height}`, bytes(item.bytes)];
   const several = group.items.length > 1;
-  const about = several ? standing(item, group) : "";
+  const about = several ? sizeComparison(item, group) : "";
   const box =
     several &&
     may("manage") &&

@@ -57,19 +57,19 @@ export function bar(query, { order = false, signal } = {}) {
   ); // suggestions only
   const submit = (event) => {
     event?.preventDefault();
-    const words = field.value.trim();
-    const label = known.find((name) => name.toLowerCase() === words.toLowerCase());
-    go(amend({ label: label ?? null, path: label ? null : words || null }));
+    const text = field.value.trim();
+    const label = known.find((name) => name.toLowerCase() === text.toLowerCase());
+    go(amend({ label: label ?? null, path: label ? null : text || null }));
   };
   field.addEventListener("change", () => (field.value.trim() === "" || known.includes(field.value)) && submit());
-  const choose = (name, words, choices) => {
+  const choose = (name, caption, choices) => {
     const options = choices.map(([value, text]) =>
       h("option", { value, selected: (query.get(name) ?? "") === value }, text),
     );
     return h(
       "label",
       { class: "choice" },
-      h("span", {}, words),
+      h("span", {}, caption),
       h("select", { onchange: (event) => go(amend({ [name]: event.target.value || null })) }, options),
     );
   };

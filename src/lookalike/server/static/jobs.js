@@ -23,7 +23,7 @@ const STATES = { queued: "waiting", running: "running", done: "done", failed: "f
 const ROLES = { view: "may look and search", judge: "may judge and name", manage: "may do everything" };
 const OUTCOMES = { added: "new", copied: "known already", changed: "changed" };
 const opened = new Set(); // jobs whose files are shown: cards are drawn anew with every change
-const NAMED = 5; // names in a message
+const MAX_NAMES = 5; // names in a message
 const AT_ONCE = 50; // files in one request
 
 export async function show(_route, signal) {
@@ -73,12 +73,12 @@ function starters({ roots, limits }) {
     start({ kind: "add", folder: field.value.trim() });
   };
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Sending" });
-  const told = h("p", { class: "quiet", role: "status" });
+  const status = h("p", { class: "quiet", role: "status" });
   const upload = (chosen) =>
     attempt(async () => {
       const files = [...chosen].filter((file) => file.type.startsWith("image/") || !file.type);
       const left = chosen.length - files.length;
-      told.textContent = "";
+      status.textContent = "";
       if (!files.length) return note("None of these files is a picture: nothing was sent.", { problem: true });
       bar.hidden = false;
       try {
@@ -90,10 +90,10 @@ function starters({ roots, limits }) {
         }
         const known = kept.filter((file) => file.known).map(({ name }) => name);
         const more = [
-          known.length && ` Known already: ${listed(known)}.`,
+          known.length && ` Known already: ${firstNames(known)}.`,
           left && ` ${many(left, "file is", "files are")} no picture and left out.`,
         ];
-        told.textContent = `${many(files.length, "picture")} sent, to be added.${more.filter(Boolean).join("")}`;
+        status.textContent = `${many(files.length, "picture")} sent, to be added.${more.filter(Boolean).join("")}`;
         return undefined;
       } finally {
         bar.hidden = true;
@@ -130,18 +130,18 @@ function starters({ roots, limits }) {
       }),
     ),
     bar,
-    told,
+    status,
   );
 }
 
 /** A few names, and how many more. */
-function listed(names) {
-  const rest = names.length - NAMED;
-  return names.slice(0, NAMED).join(", ") + (rest > 0 ? ` and ${count(rest)} more` : "");
+function firstNames(names) {
+  const rest = names.length - MAX_NAMES;
+  return names.slice(0, MAX_NAMES).join(", ") + (rest > 0 ? ` and ${count(rest)} more` : "");
 }
 
 /** What became of the files of an add: new ones, known ones, and those that were skipped, with the reason. */
-function became(job) {
+function fileOutcomes(job) {
   const { files = {}, skipped = {} } = job.result ?? {};
   const lines = [
     ...Object.entries(files).map(([path, outcome]) => [path, OUTCOMES[outcome] ?? outcome]),
@@ -156,7 +156,7 @@ function became(job) {
     h(
       "ul",
       { class: "paths", role: "list" },
-      lines.map(([path, words]) => h("li", { class: "path" }, h("b", {}, plain(path)), ` ${words}`)),
+      lines.map(([path, outcome]) => h("li", { class: "path" }, h("b", {}, plain(path)), ` ${outcome}`)),
     ),
   );
 }
@@ -183,7 +183,7 @@ function card(job) {
   const far = share(job);
   const active = running(job);
   const name = KINDS[job.kind] ?? job.kind ?? "Work";
-  const words = [
+  const summary = [
     STATES[job.state] ?? job.state,
     active && job.stage,
     job.total ? `${count(job.done)} of ${count(job.total)}` : null,
@@ -205,9 +205,9 @@ function card(job) {
       "div",
       {},
       h("h3", {}, name),
-      h("p", { class: "quiet" }, words),
+      h("p", { class: "quiet" }, summary),
       job.error || job.message ? h("p", {}, job.error?.message ?? job.message) : null,
-      became(job),
+      fileOutcomes(job),
     ),
     stop,
     bar,

@@ -8,7 +8,7 @@ const TILE = 64; // a small picture on the map
 const NEAR = 22; // how far from a point a click still means it
 
 /** Whether a small picture has room here; if so, it is taken. */
-function room(taken, x, y) {
+function claimSpace(taken, x, y) {
   const [column, line] = [Math.floor(x / TILE), Math.floor(y / TILE)];
   for (let i = column - 1; i <= column + 1; i++) {
     for (let j = line - 1; j <= line + 1; j++) {
@@ -108,7 +108,7 @@ export class MapCanvas {
       pen.arc(x, y, lit ? 5 : 3.5, 0, 7);
       pen.fill();
       if (this.lit && !lit) continue;
-      if (room(taken, x, y)) tiles.push([point, x, y]);
+      if (claimSpace(taken, x, y)) tiles.push([point, x, y]);
     }
     pen.globalAlpha = 1;
     for (const [point, x, y] of tiles) this.#tile(pen, point, x, y, TILE);

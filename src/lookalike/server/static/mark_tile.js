@@ -45,13 +45,13 @@ export function markTile(view, item, asked) {
     );
   const element = h("div", { class: "tile" }, pic, about, asked && h("div", { class: "answers" }, answers));
   const draw = () => {
-    const said = view.state.marks.get(item.id) ?? null;
-    if (element.dataset.mark === (said ?? "none")) return;
-    element.dataset.mark = said ?? "none";
-    pic.setAttribute("aria-label", spoken(item, said));
+    const current = view.state.marks.get(item.id) ?? null;
+    if (element.dataset.mark === (current ?? "none")) return;
+    element.dataset.mark = current ?? "none";
+    pic.setAttribute("aria-label", spoken(item, current));
     pic.querySelector(".badge")?.remove();
-    if (said) pic.append(badge(said));
-    for (const one of answers || []) one.setAttribute("aria-pressed", one.classList.contains(said));
+    if (current) pic.append(badge(current));
+    for (const one of answers || []) one.setAttribute("aria-pressed", one.classList.contains(current));
   };
   return { element, draw };
 }

@@ -27,16 +27,16 @@ export function link(view, arg = "", query = {}) {
   }
   const home = view === "pictures" ? "" : view;
   const path = arg ? `${home}/${encodeURIComponent(arg)}` : home;
-  const said = text.toString().replaceAll("%2C", ",").replaceAll("%40", "@");
-  return `#/${path}${said ? `?${said}` : ""}`;
+  const search = text.toString().replaceAll("%2C", ",").replaceAll("%40", "@");
+  return `#/${path}${search ? `?${search}` : ""}`;
 }
 
 /** The address of this view with some of its query changed. */
 export function amend(query) {
   const { view, arg, query: here } = read();
-  const whole = {};
-  for (const name of new Set(here.keys())) whole[name] = here.getAll(name);
-  return link(view, arg, { ...whole, ...query });
+  const merged = {};
+  for (const name of new Set(here.keys())) merged[name] = here.getAll(name);
+  return link(view, arg, { ...merged, ...query });
 }
 
 export function go(hash) {

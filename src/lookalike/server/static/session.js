@@ -46,7 +46,7 @@ class SessionView {
     this.divide = h("h3", { class: "divide", hidden: true }, "Less likely");
     this.allButton = button("yes", "", () => this.all(), { title: "All above the line that you have not judged: yes" });
     this.gauge = h("div", { class: "gauge" });
-    this.words = h("div", { class: "words" });
+    this.hints = h("div", { class: "words" });
     this.timer = h("p", { class: "quiet timer" });
     this.story = h("details", { class: "story" }, h("summary", {}, "What was said so far"), h("div", {}));
     this.story.addEventListener("toggle", () => this.#tell());
@@ -80,18 +80,19 @@ class SessionView {
       this.tiles.set(item.id, [...(this.tiles.get(item.id) ?? []), made]);
       return made.element;
     };
-    const asked = round?.questions ?? [];
+    const questions = round?.questions ?? [];
     this.questions.fill(
-      round ? asked.map((item) => tile(item, true)) : Array.from({ length: 9 }, () => h("span", { class: "pic" })),
+      round ? questions.map((item) => tile(item, true)) : Array.from({ length: 9 }, () => h("span", { class: "pic" })),
     );
     const ranked = round?.best ?? [];
-    const told = round?.number > 1 && [...this.state.marks.values()].includes("no"); // before, the line means little
-    this.likely = told ? ranked.filter(({ score }) => score < 0).map(({ item }) => item.id) : []; // the wanted side
+    // Without negative marks, the sign of a score means little.
+    const hasNegatives = round?.number > 1 && [...this.state.marks.values()].includes("no");
+    this.likely = hasNegatives ? ranked.filter(({ score }) => score < 0).map(({ item }) => item.id) : [];
     const cut = this.likely.length || ranked.length;
     this.best.fill(ranked.slice(0, cut).map(({ item }) => tile(item, false)));
     this.others.fill(ranked.slice(cut, cut + LESS).map(({ item }) => tile(item, false)));
     this.divide.hidden = cut === ranked.length;
-    this.none.hidden = !round || asked.length > 0;
+    this.none.hidden = !round || questions.length > 0;
     this.#draw();
   }
 
@@ -112,7 +113,7 @@ class SessionView {
       round?.stop && h("p", { class: "stop" }, icon("yes"), h("span", {}, round.stop)),
       ...(round?.notes ?? []).map((text) => h("p", { class: "quiet" }, text)),
     ];
-    this.words.replaceChildren(...hints.filter(Boolean));
+    this.hints.replaceChildren(...hints.filter(Boolean));
     if (this.story.open) this.#tell();
   }
 
@@ -248,7 +249,7 @@ function layout(view) {
         view.busy,
         h("div", { class: "acts" }, view.undoButton, view.restButton, view.nextButton),
         h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. ", keyHints()),
-        view.words,
+        view.hints,
         h(
           "details",
           { class: "story", open: filtered(view.query) },

@@ -4,7 +4,7 @@ import { h, icon } from "./dom.js";
 import { count, many, moment, sureness } from "./format.js";
 import { MARKS } from "./tile.js";
 
-const SAID = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
+const MARK_BY_KIND = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
 
 /** Show "You have found 12 of about 25 like this", with a bar that also shows the bounds of the estimate. */
 export function gauge(place, state) {
@@ -32,9 +32,9 @@ export function gauge(place, state) {
     h("span", { class: "range" }),
     h("span", { class: "fill" }),
   );
-  const whole = Math.max(high, 1);
-  bar.style.setProperty("--found", `${(100 * found) / whole}%`);
-  bar.style.setProperty("--low", `${(100 * low) / whole}%`);
+  const total = Math.max(high, 1);
+  bar.style.setProperty("--found", `${(100 * found) / total}%`);
+  bar.style.setProperty("--low", `${(100 * low) / total}%`);
   const between = low === high ? `${count(low)} in all` : `between ${count(low)} and ${count(high)} in all`;
   place.replaceChildren(
     h("p", {}, "You have found ", h("b", {}, count(found)), " of about ", h("b", {}, count(value)), " like this"),
@@ -55,8 +55,8 @@ export function history(log, { session }) {
   }
   if (!steps.length) return h("p", { class: "quiet" }, "Nothing yet.");
   const line = (step) => {
-    const mark = SAID[step.kind];
-    const said = mark ? [icon(mark), MARKS[mark]] : [icon("undo"), step.kind === "undo" ? "Undone" : step.kind];
+    const mark = MARK_BY_KIND[step.kind];
+    const label = mark ? [icon(mark), MARKS[mark]] : [icon("undo"), step.kind === "undo" ? "Undone" : step.kind];
     const pictures = step.ids
       .filter(Boolean)
       .slice(0, 6)
@@ -65,7 +65,7 @@ export function history(log, { session }) {
     return h(
       "li",
       {},
-      h("span", { class: `said ${mark ?? ""}` }, said),
+      h("span", { class: `said ${mark ?? ""}` }, label),
       pictures,
       h(
         "span",

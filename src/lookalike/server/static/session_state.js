@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 
 const SENT = { yes: "relevant", no: "irrelevant", skip: "skip" };
-const SAID = { relevant: "yes", irrelevant: "no", skipped: "skip" };
+const MARK_BY_KIND = { relevant: "yes", irrelevant: "no", skipped: "skip" };
 
 export class SessionState extends EventTarget {
   constructor(session, body) {
@@ -18,7 +18,8 @@ export class SessionState extends EventTarget {
   #take(session) {
     this.session = session;
     this.marks = new Map();
-    for (const [list, mark] of Object.entries(SAID)) for (const id of session[list] ?? []) this.marks.set(id, mark);
+    for (const [kind, mark] of Object.entries(MARK_BY_KIND))
+      for (const id of session[kind] ?? []) this.marks.set(id, mark);
   }
 
   #changed() {

@@ -30,7 +30,7 @@ export async function show(_route, signal) {
 
 function part(heading, sessions, me, signal) {
   if (!sessions.length) return null;
-  const heap = cardThumbnails(signal);
+  const makeThumbnails = cardThumbnails(signal);
   return h(
     "section",
     {},
@@ -38,18 +38,18 @@ function part(heading, sessions, me, signal) {
     h(
       "ul",
       { class: "cards", role: "list" },
-      sessions.map((session) => card(session, heap, me, signal)),
+      sessions.map((session) => card(session, makeThumbnails, me, signal)),
     ),
   );
 }
 
-function card({ id, name, marks, rounds, author, started, finished }, heap, me, signal) {
-  const pile = heap(async () => (await get(`/sessions/${id}`, {}, signal)).relevant);
-  const words = `${many(rounds, "round")} · ${marks.relevant} yes, ${marks.irrelevant} no`;
-  const said = many(marks.relevant + marks.irrelevant + marks.skip, "answer");
+function card({ id, name, marks, rounds, author, started, finished }, makeThumbnails, me, signal) {
+  const thumbnails = makeThumbnails(async () => (await get(`/sessions/${id}`, {}, signal)).relevant);
+  const counts = `${many(rounds, "round")} · ${marks.relevant} yes, ${marks.irrelevant} no`;
+  const answers = many(marks.relevant + marks.irrelevant + marks.skip, "answer");
   const mine = may("manage") || (may("judge") && author === me.name);
   const forget = () =>
-    confirm("Delete this session?", `${said} will be forgotten. The pictures stay.`, "Delete", async () => {
+    confirm("Delete this session?", `${answers} will be forgotten. The pictures stay.`, "Delete", async () => {
       await remove(`/sessions/${id}`);
       note("The session is deleted.");
       dispatchEvent(new HashChangeEvent("hashchange"));
@@ -61,9 +61,9 @@ function card({ id, name, marks, rounds, author, started, finished }, heap, me, 
     h(
       "a",
       { class: "card", href: link("session", id, { with: null, without: null }) },
-      pile,
+      thumbnails,
       h("b", {}, name ?? "Without a name"),
-      h("span", { class: "quiet" }, words),
+      h("span", { class: "quiet" }, counts),
       h("span", { class: "quiet" }, `${author}, ${moment(started)}`),
     ),
     !finished && mine && button("no", `Delete the session ${name ?? "without a name"}`, forget, { quiet: true }),

@@ -5,9 +5,9 @@ export const dark = () => document.documentElement.dataset.theme === "dark";
 
 export function themeSwitch() {
   const draw = () => {
-    const words = dark() ? "Change to light colours" : "Change to dark colours";
-    knob.replaceChildren(icon(dark() ? "light" : "dark"), h("span", { class: "unseen" }, words));
-    knob.title = words;
+    const label = dark() ? "Change to light colours" : "Change to dark colours";
+    knob.replaceChildren(icon(dark() ? "light" : "dark"), h("span", { class: "unseen" }, label));
+    knob.title = label;
   };
   const knob = h("button", { type: "button", class: "plain" });
   knob.addEventListener("click", () => {

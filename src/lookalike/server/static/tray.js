@@ -22,14 +22,14 @@ function chip(example, side) {
   const rest = read()
     .query.getAll(side)
     .filter((one) => one !== text);
-  const words = side === "with" ? "wanted" : "not wanted";
-  const image = h("img", { src: portrait(example), alt: `Example, ${words}` });
+  const role = side === "with" ? "wanted" : "not wanted";
+  const image = h("img", { src: portrait(example), alt: `Example, ${role}` });
   return h(
     "li",
     { class: side },
     image,
     h("span", { class: "sign" }, icon(side === "with" ? "plus" : "minus")),
-    button("no", `Take this example out (${words})`, () => go(amend({ [side]: rest })), { quiet: true, class: "take" }),
+    button("no", `Take this example out (${role})`, () => go(amend({ [side]: rest })), { quiet: true, class: "take" }),
   );
 }
 

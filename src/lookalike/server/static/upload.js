@@ -40,10 +40,10 @@ export async function searchWith(files) {
 /** A file that is larger than the server takes is made smaller here, where the browser can. */
 async function fit(file) {
   if (file.size <= limits.upload_bytes) return file;
-  const whole = await createImageBitmap(file);
-  const scale = Math.min(1, LONG_SIDE / Math.max(whole.width, whole.height));
-  const canvas = new OffscreenCanvas(Math.round(whole.width * scale), Math.round(whole.height * scale));
-  canvas.getContext("2d").drawImage(whole, 0, 0, canvas.width, canvas.height);
+  const image = await createImageBitmap(file);
+  const scale = Math.min(1, LONG_SIDE / Math.max(image.width, image.height));
+  const canvas = new OffscreenCanvas(Math.round(image.width * scale), Math.round(image.height * scale));
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new File([await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 })], "smaller.jpg", {
     type: "image/jpeg",
   });
