@@ -128,7 +128,7 @@ def test_a_folder_is_classified_picture_by_picture(call, files, tmp_path):
     assert [picture["labels"] for picture in found["pictures"]] == [["fish"], ["house"]]
     assert (code, list(found["skipped"])) == (1, [str(tmp_path / "new" / "2.png")])
     (tmp_path / "empty").mkdir()
-    assert "no picture in the folder" in call("classify", tmp_path / "empty")[2]
+    assert "No pictures in the folder" in call("classify", tmp_path / "empty")[2]
 
 
 def test_names_that_look_alike_are_one_class_and_none_of_these_is_none(call, own, files):

@@ -260,7 +260,7 @@ def test_an_emulated_person_must_know_what_they_want(call, own, fish, tmp_path):
     code, _, err = call("feedback", first.paths[0], "--simulate", "labels")
     assert (code, ", second" in err) == (2, True)
     code, _, err = call("feedback", "--simulate", "labels")
-    assert (code, "There is no example" in err) == (2, True)
+    assert (code, "Got no example" in err) == (2, True)
     code, _, err = call("feedback", fish, "--simulate", "labels", "--label", "fisk")
     assert (code, "Did you mean 'fish'?" in err) == (2, True)
     code, _, err = call("feedback", fish, "--simulate", tmp_path / "nothing")

@@ -461,7 +461,7 @@ def test_what_was_removed_is_gone_and_compacting_gives_the_room_back(collection,
     assert before == collection.verify() == []
     assert after["segments_after"] == 1
     assert len(collection.search(first(folder), k=1000)) == 4 * len(KINDS) - 9
-    with pytest.raises(InputError, match="Nothing in the collection"):
+    with pytest.raises(InputError, match="No item and no source named"):
         collection.remove("nothing-like-it")
 
 

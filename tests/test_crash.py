@@ -17,7 +17,7 @@ from lookalike.errors import FullError, LockedError
 from waiting import PATIENCE_S, until
 
 WRITER = Path(__file__).with_name("writer.py")
-N = 24
+N = 48
 
 
 @pytest.fixture(scope="module")

@@ -379,7 +379,7 @@ def test_a_folder_that_cannot_be_written_is_told_so(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(job_store.Path, "mkdir", refuse)
-    with pytest.raises(ReadOnlyError, match="only be read"):
+    with pytest.raises(ReadOnlyError, match="is not writable"):
         JobStore(tmp_path)
 
 
