@@ -18,7 +18,7 @@ from lookalike import Collection
 from lookalike.images.demo import draw_folder
 from lookalike.server.access import Access
 from lookalike.server.app import create_app
-from lookalike.server.http_server import bind, make_server
+from lookalike.server.http_server import Server, bind
 from lookalike.server.request_checks import RequestChecks
 from lookalike.server.settings import Budget, Rates, Settings
 from waiting import PATIENCE_S, until
@@ -81,7 +81,7 @@ def running(
     with Collection(shelf) as collection:
         app = create_app(collection, settings)
         listener = bind(settings)
-        server = make_server(app, settings)
+        server = Server(app, settings)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         port = listener.getsockname()[1]

@@ -11,9 +11,9 @@ from PIL import Image
 from lookalike import Collection
 from lookalike.errors import ImageError, InputError
 from lookalike.server import service as module
+from lookalike.server import thumbnails
 from lookalike.server.metrics import Metrics
 from lookalike.server.settings import Budget
-from lookalike.server.thread_pools import Stop
 from lookalike.server.thumbnails import LargePictures, ThumbnailCache, fit, rounded
 from serving import copy_shelf, error, running
 from waiting import until
@@ -106,7 +106,8 @@ def test_a_thumbnail_that_several_wait_for_is_made_once(service, monkeypatch):
         return picture(*args)
 
     monkeypatch.setattr(state, "picture", count)
-    first, second = (state.thumbnail(item["id"], 192, Stop("read")) for _ in range(2))  # queued behind each other
+    found = state.item(item["id"])
+    first, second = (state.thumbnail(found, 192) for _ in range(2))  # queued behind each other
     assert first == second
     assert len(made) == 1
 
@@ -130,7 +131,7 @@ def test_a_region_is_cut_out(service):
 
 def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypatch):
     item = service.get("/items", params={"limit": 1})["items"][0]
-    monkeypatch.setattr(module, "LARGE_PIXELS", 0)
+    monkeypatch.setattr(thumbnails, "LARGE_PIXELS", 0)
     monkeypatch.setattr(module, "shrink", None)  # what the service itself would decode with
     answer = service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": "0,0,0.5,0.25", "side": 199})
     assert Image.open(io.BytesIO(answer.content)).size == (160, 60)
@@ -144,7 +145,7 @@ def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypat
 
 def test_large_pictures_hold_up_no_others(shelf, monkeypatch):
     held, asked = threading.Event(), []
-    monkeypatch.setattr(module, "LARGE_PIXELS", 0)
+    monkeypatch.setattr(thumbnails, "LARGE_PIXELS", 0)
     with running(shelf, budget=Budget(readers=2)) as service:
         items = service.get("/items", params={"limit": 4})["items"]
         slow = SimpleNamespace(shrink=lambda *_: held.wait() and b"", close=lambda: None)

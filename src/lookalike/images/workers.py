@@ -54,8 +54,8 @@ PIXEL_BYTES = 12
 """Memory of a process: twice `max_bytes`, PIXEL_BYTES for each of `max_pixels`, and SPARE_BYTES."""
 
 CLOCK_FACTOR = 6
-"""The wall-clock limit of a file, as a multiple of its limit of CPU time: disks can be slow, and the server pauses jobs
-while it answers requests."""
+"""The wall-clock limit of a file, as a multiple of its limit of CPU time: disks can be slow, and a job of
+the service has a low priority."""
 
 _START = """import signal, sys
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

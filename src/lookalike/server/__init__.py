@@ -6,7 +6,7 @@ Start with `http_server.serve`, which runs `app.create_app` with uvicorn. A requ
 - `request_checks`: host, origin, credentials (`access`), rate (`rate_limits`), size and time,
 - `static_files`: the files of the page, in the folder static,
 - `routes`: one module for each noun of the API; `models` defines the JSON of every request and response,
-- `service`: the state that all handlers share. A handler runs in a thread of `thread_pools`.
+- `service`: the state that all handlers share. A handler runs in a thread of `lanes`.
 
 Errors become JSON in `problems`. Pictures are sent by `thumbnails`, received by `uploads`. Long work is queued in
 `jobs`, stored in `job_store`, run by a process of `job_worker` and followed by clients through `job_events`.

@@ -6,11 +6,8 @@ its arguments. It writes lines of JSON to standard output: {"stage", "done", "to
 has died, and this process ends, too; the store survives that.
 """
 
-import contextlib
-import ctypes
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -25,14 +22,12 @@ from lookalike.server.uploads import FOLDER, hide_removed
 from lookalike.text import many
 from lookalike.types import Progress
 
-NICE = 10
-"""Niceness of jobs."""
+NICE = 19
+"""Niceness of jobs: the lowest priority."""
 REPORT_S = 0.1
 """Time between two messages about the same stage."""
 LOCK_WAIT_S = 24 * 3_600.0
 """How long a job waits for another writer, such as a command; users cancel a job that they do not want to wait for."""
-PR_SET_PDEATHSIG = 1
-"""The option of Linux's `prctl` for the signal that a process gets when its parent dies."""
 MAX_SKIPPED = 100
 """Files that could not be read, of which the reasons are stored."""
 
@@ -40,7 +35,6 @@ MAX_SKIPPED = 100
 def main() -> None:
     """Run one job, at low priority."""
     os.nice(NICE)
-    _continue_when_orphaned()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # all other output goes to standard error
     order = json.loads(sys.stdin.readline())
@@ -160,20 +154,9 @@ def _send(out: TextIO, message: dict[str, Any]) -> None:
     out.write(json.dumps(message) + "\n")  # undecodable names are escapes in JSON
 
 
-def _continue_when_orphaned() -> None:
-    """Ask Linux to continue this process when the service dies: a paused one would keep the collection locked.
-
-    Most systems continue an orphaned process group and hang up on it. Linux does not if the new parent belongs to the
-    same session, such as the shell that is the first process of a container.
-    """
-    with contextlib.suppress(AttributeError, OSError):  # not Linux
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
-
-
 def _die_with_service() -> None:
     """End this process when standard input closes."""
     sys.stdin.read()
-    os.killpg(0, signal.SIGCONT)  # paused processes that read pictures for this one notice its end only if they run
     os._exit(1)
 
 

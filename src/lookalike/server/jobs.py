@@ -4,26 +4,23 @@ Jobs that write to the collection wait in one queue, jobs that only read in anot
 Every change of a job has a number, so that readers can ask for newer changes. A job that was running when its process
 or the service was killed starts again: every verb resumes from what it has committed.
 
-While a client waits for a search, `JobPauser` pauses the processes of the jobs.
+Jobs run at the lowest priority and with half of the threads, so that they do not slow down searches.
 """
 
-import asyncio
-import contextlib
 import json
 import logging
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from lookalike.collection import CORES
 from lookalike.errors import LockedError, StoreError
 from lookalike.server.job_store import Job, JobStore
-from lookalike.server.settings import original_environment
+from lookalike.server.settings import job_environment
 
 log = logging.getLogger("lookalike.server")
 
@@ -54,13 +51,6 @@ END_S = 5.0
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from lookalike.server.job_worker import main; main()"
 """The code of a job's process. `multiprocessing` would run the caller's main script again."""
-
-PAUSE_S = 0.25
-RUN_S = 0.05
-"""After jobs were paused for PAUSE_S, at once or in parts, they run for RUN_S without a pause: no job starves, and no
-request waits long for a lock that a job holds."""
-LATE_S = 2 * PAUSE_S
-"""The longest pause, if the event loop is blocked."""
 
 
 class Jobs:
@@ -170,14 +160,6 @@ class Jobs:
         states = [job.state for job in self.all()]
         return {state: states.count(state) for state in ("queued", "running")}
 
-    def pause(self) -> bool:
-        """Stop the processes, and all that they have started; return whether there are any."""
-        return self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Continue the stopped processes."""
-        self._signal(signal.SIGCONT)
-
     def close(self) -> None:
         """Start nothing more, and end the processes; unfinished jobs resume with the next start."""
         with self._changed:
@@ -185,7 +167,6 @@ class Jobs:
             for process in self._processes.values():
                 process.terminate()
             self._changed.notify_all()
-        self.resume()
         for thread in self._threads:
             thread.join(2 * END_S)
         if self._store is not None:
@@ -244,8 +225,8 @@ class Jobs:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            process_group=0,  # signalled together; Ctrl-C only reaches the service, which ends its processes itself
-            env=original_environment(),
+            process_group=0,  # Ctrl-C only reaches the service, which ends its processes itself
+            env=job_environment(CORES),
         )
 
     def _watch(self, job: Job, process: "subprocess.Popen[str]") -> None:
@@ -289,13 +270,6 @@ class Jobs:
                 self._end(
                     job, "failed", f"Its process was killed {ATTEMPTS} times. Is there enough memory?", kind="Killed"
                 )
-
-    def _signal(self, number: signal.Signals) -> bool:
-        """Signal the running processes. The event loop must not wait for the lock, which is held during disk writes."""
-        running = [process for process in list(self._processes.values()) if process.poll() is None]
-        for process in running:
-            _signal_group(process, number)
-        return bool(running)
 
     def _arguments(self, job: Job) -> dict[str, Any]:
         """The arguments of the verb, with the folders that the service may use now."""
@@ -350,88 +324,9 @@ class Jobs:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        _signal_group(process, signal.SIGCONT)  # its reading processes end when they find it gone
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 try:
                     stream.close()
                 except OSError:  # unread input of a dead process
                     continue
-
-
-class JobPauser:
-    """Pauses jobs while a client waits for a search: on any core and at any priority, they slow down every search.
-
-    Only the event loop uses it. A thread resumes the jobs if the event loop is blocked, for instance by a job's lock.
-    """
-
-    def __init__(self, jobs: Jobs):
-        self._jobs = jobs
-        self._searches = 0
-        self._timer: asyncio.TimerHandle | None = None  # runs during a pause, and during RUN_S after it
-        self._paused = threading.Event()  # set during a pause, and after `close`
-        self._since = 0.0  # time of the last pause or resumption
-        self._pause_s = 0.0  # length of the pauses since the jobs last had RUN_S
-        self._watch = threading.Thread(target=self._watch_pauses, name="job-pauser", daemon=True)
-        self._closed = False
-
-    def close(self) -> None:
-        """End the thread."""
-        self._closed = True
-        self._paused.set()
-
-    @contextlib.contextmanager
-    def searching(self) -> Iterator[None]:
-        """Pause jobs while the block, a search, runs."""
-        self._searches += 1
-        self._pause()
-        try:
-            yield
-        finally:
-            self._searches -= 1
-            if self._paused.is_set() and not self._searches:
-                self._resume()
-
-    def _pause(self) -> None:
-        """Pause the jobs if a search runs and the jobs have not been paused for long enough."""
-        if self._timer is not None or not self._searches or not self._jobs.pause():
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._since >= RUN_S:
-            self._pause_s = 0.0
-        self._since = loop.time()
-        self._paused.set()
-        if self._watch.ident is None:
-            self._watch.start()
-        self._timer = loop.call_later(max(0.0, PAUSE_S - self._pause_s), self._resume)
-
-    def _resume(self) -> None:
-        """Resume the jobs; for RUN_S in any case if they were paused for long enough."""
-        loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._pause_s += loop.time() - self._since
-        self._since, self._timer = loop.time(), None
-        if not self._closed:
-            self._paused.clear()
-        self._jobs.resume()
-        if self._pause_s >= PAUSE_S:
-            self._timer = loop.call_later(RUN_S, self._end_run)
-
-    def _end_run(self) -> None:
-        self._timer, self._pause_s = None, 0.0
-        self._pause()
-
-    def _watch_pauses(self) -> None:
-        """Resume the jobs if the event loop has not, in a thread of its own."""
-        while not self._closed:
-            self._paused.wait()
-            since = self._since
-            time.sleep(LATE_S)
-            if self._paused.is_set() and self._since == since:
-                self._jobs.resume()
-
-
-def _signal_group(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # no process is left, or only zombies
-        os.killpg(process.pid, number)

@@ -10,6 +10,7 @@ import re
 import time
 from typing import Any
 
+import h11
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,8 +33,6 @@ UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
 WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export")
 """Last parts of the paths that need much computing."""
 
-SEND_BYTES = 2**16
-"""Bytes that are sent at once."""
 MAX_HEAD_BYTES, MAX_URL_BYTES = 32 * 2**10, 8 * 2**10
 LOGGED_STATUSES = (401, 403, 408, 413, 421, 429)
 """Statuses of rejected requests that are always logged."""
@@ -76,14 +75,15 @@ class RequestChecks:
                 await self.app(scope, receive, send)
             return  # no websockets
         began = time.perf_counter()
-        out = _TimedSend(send, self.settings.budget.send_s)
+        headers = dict(scope["headers"])
+        body = _LimitedBody(receive, self.settings, scope["path"], headers)
+        out = _CheckedSend(send, body)
         try:
-            headers = dict(scope["headers"])
             self._check(scope, headers)
-            body = _LimitedBody(receive, self.settings, scope["path"], headers)
+            body.check_declared_size()
             await self.app(scope, body, out)
         except (ClientGone, ClientDisconnect):
-            self.metrics.count("clients_left")  # `http_server` closes the connection of an incomplete response
+            self.metrics.count("clients_left")
         except asyncio.CancelledError:
             if not self.service.closing.is_set():
                 raise
@@ -110,6 +110,9 @@ class RequestChecks:
         for single in (b"host", b"authorization"):
             if (count := sum(name == single for name, _ in scope["headers"])) > 1:
                 raise Problem(400, f"A request has one {single.decode().title()} header. Got {count}: send one.")
+        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may believe the other one
+            message = "A request has a Content-Length or a Transfer-Encoding. Got both: send one."
+            raise Problem(400, message, headers={"Connection": "close"})
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self.settings.knows(_host_name(host)):
             raise Problem(421, "This service is not known by that name. To allow it, start it with --allow-host NAME.")
@@ -166,10 +169,13 @@ class _LimitedBody:
         self.budget = budget
         self.max_bytes = budget.upload_bytes + 2**16 if path in UPLOADS else budget.json_bytes
         self.bytes = 0
-        self.done = False
+        self.declared = headers.get(b"content-length", b"0")
+        self.done = self.declared == b"0" and b"transfer-encoding" not in headers
         self.began: float | None = None
-        declared = headers.get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > self.max_bytes:
+
+    def check_declared_size(self) -> None:
+        """Raise Problem 413 if the body will be too large."""
+        if not self.declared.isdigit() or int(self.declared) > self.max_bytes:
             raise self._too_large()
 
     async def __call__(self) -> Message:
@@ -194,12 +200,12 @@ class _LimitedBody:
         return Problem(413, f"A request to this address may have {self.max_bytes:,} bytes. Send less.")
 
 
-class _TimedSend:
-    """The response, with our headers; raises ClientGone if the client does not read it in time."""
+class _CheckedSend:
+    """The response, with our headers. If the body was not read to its end, the connection is closed."""
 
-    def __init__(self, send: Send, send_s: float):
+    def __init__(self, send: Send, body: _LimitedBody):
         self.send = send
-        self.send_s = send_s
+        self.body = body
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -211,19 +217,12 @@ class _TimedSend:
             added = [header for header in HEADERS if header[0] not in names]
             if b"cache-control" not in names:
                 added.append(NO_STORE)
+            if not self.body.done:  # or the client could send it forever
+                added.append((b"connection", b"close"))
             message = {**message, "headers": [*given, *added]}
-        body = message.get("body", b"")
-        if len(body) > SEND_BYTES:  # uvicorn waits for the client only between two parts
-            for start in range(0, len(body) - SEND_BYTES, SEND_BYTES):
-                await self._send({**message, "body": body[start : start + SEND_BYTES], "more_body": True})
-            message = {**message, "body": body[(len(body) - 1) // SEND_BYTES * SEND_BYTES :]}
-        await self._send(message)
-
-    async def _send(self, message: Message) -> None:
         try:
-            async with asyncio.timeout(self.send_s):
-                await self.send(message)
-        except TimeoutError:
+            await self.send(message)
+        except h11.LocalProtocolError:  # the rest of the body was invalid, and uvicorn has rejected the request
             raise ClientGone from None
 
 

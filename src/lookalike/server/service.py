@@ -1,6 +1,6 @@
 """The state that all handlers share: the collection, access control, thread pools, caches and jobs.
 
-The methods of `Service` block and are called by threads of `thread_pools`; only `has` may be called by the event loop.
+The methods of `Service` block and run in the threads of `lanes`; only `has` may be called by the event loop.
 The functions at the end are what a route needs: the service and the person of a request, and the role check.
 """
 
@@ -17,14 +17,14 @@ from lookalike.collection import Collection, Crop, Item, Result, StoredPredictio
 from lookalike.errors import DamagedError, FormatError, ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role, Visible
 from lookalike.server.job_events import JobEvents
-from lookalike.server.jobs import JobPauser, Jobs
+from lookalike.server.jobs import Jobs
+from lookalike.server.lanes import Lanes
 from lookalike.server.metrics import Metrics
 from lookalike.server.models import ExampleIn, ItemOut, PredictionOut, ResultOut
 from lookalike.server.problems import Problem, not_found
 from lookalike.server.rate_limits import RateLimiter
 from lookalike.server.settings import Settings
-from lookalike.server.thread_pools import Stop, ThreadPools
-from lookalike.server.thumbnails import LARGE_PIXELS, LargePictures, ThumbnailCache, shrink
+from lookalike.server.thumbnails import LargePictures, ThumbnailCache, is_large, shrink
 from lookalike.server.uploads import FOLDER, Upload, Uploads
 from lookalike.types import Box
 
@@ -40,7 +40,7 @@ class Service:
         self.closing = threading.Event()  # set at shutdown: event streams end
         self.metrics = Metrics()
         self.rates = RateLimiter(settings.rates)
-        self.threads = ThreadPools(settings.budget, self.metrics)
+        self.lanes = Lanes(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
         self.uploading = asyncio.Semaphore(settings.budget.uploading)
         self.thumbnails = ThumbnailCache(settings.budget.thumbnail_bytes)
@@ -49,7 +49,6 @@ class Service:
             check_target(collection.path, settings.backup_dir)
         sources = [*collection.real_sources(), self.upload_folder]
         self.jobs = Jobs(collection.path, settings.roots, sources, settings.backup_dir)
-        self.job_pauser = JobPauser(self.jobs)
         self.events = JobEvents(self.jobs)
         self.metrics.gauges |= {
             "uploads": lambda: len(self.uploads),
@@ -64,10 +63,9 @@ class Service:
     def close(self) -> None:
         """Start nothing more, and end the processes."""
         self.closing.set()
-        self.threads.close()
+        self.lanes.close()
         self.uploads.close()
         self._large.close()
-        self.job_pauser.close()
         self.jobs.close()
 
     def warm(self) -> None:
@@ -97,22 +95,19 @@ class Service:
         except ImageError as error:
             raise not_found(str(error)) from None
 
-    def thumbnail(self, id: str, side: int, stop: Stop) -> bytes:
+    def thumbnail(self, item: Item, side: int) -> bytes:
         """A thumbnail from the file, which is then cached; from the cache if another request has just made it."""
-        item = self.item(id)
-        data = self.thumbnails.peek((id, side))
+        key = format_id(item.id), side
+        data = self.thumbnails.peek(key)
         if data is None:
-            data = self.picture(item, side, stop)
-            self.thumbnails.put((id, side), data)
+            data = self.picture(item, side)
+            self.thumbnails.put(key, data)
         return data
 
-    def picture(self, item: Item, side: int, stop: Stop, box: Box | None = None) -> bytes:
-        """A picture, or its part in the box, as JPEG; large pictures are decoded in a lane of their own."""
-        is_large = item.width * item.height > LARGE_PIXELS
-        if is_large:
-            stop.move_to("large")
+    def picture(self, item: Item, side: int, box: Box | None = None) -> bytes:
+        """A picture, or its part in the box, as JPEG."""
         try:
-            return (self._large.shrink if is_large else shrink)(self.read(item), side, box)
+            return (self._large.shrink if is_large(item) else shrink)(self.read(item), side, box)
         except ImageError as error:
             raise not_found(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
 

@@ -1,4 +1,4 @@
-"""The settings of the service: its address, the folders it may read, its limits, and the number of BLAS threads."""
+"""The settings of the service: its address, the folders it may read, its limits, and the threads of libraries."""
 
 import ipaddress
 import os
@@ -10,10 +10,8 @@ from lookalike.errors import InputError
 
 PORT = 8321
 
-BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
 """Environment variables that BLAS and OpenMP libraries read when they are loaded."""
-
-_set_here: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +31,9 @@ class Budget:
     readers: int = 4  # threads of the pool "read"; more would only wait for the GIL
     waiting: int = 256  # requests that may wait for a thread, in each pool
     request_s: float = 60.0  # to answer a request
-    header_s: float = 10.0  # to receive the head of a request
     idle_s: float = 10.0  # between two parts of a request body
     least_rate: int = 20_000  # bytes per second of a body, after the first `idle_s`
-    send_s: float = 30.0  # for the client to read a part of the response
+    send_s: float = 30.0  # without the client reading any of the response
     connections: int = 512
 
 
@@ -117,12 +114,10 @@ def limit_blas_threads() -> None:
     The service runs several requests at a time, each on its own core. With one thread per core for each product,
     concurrent searches wait for each other's threads and take five times as long under load.
     """
-    for name in BLAS_VARIABLES:
-        if name not in os.environ:
-            os.environ[name] = "1"
-            _set_here.add(name)
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
 
 
-def original_environment() -> dict[str, str]:
-    """The environment before `limit_blas_threads`, for processes that do one thing at a time."""
-    return {name: value for name, value in os.environ.items() if name not in _set_here}
+def job_environment(cores: int) -> dict[str, str]:
+    """The environment of a job's process: its libraries use half of the cores."""
+    return os.environ | dict.fromkeys((*THREAD_VARIABLES, "NUMBA_NUM_THREADS"), str(max(1, cores // 2)))

@@ -11,7 +11,7 @@ from functools import partial
 import cv2
 import numpy as np
 
-from lookalike.collection import LIMITS, Limits, ReadPool, read
+from lookalike.collection import LIMITS, Item, Limits, ReadPool, read
 from lookalike.errors import ImageError, LookalikeError
 from lookalike.types import Box, Pixels, crop
 
@@ -34,6 +34,11 @@ def shrink(data: bytes, side: int, box: Box | None = None, *, limits: Limits = L
     needed = side if box is None else round(side / max(min(box[2] - box[0], box[3] - box[1]), 1 / 16))
     pixels = read(data, side=needed, limits=limits).pixels
     return encode(fit(pixels if box is None else crop(pixels, box), side))
+
+
+def is_large(item: Item) -> bool:
+    """Whether a picture is decoded by `LargePictures`."""
+    return item.width * item.height > LARGE_PIXELS
 
 
 class LargePictures:

@@ -50,7 +50,7 @@ async def list_classes(request: Request) -> Response:
             for one in service.collection.classes.all()
         ]
 
-    return json_response(await service.threads.run(request, look_up))
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.get("/classes/one", response_model=ClassMembersOut)
@@ -62,7 +62,7 @@ async def one_class(
 ) -> Response:
     """A class: its labelled and its predicted pictures, a page of each."""
     service, person = service_of(request), person_of(request)
-    return json_response(await service.threads.run(request, lambda _: _members(service, name, offset, limit, person)))
+    return json_response(await service.lanes.run(request, lambda _: _members(service, name, offset, limit, person)))
 
 
 @router.post("/classes/add", response_model=ClassChangeOut, dependencies=JUDGE)
@@ -128,7 +128,7 @@ async def classify(request: Request, asked: ClassifyIn) -> Response:
             for found in service.collection.classify(service.examples(asked.examples, "examples"))
         ]
 
-    return json_response(await service.threads.run(request, predict))
+    return json_response(await service.lanes.run(request, predict))
 
 
 async def _change(request: Request, verb: Callable[[Classes], int], name: str) -> Response:
@@ -141,7 +141,7 @@ async def _change(request: Request, verb: Callable[[Classes], int], name: str) -
         except UnknownNameError as error:
             raise not_found(str(error)) from None
 
-    return json_response(await service.threads.run(request, change))
+    return json_response(await service.lanes.run(request, change))
 
 
 def _members(service: Service, name: str, offset: int, limit: int, person: Person) -> ClassMembersOut:

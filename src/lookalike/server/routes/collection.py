@@ -40,7 +40,7 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(needs_role("view"))])
 async def summary(request: Request) -> Response:
     """Summary of the collection."""
     service, person = service_of(request), person_of(request)
-    return json_response(await service.threads.run(request, lambda _: _summary(service, person)))
+    return json_response(await service.lanes.run(request, lambda _: _summary(service, person)))
 
 
 @router.get("/map", response_model=MapOut, tags=["map"])
@@ -64,7 +64,7 @@ async def coordinates(request: Request, space: Annotated[Name | None, Query()] =
             job=None if job is None else job_json(job, service.visible(person)),
         )
 
-    return json_response(await service.threads.run(request, look_up))
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
@@ -83,7 +83,7 @@ async def send_file(request: Request, make: Callable[[], Iterator[str]], name: s
         lines = make()
         return next(lines, ""), lines  # errors of the request are raised before anything is sent
 
-    first, lines = await service.threads.run(request, start)
+    first, lines = await service.lanes.run(request, start)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(_parts(service, first, lines), media_type=media_type, headers=headers)
 

@@ -54,7 +54,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
             job=None if job is None else job_json(job, service.visible(person)),
         )
 
-    return json_response(await service.threads.run(request, look_up))
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs_role("judge"))], tags=["duplicates"])
@@ -62,7 +62,7 @@ async def dismiss(request: Request, asked: DismissIn) -> Response:
     """Record that pictures are not duplicates of each other."""
     service, person = service_of(request), person_of(request)
     items = parse_ids(asked.items)
-    pairs = await service.threads.run(request, lambda _: service.collection.not_duplicates(items, author=person.name))
+    pairs = await service.lanes.run(request, lambda _: service.collection.not_duplicates(items, author=person.name))
     return json_response(DismissedOut(pairs=pairs))
 
 

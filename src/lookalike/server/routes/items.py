@@ -5,21 +5,24 @@ The only files that are sent are those that the catalogue has, and only if they 
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lookalike.collection import Item
 from lookalike.server.models import BoxQuery, ItemOut, ItemPath, ItemsOut, ItemsQuery, SideQuery
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of
-from lookalike.server.thread_pools import Stop
-from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, SIDES, etag, rounded
+from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, SIDES, etag, is_large, rounded
 from lookalike.types import Box
 
+T = TypeVar("T")
+
+JPEG = "image/jpeg"
 WEB_FORMATS = {
-    "jpeg": "image/jpeg",
+    "jpeg": JPEG,
     "png": "image/png",
     "gif": "image/gif",
     "webp": "image/webp",
@@ -47,25 +50,21 @@ async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) ->
         )
         return ItemsOut(total=page.total, offset=page.offset, items=service.items_json(page.items, person))
 
-    return json_response(await service.threads.run(request, look_up))
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.get("/{id}", response_model=ItemOut)
 async def one_item(request: Request, id: ItemPath) -> Response:
     """One item."""
     service, person = service_of(request), person_of(request)
-    return json_response(
-        await service.threads.run(request, lambda _: service.items_json([service.item(id)], person)[0])
-    )
+    return json_response(await service.lanes.run(request, lambda _: service.items_json([service.item(id)], person)[0]))
 
 
 @router.get("/{id}/thumbnail", response_class=Response, responses=PICTURE_RESPONSES)
 async def thumbnail(request: Request, id: ItemPath, side: SideQuery = DEFAULT_SIDE) -> Response:
     """A small copy, as JPEG."""
     service, side = service_of(request), rounded(side)
-    return await _send_picture(
-        request, id, etag(id, side), lambda stop: (service.thumbnail(id, side, stop), "image/jpeg")
-    )
+    return await _send_picture(request, id, etag(id, side), lambda item: (service.thumbnail(item, side), JPEG))
 
 
 @router.get("/{id}/region", response_class=Response, responses=PICTURE_RESPONSES)
@@ -73,9 +72,7 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
     """A part of a picture, as JPEG."""
     service, part = service_of(request), _parse_box(box)
     tag = f'"{id}-{side}-{",".join(f"{edge:g}" for edge in part)}"'
-    return await _send_picture(
-        request, id, tag, lambda stop: (service.picture(service.item(id), side, stop, part), "image/jpeg")
-    )
+    return await _send_picture(request, id, tag, lambda item: (service.picture(item, side, part), JPEG))
 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE_RESPONSES)
@@ -83,22 +80,27 @@ async def image(request: Request, id: ItemPath) -> Response:
     """The picture itself: its file if browsers show the format, otherwise as JPEG."""
     service = service_of(request)
 
-    def load(stop: Stop) -> tuple[bytes, str]:
-        item = service.item(id)
+    def load(item: Item) -> tuple[bytes, str]:
         if item.format in WEB_FORMATS and item.bytes <= service.settings.budget.image_bytes:
             return service.read(item), WEB_FORMATS[item.format]
-        return service.picture(item, MAX_SIDE, stop), "image/jpeg"
+        return service.picture(item, MAX_SIDE), JPEG
 
     return await _send_picture(request, id, f'"{id}"', load)
 
 
-async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Stop], tuple[bytes, str]]) -> Response:
+async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Item], tuple[bytes, str]]) -> Response:
     """Send the bytes and media type that `load` returns, or a 304 if the client has the picture."""
-    headers = {"ETag": tag, **PICTURE_HEADERS}
-    if tag in request.headers.get("if-none-match", "") and service_of(request).has(id):
+    service, headers = service_of(request), {"ETag": tag, **PICTURE_HEADERS}
+    if tag in request.headers.get("if-none-match", "") and service.has(id):
         return Response(status_code=304, headers=headers)
-    data, media_type = await service_of(request).threads.run(request, load)
+    data, media_type = await _load(service, request, id, load)
     return Response(data, headers=headers, media_type=media_type)
+
+
+async def _load(service: Service, request: Request, id: str, load: Callable[[Item], T]) -> T:
+    """Look an item up and load its picture; large pictures have a lane of their own."""
+    item = await service.lanes.run(request, lambda _: service.item(id))
+    return await service.lanes.run(request, lambda _: load(item), lane="large" if is_large(item) else "read")
 
 
 def _parse_box(text: str) -> Box:
@@ -138,14 +140,14 @@ class Thumbnails:
             unchanged, cached = False, None
         headers, status, data = [(b"etag", tag), (b"cache-control", CACHE_FOREVER.encode())], 304, b""
         if not unchanged:
-            data = await self._make(Request(scope, receive), item, side) if cached is None else cached
+            data = cached or await self._make(Request(scope, receive), item, side)
             headers += [(b"content-type", b"image/jpeg"), (b"content-length", str(len(data)).encode())]
             status = 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": data})
 
     async def _make(self, request: Request, item: str, side: int) -> bytes:
-        return await self.service.threads.run(request, lambda stop: self.service.thumbnail(item, side, stop))
+        return await _load(self.service, request, item, lambda found: self.service.thumbnail(found, side))
 
 
 def _plain_side(query: bytes) -> int | None:

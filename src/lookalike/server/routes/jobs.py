@@ -48,9 +48,7 @@ async def list_jobs(request: Request) -> Response:
     service = service_of(request)
     visible = service.visible(person_of(request))
     return json_response(
-        await service.threads.run(
-            request, lambda _: JobsOut(jobs=[job_json(job, visible) for job in service.jobs.all()])
-        )
+        await service.lanes.run(request, lambda _: JobsOut(jobs=[job_json(job, visible) for job in service.jobs.all()]))
     )
 
 
@@ -72,7 +70,7 @@ async def submit(request: Request, asked: JobIn) -> Response:
             arguments["folder"] = str(_check_folder(service, asked.folder))
         return job_json(service.jobs.submit(asked.kind, arguments, person.name), service.visible(person))
 
-    return json_response(await service.threads.run(request, queue), 202)
+    return json_response(await service.lanes.run(request, queue), 202)
 
 
 @router.get("/jobs/{id}", response_model=JobOut)
@@ -80,7 +78,7 @@ async def one_job(request: Request, id: JobPath) -> Response:
     """One job."""
     service, person = service_of(request), person_of(request)
     return json_response(
-        await service.threads.run(request, lambda _: job_json(_job(service, id), service.visible(person)))
+        await service.lanes.run(request, lambda _: job_json(_job(service, id), service.visible(person)))
     )
 
 
@@ -92,7 +90,7 @@ async def cancel(request: Request, id: JobPath) -> Response:
     if job.author != person.name and not person.may("manage"):
         raise Problem(403, f"This job is {job.author}'s. Ask whoever manages the collection.")
     return json_response(
-        await service.threads.run(
+        await service.lanes.run(
             request, lambda _: job_json(service.jobs.cancel(job.id) or job, service.visible(person))
         )
     )
@@ -146,7 +144,7 @@ async def add_files(request: Request) -> Response:
                     raise
                 return FilesOut(job=job_json(job, service.visible(person)), files=shown)
 
-            return json_response(await service.threads.run(request, save), 202)
+            return json_response(await service.lanes.run(request, save), 202)
 
 
 def _job(service: Service, id: str) -> Job:

@@ -5,11 +5,11 @@ import time
 from fastapi import APIRouter, Depends, Request, Response
 
 from lookalike.collection import format_id
+from lookalike.server.lanes import Stop
 from lookalike.server.models import SearchIn, SearchOut, SideQuery, UploadOut, UploadPath, file_form
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.routes.items import PICTURE_HEADERS, PICTURE_RESPONSES
 from lookalike.server.service import needs_role, person_of, service_of
-from lookalike.server.thread_pools import Stop
 from lookalike.server.thumbnails import DEFAULT_SIDE, encode, fit
 
 router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(needs_role("view"))])
@@ -36,9 +36,8 @@ async def search(request: Request, asked: SearchIn) -> Response:
         space = asked.space or service.default_space()
         return SearchOut(space=space, seconds=round(seconds, 6), results=service.results_json(results, person))
 
-    with service.job_pauser.searching():
-        lane = "describe" if asked.is_slow else "search"
-        return json_response(await service.threads.run(request, find, lane=lane))
+    lane = "describe" if asked.is_slow else "search"
+    return json_response(await service.lanes.run(request, find, lane=lane))
 
 
 @router.post("/uploads", response_model=UploadOut, openapi_extra=file_form("file"))
@@ -58,12 +57,12 @@ async def upload(request: Request) -> Response:
                 item = format_id(made.item) if service.collection.has([made.item]) else None
                 return UploadOut(upload=made.id, width=made.width, height=made.height, item=item)
 
-            return json_response(await service.threads.run(request, decode, lane="decode"))
+            return json_response(await service.lanes.run(request, decode, lane="decode"))
 
 
 @router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=PICTURE_RESPONSES)
 async def upload_thumbnail(request: Request, upload: UploadPath, side: SideQuery = DEFAULT_SIDE) -> Response:
     """A small copy of an upload, as JPEG."""
     service = service_of(request)
-    data = await service.threads.run(request, lambda _: encode(fit(service.upload(upload).pixels, side)))
+    data = await service.lanes.run(request, lambda _: encode(fit(service.upload(upload).pixels, side)))
     return Response(data, headers=PICTURE_HEADERS, media_type="image/jpeg")

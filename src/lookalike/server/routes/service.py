@@ -44,7 +44,7 @@ async def login(request: Request, given: LoginIn) -> Response:
 async def logout(request: Request) -> Response:
     """Log out: the browser deletes its cookie, and the service rejects it from now on."""
     service, cookie = service_of(request), session_cookie(dict(request.scope["headers"]))
-    await service.threads.run(request, lambda _: service.access.log_out(cookie))
+    await service.lanes.run(request, lambda _: service.access.log_out(cookie))
     response = Response(status_code=204)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response

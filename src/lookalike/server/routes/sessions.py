@@ -43,7 +43,7 @@ async def list_sessions(request: Request) -> Response:
     """Every session, the last changed first; without their marks."""
     service = service_of(request)
     return json_response(
-        await service.threads.run(request, lambda _: [_summary_json(one) for one in service.collection.sessions()])
+        await service.lanes.run(request, lambda _: [_summary_json(one) for one in service.collection.sessions()])
     )
 
 
@@ -63,14 +63,14 @@ async def start(request: Request, asked: SessionIn) -> Response:
         )
         return _session_json(session)
 
-    return json_response(await service.threads.run(request, create), 201)
+    return json_response(await service.lanes.run(request, create), 201)
 
 
 @router.get("/{id}", response_model=SessionOut)
 async def one_session(request: Request, id: SessionPath) -> Response:
     """One session, with its marks."""
     service, person = service_of(request), person_of(request)
-    return json_response(await service.threads.run(request, lambda _: _session_json(_open(service, id, person))))
+    return json_response(await service.lanes.run(request, lambda _: _session_json(_open(service, id, person))))
 
 
 @router.delete("/{id}", response_model=SessionOut, dependencies=JUDGE)
@@ -83,7 +83,7 @@ async def delete(request: Request, id: SessionPath) -> Response:
         service.collection.remove_session(id)
         return deleted
 
-    return json_response(await service.threads.run(request, remove))
+    return json_response(await service.lanes.run(request, remove))
 
 
 @router.post("/{id}/marks", response_model=SessionOut, dependencies=JUDGE)
@@ -96,7 +96,7 @@ async def mark(request: Request, id: SessionPath, asked: MarksIn) -> Response:
         session.mark(*(parse_ids(ids) for ids in (asked.relevant, asked.irrelevant, asked.skip)))
         return _session_json(session)
 
-    return json_response(await service.threads.run(request, save_marks))
+    return json_response(await service.lanes.run(request, save_marks))
 
 
 @router.post("/{id}/undo", response_model=UndoneOut, dependencies=JUDGE)
@@ -109,7 +109,7 @@ async def undo(request: Request, id: SessionPath) -> Response:
         undone: dict[str, str] = {format_id(item): kind for item, kind in session.undo().items()}
         return UndoneOut(undone=undone, session=_session_json(session))
 
-    return json_response(await service.threads.run(request, take_back))
+    return json_response(await service.lanes.run(request, take_back))
 
 
 @router.post("/{id}/round", response_model=RoundOut, dependencies=JUDGE)
@@ -122,7 +122,7 @@ async def play(request: Request, id: SessionPath, asked: RoundIn) -> Response:
         played = session.round(asked.k, asked.window, filter=asked.filter.to_filter(person))
         return _round_json(service, session, played, person)
 
-    return json_response(await service.threads.run(request, learn, lane="learn"))
+    return json_response(await service.lanes.run(request, learn, lane="learn"))
 
 
 @router.get("/{id}/best", response_model=RankingOut)
@@ -134,7 +134,7 @@ async def best(request: Request, id: SessionPath, k: int = Query(50, ge=1, le=MA
         session = _open(service, id, person)
         return RankingOut(best=_ranking_json(service, session, session.best(k), person))
 
-    return json_response(await service.threads.run(request, rank, lane="learn"))
+    return json_response(await service.lanes.run(request, rank, lane="learn"))
 
 
 @router.get("/{id}/log", response_model=list[LogEntryOut])
@@ -156,7 +156,7 @@ async def log(request: Request, id: SessionPath) -> Response:
             for event in _open(service, id, person).log
         ]
 
-    return json_response(await service.threads.run(request, look_up))
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.post("/{id}/finish", response_model=FinishedOut, dependencies=JUDGE)
@@ -174,7 +174,7 @@ async def finish(request: Request, id: SessionPath, asked: FinishIn) -> Response
             contradicted=[format_id(item) for item in done.contradicted],
         )
 
-    return json_response(await service.threads.run(request, label))
+    return json_response(await service.lanes.run(request, label))
 
 
 @router.get("/{id}/why/{item}", response_model=ExplanationOut)
@@ -192,7 +192,7 @@ async def why(request: Request, id: SessionPath, item: ItemPath) -> Response:
             box=None if found.box is None else list(found.box),
         )
 
-    return json_response(await service.threads.run(request, explain, lane="describe"))
+    return json_response(await service.lanes.run(request, explain, lane="describe"))
 
 
 def _open(service: Service, id: str, person: Person) -> Session:

@@ -1,15 +1,14 @@
-"""Thread pools: bounded, with a timeout, and cancelled when the client disconnects."""
+"""Lanes: limits on threads, queues with a limit, timeouts, and work that ends when its client disconnects."""
 
 import json
-import sys
 import threading
 
 import httpx
 import pytest
 
-from lookalike.server import http_server, thread_pools
+from lookalike.server import http_server
+from lookalike.server.lanes import Stop
 from lookalike.server.problems import error_response
-from lookalike.server.thread_pools import Stop
 from lookalike.types import format_id
 from serving import error, quick, running
 from waiting import PATIENCE_S, until
@@ -17,7 +16,7 @@ from waiting import PATIENCE_S, until
 
 @pytest.fixture
 def held(monkeypatch):
-    """A search that goes on until it is told to stop, or until nobody waits for it."""
+    """A search that runs until `go_on` is set or its client disconnects."""
 
     class Held:
         def __init__(self):
@@ -39,19 +38,19 @@ def held(monkeypatch):
 
 
 def ask(service, held, monkeypatch):
-    """A request whose work is held up."""
+    """Send a search that blocks."""
     item = format_id(next(iter(service.collection.items())).id)
     monkeypatch.setattr(service.collection, "search", held.search)
     return send(service, item), item
 
 
 def pending(service, n):
-    """Until so many searches are at work or wait to be."""
+    """Wait until this number of searches run or wait."""
     until(lambda: f"lookalike_pending_search {n}\n" in service.client.get("/metrics").text)
 
 
 def send(service, item):
-    """A search, on a connection that can be cut."""
+    """Send a search on a connection of its own."""
     body = json.dumps({"examples": [{"id": item}], "k": 1}).encode()
     head = f"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\nContent-Length: {len(body)}\r\n"
     connection = service.connect()
@@ -77,7 +76,7 @@ def test_queued_work_of_a_gone_client_is_not_started(shelf, held, monkeypatch):
         second = send(service, item)
         pending(service, 2)
         second.close()
-        pending(service, 1)  # it is known that nobody waits
+        pending(service, 1)  # the service has noticed the disconnect
         held.go_on.set()
         assert b"200 OK" in first.recv(1000)
         first.close()
@@ -94,7 +93,7 @@ def test_a_request_beyond_the_queue_gets_a_503(shelf, held, monkeypatch):
         refused = service.client.post("/api/v1/search", json={"examples": [{"id": item}]})
         assert "too much to do" in error(refused, 503, "busy")
         assert refused.headers["retry-after"] == "2"
-        assert service.client.get("/healthz").status_code == 200  # what needs no thread goes on
+        assert service.client.get("/healthz").status_code == 200  # needs no thread
         assert service.client.get("/").status_code == 200
         held.go_on.set()
         first.close()
@@ -107,29 +106,6 @@ def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
         assert b" 503 " in connection.recv(1000)
         assert held.left.wait(PATIENCE_S)
         connection.close()
-
-
-def test_searches_have_priority_over_reads(shelf, held, monkeypatch):
-    monkeypatch.setattr(thread_pools, "YIELD_S", PATIENCE_S)
-    with running(shelf) as service:
-        search, _ = ask(service, held, monkeypatch)
-        assert held.begun.wait(PATIENCE_S)
-        looked, page = threading.Event(), service.collection.page
-
-        def look_up(*args, **options):
-            looked.set()
-            return page(*args, **options)
-
-        monkeypatch.setattr(service.collection, "page", look_up)
-        look = service.connect()
-        look.sendall(b"GET /api/v1/items HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        until(lambda: "lookalike_pending_read 1\n" in service.client.get("/metrics").text)
-        assert not looked.is_set()
-        held.go_on.set()
-        assert b"200 OK" in search.recv(1000)
-        assert b"200 OK" in look.recv(1000)
-        search.close()
-        look.close()
 
 
 def test_reads_do_not_wait_for_the_end_of_a_search(shelf, held, monkeypatch):
@@ -152,12 +128,12 @@ def test_an_unexpected_error_reveals_nothing(shelf, monkeypatch, caplog):
         monkeypatch.setattr(service.collection, "page", fail)
         answered = service.client.get("/api/v1/items")
         assert "1234" not in error(answered, 500, "broken")
-        assert "the password is 1234" in caplog.text  # the log is for whoever runs it
+        assert "the password is 1234" in caplog.text
         assert caplog.text.count("Traceback") >= 1
 
 
 def test_a_running_request_is_answered_at_shutdown(shelf, held, monkeypatch):
-    """A request that runs when the end comes is answered; a new one is not taken."""
+    """A new request is not accepted."""
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
         assert held.begun.wait(PATIENCE_S)
@@ -182,7 +158,7 @@ def test_a_request_that_outlasts_the_shutdown_gets_a_503(shelf, held, monkeypatc
     assert "Traceback" not in caplog.text
 
 
-def test_a_client_that_leaves_within_its_upload_is_no_fault_of_ours(shelf, caplog):
+def test_a_client_that_disconnects_during_its_upload_is_not_logged_as_an_error(shelf, caplog):
     head = "POST /api/v1/uploads HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\nContent-Length: 60000\r\n"
     with running(shelf) as service:
         connection = service.connect()
@@ -193,19 +169,9 @@ def test_a_client_that_leaves_within_its_upload_is_no_fault_of_ours(shelf, caplo
 
 
 def test_stop_is_heard_by_progress():
-    stop = Stop("read")
+    stop = Stop()
     stop.progress("x", 1, None)
     stop.set()
     with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone
         stop.progress("x", 1, None)
     assert error_response(left.value, None).status_code == 499
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
-@pytest.mark.parametrize("own", [0, 15])
-def test_feedback_rounds_have_a_lower_priority_than_the_service(own, monkeypatch):
-    given = []
-    monkeypatch.setattr(thread_pools.os, "getpriority", lambda *_: own)
-    monkeypatch.setattr(thread_pools.os, "setpriority", lambda _, thread, value: given.append((thread, value)))
-    thread_pools._lower_priority()
-    assert given == [(threading.get_native_id(), min(19, own + thread_pools.LEARN_NICE))]
