@@ -192,6 +192,7 @@ def test_filters_boxes_and_negatives_reach_the_session(call, own, pictures, fish
         "0.1,0.1,0.8,0.8",
         "--not",
         house / "house-000.jpg",
+        "--without",
         house / "house-001.jpg",
     ]
     code, out, _ = call("feedback", fish, *words, "--json")

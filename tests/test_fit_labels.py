@@ -80,21 +80,21 @@ def test_lambda_after_a_metric_is_chosen_too(filled, pictures):
     assert (report.questions, report.fitted_on) == (10, 20)
 
 
-def test_the_command_line_takes_a_source_or_the_labels_there_are(filled, pictures, tmp_path, capsys):
+def test_the_command_line_imports_labels_or_uses_those_of_the_collection(filled, pictures, tmp_path, capsys):
     table = tmp_path / "labels.csv"
     rows = [f"{path},{path.parent.name}" for kind in KINDS for path in sorted((pictures / kind).iterdir())[:3]]
     table.write_text("\n".join(["path,label", *rows, "nowhere.jpg,fish"]))
     where = ["-c", str(filled.path), "fit"]
-    assert cli.run([*where, "fda(dim=3)", "--labels", str(table)]) == 0
+    assert cli.run([*where, "fda(dim=3)", "--import-labels", str(table)]) == 0
     out, err = capsys.readouterr()
     assert out == "fda: fitted on 15 of 20 pictures, those that had one label.\n"
     told = f"Not in the collection: 1 name of {table}.\nTo compare: lookalike -c {filled.path} classes evaluate"
     assert err.startswith(told)
-    assert cli.run([*where, f"--labels={table}", "fda", "--json"]) == 0
+    assert cli.run([*where, f"--import-labels={table}", "fda", "--json"]) == 0
     assert capsys.readouterr().out == '{"fda": 15}\n'
-    assert cli.run([*where, "--labels", "fda(dim=3)"]) == 2
-    assert f"lookalike -c {filled.path} fit 'fda(dim=3)' --labels" in capsys.readouterr().err
-    assert cli.run([*where, "fda", "--labels"]) == 0
+    assert cli.run([*where, "fda", "--labels", str(table)]) == 2  # as in 0.1
+    assert f"{table} is not a space. To learn from its labels, write: --import-labels" in capsys.readouterr().err
+    assert cli.run([*where, "--labels", "fda"]) == 0
     assert cli.run([*where, "fda", "--labels", "--json"]) == 0
     assert capsys.readouterr().out == 'fda: fitted on 15 of 20 pictures, those that had one label.\n{"fda": 15}\n'
     assert cli.run([*where, "slem()", "--calibrate", "--labels", "--workers", "1"]) == 0

@@ -1,15 +1,20 @@
 """Who may do what: tokens, roles, cookies, and what the command line makes of them."""
 
 import json
+import re
+import secrets
 import socket
 import stat
+import string
+import tracemalloc
 
 import pytest
+from itsdangerous import TimestampSigner
 
 from lookalike import cli
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.server import access as module
-from lookalike.server.access import Access, Entry, Person, salvage
+from lookalike.server.access import Access, Entry, Person, cookie_serializer, salvage
 from lookalike.server.app import ROUTERS
 from lookalike.server.http_server import bind, check_tokens, url
 from lookalike.server.settings import Settings
@@ -64,17 +69,23 @@ def test_a_cookie_is_signed_ends_and_dies_with_its_token(tmp_path, monkeypatch):
     access = Access(tmp_path)
     token = access.add("anna", "judge")
     access.add("bert", "manage")
+    start = 1_900_000_000
+    monkeypatch.setattr(module.time, "time", lambda: start + 0.9)
     cookie = access.make_cookie(Person("anna", "judge"))
     assert token not in cookie
     assert access.identify(headers(cookie=f"a=b; lookalike={cookie}")) == Person("anna", "judge")
-    name, identity, until, signature = cookie.split(".")
-    bert = access.make_cookie(Person("bert", "manage")).split(".")[0]
-    forged = [f"{name}.{identity}.{int(until) + 1}.{signature}", f"{name}.{identity}.{until}.{'0' * 64}", "a.b.c.d"]
-    forged += [f"{name}.{'0' * 32}.{until}.{signature}", f"{bert}.{identity}.{until}.{signature}", "...", ""]
-    forged += [f"{name}.{identity}.²³.{signature}", f"{name}.{identity}.{'9' * 40}.{signature}", f"{name}.{until}.é"]
+    name, identity, signed_at, signature = cookie.split(".")
+    monkeypatch.setattr(module.time, "time", lambda: start + 1)
+    bert, other, later, _ = access.make_cookie(Person("bert", "manage")).split(".")
+    forged = [f"{name}.{identity}.{later}.{signature}", f"{name}.{identity}.{signed_at}.{'0' * 43}", "a.b.c.d"]
+    forged += [f"{name}.{other}.{signed_at}.{signature}", f"{bert}.{identity}.{signed_at}.{signature}", "...", ""]
+    forged += [f"{name}.{identity}.²³.{signature}", f"{name}.{identity}.{'9' * 40}.{signature}", f"{name}.{identity}.é"]
     for wrong in forged:
         assert access.identify({b"cookie": f"lookalike={wrong}".encode("latin-1")}) is None
-    monkeypatch.setattr(module.time, "time", lambda: float(until) + 1)
+    for now in (start - 3_600, start + module.COOKIE_S):  # the clock may also be set back
+        monkeypatch.setattr(module.time, "time", lambda now=now: now)
+        assert access.identify(headers(cookie=f"lookalike={cookie}")) == Person("anna", "judge")
+    monkeypatch.setattr(module.time, "time", lambda: start + module.COOKIE_S + 1)
     assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
     monkeypatch.undo()
     access.remove("anna")
@@ -82,20 +93,84 @@ def test_a_cookie_is_signed_ends_and_dies_with_its_token(tmp_path, monkeypatch):
     assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
 
 
+@pytest.mark.parametrize("name", ["x" * 100, "~" * 100, "a.b", 'Anna B.; c="d", %41\\'])
+def test_every_name_fits_into_a_cookie(tmp_path, name):
+    access = Access(tmp_path)
+    access.add(name, "view")
+    cookie = access.make_cookie(Person(name, "view"))
+    assert re.fullmatch(r"[!#-+\--:<-\[\]-~]+", cookie)  # RFC 6265
+    assert access.identify(headers(cookie=f"a=b; lookalike={cookie}; c=d")) == Person(name, "view")
+    assert access.forged_name(headers(cookie=f"lookalike={cookie[:-5]}AAAAA")) == name
+
+
+def test_a_cookie_of_another_release_is_no_attempt_to_guess_one(tmp_path):
+    access = Access(tmp_path)
+    access.add("anna", "view")
+    old = headers(cookie=f"lookalike=YW5uYQ.{'0' * 32}.1900000000.{'0' * 64}")
+    assert access.identify(old) is None
+    assert access.forged_name(old) is None
+
+
+def test_hostile_cookies_are_refused_at_no_cost_even_if_the_owner_of_a_token_signs_them(tmp_path):
+    class Late(TimestampSigner):
+        def get_timestamp(self):
+            return 2**63
+
+    access = Access(tmp_path)
+    access.add("anna", "view")
+    access.add("anna.", "view")
+    entry, dotted = access.entries()
+    own, late = cookie_serializer(entry), cookie_serializer(entry)
+    late.signer = Late
+    ids = ["", None, 7, {"a": 1}, ["x"] * 100, secrets.token_urlsafe(15), secrets.token_urlsafe(17)]
+    bomb = "x" * 30_000_000
+    signed = [own.dumps(identity) for identity in ids] + [late.dumps(secrets.token_urlsafe(16))]
+    signed += [serializer.dumps(bomb) for serializer in (own, cookie_serializer(dotted))]
+    forged = [cookie_serializer(Entry("anna", "view", "0" * 64, 0.0)).dumps(identity) for identity in (*ids, bomb)]
+    values = [f"anna.{value}" for value in signed + forged]
+    values += ["\0", "anna.\0", "é" * 60_000, "anna." * 12_000, "." * 60_000, "%" * 60_000, "A" * 60_000]
+    assert max(map(len, values)) <= 64 * 2**10  # what the server accepts
+    tracemalloc.start()
+    try:
+        for value in values:
+            given = {b"cookie": f"lookalike={value}".encode("latin-1")}
+            assert access.identify(given) is None
+            assert access.forged_name(given) in (None, "anna")
+            access.log_out(value)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert not (tmp_path / "logouts").exists()
+    access.log_out(f"anna.{own.dumps('../../../../etc/passwd')}")
+    (marker,) = (tmp_path / "logouts").iterdir()
+    assert re.fullmatch(r"\d+-[\w-]{32}", marker.name)
+
+
 def test_logging_out_ends_one_cookie_for_all_processes(tmp_path, monkeypatch):
     access, other = Access(tmp_path), Access(tmp_path)
     anna = Person("anna", access.add("anna", "view") and "view")
+    start = 1_900_000_000
+    monkeypatch.setattr(module.time, "time", lambda: start)
     phone, laptop = (access.make_cookie(anna) for _ in range(2))
+    letters = f"{string.ascii_letters}{string.digits}-_"
+    spellings = [phone[:-1] + letter for letter in letters]  # base64 ignores the last two bits
+    spellings = [one for one in spellings if access.identify(headers(cookie=f"lookalike={one}")) == anna]
+    assert len(spellings) == 4
     access.log_out(phone)
     access.log_out("not.a.cookie")
     for process in (access, other, Access(tmp_path)):
-        assert process.identify(headers(cookie=f"lookalike={phone}")) is None
+        for spelling in spellings:
+            assert process.identify(headers(cookie=f"lookalike={spelling}")) is None
+        assert process.forged_name(headers(cookie=f"lookalike={phone}")) is None
         assert process.identify(headers(cookie=f"lookalike={laptop}")) == anna
-    assert len(list((tmp_path / "logouts").iterdir())) == 1
-    monkeypatch.setattr(module.time, "time", lambda: float(phone.split(".")[2]) + 1)
-    later = access.make_cookie(anna)
-    access.log_out(later)  # which also removes what has expired
-    assert [file.name.split("-")[1] for file in (tmp_path / "logouts").iterdir()] == [later.split(".")[1]]
+    (marker,) = (tmp_path / "logouts").iterdir()
+    monkeypatch.setattr(module.time, "time", lambda: start + module.COOKIE_S)
+    access.log_out(access.make_cookie(anna))
+    assert marker.exists()
+    monkeypatch.setattr(module.time, "time", lambda: start + module.COOKIE_S + 1)
+    access.log_out(access.make_cookie(anna))  # which also removes what has expired
+    ends = sorted(int(file.name.split("-")[0]) for file in (tmp_path / "logouts").iterdir())
+    assert ends == [start + 2 * module.COOKIE_S, start + 2 * module.COOKIE_S + 1]
 
 
 def test_logging_out_counts_in_this_process_where_nothing_can_be_written(tmp_path, caplog):

@@ -1,11 +1,11 @@
 """The attack list: each is refused, in the one shape, logged, and the service lives."""
 
 import asyncio
-import base64
 import contextlib
 import io
 import json
 import logging
+import secrets
 import socket
 import time
 
@@ -16,7 +16,7 @@ import pytest
 from lookalike import Collection
 from lookalike.server import access as access_module
 from lookalike.server import job_events
-from lookalike.server.access import Access, Person
+from lookalike.server.access import Access, Entry, Person, cookie_serializer
 from lookalike.server.app import create_app
 from lookalike.server.problems import Problem
 from lookalike.server.rate_limits import CLIENTS, RateLimiter, network
@@ -49,8 +49,8 @@ def service(shelf, tmp_path_factory):
 
 def forged_cookie(name):
     """A cookie that is right in all but its signature."""
-    encoded = base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-    return f"{encoded}.{'0' * 32}.{int(time.time()) + 1000}.{'0' * 64}"
+    wrong_key = cookie_serializer(Entry(name, "view", "0" * 64, 0.0))
+    return f"{name}.{wrong_key.dumps(secrets.token_urlsafe(16))}"
 
 
 @pytest.fixture(scope="module")

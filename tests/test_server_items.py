@@ -243,11 +243,19 @@ def test_what_is_kept_stays_within_its_bytes():
     for number in range(20):
         kept.put((str(number), 64), bytes(30))
         kept.put(("0", 64), bytes(30))  # used all the time
-    assert kept.bytes <= 100
+    assert kept.n_bytes <= 100
     assert kept.get(("0", 64)) is not None
     assert kept.get(("5", 64)) is None
+    assert (kept.hits, kept.misses) == (1, 1)
+    assert kept.peek(("0", 64)) is not None
+    assert kept.peek(("5", 64)) is None
+    assert (kept.hits, kept.misses) == (1, 1)
+    assert kept.get(("18", 64)) is not None  # the least recently used until now
+    kept.put(("20", 64), bytes(30))
+    assert [number for number in range(21) if kept.peek((str(number), 64))] == [0, 18, 20]
     kept.put(("large", 64), bytes(200))
-    assert kept.bytes == 0
+    assert kept.get(("large", 64)) is None
+    assert kept.n_bytes == 90  # the others stay
 
 
 def test_sides_and_sizes():

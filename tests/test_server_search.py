@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import hostile
-from lookalike.server.uploads import reduce
+from lookalike.server.uploads import Uploads, reduce
 from lookalike.store.database import Database
 from serving import error, quick, running
 
@@ -130,9 +130,19 @@ def test_uploads_are_kept_within_their_room_and_time(shelf):
         assert there == [404, 404, 200, 200]
         message = error(service.upload(jpeg(np.zeros((200, 200, 3), np.uint8))), 422, "input")
         assert "at most 20000" in message
-        service.app.service.uploads._budget = quick(kept_s=0.0)
-        gone = service.client.get(f"/api/v1/uploads/{sent[3]}/thumbnail")
+    with running(shelf, budget=quick(kept_s=0.0)) as service:
+        sent = service.upload(pictures[0]).json()["upload"]
+        gone = service.client.get(f"/api/v1/uploads/{sent}/thumbnail")
         assert "Send the picture again" in error(gone, 404, "missing")
+
+
+def test_an_upload_that_is_larger_than_the_cache_is_not_cached_and_the_others_stay():
+    uploads = Uploads(quick(kept_bytes=40_000))
+    small, large = (uploads.add(jpeg(np.zeros((side, side, 3), np.uint8))) for side in (100, 200))
+    uploads.close()
+    assert (large.width, uploads.get(large.id)) == (200, None)
+    assert uploads.get(small.id) is small
+    assert len(uploads) == 1
 
 
 def test_what_is_kept_of_an_upload_is_no_larger_than_a_search_needs():

@@ -124,12 +124,8 @@ def root(
 
 
 # In the order of `lookalike --help`.
-for _verb in (add.add, add.refresh, add.remove):
+for _verb in (add.add, add.refresh, add.remove, fit.fit, search.search, feedback.feedback, classes.classify):
     app.command()(_verb)
-app.command(cls=fit.FitCommand)(fit.fit)
-for _verb in (search.search, feedback.feedback):
-    app.command(cls=search.SearchCommand)(_verb)
-app.command()(classes.classify)
 app.add_typer(classes.app)
 app.add_typer(duplicates.app)
 app.command("map")(overview.map_)

@@ -56,7 +56,7 @@ def feedback(
     ] = None,
     unwanted: Annotated[
         list[str] | None,
-        typer.Option("--not", "--without", metavar="IMAGE...", help="Unlike these: all up to the next option."),
+        typer.Option("--not", "--without", metavar="IMAGE", help="A negative example; may be repeated."),
     ] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="NAME", help="Like those with this label.")] = None,
     box: Annotated[

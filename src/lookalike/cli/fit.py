@@ -1,13 +1,12 @@
 """`lookalike fit`: fit spaces, choose their parameters, and extend their negatives."""
 
 import dataclasses
-from itertools import zip_longest
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from lookalike.cli.options import OWN_LABELS, Json, Wait, Where, Workers, opened
+from lookalike.cli.options import Json, Wait, Where, Workers, opened
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note
 from lookalike.errors import InputError
 from lookalike.text import many
@@ -38,12 +37,11 @@ def fit(
         bool, typer.Option("--calibrate", help="Choose lam and gamma first, by altered versions of your pictures.")
     ] = False,
     labels: Annotated[
+        bool, typer.Option("--labels", help="Learn, or calibrate, from the labels of the collection.")
+    ] = False,
+    import_labels: Annotated[
         str | None,
-        typer.Option(
-            "--labels",
-            metavar="[SOURCE]",
-            help="Learn, or calibrate, by labels: import these first (CSV, class folders); alone: those there are.",
-        ),
+        typer.Option("--import-labels", metavar="SOURCE", help="Import labels (CSV, class folders), then as --labels."),
     ] = None,
     workers: Workers = None,
     wait: Wait = 0.0,
@@ -69,7 +67,8 @@ def fit(
       lookalike fit 'slem(lam=0.001)' --negatives ~/other-pictures
       lookalike fit slem --more-negatives ~/still-others
       lookalike fit 'slem()' --calibrate
-      lookalike fit 'ncmml(dim=64)' --labels labels.csv
+      lookalike fit 'ncmml(dim=64)' --labels
+      lookalike fit 'ncmml(dim=64)' --import-labels labels.csv
       lookalike fit 'codes(bits=64)'
     """
     names = spaces or []
@@ -77,10 +76,14 @@ def fit(
         raise InputError("--calibrate goes with one space, and without --features: lookalike fit 'slem()' --calibrate")
     if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
         raise InputError("--more-negatives goes with one space that is fitted, and stands alone.")
-    by_labels = labels is not None
+    by_labels = labels or import_labels is not None
     with opened(where, wait=wait) as collection:
-        if labels is not None and labels != OWN_LABELS:
-            _import_labels(collection, labels, names)
+        if labels:
+            _check_no_files(collection, names)
+        if import_labels is not None:
+            imported = collection.import_labels(import_labels)
+            if imported.unknown:
+                print_note(f"Not in the collection: {many(len(imported.unknown), 'name')} of {import_labels}.")
         if calibrate:
             with bars() as progress:
                 report = collection.calibrate(
@@ -100,25 +103,12 @@ def fit(
     return 0
 
 
-class FitCommand(TyperCommand):
-    """Lets `--labels` stand without a value, as its usage line says: it then means the labels of the collection."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the word for the collection's own labels where `--labels` has no value."""
-        expanded: list[str] = []
-        for word, following in zip_longest(args, args[1:]):
-            expanded.append(word)
-            if word == "--labels" and (following is None or following.startswith("-")):
-                expanded.append(OWN_LABELS)
-        return super().parse_args(ctx, expanded)
-
-
-def _import_labels(collection: "Collection", source: str, names: list[str]) -> None:
-    if "(" in source and not names:
-        raise InputError(f"{source} was taken for a file of labels. Write: lookalike fit '{source}' --labels")
-    imported = collection.import_labels(source)
-    if imported.unknown:
-        print_note(f"Not in the collection: {many(len(imported.unknown), 'name')} of {source}.")
+def _check_no_files(collection: "Collection", names: list[str]) -> None:
+    """Raise InputError if a file of labels was given as a space, as `--labels FILE` does."""
+    spaces = {space.name for space in collection.spaces}
+    for name in names:
+        if name not in spaces and os.path.exists(name):
+            raise InputError(f"{name} is not a space. To learn from its labels, write: --import-labels {name}")
 
 
 def _print_fitted(

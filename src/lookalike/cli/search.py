@@ -2,10 +2,9 @@
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 import lookalike
 from lookalike.cli.lazy import Lazy
@@ -25,7 +24,7 @@ def search(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures, or ids, like those wanted.")],
     where: Where,
     unwanted: Annotated[
-        list[str] | None, typer.Option("--not", metavar="IMAGE...", help="Unlike these: all up to the next option.")
+        list[str] | None, typer.Option("--not", metavar="IMAGE", help="A negative example; may be repeated.")
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many results.")] = 20,
     space: Space = None,
@@ -49,7 +48,7 @@ def search(
     \b
     Examples:
       lookalike search beach.jpg
-      lookalike search beach.jpg dunes.jpg --not city.jpg -k 50 --sheet found.png
+      lookalike search beach.jpg dunes.jpg --not city.jpg --not harbour.jpg -k 50
       lookalike search 0f3a5c7e9b1d2f40 --path '*/2024/*' --json
       lookalike search street.jpg --box 0.4,0.1,0.7,0.5 --where --html found.html
     """
@@ -104,25 +103,6 @@ def explain(
     for push in () if json else pushes:
         print_line(f"{push.push:9.3f}  {show_path(push.path)}")
     return 0
-
-
-class SearchCommand(TyperCommand):
-    """Lets `--not` take all words up to the next option, as its usage line says; Typer's options take one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `--not` before each of its words."""
-        expanded: list[str] = []
-        greedy = False
-        for number, word in enumerate(args):
-            if word == "--":
-                expanded += args[number:]
-                break
-            if word.startswith("-") and word != "-":
-                greedy = word in ("--not", "--without")
-            elif greedy and expanded[-1] not in ("--not", "--without"):
-                expanded.append("--not")
-            expanded.append(word)
-        return super().parse_args(ctx, expanded)
 
 
 def _print_results(results: list["Result"], json: bool, boxes: bool) -> None:

@@ -1,7 +1,7 @@
 """Access control: tokens, roles, the cookies that browsers log in with, and the paths that a person may see.
 
 COLLECTION/access.json holds the SHA-256 of each token: 32 random bytes need no slow hash. A browser gets a cookie that
-is signed with that hash, so removing the token invalidates the cookie, and the cookie does not contain the token.
+itsdangerous signs with that hash: removing the token invalidates the cookie, and the cookie does not contain the token.
 Logging out creates an empty file, COLLECTION/logouts/UNTIL-ID, which is kept until the cookie would have expired: one
 file for each logout, so processes do not overwrite each other's entries.
 
@@ -9,8 +9,6 @@ Only the role manage sees absolute paths; other roles see paths relative to thei
 message that the service sends passes through `Visible` or `visible_text`.
 """
 
-import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -24,6 +22,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
+from urllib.parse import quote, unquote
+
+from itsdangerous import BadData, URLSafeTimedSerializer
 
 from lookalike.atomic_files import atomic_write, write_errors
 from lookalike.collection import Collection
@@ -45,9 +46,11 @@ MAX_NAME = 100
 LAST_TIME = 253_402_300_800
 """POSIX seconds at the end of the year 9999, the last that can be printed as a date."""
 
-_COOKIE = re.compile(
-    r"(?P<name>[A-Za-z0-9_-]{1,200})\.(?P<id>[0-9a-f]{32})\.(?P<until>[0-9]{1,12})\.(?P<sign>[0-9a-f]{64})"
-)
+_COOKIE = re.compile(r"(?P<name>[\w.~%-]{1,300})\.(?P<signed>(?P<id>[\w-]{32})\.[\w-]{1,11}\.[\w-]{43})", re.ASCII)
+"""The person's name, which tells whose key to check with, and a random id in base64 that itsdangerous has signed.
+
+A compressed id, which itsdangerous would expand, begins with a dot and does not match.
+"""
 HIDDEN = "The details name files on this machine, which only people with the role manage may see."
 
 _ABSOLUTE = re.compile(r"(?<![\w./])/(?=[^\s/])|(?<![\w./:])//")
@@ -158,23 +161,22 @@ class Access:
         A cookie that has expired or was logged out has a valid signature, so it is not an attempt to guess one.
         """
         match = _COOKIE.fullmatch(session_cookie(headers)) if bearer_token(headers) is None else None
-        return _decode_name(match["name"]) if match is not None and self._signer(match) is None else None
+        return unquote(match["name"]) if match is not None and self._verify(match[0]) is None else None
 
     def make_cookie(self, person: Person) -> str:
-        """A new cookie for a browser, valid for 30 days: name, random id, expiry time and signature."""
+        """A new cookie for a browser, valid for 30 days: name, random id, time and signature."""
         entry = next(entry for entry in self.entries() if entry.name == person.name)
-        name = base64.urlsafe_b64encode(entry.name.encode()).decode().rstrip("=")
-        signed = f"{name}.{secrets.token_hex(16)}.{int(time.time()) + COOKIE_S}"
-        return f"{signed}.{_sign(entry, signed)}"
+        return f"{quote(entry.name, safe='')}.{cookie_serializer(entry).dumps(secrets.token_urlsafe(16))}"
 
     def log_out(self, cookie: str) -> None:
         """Revoke a cookie for every process that serves the collection, also after a restart.
 
         If the disk is full or read-only, only this process rejects it, and logs a warning.
         """
-        if self._check_cookie(cookie) is None:
+        verified = self._verify(cookie)
+        if verified is None or self._has_ended(verified[1]):
             return
-        marker, now = _marker(cookie), time.time()
+        (_, marker), now = verified, time.time()
         self._logged_out -= {old for old in list(self._logged_out) if _expired(old, now)}
         self._logged_out.add(marker)
         try:
@@ -191,20 +193,27 @@ class Access:
             )
 
     def _check_cookie(self, cookie: str) -> Person | None:
-        match = _COOKIE.fullmatch(cookie)
-        entry = None if match is None else self._signer(match)
-        if match is None or entry is None or int(match["until"]) < time.time():
+        verified = self._verify(cookie)
+        if verified is None or self._has_ended(verified[1]):
             return None
-        marker = _marker(cookie)
-        if marker in self._logged_out or os.path.exists(self._logouts / marker):
-            return None
-        return Person(entry.name, entry.role)
+        return Person(verified[0].name, verified[0].role)
 
-    def _signer(self, match: re.Match[str]) -> Entry | None:
-        """The token that a cookie was signed with."""
-        signed, name = match[0].rpartition(".")[0], _decode_name(match["name"])
+    def _has_ended(self, marker: str) -> bool:
+        """Whether the cookie with this marker has expired or was logged out."""
+        return _expired(marker, time.time()) or marker in self._logged_out or os.path.exists(self._logouts / marker)
+
+    def _verify(self, cookie: str) -> tuple[Entry, str] | None:
+        """The token that signed a cookie, and the cookie's marker, UNTIL-ID; None if the signature is wrong."""
+        match = _COOKIE.fullmatch(cookie)
+        name = None if match is None else unquote(match["name"])
         entry = next((entry for entry in self.entries() if entry.name == name), None)
-        return entry if entry is not None and hmac.compare_digest(_sign(entry, signed), match["sign"]) else None
+        if match is None or entry is None:
+            return None
+        try:  # without max_age, which also rejects cookies that seem to be from the future: the clock may be set back
+            _, signed_at = cookie_serializer(entry).loads(match["signed"], return_timestamp=True)
+        except (BadData, ValueError, OverflowError, OSError):  # the owner of a token can sign a time that is no date
+            return None
+        return entry, f"{int(signed_at.timestamp()) + COOKIE_S}-{match['id']}"
 
     def _load(self) -> list[Entry]:
         entries, problems = _read(self.path)
@@ -217,6 +226,12 @@ def salvage(path: Path) -> tuple[list[Entry], int]:
     """The valid tokens of a damaged access.json, and the number of invalid ones; 1 if there is no list of tokens."""
     entries, problems = _read(path)
     return entries, len(problems)
+
+
+def cookie_serializer(entry: Entry) -> URLSafeTimedSerializer:
+    """Signs and verifies the cookies of a person."""
+    how = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+    return URLSafeTimedSerializer(bytes.fromhex(entry.sha256), salt="lookalike.cookie", signer_kwargs=how)
 
 
 class Visible:
@@ -322,23 +337,6 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _sign(entry: Entry, signed: str) -> str:
-    return hmac.new(bytes.fromhex(entry.sha256), signed.encode(), "sha256").hexdigest()
-
-
-def _marker(cookie: str) -> str:
-    """The name of the file that marks a cookie as logged out."""
-    _, identity, until, _ = cookie.split(".")
-    return f"{until}-{identity}"
-
-
 def _expired(marker: str, now: float) -> bool:
     until = marker.lstrip(".").partition("-")[0]  # a killed process may leave ".UNTIL-ID….part"
     return until.isdecimal() and int(until) < now
-
-
-def _decode_name(text: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
-    except (binascii.Error, ValueError):
-        return ""

@@ -52,7 +52,7 @@ class Service:
         self.events = JobEvents(self.jobs)
         self.metrics.gauges |= {
             "uploads": lambda: len(self.uploads),
-            "thumbnail_bytes": lambda: self.thumbnails.bytes,
+            "thumbnail_bytes": lambda: self.thumbnails.n_bytes,
             "thumbnail_hits": lambda: self.thumbnails.hits,
             "thumbnail_misses": lambda: self.thumbnails.misses,
             "jobs_queued": lambda: self.jobs.counts()["queued"],

@@ -5,11 +5,12 @@ seconds, and a failure must not end the service.
 """
 
 import threading
-from collections import OrderedDict
+from contextlib import suppress
 from functools import partial
 
 import cv2
 import numpy as np
+from cachetools import LRUCache
 
 from lookalike.collection import LIMITS, Item, Limits, ReadPool, read
 from lookalike.errors import ImageError, LookalikeError
@@ -103,31 +104,29 @@ class ThumbnailCache:
     """Thumbnails by item and side, up to a number of bytes; the least recently used go first. Thread-safe."""
 
     def __init__(self, max_bytes: int):
-        self.max_bytes = max_bytes
-        self.bytes = self.hits = self.misses = 0
+        self.hits = self.misses = 0
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._cached: LRUCache[tuple[str, int], bytes] = LRUCache(max_bytes, getsizeof=len)
+
+    @property
+    def n_bytes(self) -> float:
+        """The size of all cached thumbnails."""
+        return self._cached.currsize
 
     def get(self, key: tuple[str, int]) -> bytes | None:
         """The thumbnail, if it is cached."""
         with self._lock:
-            data = self._held.get(key)
-            if data is None:
-                self.misses += 1
-                return None
-            self.hits += 1
-            self._held.move_to_end(key)
+            data = self._cached.get(key)
+            self.hits += data is not None
+            self.misses += data is None
             return data
 
     def peek(self, key: tuple[str, int]) -> bytes | None:
-        """As `get`, without counting as a hit, a miss or a use."""
+        """As `get`, without counting as a hit or a miss."""
         with self._lock:
-            return self._held.get(key)
+            return self._cached.get(key)
 
     def put(self, key: tuple[str, int], data: bytes) -> None:
-        """Cache a thumbnail."""
-        with self._lock:
-            self.bytes += len(data) - len(self._held.pop(key, b""))
-            self._held[key] = data
-            while self.bytes > self.max_bytes:
-                self.bytes -= len(self._held.popitem(last=False)[1])
+        """Cache a thumbnail, unless it is larger than the cache."""
+        with self._lock, suppress(ValueError):
+            self._cached[key] = data

@@ -9,15 +9,15 @@ import queue
 import re
 import secrets
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import cv2
 import numpy as np
+from cachetools import TTLCache
 
 from lookalike.atomic_files import atomic_write
 from lookalike.atomic_files import remove_unfinished as sweep
@@ -54,17 +54,16 @@ class Upload:
     width: int
     height: int
     pixels: Pixels = field(repr=False)  # (h, w, 3) uint8 RGB
-    at: float = field(default_factory=time.monotonic)
 
 
 class Uploads:
     """The pictures to search with, cached under ids that cannot be guessed, and the processes that decode them."""
 
     def __init__(self, budget: Budget):
-        self._budget = budget
-        self._lock = threading.Lock()
-        self._held: OrderedDict[str, Upload] = OrderedDict()
-        self._bytes = 0
+        self._lock = threading.Lock()  # guards `_cached`: even `len` removes expired uploads
+        self._cached: TTLCache[str, Upload] = TTLCache(
+            budget.kept_bytes, budget.kept_s, getsizeof=lambda upload: upload.pixels.nbytes
+        )
         self._closed = False
         self._idle: queue.LifoQueue[ReadPool] = queue.LifoQueue()
         limits = Limits(budget.upload_bytes, budget.upload_pixels)
@@ -76,7 +75,8 @@ class Uploads:
             self._idle.put(pool)
 
     def __len__(self) -> int:
-        return len(self._held)
+        with self._lock:
+            return len(self._cached)
 
     def add(self, data: bytes) -> Upload:
         """Decode a picture and cache it; ImageError with the reason if it cannot be decoded."""
@@ -88,12 +88,8 @@ class Uploads:
         finally:
             self._idle.put(pool)
         made = Upload(secrets.token_urlsafe(16), outcome.id, outcome.width, outcome.height, outcome.parts)
-        with self._lock:
-            self._held[made.id] = made
-            self._bytes += made.pixels.nbytes
-            for oldest in list(self._held.values()):
-                if self._bytes > self._budget.kept_bytes or self._is_old(oldest):
-                    self._bytes -= self._held.pop(oldest.id).pixels.nbytes
+        with self._lock, suppress(ValueError):  # of an upload that is larger than the cache
+            self._cached[made.id] = made
         return made
 
     def warm(self) -> None:
@@ -105,17 +101,13 @@ class Uploads:
     def get(self, id: str) -> Upload | None:
         """An upload, if it is still cached."""
         with self._lock:
-            found = self._held.get(id)
-            return None if found is None or self._is_old(found) else found
+            return self._cached.get(id)
 
     def close(self) -> None:
         """End the processes."""
         self._closed = True
         for pool in self._pools:
             pool.close()
-
-    def _is_old(self, upload: Upload) -> bool:
-        return time.monotonic() - upload.at > self._budget.kept_s
 
 
 def reduce(pixels: Pixels) -> Pixels:
