@@ -10,16 +10,6 @@ from lookalike.index.queries import PointQuery
 from reference import brute_force
 
 
-@pytest.fixture(autouse=True, scope="module", params=["numpy", "compiled"])
-def way(request):
-    """Every test twice: the answers must be the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Flat, "_near_point", None)
-        if request.param == "compiled":
-            Flat.compile()
-        yield
-
-
 def made(n=300, d=8, seed=0, dtype=np.float32):
     """An index of rows in several blocks, and the same rows by id."""
     random = np.random.default_rng(seed)

@@ -36,7 +36,6 @@ from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
-from lookalike.index.flat import Flat
 from lookalike.store.backup import BackupReport
 from lookalike.store.backup import make_backup as backup
 from lookalike.store.backup import restore_backup as restore
@@ -315,11 +314,7 @@ class Collection:
         return Session(self._spaces, id, author)
 
     def warm_up(self, space: str | None = None) -> None:
-        """Load and compile everything that the first search and the first round of feedback need.
-
-        For services. Other collections in the same process benefit too.
-        """
-        Flat.compile()
+        """Load and compile everything that the first search and the first round of feedback need: for services."""
         self._store.read_consistently(lambda: warm_up(self._spaces.find(space)))
 
     def classify(

@@ -4,10 +4,10 @@ A search takes about as long as one pass over the memory that holds the vectors.
 """
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,22 +70,11 @@ class Flat(ExactIndex):
     """
 
     dtype = np.float32
-    _near_point: ClassVar[Callable[..., tuple[Ids, Vectors]] | None] = None  # see `compile`
 
     def __init__(self) -> None:
         super().__init__()
         self.blocks: list[Block] = []
         self._squares = Squares(np.empty(0, np.float32), 0.0)  # of all rows at the time of the last search
-
-    @classmethod
-    def compile(cls) -> None:
-        """Use compiled code to search for one point from now on, in every `Flat` of the process.
-
-        It is not faster for a single thread, but waits for Python's lock a third as often when other threads run.
-        """
-        from lookalike.index.compiled import near_point  # numba takes a second to load
-
-        cls._near_point = staticmethod(near_point)
 
     def copy(self) -> Self:
         """A copy that shares the vectors.
@@ -166,10 +155,6 @@ class Flat(ExactIndex):
                 slack = (d + 8) * np.finfo(np.float32).eps * (lengths + sqrt(squares.longest)) ** 2  # (q,)
                 m = len(ids)
                 scored += m * q
-                if q == 1 and self._near_point is not None and all(X.dtype == np.float32 for X in chunk.parts):
-                    rows, near = self._near_point(chunk.parts, factors[0], squares.each, chunk.keep, k, slack[0])
-                    best.add(near[None], ids[rows], slack)
-                    continue
                 buffer = buffer if buffer.size >= m * q else np.empty(m * q, np.float32)
                 scores = buffer[: m * q].reshape(m, q)
                 _products(chunk.parts, factors, out=scores)
