@@ -12,7 +12,7 @@ is the only place that chooses among them:
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -383,6 +383,7 @@ class Spaces:
             self.store.vectors.drop_space(removed.name)
             if not any(space.base == removed.base for space in self.store.vectors.spaces().values()):
                 self.store.vectors.drop_space(removed.chain[0])
+        self._close_removed(self.store.vectors.spaces())
 
     def read_side(self) -> int:
         """The shorter side at which pictures are read: the largest that any feature needs."""
@@ -394,7 +395,15 @@ class Spaces:
         if version != cached_version:
             spaces = self.store.vectors.spaces()
             self._stored = version, spaces
+            self._close_removed(spaces)
         return spaces
+
+    def _close_removed(self, names: Container[str]) -> None:
+        """Close the files, indexes and models of all spaces but these; another process may have removed them."""
+        self.store.vectors.close_removed(names)
+        self.indexes.close_removed(names)
+        for name in [name for name in list(self._chains) if name not in names]:
+            self._chains.pop(name, None)
 
     def chain(self, name: str) -> Chain:
         """The chain of a space; cached until the space or its feature is fitted again."""
