@@ -158,6 +158,18 @@ def test_a_space_that_another_process_removed_is_closed_with_its_model(collectio
             assert [part() for part in kept] == [None, None]
 
 
+def test_a_space_that_was_removed_is_unknown(collection):
+    put(collection, np.arange(100))
+    collection.fit("slem(lam=0.01)")
+    with Collection(collection.path) as reader:
+        space = reader.space("slem")
+        assert space.dim == 32
+        collection.remove_space("slem")
+        for use in ("specs", "chain", "index", "rows", "feedback_index", "dim", "rows_version", "is_fitted"):
+            with pytest.raises(UnknownNameError, match="No space named 'slem'"):
+                getattr(space, use)
+
+
 def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
     put(collection, np.arange(100))
     collection.fit("kernelslem(rank=8)")
