@@ -5,8 +5,9 @@
 
 Copies: some pictures altered in each of the ways below. Look-alikes: every picture with its k nearest neighbours in the
 space `thing`, fitted on them. near: share of copies that are candidates, that is, whose distance to their original is
-at most NEAR of the median distance of strangers; same: share of all copies that are found and confirmed. Precision is
-that over one copy a picture: found copies / (found copies + look-alikes that were confirmed), for the mean of the ways.
+at most SAME_RADIUS of the median distance of strangers; same: share of all copies that are found and confirmed.
+Precision is that over one copy a picture: found copies / (found copies + look-alikes that were confirmed), for the mean
+of the ways.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from lookalike.arrays import unit_rows
-from lookalike.collection.duplicates import NEAR
+from lookalike.collection.duplicates import SAME_RADIUS
 from lookalike.images.same_photo import SAME, difference, shrink
 from lookalike.registry import create
 from lookalike.types import Pixels, crop
@@ -53,7 +54,7 @@ def main() -> None:
     X = unit_rows(thing.transform(X))
     small = [shrink(picture) for picture in pictures]
     distances = 2 - 2 * X @ X.T  # (n, n), squared, of unit rows
-    near = NEAR * np.median(distances[np.triu_indices(len(X), 1)])
+    near = SAME_RADIUS * np.median(distances[np.triu_indices(len(X), 1)])
     chosen = np.random.default_rng(0).choice(len(pictures), min(options.originals, len(pictures)), replace=False)
     shares = []
     for name, alter in WAYS.items():

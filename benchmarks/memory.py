@@ -73,7 +73,7 @@ def searching(where: Path, n: int, dim: int = 256) -> None:
     with Collection(where / "large") as collection:
         store = collection._store
         with store.writer():
-            collection._spaces.ensure(["color"])
+            collection._spaces.create(["color"])
             for start in range(0, n, 100_000):
                 ids = np.arange(start, min(n, start + 100_000), dtype=np.int64)
                 X = random.normal(size=(len(ids), dim)).astype(np.float32)

@@ -19,7 +19,15 @@ import pytest
 
 from disks import fill, remount
 from lookalike import Collection
-from lookalike.errors import DamagedError, FullError, LockedError, NoCollectionError, StoreError
+from lookalike.errors import (
+    DamagedError,
+    FullError,
+    InputError,
+    LockedError,
+    NoCollectionError,
+    StoreError,
+    UnknownNameError,
+)
 from lookalike.store import models
 from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
@@ -646,6 +654,31 @@ def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
         return store.version()
 
     assert store.read_consistently(look) == seen[1] == store.version() > seen[0]
+    store.close()
+
+
+def test_an_error_while_another_thread_commits_is_no_result(tmp_path):
+    store = Store(tmp_path / "c", create=True)
+    calls = []
+
+    def read():
+        calls.append(store.version())
+        if len(calls) == 1:  # another thread removes a space that this one has just found
+            with store.writer(), store.transaction():
+                pass
+            raise UnknownNameError("space", "deep", [])
+        return "found"
+
+    assert store.read_consistently(read) == "found"
+
+    def fail():
+        calls.append(store.version())
+        raise InputError("k must be at least 1.")
+
+    calls.clear()
+    with pytest.raises(InputError, match="k must be"):
+        store.read_consistently(fail)
+    assert len(calls) == 1  # without a commit, it is the caller's own error
     store.close()
 
 

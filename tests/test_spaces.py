@@ -1,5 +1,11 @@
 """Spaces of a collection: recipes, fits and indexes that stay in step with the store."""
 
+import gc
+import os
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -122,6 +128,46 @@ def test_what_is_not_committed_is_not_remembered(collection):
     with store.writer(), pytest.raises(RuntimeError):
         bury_and_fail()
     assert 3 in collection.space("color").index
+
+
+def deleted_files_open(folder):
+    """How many files below a folder this process holds open although they were deleted."""
+    links = []
+    for file in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the one of this very listing
+            links.append(os.readlink(f"/proc/self/fd/{file}"))
+    return sum(link.startswith(str(folder)) and link.endswith(" (deleted)") for link in links)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
+def test_a_space_that_another_process_removed_is_closed_with_its_model(collection):
+    put(collection, np.arange(100))
+    with Collection(collection.path) as reader:
+        for n in range(3):
+            slem, codes = f"slem-{n}", f"codes-{n}"
+            collection.fit(f"{slem} = color() | slem(lam=0.01)", f"{codes} = color() | itq(bits=8)")
+            for space in (slem, codes):
+                reader.search(7, space=space)
+                reader.session(7, space=space).round()
+            kept = [weakref.ref(part) for part in (reader.space(slem).chain, reader.space(codes).index)]
+            for space in (slem, codes):
+                collection.remove_space(space)
+            reader.search(7)
+            gc.collect()
+            assert deleted_files_open(collection.path) == 0
+            assert [part() for part in kept] == [None, None]
+
+
+def test_a_space_that_was_removed_is_unknown(collection):
+    put(collection, np.arange(100))
+    collection.fit("slem(lam=0.01)")
+    with Collection(collection.path) as reader:
+        space = reader.space("slem")
+        assert space.dim == 32
+        collection.remove_space("slem")
+        for use in ("specs", "chain", "index", "rows", "feedback_index", "dim", "rows_version", "is_fitted"):
+            with pytest.raises(UnknownNameError, match="No space named 'slem'"):
+                getattr(space, use)
 
 
 def test_feedback_on_kernel_slem_learns_from_its_feature(collection):

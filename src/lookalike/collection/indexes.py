@@ -6,7 +6,7 @@ reused as far as possible: new rows are added, and unchanged files are not read 
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,12 @@ class Indexes:
         """The index stored in a file, over these vectors."""
         name = "leaves" if file.endswith(LEAVES_SUFFIX) else SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
         return component("index", name).load(self.store.path / "indexes" / file, flat)
+
+    def close_removed(self, names: Container[str]) -> None:
+        """Close the indexes of all stored rows but these."""
+        for opened in (self._points, self._leaves):
+            for name in [name for name in list(opened) if name not in names]:
+                opened.pop(name, None)
 
     def build_points(self, name: str, chain: Chain, title: str, progress: Progress) -> None:
         """Build a faiss index if there are enough rows for one and the existing one is stale; needs the writer lock.

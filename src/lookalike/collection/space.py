@@ -12,7 +12,7 @@ is the only place that chooses among them:
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -76,8 +76,8 @@ class Space:
 
     @property
     def stored(self) -> StoredSpace:
-        """The space as it is stored in the catalogue."""
-        return self._spaces.stored()[self.name]
+        """The space as it is stored in the catalogue; UnknownNameError if it was removed."""
+        return self._spaces.find_stored(self.name)
 
     @property
     def specs(self) -> list[str]:
@@ -123,7 +123,7 @@ class Space:
     @property
     def dim(self) -> int | None:
         """The length of its vectors, or the bytes of its codes; None while there are none."""
-        return self._spaces.stored()[self._indexed_name].dim
+        return self._spaces.find_stored(self._indexed_name).dim
 
     @property
     def takes_labels(self) -> bool:
@@ -210,7 +210,7 @@ class Space:
     @property
     def rows_version(self) -> tuple[str, str | None, str | None]:
         """The origin of `rows`; changes with every fit, but not with the pictures."""
-        return self._rows_name, self._spaces.stored()[self._rows_name].model, self.feature.stored.model
+        return self._rows_name, self._spaces.find_stored(self._rows_name).model, self.feature.stored.model
 
     def rows_fingerprint(self) -> str:
         """A text that changes when the stored files of `rows` change."""
@@ -222,7 +222,7 @@ class Space:
         It changes when pictures are added or removed, when the space is fitted again, and with the settings.
         """
         name = self._rows_name
-        parts = " ".join(map(str, [name, self._spaces.stored()[name].model, *settings]))
+        parts = " ".join(map(str, [name, self._spaces.find_stored(name).model, *settings]))
         return blake2b(parts.encode() + self.row_ids()[:first].tobytes(), digest_size=16).hexdigest()
 
     @property
@@ -289,7 +289,7 @@ class Space:
             indexes.measure_codes(self.name, self.chain, progress)
         else:
             indexes.build_points(self._indexed_name, self.chain, self.name, progress)
-        indexes.build_leaves(self._rows_name, self._spaces.stored()[self._rows_name].dim or 1, progress)
+        indexes.build_leaves(self._rows_name, self._spaces.find_stored(self._rows_name).dim or 1, progress)
 
     @property
     def _indexed_name(self) -> str:
@@ -383,6 +383,7 @@ class Spaces:
             self.store.vectors.drop_space(removed.name)
             if not any(space.base == removed.base for space in self.store.vectors.spaces().values()):
                 self.store.vectors.drop_space(removed.chain[0])
+        self._close_removed(self.store.vectors.spaces())
 
     def read_side(self) -> int:
         """The shorter side at which pictures are read: the largest that any feature needs."""
@@ -394,13 +395,27 @@ class Spaces:
         if version != cached_version:
             spaces = self.store.vectors.spaces()
             self._stored = version, spaces
+            self._close_removed(spaces)
         return spaces
+
+    def find_stored(self, name: str) -> StoredSpace:
+        """The stored space of this name; UnknownNameError if there is none, or no longer."""
+        stored = self.stored().get(name)
+        if stored is None:
+            raise UnknownNameError("space", name, self.names())
+        return stored
+
+    def _close_removed(self, names: Container[str]) -> None:
+        """Close the files, indexes and models of all spaces but these; another process may have removed them."""
+        self.store.vectors.close_removed(names)
+        self.indexes.close_removed(names)
+        for name in [name for name in list(self._chains) if name not in names]:
+            self._chains.pop(name, None)
 
     def chain(self, name: str) -> Chain:
         """The chain of a space; cached until the space or its feature is fitted again."""
-        stored = self.stored()
-        space = stored[name]
-        feature = stored[space.chain[0]]
+        space = self.find_stored(name)
+        feature = self.find_stored(space.chain[0])
         versions = space.model, feature.model
         cached_versions, chain = self._chains.get(name, (None, None))
         if chain is not None and cached_versions == versions:

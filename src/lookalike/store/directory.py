@@ -28,6 +28,7 @@ from lookalike.errors import (
     FormatError,
     FullError,
     LockedError,
+    LookalikeError,
     NoCollectionError,
     ReadOnlyError,
     StoreError,
@@ -192,14 +193,15 @@ class Store:
     def read_consistently(self, read: Callable[[], T]) -> T:
         """Return `read()`, all of it from one version of the store: a refit halfway would mix two sets of vectors.
 
-        `read` is called again if a writer changed the catalogue meanwhile; after READ_TRIES, the last result counts.
+        `read` is called again if a writer changed the catalogue meanwhile, also after an error, which may come from a
+        mixture of two versions; after READ_TRIES, the last result counts.
         """
         for _ in range(READ_TRIES):
             version = self.vectors.version()  # the current one, also inside another `read_consistently`
             try:
                 with self.at_version(version):
                     found = read()
-            except StoreError:
+            except LookalikeError:
                 if self.vectors.version() == version:
                     raise
                 continue

@@ -9,7 +9,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -237,6 +237,14 @@ class VectorStore:
                 self._known[space] = (now, blocks)
             return list(blocks)
         raise LockedError(f"The segments of '{space}' changed {TRIES} times while they were read. Try again later.")
+
+    def close_removed(self, names: Container[str]) -> None:
+        """Close the segments of all spaces but these: a removed space would keep its files open, and their disk space.
+
+        Results and indexes that still use a segment keep it open until they are released.
+        """
+        for name in [name for name in list(self._known) if name not in names]:
+            self._known.pop(name, None)
 
     def quarantined(self, space: str) -> dict[str, str]:
         """Return the files of the quarantined segments of a space, each with the reason."""
