@@ -137,7 +137,7 @@ def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkey
     where = str(tmp_path / "made")
     capsys.readouterr()
     assert cli.run(["-c", where, "plan", "--ram", "8GB", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["subject"]["items"] == stats["items"]
+    assert json.loads(capsys.readouterr().out)["workload"]["items"] == stats["items"]
     assert cli.run(["-c", where, "plan", "--ram", "8GB", "--items", "300M"]) == 1
     assert "space color of" in capsys.readouterr().out
     assert cli.run(["-c", where, "stats", "--speed"]) == 0
@@ -195,8 +195,8 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
     assert cli.run(["plan", "--ram", "2GB", "--items", "10M", "--dim", "1280", "--latency", "50ms", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["chosen"] == "codes-128"
-    assert found.keys() == {"subject", "ram", "latency_s", "chosen", "notes", "machine", "ways"}  # as in docs/cli.md
-    assert found["subject"]["dim"] == 1280
+    assert found.keys() == {"workload", "ram", "latency_s", "chosen", "notes", "machine", "ways"}  # as in docs/cli.md
+    assert found["workload"]["dim"] == 1280
     assert found["machine"]["measured"] is False
     assert {"name", "memory", "disk", "add_s", "search_s", "round_s", "why", "commands"} <= set(found["ways"][0])
 

@@ -66,9 +66,7 @@ def plan(
     workload = planning.with_speed(workload, speeds, _rate(workload) if measure else None)
     made = planning.plan(workload, memory, limit, speeds)
     if json:
-        found = asdict(made)
-        found = {"subject": found.pop("workload")} | found  # the key that scripts know
-        print_json(found | {"machine": asdict(speeds) | {"measured": measure}})
+        print_json(asdict(made) | {"machine": asdict(speeds) | {"measured": measure}})
     else:
         _print_plan(made, where, speeds, measure)
     return 0 if made.chosen else 1
