@@ -1,4 +1,4 @@
-"""Flip single bits of both databases of a small collection, and count the flips that `verify` does not find.
+"""Flip single bits of the databases of a small collection, and count the flips that `verify` does not find.
 
     python benchmarks/bit_flips.py --every 37
 
@@ -10,6 +10,7 @@ import argparse
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from damage import flip_bits
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS
+from lookalike.store.jobs import JobLedger
+from lookalike.store.schema import DATABASES, JOBS, JOBS_FILE
 from lookalike.store.sessions import ExternalExample
 
 
@@ -47,6 +49,9 @@ def make(folder: Path) -> None:
         said.sessions.mark(session, dict.fromkeys(range(first, first + 5), "irrelevant"), author="ben")
     said.sessions.undo(session, author="ben")
     store.close()
+    with closing(JobLedger(folder, bool)) as ledger:
+        for number in range(150):
+            ledger.add({"kind": "add", "arguments": {"folder": f"/photos/{number:03}"}, "ended": 1.5e9 + number})
 
 
 def main() -> int:
@@ -56,7 +61,7 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder) / "c")
-        for name, migrations in (("catalogue.sqlite", CATALOGUE), ("judgements.sqlite", JUDGEMENTS)):
+        for name, migrations in {**DATABASES, JOBS_FILE: JOBS}.items():
             file, start = Path(folder) / "c" / name, time.monotonic()
             results = flip_bits(file, migrations, range(0, 8 * file.stat().st_size, every))
             counts = ", ".join(f"{len(places):,} {what}" for what, places in results.items())

@@ -9,13 +9,14 @@ sample of the points (`test_faults.py`), `benchmarks/fault_injection.py` all of 
 import builtins
 import errno
 import io
+import json
 import os
 import shutil
 import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -32,6 +33,8 @@ from lookalike.images.files import LIMITS
 from lookalike.images.workers import Read, Skip, read_one
 from lookalike.store import database, directory
 from lookalike.store.directory import Store
+from lookalike.store.jobs import JobLedger
+from lookalike.store.schema import JOBS, JOBS_FILE
 
 SQL_WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "COMMIT", "VACUUM", "BEGIN IMMEDIATE")
 PRAGMA_WRITES = ("PRAGMA user_version =", "PRAGMA application_id =", "PRAGMA journal_mode =", "PRAGMA wal_checkpoint")
@@ -270,7 +273,8 @@ class Verb:
     steps: list[Step]
     in_parts: bool = False  # a step has several commits, and may be interrupted between them
     new: bool = False  # there is no collection before
-    damage: Callable[[Path], None] | None = None  # done to the collection before
+    before: Callable[[Path], None] | None = None  # done to the collection before
+    damage: Callable[[Path], None] | None = None  # the same, and then it is damaged
 
 
 def _session(collection: Collection) -> Any:
@@ -289,6 +293,35 @@ def _flip_bits(collection: Path) -> None:
 def _repair(collection: Collection) -> None:
     left = Collection.repair(collection.path).left
     assert not left, f"repair: {left}"
+
+
+def _in_ledger(change: Callable[[JobLedger], object]) -> Step:
+    """Return a step that opens the job ledger, as a service does when it starts, and changes something."""
+
+    def step(collection: Collection, _: Path) -> None:
+        with closing(JobLedger(collection.path, bool)) as ledger:
+            change(ledger)
+
+    return step
+
+
+def _job(number: int, ended: float | None = None) -> dict[str, Any]:
+    return {"kind": "refresh", "arguments": {"number": number}, "created": float(number), "ended": ended}
+
+
+def write_job_files(collection: Path) -> None:
+    """Write jobs as an older version did: two files, and what it leaves besides."""
+    (collection / "jobs").mkdir()
+    (collection / "jobs" / "lock").touch()
+    (collection / "jobs" / ".4.json.1-1.part").write_text("{")
+    for number, ended in ((1, 2.0), (3, None)):
+        (collection / "jobs" / f"{number}.json").write_text(json.dumps({"id": number, **_job(number, ended)}))
+
+
+def _write_ledger(collection: Path) -> None:
+    with closing(JobLedger(collection, bool)) as ledger:
+        for ended in (2.0, None):
+            ledger.add(_job(1, ended))
 
 
 VERBS = {
@@ -318,7 +351,16 @@ VERBS = {
     "compact": Verb([lambda c, _: c.compact()], in_parts=True),
     "map": Verb([lambda c, _: c.map("color")]),
     "remove space": Verb([lambda c, _: c.remove_space("small")], in_parts=True),
-    "backup": Verb([lambda c, _: c.backup(c.path.with_name("backup"))] * 2, in_parts=True),
+    "backup": Verb([lambda c, _: c.backup(c.path.with_name("backup"))] * 2, in_parts=True, before=_write_ledger),
+    "job": Verb(
+        [
+            _in_ledger(lambda ledger: ledger.add(_job(1))),
+            _in_ledger(lambda ledger: ledger.write(1, _job(1, 2.0))),
+            _in_ledger(lambda ledger: ledger.add(_job(2))),
+            _in_ledger(lambda ledger: ledger.remove([1])),
+        ]
+    ),
+    "migrate jobs": Verb([_in_ledger(lambda _: None)], before=write_job_files),
     "repair": Verb([lambda c, _: _repair(c)], in_parts=True, damage=_flip_bits),
 }
 
@@ -396,7 +438,21 @@ def read_state(collection: Collection) -> frozenset[Any]:
         if ids and space["state"] != "raw":
             for item, row in zip(*collection.vectors(space["name"]), strict=True):
                 facts.add(("vector", space["name"], int(item), blake2b(row.tobytes(), digest_size=8).hexdigest()))
-    return frozenset(facts)
+    return frozenset(facts | read_jobs(collection.path))
+
+
+def read_jobs(path: Path) -> set[Any]:
+    """Return the jobs of a collection as facts, in rows or in files of an older version, without changing a file."""
+    found = [json.loads(file.read_text()) for file in path.glob("jobs/*.json")]
+    with tempfile.TemporaryDirectory() as copy:
+        for file in path.glob("jobs.sqlite*"):
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, copy)
+        if Path(copy, "jobs.sqlite").exists():
+            with closing(sqlite3.connect(Path(copy, "jobs.sqlite"))) as db:
+                rows = db.execute("SELECT id, fields FROM jobs").fetchall()
+            found += [{"id": number, **json.loads(fields)} for number, fields in rows]
+    return {("job", json.dumps(job, sort_keys=True)) for job in found}
 
 
 # The points
@@ -429,10 +485,11 @@ class Points:
         self._verb = VERBS[name]
         self._folder = folder
         self._files = {} if self._verb.new else files
-        if self._verb.damage is not None:
-            write_files(folder, files)
-            self._verb.damage(folder / "c")
-            self._files = read_files(folder)
+        for change in (self._verb.before, self._verb.damage):
+            if change is not None:
+                write_files(folder, self._files)
+                change(folder / "c")
+                self._files = read_files(folder)
         self._pictures = pictures
         self._crashes: list[_Crash] = []
         self.states: list[frozenset[Any]] = []
@@ -575,7 +632,9 @@ def check_files(path: Path) -> None:
     with store.writer():
         named = {str(file.relative_to(path)) for file in store.vectors.files()}
     store.close()
-    known = {"catalogue.sqlite", "judgements.sqlite", "lock", "reserve", *named}
+    if (path / JOBS_FILE).exists():
+        database.Database(path / JOBS_FILE, JOBS).close()
+    known = {"catalogue.sqlite", "judgements.sqlite", JOBS_FILE, "jobs.lock", "lock", "reserve", *named}
     strays = {name for name, data in read_files(path).items() if data is not None} - known
     strays = {name for name in strays if not (name.startswith("derived/") and name.endswith(".json"))}
     assert not strays, f"left behind: {sorted(strays)}"

@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lookalike import Collection, cli
 from lookalike.errors import DamagedError, FormatError, FullError, InputError, LockedError, NoCollectionError
 from lookalike.store.backup import Backup, make_backup, restore_backup
 from lookalike.store.directory import Store
+from lookalike.store.jobs import JobLedger, verify_jobs
 from serving import add_token, copy_shelf, error, running
 from store_worker import state_after
 from waiting import until
@@ -359,6 +361,66 @@ def test_tokens_are_restored_and_only_their_owner_can_read_them(photos, target, 
         assert file.read_bytes() == (photos.path / "access.json").read_bytes()
 
 
+def read_jobs(path):
+    with closing(JobLedger(path, bool)) as ledger:
+        return ledger.read()
+
+
+def test_jobs_that_have_ended_are_restored_and_others_do_not_start_again(photos, target, tmp_path):
+    with closing(JobLedger(photos.path, bool)) as ledger:
+        for ended in (1.0, None, 2.5, None):
+            ledger.add({"kind": "add", "ended": ended})
+        photos.backup(target)  # while a service runs
+        assert photos.backup(target).copied == 0
+        ledger.write(2, {"kind": "add", "ended": 3.0})
+        assert photos.backup(target).copied == 1
+    Collection.restore(target, tmp_path / "new")
+    assert read_jobs(tmp_path / "new") == {
+        1: {"kind": "add", "ended": 1.0},
+        2: {"kind": "add", "ended": 3.0},
+        3: {"kind": "add", "ended": 2.5},
+    }
+    assert verify_jobs(tmp_path / "new") == []
+    assert len(read_jobs(photos.path)) == 4
+
+
+def test_a_backup_beside_a_service_that_writes_jobs_holds_a_state_that_was_there(photos, target, tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from lookalike.store.jobs import JobLedger\n"
+        "ledger = JobLedger(Path(sys.argv[1]), bool); print(flush=True)\n"
+        "while True: ledger.add({'ended': 1.0}); time.sleep(0.002)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, photos.path], stdout=subprocess.PIPE) as service:
+        try:
+            service.stdout.readline()
+            counts = []
+            for number in range(4):
+                photos.backup(target)
+                Collection.restore(target, tmp_path / f"new{number}")
+                found = list(read_jobs(tmp_path / f"new{number}"))
+                assert found == list(range(1, len(found) + 1))
+                assert verify_jobs(tmp_path / f"new{number}") == []
+                counts.append(len(found))
+        finally:
+            service.kill()
+    assert counts == sorted(counts)
+    assert counts[-1] > counts[0]
+
+
+def test_a_damaged_ledger_is_not_backed_up(photos, target):
+    with closing(JobLedger(photos.path, bool)) as ledger:
+        ledger.add({"ended": 1.0})
+    photos.backup(target)
+    file = photos.path / "jobs.sqlite"
+    for damage in (DAMAGE["truncated"], lambda file: os.truncate(file, 0), lambda file: file.write_bytes(b"?" * 5_000)):
+        data = file.read_bytes()
+        damage(file)
+        with pytest.raises(DamagedError, match=f"{file} .*is unchanged. Run: lookalike repair$"):
+            photos.backup(target)
+        file.write_bytes(data)
+    assert photos.backup(target).copied == 0
+
+
 def test_a_target_that_cannot_be_a_backup_is_refused(photos, target, tmp_path):
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "ada.txt").write_text("Dear Ada,")
@@ -437,6 +499,7 @@ def test_the_service_makes_backups_only_in_the_directory_that_it_was_given(shelf
     assert done["message"].endswith("all verified.")
     Collection.restore(target, tmp_path / "new")
     assert state(tmp_path / "new") == state(own)
+    assert read_jobs(tmp_path / "new") == {}  # this backup had not ended when it was copied
 
 
 def test_a_service_without_a_directory_for_backups_refuses_them(shelf, tmp_path):

@@ -20,7 +20,7 @@ from disks import fill, remount
 from lookalike.errors import DamagedError, FormatError, FullError, LockedError, StoreError
 from lookalike.store import database as database_module
 from lookalike.store.database import Database, connect, database_errors, read_ids, text
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS
+from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
 from waiting import PATIENCE_S
 
 TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
@@ -388,14 +388,19 @@ def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over
     assert "Open it once where it can" in result.stderr
 
 
-@pytest.mark.parametrize(("name", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS)])
-def test_no_flipped_bit_changes_a_value_without_being_found(tmp_path: Path, name: str, migrations: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "migrations", "every"),
+    [("v7/catalogue", CATALOGUE, 30_011), ("v7/judgements", JUDGEMENTS, 30_011), ("v8/jobs", JOBS, 1_009)],
+)
+def test_no_flipped_bit_changes_a_value_without_being_found(
+    tmp_path: Path, name: str, migrations: list[str], every: int
+) -> None:
     """A sample; benchmarks/bit_flips.py flips more."""
-    file = tmp_path / f"{name}.sqlite"
-    shutil.copy(Path(__file__).parent / "golden" / "v7" / file.name, file)
+    file = tmp_path / "copy.sqlite"
+    shutil.copy(Path(__file__).parent / "golden" / f"{name}.sqlite", file)
     data = file.read_bytes()
-    rows = [at for word in (b"jpeg", b"/photos/", b"anna", b"irrelevant") for at in find_all(data, word)]
-    places = [*range(0, 8 * len(data), 30_011), *(8 * (at + 1) + at % 8 for at in rows)]
+    rows = [at for word in (b"jpeg", b"/photos/", b"anna", b"irrelevant", b"author") for at in find_all(data, word)]
+    places = [*range(0, 8 * len(data), every), *(8 * (at + 1) + at % 8 for at in rows)]
     results = flip_bits(file, migrations, places)
     assert results["missed"] == []
     assert len(results["found"]) > 10

@@ -32,7 +32,7 @@ from lookalike.store import models
 from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.store.schema import CATALOGUE, JUDGEMENTS
+from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
 from store_worker import DIM, do, rows_for, state_after
 from waiting import PATIENCE_S
 
@@ -772,7 +772,7 @@ def test_verify_finds_nothing_in_collections_of_older_formats(version: str, tmp_
         assert collection.verify() == []
 
 
-@pytest.mark.parametrize(("file", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS)])
+@pytest.mark.parametrize(("file", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS), ("jobs", JOBS)])
 def test_the_newest_format_has_a_golden_file(file: str, migrations: list[str]) -> None:
     """Else the next version would be the first to find out what it cannot read."""
     versions = set()

@@ -25,6 +25,8 @@ STRIDES = {
     "map": 5,
     "remove space": 11,
     "backup": 83,
+    "job": 17,
+    "migrate jobs": 5,
     "repair": 131,
 }
 """Every k-th call of each verb is a point of the sample."""

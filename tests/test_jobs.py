@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -15,15 +16,15 @@ import pytest
 from PIL import Image
 
 from lookalike import Collection, Filter
-from lookalike.errors import FullError, ImageError, InputError, LockedError, ReadOnlyError
+from lookalike.errors import FullError, ImageError, InputError, LockedError, StoreError
 from lookalike.images.sources import OUTSIDE
-from lookalike.server import job_events, job_store, job_worker, settings, uploads
+from lookalike.server import job_events, job_worker, settings, uploads
 from lookalike.server import jobs as module
 from lookalike.server.access import Person, Visible
-from lookalike.server.job_store import Job, JobStore
 from lookalike.server.job_worker import KINDS
-from lookalike.server.jobs import LANES, Jobs
+from lookalike.server.jobs import Job, Jobs
 from lookalike.server.uploads import safe_name, save_files
+from lookalike.store.jobs import JobLedger
 from lookalike.types import format_id, silent
 from serving import copy_shelf
 from waiting import until
@@ -73,7 +74,10 @@ def many(tmp_path_factory):
 
 @pytest.fixture
 def own(shelf, tmp_path):
-    return copy_shelf(shelf, tmp_path)
+    path = copy_shelf(shelf, tmp_path)
+    for file in path.glob("jobs.*"):  # of a service that looked at the pictures, for another test
+        file.unlink()
+    return path
 
 
 @pytest.fixture
@@ -158,9 +162,8 @@ def test_what_was_not_done_goes_on_with_the_next_start(own, many, slow, monkeypa
     adding, waiting = first.submit("add", {"folder": str(many)}, "anna"), first.submit("refresh", {}, "ben")
     wait(first, adding.id, is_reading)
     first.close()  # as with a kill, the store says: running, queued
-    store = JobStore(own)
-    assert [job.state for job in store.read(LANES)] == ["running", "queued"]
-    store.close()
+    with closing(JobLedger(own, bool)) as ledger:
+        assert [fields["state"] for fields in ledger.read().values()] == ["running", "queued"]
     monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
     second = Jobs(own, [many])
     second.start()
@@ -238,43 +241,53 @@ def test_what_cannot_be_done_fails_with_a_sentence(jobs):
     assert "nonsense" in job.message
 
 
-def test_jobs_are_stored_by_one_service_and_damaged_files_are_skipped(tmp_path):
-    store = JobStore(tmp_path)
-    with pytest.raises(LockedError, match="Another service"):
-        JobStore(tmp_path)
-    made = [Job(i, "refresh", {}, "anna", 1.0, state="done") for i in range(1, 6)]
-    for job in made:
-        store.write(job)
-    (tmp_path / "jobs" / "3.json").write_text("{")
-    (tmp_path / "jobs" / "4.json").write_text(json.dumps({"id": 4, "kind": "x"}))
-    for number, odd in ((7, {"kind": "evil"}), (8, {"arguments": ["a"]}), ("x", {})):  # of a later version, or a joker
-        whole = {"id": number, "kind": "refresh", "arguments": {}, "author": "anna", "created": 1.0} | odd
-        (tmp_path / "jobs" / f"{number}.json").write_text(json.dumps(whole))
-    assert [job.id for job in store.read(LANES)] == [1, 2, 5]
-    store.close()
-    assert [job.id for job in JobStore(tmp_path).read(LANES)] == [1, 2, 5]
+def test_jobs_that_this_version_does_not_know_are_skipped_and_stay(own, slow):
+    made = Job(0, "refresh", {}, "anna", 1.0, "done", ended=2.0).fields()
+    odd = [{"kind": "evil"}, {"arguments": ["a"]}, {"colour": "red"}]  # of a later version
+    with closing(JobLedger(own, bool)) as ledger:
+        for fields in ({}, *odd, {}):
+            ledger.add(made | fields)
+    with closing(Jobs(own)) as jobs:
+        jobs.start()
+        assert [job.id for job in jobs.all()] == [5, 1]
+        assert jobs.submit("refresh", {}, "anna").id == 6
+    with closing(JobLedger(own, bool)) as ledger:
+        assert list(ledger.read()) == [1, 2, 3, 4, 5, 6]
 
 
-def test_only_the_last_that_ended_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(job_store, "KEEP", 3)
-    store = JobStore(tmp_path)
-    made = [Job(i, "refresh", {}, "anna", 1.0, state="queued" if i == 1 else "done") for i in range(1, 7)]
-    for job in made:
-        store.write(job)
-    assert [job.id for job in store.remove_oldest(made)] == [2, 3]
-    assert [job.id for job in store.read(LANES)] == [1, 4, 5, 6]
-    store.close()
+def test_only_the_last_that_ended_are_kept(own, slow, monkeypatch):
+    monkeypatch.setattr(module, "KEEP", 3)
+    with closing(JobLedger(own, bool)) as ledger:
+        ledger.add(Job(0, "refresh", {}, "anna", 1.0).fields())
+        for _ in range(5):
+            ledger.add(Job(0, "refresh", {}, "anna", 1.0, "done", ended=2.0).fields())
+    with closing(Jobs(own)) as jobs:
+        jobs.start()
+        jobs.submit("fit", {"spec": None}, "anna")
+        assert [job.id for job in jobs.all()] == [7, 6, 5, 4, 1]
+    with closing(JobLedger(own, bool)) as ledger:
+        assert list(ledger.read()) == [1, 4, 5, 6, 7]
 
 
-def test_where_nothing_can_be_written_asking_says_so(own):
-    shutil.rmtree(own / "jobs", ignore_errors=True)  # of a service that looked at the pictures, for another test
-    (own / "jobs").write_text("not a folder")
+@pytest.mark.parametrize("name", ["jobs.sqlite", "jobs.lock"])
+def test_where_nothing_can_be_written_asking_says_so(own, name):
+    (own / name).mkdir()
     jobs = Jobs(own)
     jobs.start()
-    with pytest.raises(Exception, match="jobs"):
+    with pytest.raises(StoreError, match=name):
         jobs.submit("refresh", {}, "anna")
+    assert jobs.ensure("map", {"space": None}, "anna") is None
     assert jobs.all() == []
     jobs.close()
+
+
+def test_a_second_service_says_that_there_is_a_first(jobs, own, caplog):
+    with closing(Jobs(own)) as second:
+        second.start()
+        with pytest.raises(LockedError, match=f"Another service looks after the jobs of {own}. Ask that one."):
+            second.submit("refresh", {}, "anna")
+        assert second.ensure("map", {"space": None}, "anna") is None
+    assert "There will be no jobs: Another service" in caplog.text
 
 
 def test_links_lead_no_farther_than_the_roots_and_the_sources(own, tmp_path):
@@ -374,15 +387,6 @@ def test_what_was_sent_and_taken_out_does_not_come_back(own, pictures):
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
 
 
-def test_a_folder_that_cannot_be_written_is_told_so(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(job_store.Path, "mkdir", refuse)
-    with pytest.raises(ReadOnlyError, match="is not writable"):
-        JobStore(tmp_path)
-
-
 def test_a_job_has_a_lower_priority_than_searches(tmp_path):
     """Its process is niced, and so are those that it starts."""
     Collection(tmp_path / "c.lookalike", create=True).close()
@@ -399,16 +403,17 @@ def test_a_job_has_a_lower_priority_than_searches(tmp_path):
     assert told["result"]["nice"] == min(19, os.nice(0) + job_worker.NICE)
 
 
-def test_the_service_has_one_thread_a_product_and_its_jobs_have_all(monkeypatch):
-    for name in settings.BLAS_VARIABLES:
+def test_the_service_has_one_thread_per_product_and_its_jobs_have_half_of_the_cores(monkeypatch):
+    for name in settings.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # somebody has said so
-    monkeypatch.setattr(settings, "_set_here", set())
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # chosen by the user
     settings.limit_blas_threads()
     assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["OMP_NUM_THREADS"]) == ("1", "3")
-    assert "OPENBLAS_NUM_THREADS" not in settings.original_environment()
-    assert settings.original_environment()["OMP_NUM_THREADS"] == "3"
-    for name in settings.BLAS_VARIABLES:
+    for cores, threads in ((1, "1"), (2, "1"), (8, "4")):
+        made = settings.job_environment(cores)
+        assert {made[name] for name in (*settings.THREAD_VARIABLES, "NUMBA_NUM_THREADS")} == {threads}
+        assert made["PATH"] == os.environ["PATH"]
+    for name in settings.THREAD_VARIABLES:
         monkeypatch.delenv(name)
 
 

@@ -22,6 +22,7 @@ from lookalike.server.access import Access
 from lookalike.store.database import connect as connect_database
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
+from lookalike.store.jobs import JobLedger
 from lookalike.store.schema import CATALOGUE
 from serving import connect
 from waiting import PATIENCE_S, until
@@ -427,12 +428,11 @@ TOKENS = [
 
 @pytest.fixture
 def served(damaged: Path) -> Path:
-    """A collection that was served: it has tokens, a job and a backup with both."""
+    """A collection that was served: it has tokens, jobs and a backup with both."""
     Access(damaged).add("anna", "view")
-    (damaged / "jobs").mkdir()
-    (damaged / "jobs" / "1.json").write_text(
-        json.dumps({"id": 1, "kind": "add", "arguments": {}, "author": "a", "created": 1})
-    )
+    with closing(JobLedger(damaged, bool)) as ledger:
+        for number in range(1, 31):
+            ledger.add({"text": "x" * 400, "ended": None if number == 30 else float(number)})
     with Collection(damaged) as collection:
         collection.backup(damaged.with_name("b"))
     return damaged
@@ -442,9 +442,14 @@ def spoil(file: Path) -> None:
     file.write_bytes(b"?" + file.read_bytes()[1:])
 
 
+def read_jobs(collection: Path) -> list[int]:
+    with closing(JobLedger(collection, bool)) as ledger:
+        return list(ledger.read())
+
+
 @pytest.mark.parametrize("harm", [truncate, spoil, swap])
 def test_damage_to_the_files_of_the_service_is_found_and_repaired(served: Path, harm, capsys) -> None:
-    for name in ("access.json", "jobs/1.json"):
+    for name in ("access.json", "jobs.sqlite"):
         harm(served / name)
     assert run(["-c", str(served), "verify"]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -456,6 +461,46 @@ def test_damage_to_the_files_of_the_service_is_found_and_repaired(served: Path, 
     assert "access.json was restored from the backup." in capsys.readouterr().out
     assert [entry.name for entry in Access(served).entries()] == ["anna"]
     assert (served / "access.json").stat().st_mode & 0o777 == 0o600
+    assert run(["-c", str(served), "verify"]) == 0
+
+
+@pytest.mark.parametrize("harm", [truncate, spoil, swap, empty, make_directory, replace_database])
+def test_a_damaged_ledger_is_restored_from_a_backup(served: Path, harm, capsys) -> None:
+    harm(served / "jobs.sqlite")
+    assert run(["-c", str(served), "verify"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "jobs.sqlite" in line
+    assert line.endswith(f"un: lookalike -c {served} repair")
+    with Collection(served) as collection:
+        assert len(answers(collection)) == 12
+        with pytest.raises(DamagedError, match=r"jobs\.sqlite"):
+            collection.backup(served.with_name("b"))
+    assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
+    assert " restored from the backup; any others are lost. The damaged one is kept as " in capsys.readouterr().out
+    # Of the file itself, more than the backup has may be left: it also has the job that has not ended.
+    assert read_jobs(served)[:29] == list(range(1, 30))
+    assert run(["-c", str(served), "verify"]) == 0
+
+
+def test_damaged_jobs_are_restored_from_a_backup_and_unfinished_ones_removed(served: Path, capsys) -> None:
+    change_rows(served / "jobs.sqlite", "UPDATE jobs SET fields = '{}' WHERE id IN (7, 30)")
+    assert run(["-c", str(served), "verify"]) == 1
+    assert capsys.readouterr().out == (
+        f"jobs.sqlite: 2 rows of jobs do not match their digest. Run: lookalike -c {served} repair\n"
+    )
+    assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
+    assert "jobs.sqlite, jobs: 1 row restored from the backup, 1 row removed." in capsys.readouterr().out
+    assert read_jobs(served) == list(range(1, 30))
+    with closing(JobLedger(served, bool)) as ledger:
+        assert ledger.read()[7] == {"text": "x" * 400, "ended": 7.0}
+
+
+def test_a_ledger_that_a_service_uses_is_not_replaced(served: Path, capsys) -> None:
+    with closing(JobLedger(served, bool)):
+        truncate(served / "jobs.sqlite")
+        assert run(["-c", str(served), "repair"]) == 1
+        assert "Stop the service, then run: lookalike -c" in capsys.readouterr().out
+    assert run(["-c", str(served), "repair"]) == 0
     assert run(["-c", str(served), "verify"]) == 0
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookalike import Collection
+from lookalike import Collection, cli
 from lookalike.server import job_events, jobs
 from serving import add_token, connect, copy_shelf, error, running
 from waiting import PATIENCE_S, until
@@ -342,6 +342,33 @@ def test_a_service_that_is_killed_goes_on_where_it_was(shelf, more, tmp_path):
     with Collection(own) as collection:
         assert collection.verify() == []
         assert len(collection.vectors("small")[0]) == 60 + NEW + 3
+
+
+def test_a_service_with_damaged_jobs_searches_and_says_why_there_are_none(shelf, tmp_path, caplog):
+    own = copy_shelf(shelf, tmp_path)
+    (own / "jobs.sqlite").write_bytes(b"?" * 5_000)
+    with running(own) as service:
+        why = error(service.client.post("/api/v1/jobs", json={"kind": "refresh"}), 500, "damaged")
+        assert "jobs.sqlite" in why
+        assert why.endswith("Run: lookalike repair")
+        assert f"There will be no jobs: {own / 'jobs.sqlite'} was not written by Lookalike" in caplog.text
+        assert service.get("/jobs")["jobs"] == []
+        items = service.get("/items")["items"]
+        found = service.post("/search", {"examples": [{"id": items[0]["id"]}], "k": 3})
+        assert len(found["results"]) == 3
+        assert service.get("/map")["job"] is None
+    assert cli.run(["-c", str(own), "repair"]) == 0
+    with running(own) as service:
+        service.client.delete(f"/api/v1/jobs/{service.post('/jobs', {'kind': 'refresh'}, status=202)['id']}")
+
+
+def test_a_service_that_is_not_the_first_searches_and_says_so(shelf, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    with running(own), running(own) as second:
+        answer = second.client.post("/api/v1/jobs", json={"kind": "refresh"})
+        assert f"Another service looks after the jobs of {own}. Ask that one." in error(answer, 409, "busy")
+        assert second.get("/collection")["items"] == 60
+        assert second.get("/map")["job"] is None
 
 
 def test_on_a_full_disk_writing_says_so_and_reading_goes_on(shelf, more, tmp_path, quick):

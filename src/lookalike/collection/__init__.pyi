@@ -27,6 +27,7 @@ from .reexports import BackupReport as BackupReport
 from .reexports import Entry as Entry
 from .reexports import Filter as Filter
 from .reexports import Item as Item
+from .reexports import JobLedger as JobLedger
 from .reexports import Limits as Limits
 from .reexports import Order as Order
 from .reexports import Prediction as Prediction
@@ -40,6 +41,8 @@ from .reexports import identify as identify
 from .reexports import leads_inside as leads_inside
 from .reexports import parse_id as parse_id
 from .reexports import read as read
+from .reexports import repair_jobs as repair_jobs
+from .reexports import verify_jobs as verify_jobs
 from .resolve import Crop as Crop
 from .searching import Push as Push
 from .searching import Result as Result

@@ -18,6 +18,9 @@ from lookalike.store.classes import StoredPrediction as StoredPrediction
 from lookalike.store.items import Filter as Filter
 from lookalike.store.items import Item as Item
 from lookalike.store.items import Order as Order
+from lookalike.store.jobs import JobLedger as JobLedger
+from lookalike.store.jobs import verify_jobs as verify_jobs
+from lookalike.store.repair import repair_jobs as repair_jobs
 from lookalike.store.sessions import Summary as Summary
 from lookalike.types import format_id as format_id
 from lookalike.types import parse_id as parse_id

@@ -9,7 +9,7 @@ Start with `http_server.serve`, which runs `app.create_app` with uvicorn. A requ
 - `service`: the state that all handlers share. A handler runs in a thread of `lanes`.
 
 Errors become JSON in `problems`. Pictures are sent by `thumbnails`, received by `uploads`. Long work is queued in
-`jobs`, stored in `job_store`, run by a process of `job_worker` and followed by clients through `job_events`.
+`jobs`, run by a process of `job_worker` and followed by clients through `job_events`.
 `maintenance` verifies and repairs the files that only the service uses; `settings` has all limits, `metrics` the
 counters for Prometheus.
 """

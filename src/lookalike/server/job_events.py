@@ -11,8 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from lookalike.server.access import Visible
-from lookalike.server.job_store import Job
-from lookalike.server.jobs import Jobs
+from lookalike.server.jobs import Job, Jobs
 from lookalike.server.models import JobEventOut, JobOut
 from lookalike.server.problems import BUSY_S, Problem
 

@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from lookalike.collection import CORES
+from lookalike.collection import CORES, JobLedger
 from lookalike.errors import LockedError, StoreError
-from lookalike.server.job_store import Job, JobStore
 from lookalike.server.settings import job_environment
 
 log = logging.getLogger("lookalike.server")
@@ -38,6 +38,12 @@ LANES: dict[str, Lane] = {
 }
 """The kinds of jobs, and their queues."""
 
+State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
+ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
+
+KEEP = 200
+"""Ended jobs that are kept."""
+
 ATTEMPTS = 3
 """How often a job is started if its process dies."""
 
@@ -51,6 +57,50 @@ END_S = 5.0
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from lookalike.server.job_worker import main; main()"
 """The code of a job's process. `multiprocessing` would run the caller's main script again."""
+
+
+@dataclass
+class Job:
+    """A job and its state."""
+
+    id: int
+    kind: str
+    arguments: dict[str, Any]
+    author: str
+    created: float  # POSIX seconds
+    state: State = "queued"
+    started: float | None = None
+    ended: float | None = None
+    attempts: int = 0
+    message: str = ""
+    error: dict[str, str] | None = None
+    result: dict[str, Any] | None = None
+    stage: str = ""
+    done: int = 0
+    total: int | None = None
+    eta_s: float | None = None
+    change: int = field(default=0, compare=False)  # the number of its last change, in this process
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in ENDED
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that are stored. Progress is not: after a restart, a job resumes from what it has committed."""
+        return {name: value for name, value in vars(self).items() if name not in NOT_STORED}
+
+    @staticmethod
+    def read(id: int, fields: dict[str, Any]) -> "Job | None":
+        """The job with these stored fields; None if they are not those of a job."""
+        try:
+            job = Job(id, **fields)
+        except TypeError:
+            return None
+        return job if isinstance(job.arguments, dict) and isinstance(job.kind, str) else None
+
+
+NOT_STORED = ("id", "stage", "done", "total", "eta_s", "change")
 
 
 class Jobs:
@@ -75,7 +125,7 @@ class Jobs:
         self._roots = [str(root) for root in roots]
         self._within = [*self._roots, *sources]
         self._backup_dir = backup_dir
-        self._store: JobStore | None = None
+        self._ledger: JobLedger | None = None
         self._error: StoreError | None = None  # why there are no jobs
         self._jobs: dict[int, Job] = {}
         self._changed = threading.Condition()  # also the lock of all attributes
@@ -87,12 +137,18 @@ class Jobs:
     def start(self) -> None:
         """Load the stored jobs and start the queues. If they cannot be stored, `submit` raises the reason."""
         try:
-            self._store = JobStore(self._collection)
+            self._ledger = JobLedger(self._collection, lambda fields: Job.read(0, fields) is not None)
+            stored = self._ledger.read()
         except StoreError as error:
             self._error = error
             log.warning("There will be no jobs: %s", error)
             return
-        for job in self._store.read(LANES):
+        for fault in self._ledger.faults:
+            log.warning("%s", fault)
+        for number, fields in stored.items():
+            job = Job.read(number, fields)
+            if job is None or job.kind not in LANES:  # of a later version
+                continue
             if not job.is_over:
                 job.state = "queued"
                 job.message = "It was interrupted, and goes on." if job.attempts else ""
@@ -169,26 +225,38 @@ class Jobs:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(2 * END_S)
-        if self._store is not None:
-            self._store.close()
+        if self._ledger is not None:
+            self._ledger.close()
 
     def _submit(self, kind: str, arguments: dict[str, Any], author: str) -> Job:
         if self._error is not None:
             raise self._error
-        assert self._store is not None, "call start first"
+        assert self._ledger is not None, "call start first"
         waiting = [job for job in self._jobs.values() if job.state == "queued"]
         for job in waiting:
             if (job.kind, job.arguments) == (kind, arguments):
                 return job
         if len(waiting) >= MAX_QUEUED:
             raise LockedError(f"{MAX_QUEUED} jobs are waiting. Cancel some, or try again when some are done.")
-        job = Job(max(self._jobs, default=0) + 1, kind, arguments, author, time.time())
-        self._store.write(job)
+        job = Job(0, kind, arguments, author, time.time())
+        job.id = self._ledger.add(job.fields())
         self._jobs[job.id] = job
-        for old in self._store.remove_oldest(list(self._jobs.values())):
-            del self._jobs[old.id]
+        self._remove_oldest(self._ledger)
         self._announce(job)
         return job
+
+    def _remove_oldest(self, ledger: JobLedger) -> None:
+        """Remove the oldest ended jobs if there are more than KEEP and the disk allows it."""
+        over = [job.id for job in self._jobs.values() if job.is_over]
+        oldest = over[: max(0, len(over) - KEEP)]
+        try:
+            if oldest:
+                ledger.remove(oldest)
+        except StoreError as error:  # the next job tries again
+            log.warning("%s", error)
+            return
+        for number in oldest:
+            del self._jobs[number]
 
     def _work(self, lane: Lane) -> None:
         """Run the jobs of a queue, in a thread of its own."""
@@ -304,9 +372,9 @@ class Jobs:
 
     def _save(self, job: Job) -> None:
         """Store the job if the disk allows it; if not, it only runs once more after a restart."""
-        assert self._store is not None
+        assert self._ledger is not None
         try:
-            self._store.write(job)
+            self._ledger.write(job.id, job.fields())
         except StoreError as error:
             log.warning("Job %d: %s", job.id, error)
 

@@ -1,20 +1,17 @@
-"""Verification and repair of the files that only the service uses: access.json and jobs/."""
+"""Verification and repair of the files that only the service uses: access.json and jobs.sqlite."""
 
 from pathlib import Path
 
 from lookalike.atomic_files import atomic_write, damaged_name
-from lookalike.collection import Backup
-from lookalike.errors import DamagedError
+from lookalike.collection import Backup, repair_jobs, verify_jobs
+from lookalike.errors import DamagedError, LockedError
 from lookalike.server.access import FILE, Access, salvage
-from lookalike.server.job_store import damaged_jobs
 from lookalike.text import many
 
 
 def verify(collection: Path) -> list[str]:
     """Return a sentence for each damaged file."""
-    faults = [
-        f"jobs/{file.name} is damaged: its job is lost. Run: lookalike repair" for file in damaged_jobs(collection)
-    ]
+    faults = verify_jobs(collection)
     try:
         Access(collection).entries()
     except DamagedError as error:
@@ -25,20 +22,26 @@ def verify(collection: Path) -> list[str]:
 def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str], list[str]]:
     """Repair these files; returns what was done and the faults that remain, in sentences."""
     folder = Path(collection).expanduser().absolute()
-    done = []
-    for file in damaged_jobs(folder):
-        file.unlink()
-        done.append(f"jobs/{file.name} was removed: its job is lost.")
+    source = None if backup is None else Backup(Path(backup).expanduser())
+    done, left = _repair_access(folder, source)
+    try:
+        return repair_jobs(folder, source) + done, left
+    except LockedError:
+        stop = "jobs.sqlite cannot be replaced while a service uses it. Stop the service, then run: lookalike repair"
+        return done, [stop, *left]
+
+
+def _repair_access(folder: Path, backup: Backup | None) -> tuple[list[str], list[str]]:
     access = Access(folder)
     entries, invalid = salvage(access.path)
     if not invalid:
-        return done, []
-    copy = None if backup is None else Backup(Path(backup).expanduser()).file(FILE)
+        return [], []
+    copy = None if backup is None else backup.file(FILE)
     if copy is not None and salvage(copy)[1]:  # it was damaged before it was backed up
         copy = None
     if copy is None and not entries:
         # Without the file, every client on this machine has the role manage: the user must decide to remove it.
-        return done, [
+        return [], [
             f"{access.path} holds no valid token, and the service lets no one in. Restore it: lookalike repair --from"
             f" BACKUP. Or remove it and create new tokens: rm {access.path}"
         ]
@@ -47,10 +50,8 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
         part.write_bytes(access.path.read_bytes())
     if copy is None:
         access.save(entries)
-        done.append(f"{FILE}: {many(len(entries), 'token')} kept, {many(invalid, 'invalid one')} removed.")
-    else:
-        with atomic_write(access.path) as part:
-            part.touch(0o600)
-            part.write_bytes(copy.read_bytes())
-        done.append(f"{FILE} was restored from the backup.")
-    return done, []
+        return [f"{FILE}: {many(len(entries), 'token')} kept, {many(invalid, 'invalid one')} removed."], []
+    with atomic_write(access.path) as part:
+        part.touch(0o600)
+        part.write_bytes(copy.read_bytes())
+    return [f"{FILE} was restored from the backup."], []

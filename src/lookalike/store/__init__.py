@@ -10,7 +10,8 @@
     judgements    labels, and pictures that are not duplicates: `store.judgements`
     classes       classes and predictions: `store.judgements.classes`, `store.judgements.predictions`
     sessions      feedback sessions: `store.judgements.sessions`
-    schema        the tables of both databases, as migrations
+    jobs          the jobs of the service: `JobLedger`
+    schema        the tables of all databases, as migrations
     database      SQLite connections, transactions and errors
     backup        verified backups, made while other processes write
     repair        repair of damaged databases

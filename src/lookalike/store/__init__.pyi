@@ -16,6 +16,8 @@ from .directory import Store as Store
 from .items import Filter as Filter
 from .items import Item as Item
 from .items import Items as Items
+from .jobs import JobLedger as JobLedger
+from .jobs import verify_jobs as verify_jobs
 from .judgements import Judgements as Judgements
 from .judgements import LabelRecord as LabelRecord
 from .judgements import NotDuplicates as NotDuplicates
@@ -24,6 +26,7 @@ from .models import load_arrays as load_arrays
 from .models import save as save
 from .models import save_arrays as save_arrays
 from .repair import repair_databases as repair_databases
+from .repair import repair_jobs as repair_jobs
 from .repair import repair_rows as repair_rows
 from .segments import Block as Block
 from .sessions import Event as Event

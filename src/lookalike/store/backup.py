@@ -18,7 +18,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -33,7 +33,8 @@ from lookalike.store import npy_files
 from lookalike.store.database import Database, database_errors, read_version
 from lookalike.store.directory import FOLDERS, MANIFEST
 from lookalike.store.items import Items
-from lookalike.store.schema import CATALOGUE, DATABASES
+from lookalike.store.jobs import verify_jobs
+from lookalike.store.schema import CATALOGUE, DATABASES, JOBS, JOBS_FILE, add_functions
 from lookalike.store.segments import ListedSegment, list_segments, open_block
 from lookalike.types import Progress, silent
 
@@ -232,6 +233,7 @@ class _BackupRun:
                 " Try again when fewer pictures are being added."
             )
         self._store_uploads()
+        self._store_jobs()
         with suppress(FileNotFoundError):
             self._store_content(ACCESS, self._source / ACCESS)
             try:
@@ -295,7 +297,7 @@ class _BackupRun:
         """Copy a database at one commit, check the copy and store it; returns the path of the copy."""
         copy = self._copies / name
         copy.unlink(missing_ok=True)
-        _copy_database(self._source / name, copy)
+        _copy_database(self._source / name, copy, DATABASES[name])
         self._store_content(name, copy)
         return copy
 
@@ -334,6 +336,15 @@ class _BackupRun:
                     self._store(name)
             self._progress("backing up uploads", len(new), len(new))
             tried |= new
+
+    def _store_jobs(self) -> None:
+        """Store the jobs that have ended. A restored collection must not start the others again; one is this backup."""
+        source, copy = self._source / JOBS_FILE, self._copies / JOBS_FILE
+        if faults := verify_jobs(self._source):
+            raise _damaged(re.split(" Run: | If it is damaged, run: ", faults[0])[0])
+        if source.exists():
+            _copy_database(source, copy, JOBS, delete="DELETE FROM jobs WHERE json_extract(fields, '$.ended') IS NULL")
+            self._store_content(JOBS_FILE, copy)
 
     def _store(self, name: str, key: str | None = None) -> None:
         """Store a file whose content never changes under its name.
@@ -414,7 +425,7 @@ def _is_name(name: str) -> bool:
     parts = PurePosixPath(name).parts
     if "\0" in name or ".." in parts or str(PurePosixPath(name)) != name:
         return False
-    return name in (*DATABASES, ACCESS) or (len(parts) > 1 and parts[0] in (*FOLDERS, UPLOADS))
+    return name in (*DATABASES, JOBS_FILE, ACCESS) or (len(parts) > 1 and parts[0] in (*FOLDERS, UPLOADS))
 
 
 def _stored(backup: Path, digest: str) -> Path:
@@ -452,17 +463,20 @@ def _version_of(catalogue: Path) -> int:
         return database.version()
 
 
-def _copy_database(source: Path, copy: Path) -> None:
-    """Copy a database with SQLite's online backup, and check the copy.
+def _copy_database(source: Path, copy: Path, migrations: Sequence[str], delete: str | None = None) -> None:
+    """Copy a database with SQLite's online backup, and check the copy. The copy is without the rows of `delete`.
 
     The copy is one file without a WAL. It is written without locks, which many network drives do not support; no other
     process uses the file.
     """
-    with closing(Database(source, DATABASES[source.name])) as database, database.reading() as db:
+    with closing(Database(source, migrations)) as database, database.reading() as db:
         if faults := database.verify():
             raise _damaged(faults[0].partition(" Run: ")[0])
         with database_errors(copy), closing(sqlite3.connect(f"{copy.as_uri()}?nolock=1", uri=True)) as target:
-            db.backup(target)
+            if delete is None:
+                db.backup(target)
+            else:
+                _copy_without(db, target, delete)
     with closing(_open_copy(copy)) as db:
         try:
             faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
@@ -470,6 +484,16 @@ def _copy_database(source: Path, copy: Path) -> None:
             faults = [str(error)]
     if faults:
         raise _damaged(f"{source} is damaged: {faults[0]}.")
+
+
+def _copy_without(source: sqlite3.Connection, target: sqlite3.Connection, delete: str) -> None:
+    """Copy a small database without some rows. They are deleted in memory: a file with a WAL needs locks to change."""
+    with closing(sqlite3.connect(":memory:")) as memory:
+        source.backup(memory)
+        add_functions(memory)
+        memory.execute(delete)
+        memory.commit()
+        memory.backup(target)
 
 
 def _open_copy(copy: Path) -> sqlite3.Connection:

@@ -1,6 +1,7 @@
 """The SQLite files of a collection: connections, transactions, errors, and ids in queries.
 
-`Database` gives each thread its own connection. `connect` opens a file and migrates it to the latest format.
+`Database` gives each thread its own connection. `connect` opens a file and migrates it to the latest format;
+`create_database` makes a new one.
 `database_errors` raises the errors of `lookalike.errors` instead of SQLite's.
 """
 
@@ -12,13 +13,13 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lookalike.atomic_files import FULL_DISK, file_errors, full_error, to_store_error
+from lookalike.atomic_files import FULL_DISK, file_errors, full_error, sync_folder, to_store_error
 from lookalike.errors import (
     DamagedError,
     FormatError,
@@ -53,6 +54,8 @@ REAL = "printf('%!.17g', {})"
 """SQL for a number with all its bits as text: SQLite's JSON keeps 15 digits."""
 EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
 """Copies everything from SQLite's log into the file itself, syncs it, and empties the log."""
+LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
+"""Endings of files beside a database that was removed or not completed. SQLite would apply such a log to a new one."""
 FROM_BACKUP = "Run: lookalike repair --from BACKUP"
 
 _ON_FULL_DISK = "mode=ro&readonly_shm=1"
@@ -250,6 +253,27 @@ class Database:
         with file_errors(self.path):
             stat = self.path.stat()
         return stat.st_dev, stat.st_ino
+
+
+def create_database(path: Path, migrations: Sequence[str]) -> None:
+    """Make an empty database. It gets its name when it is complete, and is on the disk when this returns."""
+    left_over = [path.with_name(path.name + ending) for ending in LEFT_OVER]
+    for found in left_over:
+        found.unlink(missing_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.touch()
+    with closing(connect(part, migrations)) as db:
+        db.execute(EMPTY_LOG)  # closing does so too, but reports no error; the log is not renamed
+    part.rename(path)
+    for found in left_over:
+        found.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def check_not_empty(path: Path) -> None:
+    """Raise DamagedError if a database is missing or empty; SQLite would create a new one."""
+    if not path.exists() or path.stat().st_size == 0:
+        raise DamagedError(f"{path} is missing or empty. {FROM_BACKUP}")
 
 
 def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) -> Connection:

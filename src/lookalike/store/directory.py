@@ -4,7 +4,7 @@
     judgements.sqlite   judgements of users      indexes/   index structures    lock       held by the one writer
     derived/            values that can be computed again: groups of duplicates, maps, a copy of the class model
     reserve             disk space that is freed if the disk is full and something is removed
-    access.json, jobs/, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
+    access.json, jobs.sqlite, jobs.lock, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
 
 A file that the catalogue does not name is not part of the collection: files that a killed writer left are removed when
 the next writer takes the lock.
@@ -15,7 +15,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TypeVar
@@ -33,7 +33,7 @@ from lookalike.errors import (
     ReadOnlyError,
     StoreError,
 )
-from lookalike.store.database import EMPTY_LOG, Database, connect, database_errors
+from lookalike.store.database import Database, check_not_empty, create_database, database_errors
 from lookalike.store.derived import FOLDER, Derived
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
@@ -45,9 +45,6 @@ T = TypeVar("T")
 FOLDERS = ("vectors", "models", "indexes")
 MANIFEST = "backup.json"
 """A directory with this file is a backup (see `store.backup`)."""
-
-LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
-"""Endings of files beside a database that was removed or not completed. SQLite would apply such a log to a new one."""
 
 RESERVE_BYTES = 2**20
 """Size of the reserve: SQLite's log needs this much to remove thousands of pictures."""
@@ -85,7 +82,7 @@ class Store:
         if not catalogue.exists():
             self._check_absent(create)
             self._create(catalogue, self.path / "judgements.sqlite")
-        _check_not_empty(catalogue)
+        check_not_empty(catalogue)
         self._catalogue = Database(catalogue, CATALOGUE)
         self.items = Items(self._catalogue)
         self.vectors = VectorStore(self.path, self._catalogue, self.transaction)
@@ -266,19 +263,8 @@ class Store:
             self._take(CREATE_WAIT_S)
             try:
                 for file, migrations in ((judgements, JUDGEMENTS), (catalogue, CATALOGUE)):
-                    if file.exists():
-                        continue  # another process was faster, or judgements have survived a lost catalogue
-                    left_over = [file.with_name(file.name + ending) for ending in LEFT_OVER]
-                    for found in left_over:
-                        found.unlink(missing_ok=True)
-                    part = file.with_name(f"{file.name}.part")
-                    part.touch()
-                    with closing(connect(part, migrations)) as db:
-                        db.execute(EMPTY_LOG)  # closing does so too, but reports no error; the log is not renamed
-                    part.rename(file)
-                    for found in left_over:
-                        found.unlink(missing_ok=True)
-                    sync_folder(self.path)
+                    if not file.exists():  # another process was faster, or judgements have survived a lost catalogue
+                        create_database(file, migrations)
                 sync_folder(self.path.parent)
             finally:
                 self._release()
@@ -323,7 +309,7 @@ class Store:
         A transaction comes first: until then, a failed commit may take effect after a crash, and name these files.
         """
         self._catalogue.check_not_replaced()
-        _check_not_empty(self._catalogue.path)
+        check_not_empty(self._catalogue.path)
         with file_errors(self.path):
             for folder in FOLDERS:
                 make_folder(self.path / folder)
@@ -393,13 +379,7 @@ def writer_lock(folder: Path, wait_s: float) -> Iterator[None]:
 def _open_judgements(file: Path) -> Judgements | StoreError:
     """Return the judgements, or the error if their file is damaged. Other errors may be temporary and are raised."""
     try:
-        _check_not_empty(file)
+        check_not_empty(file)
         return Judgements(file)
     except (DamagedError, FormatError) as error:
         return error
-
-
-def _check_not_empty(database: Path) -> None:
-    """Raise DamagedError if a database is missing or empty; SQLite would create a new one."""
-    if not database.exists() or database.stat().st_size == 0:
-        raise DamagedError(f"{database} is missing or empty. Run: lookalike repair --from BACKUP")

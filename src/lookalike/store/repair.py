@@ -1,5 +1,7 @@
 """Repair of a collection's databases: a file is restored from a backup, or its damaged rows are restored or removed.
 
+`repair_jobs` repairs the job ledger of the service, which needs no backup: it keeps every row that can be read.
+
 No damaged data is deleted: a damaged file is renamed, and damaged rows are written to a JSON file.
 """
 
@@ -9,15 +11,25 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from lookalike.atomic_files import atomic_write, damaged_name, file_errors
 from lookalike.errors import DamagedError, FormatError, NewerFormatError, StoreError
 from lookalike.store.backup import Backup
-from lookalike.store.database import APPLICATION_ID, Database, connect, database_errors, roll_back
+from lookalike.store.database import APPLICATION_ID, EMPTY_LOG, Database, connect, database_errors, roll_back
 from lookalike.store.directory import writer_lock
-from lookalike.store.schema import DAMAGED_VIEW, DATABASES, find_faults, make_schema, read_schema
+from lookalike.store.jobs import WRITE_JOB, jobs_lock
+from lookalike.store.schema import (
+    DAMAGED_VIEW,
+    DATABASES,
+    JOBS,
+    JOBS_FILE,
+    find_faults,
+    make_schema,
+    read_schema,
+    row_digest,
+)
 from lookalike.text import many
 
 LOGS = ("-wal", "-shm")
@@ -89,6 +101,53 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
         finally:
             roll_back(db)
     return done
+
+
+def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
+    """Repair the job ledger of a collection, if it has one; returns what was done, in sentences.
+
+    A damaged file is replaced by one with the jobs that can be read and those of the backup. That needs the lock of the
+    service: LockedError if one is running.
+    """
+    file = path / JOBS_FILE
+    if not file.exists():
+        return []
+    copy = None if backup is None else backup.file(JOBS_FILE)
+    if _problem(file, JOBS) is None:
+        with closing(Database(file, JOBS)) as database:
+            return repair_rows(database, copy)
+    with jobs_lock(path), atomic_write(file) as part:
+        for left in path.glob(f".{JOBS_FILE}.*.part*"):  # by a repair that was killed
+            left.unlink()
+        recovered = _recover_jobs(file)
+        part.write_bytes(b"" if copy is None else copy.read_bytes())
+        with closing(connect(part, JOBS)) as db, database_errors(file):
+            db.execute("BEGIN")
+            db.executemany(WRITE_JOB, recovered.items())
+            db.execute("COMMIT")
+            restored = db.execute("SELECT count(*) FROM jobs").fetchone()[0] - len(recovered)
+            db.execute(EMPTY_LOG)
+        damaged = _rename_damaged(file)
+    found = [f"{many(len(recovered), 'job')} recovered"] if recovered else []
+    found += [f"{many(restored, 'job')} restored from the backup"] if restored else []
+    kept = f" The damaged one is kept as {damaged.name}." if damaged else ""
+    if not found:
+        return [f"{JOBS_FILE} was replaced by an empty one: the jobs are lost.{kept}"]
+    return [f"{JOBS_FILE}: {', '.join(found)}; any others are lost.{kept}"]
+
+
+def _recover_jobs(file: Path) -> dict[int, str]:
+    """Return the jobs of a damaged ledger that can be read and match their digest: fields as JSON, by id."""
+    found = {}
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
+        db.execute("PRAGMA writable_schema = ON")  # to read a file that was cut off
+        for order in ("ASC", "DESC"):  # up to a damaged page, from either side
+            with suppress(sqlite3.DatabaseError):
+                rows = db.execute(f"SELECT id, CAST(fields AS BLOB), digest FROM jobs ORDER BY id {order}")
+                for number, fields, digest in rows:
+                    if row_digest("integer", number, "text", fields) == digest:
+                        found[number] = fields.decode()
+    return found
 
 
 def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> int:
@@ -165,7 +224,7 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
 
 
 def _rename_damaged(file: Path) -> Path | None:
-    """Rename a damaged database and its logs; returns its new path, None if there was no file."""
+    """Keep a damaged database and its logs under another name; returns its path, None if there was no file."""
     damaged = damaged_name(file)
     with file_errors(file):
         for ending in LOGS:
@@ -174,5 +233,8 @@ def _rename_damaged(file: Path) -> Path | None:
                 log.rename(damaged.with_name(damaged.name + ending))
         if not file.exists():
             return None
-        os.replace(file, damaged)
+        try:
+            os.link(file, damaged)  # the caller replaces the file, which is then never missing
+        except OSError:  # it is a directory, or the file system has no links
+            os.replace(file, damaged)
     return damaged

@@ -187,8 +187,14 @@ JUDGEMENTS = [
     + _add_row_digests("rejections", "item label", "item label author at")
     + _add_row_digests("apart", "first second", "first second author at"),
 ]
+JOBS = [
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, fields TEXT NOT NULL);"
+    + _add_row_digests("jobs", "id", "id fields")
+]
 DATABASES = {"catalogue.sqlite": CATALOGUE, "judgements.sqlite": JUDGEMENTS}
-"""The databases of a collection by file name, with their migrations."""
+"""The databases that every collection has, by file name, with their migrations."""
+JOBS_FILE = "jobs.sqlite"
+"""The database of the service, with the migrations `JOBS`."""
 
 
 def row_digest(*values: int | float | str | bytes | None) -> bytes:

@@ -14,8 +14,7 @@ from lookalike.collection import check_client_fit, format_id, leads_inside
 from lookalike.errors import StoreError
 from lookalike.server.access import Role
 from lookalike.server.job_events import HEADERS, job_json
-from lookalike.server.job_store import Job
-from lookalike.server.jobs import LANES
+from lookalike.server.jobs import LANES, Job
 from lookalike.server.models import (
     AddIn,
     BackupIn,
