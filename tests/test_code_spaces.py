@@ -299,3 +299,13 @@ def test_the_command_line_fits_codes(filled, capsys):
     assert cli.run(["-c", str(filled.path), "fit", "codes(bits=64)"]) == 0
     assert capsys.readouterr().out == "codes: fitted on 400 pictures by itq(bits=64).\n"
     assert cli.run(["-c", str(filled.path), "search", f"{7:016x}", "--space", "codes", "-k", "3", "--json"]) == 0
+
+
+def test_a_search_by_codes_opens_its_index_once_and_once_for_its_example(filled, monkeypatch):
+    filled.fit("itq(bits=32)")
+    filled.search(7, space="itq")
+    opened = []
+    points = indexes.Indexes.points
+    monkeypatch.setattr(indexes.Indexes, "points", lambda self, name: opened.append(name) or points(self, name))
+    filled.search(8, space="itq")
+    assert opened == ["itq", "itq"]

@@ -69,7 +69,8 @@ def search(
     """The k pictures nearest to the examples in a space, best first, and the query that found them."""
     check_count("k", k)
     store, index = space.store, space.index
-    space.check_searchable()
+    if not len(index):
+        space.check_searchable()
     query: Any = make_query(space, positive, negative)
     among = None if filter is None else select(store, filter)
     hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
