@@ -44,7 +44,7 @@ def plan(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Choose how to search so many pictures in so much memory, and predict what it planning.
+    """Choose how to search a number of pictures in the memory there is, and predict what it costs.
 
     The exit code is 1 where nothing fits.
 
