@@ -193,7 +193,7 @@ def test_a_service_of_an_older_version_that_still_runs_is_named_and_keeps_its_jo
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         for _ in range(2):
-            with pytest.raises(LockedError, match=f"older version looks after the jobs of {old}. Stop it"):
+            with pytest.raises(LockedError, match=f"A service of an older version .*{old}. Stop it"):
                 JobLedger(old, bool)
         assert read_files(old / "jobs") == before
         process.stdin.close()
