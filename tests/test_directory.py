@@ -502,9 +502,9 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
 
     fill(small_disk)  # not a byte left: now it is SQLite that cannot write
     with pytest.raises(FullError), store.writer(), store.transaction():
-        store.items.skip([(f"/{i}" * 20, 1, 1, "x") for i in range(20_000)])
+        store.items.skip([(f"/{i}" * 20, 1, 1, "x") for i in range(5_000)])
     with pytest.raises(FullError):
-        store.judgements.add_labels([(i, "label") for i in range(100_000)], author="a", source="hand")
+        store.judgements.add_labels([(i, "label") for i in range(20_000)], author="a", source="hand")
     check_whole(store, done)
 
     store.close()
