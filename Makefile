@@ -18,7 +18,7 @@ lint: .venv/installed
 	$(BIN)/codespell
 
 check: .venv/installed .venv/torch .venv/browser
-	$(BIN)/python -m pytest $(WORKERS)
+	$(BIN)/python -m pytest $(WORKERS) --durations=10
 
 # Lines and branches that the tests reach, other processes included; fails below what pyproject.toml asks for.
 coverage: .venv/installed .venv/torch .venv/browser

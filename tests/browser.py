@@ -1,7 +1,7 @@
 """A real browser and a real server for the tests of the page.
 
-In: a collection on the disk. Out: `Site`, which opens pages in Debian's Chromium, notes what goes wrong in them, and
-keeps pictures of them in `page-shots/`.
+A `Site` opens pages of a server in Chromium and records the errors that they report. `shoot` saves screenshots in
+`page-shots/`.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ MOVE = """([place, patience]) => new Promise((shown, late) => {
   if (location.href === before) shown(); // we are there
   setTimeout(() => late(new Error(`#/${place} is not shown`)), patience);
 })"""
-"""Go to another address; done when its view is there: until then, the page shows the one before."""
+"""Go to another address and wait until its view is shown; until then, the page shows the previous one."""
 
 
 LOADED = """() => {
@@ -42,12 +42,12 @@ LOADED = """() => {
 
 
 def find_browser():
-    """Where a Chromium is, or None."""
+    """Return the path of Chromium, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def serve(collection, *options):
-    """Start `lookalike serve` in a process of its own; the process and its address."""
+    """Start `lookalike serve` in another process; returns the process and the server's address."""
     command = [sys.executable, "-m", "lookalike", "-c", str(collection), "serve", "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
@@ -62,7 +62,7 @@ def end(process):
 
 
 class Site:
-    """Pages of one server in one browser. A page must not complain, but of what is put into `allowed`."""
+    """Pages of one server in one browser. `complaints` are their errors and warnings, without those in `allowed`."""
 
     def __init__(self, browser, address):
         self.browser = browser
@@ -76,7 +76,7 @@ class Site:
         return [text for text in self._said if not any(part in text for part in self.allowed)]
 
     def visit(self, place="", *, theme="light", size=DESKTOP, touch=False):
-        """Open an address of the page, such as "item/3f…", as a first visit."""
+        """Open an address of the page, such as "item/3f…", in a new browser context."""
         context = self.browser.new_context(
             base_url=self.address,
             color_scheme=theme,
@@ -104,24 +104,24 @@ class Site:
 
 
 def shoot(page: Page, name: str) -> None:
-    """Keep a picture of the page."""
+    """Save a screenshot of the page. JPEG, because Chromium takes half a second to write a PNG."""
     SHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png")
+    page.screenshot(path=SHOTS / f"{name}.jpg", quality=85)
 
 
 def wait_until_idle(page: Page) -> None:
     """Wait until nothing is computed for this view, and its visible pictures are loaded."""
     expect(page.locator(".follow")).to_have_count(0)
-    with contextlib.suppress(Error):  # for the picture that is kept; nothing else needs it
+    with contextlib.suppress(Error):  # only screenshots need the pictures
         page.wait_for_function(LOADED, timeout=5_000)
 
 
 def cut(page: Page) -> None:
-    """Take the page off the network, until that is so: the browser answers before it is."""
+    """Take the page offline, and wait until it is: the browser answers before."""
     page.context.set_offline(True)
     page.wait_for_function("() => fetch('/healthz').then(() => false, () => true)")
 
 
 def go(page: Page, place: str) -> None:
-    """To another address of the page, as a link does, until it is shown."""
+    """Go to another address of the page, as a link does, and wait until it is shown."""
     page.evaluate(MOVE, [place, PATIENCE_MS])

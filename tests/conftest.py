@@ -1,4 +1,5 @@
 import functools
+import os
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,23 @@ settings.load_profile("the same")
 
 LONG = ("test_page.py", "test_checks.py", "test_docs.py", "test_cli.py", "test_server_jobs.py", "test_crash.py")
 """The files that take longest begin: what is short fills the gap when one of two workers is done before the other."""
+
+
+MEMORY = "/dev/shm"
+"""A file system in memory, on Linux."""
+
+TEMPORARY_BYTES = 2 * 2**30
+"""Free bytes that a file system must have to be used for temporary files; the tests write a few hundred megabytes."""
+
+
+def pytest_configure():
+    """Set what the workers of pytest-xdist inherit, unless the user has set it."""
+    # By default, idle threads of OpenMP and OpenBLAS spin for a while, which takes the cores from the other worker.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # the binary logarithm of clock cycles
+    # Every commit waits for the disk. No test cuts the power, so temporary files can be in memory.
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= TEMPORARY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 
 def pytest_collection_modifyitems(items):

@@ -1,7 +1,9 @@
-"""A writer to be killed: steps that add, remove and merge, each the same for the same number.
+"""A writer for tests to kill. Its steps add, remove and merge, and step n is always the same.
 
-In: `python store_worker.py DIRECTORY`. Out: a line "ready" before the collection is opened, a line "done" after each
-step that is acknowledged. Which step comes next is read from the collection itself.
+    python store_worker.py DIRECTORY
+
+It prints "ready" before it opens the collection, and "done" after each acknowledged step. The collection itself tells
+which step comes next.
 """
 
 import itertools
@@ -22,19 +24,29 @@ SPACES = ("deep", "other")
 
 
 def rows_for(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Rows from which their id can be told."""
+    """Return rows that are different for each id."""
     return (ids[:, None] % 1_000 + np.arange(DIM)).astype(np.float32)
 
 
+def add(store: Store, ids: range | list[int]) -> None:
+    """Add items with a path and a row each; needs the writer lock."""
+    array = np.array(ids, np.int64)
+    pending = store.vectors.write("deep", array, rows_for(array))
+    with store.transaction():
+        store.items.add([Item(int(i), [], 1, 1, 1, "png", 0.0, None) for i in ids])
+        store.items.link([(f"/{i}", 1, 1, int(i)) for i in ids])
+        store.vectors.commit(pending)
+
+
 def change_of(step: int) -> tuple[list[int], list[int]]:
-    """What a step adds and removes."""
+    """Return the items that a step adds, and those that it removes."""
     base = step * 50
     gone = range(base - 130, base - 90) if step % 3 == 2 else range(0)
     return list(range(base, base + 50)), [item for item in gone if item >= 0]
 
 
 def state_after(steps: int) -> set[int]:
-    """The items that are there after so many steps."""
+    """Return the items that are there after so many steps."""
     state: set[int] = set()
     for step in range(steps):
         new, gone = change_of(step)
@@ -43,7 +55,7 @@ def state_after(steps: int) -> set[int]:
 
 
 def do(store: Store, step: int) -> None:
-    """Add, remove, label, merge; the step is recorded in the transaction that makes its change."""
+    """Add, remove, label and merge; the transaction that changes items also records the step."""
     new, gone = change_of(step)
     ids = np.random.default_rng(step).permutation(new)
     pendings = [store.vectors.write(space, ids, rows_for(ids)) for space in SPACES]
@@ -60,7 +72,7 @@ def do(store: Store, step: int) -> None:
 
 
 def main(path: str, steps: int | None = None) -> None:
-    """Go on until killed; or die by oneself after so many steps, with rows written that are not committed."""
+    """Run until killed; or until so many steps are done, then die between writing rows and committing them."""
     segments.TIER = 3
     print("ready", flush=True)
     store = Store(Path(path), create=True)

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from disks import fill, free_bytes
+from forked import Forked
 from lookalike import Collection
 from lookalike.errors import FullError, LockedError
 from waiting import PATIENCE_S, until
@@ -31,11 +32,16 @@ def pictures(tmp_path_factory):
     return folder
 
 
-def write(where, pictures, rounds, *death):
-    """The exit code of a writer, and what it said."""
-    command = [sys.executable, str(WRITER), str(where), str(pictures), str(rounds), *map(str, death)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
-    return done.returncode, done.stdout.splitlines()
+@pytest.fixture(scope="module")
+def write(pictures):
+    """Run a writer in a process; returns its exit code and the lines that it printed."""
+    with Forked("writer") as writers:
+
+        def run(where, rounds, *death):
+            writers.start(str(where), str(pictures), rounds, *death)
+            return writers.finish()
+
+        yield run
 
 
 def state(where):
@@ -47,24 +53,25 @@ def state(where):
 
 
 @pytest.fixture(scope="module")
-def expected(pictures, tmp_path_factory):
+def expected(write, tmp_path_factory):
+    """What a writer that is not killed leaves."""
     where = tmp_path_factory.mktemp("unkilled") / "collection"
-    assert write(where, pictures, 0) == (0, ["begin add", "done all"])
+    assert write(where, 0) == (0, ["begin add", "done all"])
     return state(where)
 
 
-LONGEST_S = {"first add": 0.3, "remove": 0.02, "compact": 0.005, "add": 0.3}
-"""How long a writer works in a phase before it dies, at most."""
+LONGEST_S = {"first add": 0.04, "remove": 0.02, "compact": 0.005, "add": 0.03}
+"""The CPU time that a writer gets in a phase before it dies, at most: about as long as the phase takes."""
 
 
-def test_a_writer_killed_at_random_moments_loses_nothing(pictures, expected, tmp_path):
+def test_a_writer_killed_at_random_moments_loses_nothing(write, expected, tmp_path):
     where, chance = tmp_path / "collection", random.Random(0)
     everything = {path for paths in expected[0].values() for path in paths}
     even = {path for path in everything if "/even/" in path}
     before, ends = set(), set()
     for number in range(8):  # each phase twice: at its beginning, and at some moment
         phase = list(LONGEST_S)[number % 4]
-        code, said = write(where, pictures, 1_000, phase, chance.uniform(0, LONGEST_S[phase]) if number >= 4 else 0)
+        code, said = write(where, 1_000, phase, chance.uniform(0, LONGEST_S[phase]) if number >= 4 else 0)
         assert code in (-signal.SIGKILL, -signal.SIGPROF), "the writer ended by itself"
         ends.add(said[-1])
         with Collection(where) as collection:
@@ -82,7 +89,7 @@ def test_a_writer_killed_at_random_moments_loses_nothing(pictures, expected, tmp
             assert have == everything
         before = have
     assert ends >= {"begin add", "begin remove", "begin compact"}
-    assert write(where, pictures, 0) == (0, ["begin add", "done all"])
+    assert write(where, 0) == (0, ["begin add", "done all"])
     assert state(where) == expected
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from disks import fill, remount
+from forked import Forked
 from lookalike import Collection
 from lookalike.errors import (
     DamagedError,
@@ -33,7 +34,7 @@ from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
-from store_worker import DIM, do, rows_for, state_after
+from store_worker import DIM, add, do, rows_for, state_after
 from waiting import PATIENCE_S
 
 HERE = Path(__file__).parent
@@ -51,16 +52,6 @@ def store(path: Path) -> Iterator[Store]:
         store.vectors.create_space("deep", ["color()"])
     yield store
     store.close()
-
-
-def add(store: Store, ids: range | list[int]) -> None:
-    """Items with a path and a row each; needs the writer lock."""
-    array = np.array(ids, np.int64)
-    pending = store.vectors.write("deep", array, rows_for(array))
-    with store.transaction():
-        store.items.add([Item(int(i), [], 1, 1, 1, "png", 0.0, None) for i in ids])
-        store.items.link([(f"/{i}", 1, 1, int(i)) for i in ids])
-        store.vectors.commit(pending)
 
 
 def check_whole(store: Store, expected: set[int]) -> None:
@@ -298,10 +289,10 @@ def test_writing_without_the_lock_is_our_bug(store: Store) -> None:
 
 def test_two_writers_in_two_processes_lose_nothing(store: Store, path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[3]); import test_directory as t\n"
-        "store = t.Store(Path(sys.argv[1])); first = int(sys.argv[2])\n"
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[3]); from store_worker import Store, add\n"
+        "store = Store(Path(sys.argv[1])); first = int(sys.argv[2])\n"
         "for i in range(first, first + 15):\n"
-        "    with store.writer(wait_s=60): t.add(store, [i]); store.vectors.merge('deep')\n"
+        "    with store.writer(wait_s=60): add(store, [i]); store.vectors.merge('deep')\n"
     )
     others = [run(code, path, first, HERE) for first in (100, 200)]
     for other in others:
@@ -436,7 +427,13 @@ def test_bytes_is_the_size_of_the_directory_and_vacuum_reduces_it(store: Store, 
 # Killed writers
 
 
-def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+@pytest.fixture
+def workers() -> Iterator[Forked]:
+    with Forked("store_worker") as forked:
+        yield forked
+
+
+def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(workers: Forked, tmp_path: Path) -> None:
     chance = random.Random(7)
     steps = orphans = merges = 0
     for kill in range(16):
@@ -444,7 +441,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(tmp_pa
         if kill <= 4:
             steps, promised = 0, set[int]()
         after = chance.randrange(3) if kill >= 4 else 0
-        acknowledged = steps + (_die_in_step(path, after) if kill % 4 == 3 else _kill_in_step(path, after))
+        acknowledged = steps + (_die_in_step(workers, path, after) if kill % 4 == 3 else _kill_in_step(workers, path, after))
         promised |= set(range(steps, acknowledged))
 
         store = Store(path, create=True)
@@ -467,23 +464,20 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(tmp_pa
     assert merges > 0
 
 
-def _kill_in_step(path: Path, after: int) -> int:
+def _kill_in_step(workers: Forked, path: Path, after: int) -> int:
     """Start a worker and kill it some time after so many acknowledgements; returns how many it gave."""
-    command = [sys.executable, HERE / "store_worker.py", path]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-        assert [worker.stdout.readline() for _ in range(after)] == ["done\n"] * after
-        time.sleep(random.uniform(0, 0.06))
-        worker.kill()
-        return after + worker.stdout.read().count("done\n")
+    workers.start(str(path))
+    assert workers.readline() == "ready\n"
+    assert [workers.readline() for _ in range(after)] == ["done\n"] * after
+    time.sleep(random.uniform(0, 0.06))
+    os.kill(workers.pid, signal.SIGKILL)
+    return after + workers.finish()[1].count("done")
 
 
-def _die_in_step(path: Path, after: int) -> int:
-    """A worker that dies by itself after so many acknowledgements, between writing and committing."""
-    code = f"import sys; sys.path.insert(0, sys.argv[2]); import store_worker; store_worker.main(sys.argv[1], {after})"
-    worker = run(code, path, HERE)
-    return finish(worker).count("done\n")
+def _die_in_step(workers: Forked, path: Path, after: int) -> int:
+    """Start a worker that dies between writing and committing after so many acknowledgements; returns how many."""
+    workers.start(str(path), after)
+    return workers.finish()[1].count("done")
 
 
 # Full disks
@@ -516,9 +510,9 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
 
     fill(small_disk)  # not a byte left: now it is SQLite that cannot write
     with pytest.raises(FullError), store.writer(), store.transaction():
-        store.items.skip([(f"/{i}" * 20, 1, 1, "x") for i in range(20_000)])
+        store.items.skip([(f"/{i}" * 20, 1, 1, "x") for i in range(5_000)])
     with pytest.raises(FullError):
-        store.judgements.add_labels([(i, "label") for i in range(100_000)], author="a", source="hand")
+        store.judgements.add_labels([(i, "label") for i in range(20_000)], author="a", source="hand")
     check_whole(store, done)
 
     store.close()

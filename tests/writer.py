@@ -1,7 +1,9 @@
-"""A process that writes to a collection, over and over, and says what it has begun and done. Killed for test_crash.
+"""A writer for test_crash to kill: it adds, removes and compacts over and over, and prints what it begins and has done.
 
-In: `python writer.py COLLECTION PICTURES ROUNDS [PHASE SECONDS]`. It kills itself when it has worked so many seconds of
-its processor's time in a phase: a clock of its own, so that the moment does not depend on what else the machine does.
+    python writer.py COLLECTION PICTURES ROUNDS [PHASE SECONDS]
+
+It kills itself after so many seconds of CPU time in a phase: a clock of its own, so that the moment does not depend on
+other processes.
 """
 
 import os
@@ -9,6 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
+import lookalike.encode.whiten  # noqa: F401 — imported before the writers are forked
+import lookalike.features.histograms  # noqa: F401
 from lookalike.collection import Collection, adding, fitting
 
 RECIPES = ["color", "small = color() | pca(dim=8) | l2()"]
@@ -18,9 +22,7 @@ def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float
     adding.COMMIT_ROWS = 8  # many commits in a short run
     fitting.FIT_MIN = 20
     with Collection(where, create=True) as collection:
-        collection.add(
-            pictures + "/even/00.png", recipes=RECIPES, workers=1
-        )  # everything is loaded before the first word
+        collection.add(pictures + "/even/00.png", recipes=RECIPES, workers=1)  # imports the rest
         say("begin add")
         die("first add", phase, seconds)
         for _ in range(rounds):
@@ -41,12 +43,13 @@ def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float
 
 
 def die(here: str, phase: str, seconds: float) -> None:
-    """Soon, in this phase: the signal of the timer ends a process as SIGKILL does."""
-    if here == phase:
-        if seconds:
-            signal.setitimer(signal.ITIMER_PROF, seconds)
-        else:
-            os.kill(os.getpid(), signal.SIGKILL)
+    """Kill this process soon, if this is the phase: the signal of the timer ends a process as SIGKILL does."""
+    if here != phase:
+        return
+    if not seconds:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif not signal.getitimer(signal.ITIMER_PROF)[0]:  # not started in an earlier round
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def say(*lines: str) -> None:
