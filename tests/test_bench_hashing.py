@@ -28,7 +28,7 @@ def idx(array):
 
 @pytest.fixture
 def few_trees(monkeypatch):
-    """Have fasthash learn a bit from 3 shallow trees instead of 100 deep ones: faster, and not all codes are perfect."""
+    """Learn each bit of fasthash from 3 shallow trees, not 100 deep ones: faster, and not all codes are perfect."""
     create = hashing.registry.create
 
     def create_small(kind, spec):

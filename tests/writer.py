@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-import lookalike.encode.whiten  # noqa: F401 — imported before the writers are forked
+import lookalike.encode.whiten  # imported before the writers are forked
 import lookalike.features.histograms  # noqa: F401
 from lookalike.collection import Collection, adding, fitting
 
