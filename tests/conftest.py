@@ -14,7 +14,7 @@ from onnx.parser import parse_model
 
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
-from reading import in_this_process
+from reading import in_other_processes, in_this_process
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, tests send it
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is slow, not wrong
@@ -57,10 +57,17 @@ def no_processes_left():
         pool._executor.shutdown(wait=True, kill_workers=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def read_here():
-    """Read pictures in the process of the test; see `reading`."""
+    """Read pictures in the process of the tests of a module; see `reading`."""
     with in_this_process():
+        yield
+
+
+@pytest.fixture
+def reading_processes():
+    """Read pictures in other processes again, for a test of such a module."""
+    with in_other_processes():
         yield
 
 

@@ -356,7 +356,7 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def in_small() -> Iterator[None]:
-    """Read pictures in this process, because reading processes take long to start and write nothing; a small reserve."""
+    """Read pictures in this process, because reading processes write nothing; and set a small reserve aside."""
     with in_this_process(), patch.object(directory, "RESERVE_BYTES", 4_096):
         yield
 

@@ -5,7 +5,7 @@ For tests of what is done with the pictures. `test_workers.py` tests reading in 
 
 import pickle
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Self
 from unittest.mock import patch
@@ -13,7 +13,7 @@ from unittest.mock import patch
 from lookalike.collection import chain, duplicates, fitting
 from lookalike.images.files import LIMITS
 from lookalike.images.sources import Entry
-from lookalike.images.workers import Read, Skip, read_one
+from lookalike.images.workers import Read, ReadPool, Skip, read_one
 
 
 class ReadHere:
@@ -36,12 +36,19 @@ class ReadHere:
             yield Skip(bare, *found) if len(found) == 2 else Read(bare, *found)
 
 
-@contextmanager
-def in_this_process() -> Iterator[None]:
+def in_this_process() -> AbstractContextManager[None]:
     """Read pictures in this process, whatever the number of workers."""
-    with (
-        patch.object(chain, "ReadPool", ReadHere),
-        patch.object(fitting, "ReadPool", ReadHere),
-        patch.object(duplicates, "ReadPool", ReadHere),
-    ):
+    return _read_with(ReadHere)
+
+
+def in_other_processes() -> AbstractContextManager[None]:
+    """Read pictures in other processes, as users do, inside a block that reads them in this one."""
+    return _read_with(ReadPool)
+
+
+@contextmanager
+def _read_with(pool: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in (chain, fitting, duplicates):
+            stack.enter_context(patch.object(module, "ReadPool", pool))
         yield

@@ -28,7 +28,7 @@ def idx(array):
 
 @pytest.fixture
 def few_trees(monkeypatch):
-    """Have fasthash learn a bit from 3 shallow trees instead of 100 deep ones: faster, and not all codes are perfect."""
+    """Have fasthash learn a bit from 3 shallow trees, not from 100 deep ones: fast, and codes are not all perfect."""
     create = hashing.registry.create
 
     def create_small(kind, spec):

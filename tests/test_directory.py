@@ -433,7 +433,9 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(worker
         if kill <= 4:
             steps, promised = 0, set[int]()
         after = chance.randrange(3) if kill >= 4 else 0
-        acknowledged = steps + (_die_in_step(workers, path, after) if kill % 4 == 3 else _kill_in_step(workers, path, after))
+        acknowledged = steps + (
+            _die_in_step(workers, path, after) if kill % 4 == 3 else _kill_in_step(workers, path, after)
+        )
         promised |= set(range(steps, acknowledged))
 
         store = Store(path, create=True)

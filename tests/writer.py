@@ -11,8 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
-import lookalike.encode.whiten  # noqa: F401 — imported before the writers are forked
-import lookalike.features.histograms  # noqa: F401
+import lookalike.encode.whiten
+import lookalike.features.histograms  # noqa: F401 — both are imported before the writers are forked
 from lookalike.collection import Collection, adding, fitting
 
 RECIPES = ["color", "small = color() | pca(dim=8) | l2()"]
