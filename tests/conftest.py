@@ -14,6 +14,7 @@ from onnx.parser import parse_model
 
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from reading import in_other_processes, in_this_process
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, tests send it
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is slow, not wrong
@@ -23,7 +24,7 @@ settings.load_profile("the same")
 
 
 LONG = ("test_page.py", "test_checks.py", "test_docs.py", "test_cli.py", "test_server_jobs.py", "test_crash.py")
-"""The files that take longest begin: what is short fills the gap when one of two workers is done before the other."""
+"""The longest files run first, so that short ones are left for the worker that is done first."""
 
 
 MEMORY = "/dev/shm"
@@ -49,16 +50,30 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def no_processes_left():
-    """Processes that joblib keeps for later would be counted by tests that look for processes of ours."""
+    """End the processes that joblib keeps for later: tests that count our processes would count them."""
     yield
     pool = sys.modules.get("joblib.externals.loky.reusable_executor")
     if pool is not None and pool._executor is not None:
         pool._executor.shutdown(wait=True, kill_workers=True)
 
 
+@pytest.fixture(scope="module")
+def read_here():
+    """Read pictures in the process of the tests of a module; see `reading`."""
+    with in_this_process():
+        yield
+
+
+@pytest.fixture
+def reading_processes():
+    """Read pictures in other processes again, for a test of such a module."""
+    with in_other_processes():
+        yield
+
+
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory):
-    """A folder of drawn pictures, four of each kind. Look, do not touch."""
+    """A folder of drawn pictures, four of each kind. Read only."""
     folder = tmp_path_factory.mktemp("drawn")
     draw_folder(folder, per_kind=4, random_state=0)
     return folder
@@ -66,13 +81,13 @@ def pictures(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared(pictures, tmp_path_factory):
-    """Where a collection of drawn pictures of some kinds, or of all, lies; made once. Look, do not touch."""
+    """The path of a collection of drawn pictures of some kinds, or of all; made once. Read only."""
 
     @functools.cache
     def make(recipe, *kinds):
         path = tmp_path_factory.mktemp("shared") / "collection"
-        with Collection(path, create=True) as collection:
-            collection.add(*(pictures / kind for kind in kinds or [""]), recipes=[recipe], workers=1)
+        with in_this_process(), Collection(path, create=True) as collection:
+            collection.add(*(pictures / kind for kind in kinds or [""]), recipes=[recipe])
         return path
 
     return make
@@ -80,20 +95,20 @@ def shared(pictures, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(shared):
-    """The drawn pictures by colour, in a collection that is open. Look, do not touch."""
+    """An open collection of the drawn pictures, by colour. Read only."""
     with Collection(shared("color")) as collection:
         yield collection
 
 
 @pytest.fixture(scope="module")
 def made(request, shared):
-    """Where a collection of the module's KINDS lies, by texture, four of each, not labelled. Look, do not touch."""
+    """The path of a collection of the module's KINDS, by texture, four of each, without labels. Read only."""
     return shared("plain = fourier()", *request.module.KINDS)
 
 
 @pytest.fixture
 def filled(made, tmp_path):
-    """A copy of it, to be changed."""
+    """An open copy of `made`, to change."""
     with Collection(shutil.copytree(made, tmp_path / "copy")) as collection:
         yield collection
 
@@ -107,7 +122,7 @@ def collection(tmp_path):
 
 @pytest.fixture
 def mount_disk(tmp_path):
-    """Mount a disk of its own for the test, of a size such as "2m"; returns its folder."""
+    """Mount a disk for the test, of a size such as "2m"; returns its folder."""
     disk = tmp_path / "disk"
     disk.mkdir()
 
@@ -123,7 +138,7 @@ def mount_disk(tmp_path):
 
 @pytest.fixture
 def save(tmp_path):
-    """Write a network that is given as text to a file, and say where."""
+    """Write a network, given as text, to a file; returns its path."""
 
     def write(graph):
         path = tmp_path / "net.onnx"
@@ -135,7 +150,7 @@ def save(tmp_path):
 
 @pytest.fixture(scope="session")
 def network(tmp_path_factory):
-    """A tiny network of one convolution, so that the feature that takes a user's file has a file."""
+    """The path of a tiny network of one convolution, for the feature that takes a user's network."""
     weights = np.random.default_rng(0).normal(size=(8, 3, 5, 5)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("Conv", ["image", "w"], ["map"], kernel_shape=[5, 5], strides=[4, 4])],
@@ -151,7 +166,8 @@ def network(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory):
-    """A collection of sixty drawn pictures with labels, for the service. Look, do not touch; see `serving`."""
+    """The path of a collection of sixty drawn pictures with labels, for the service. Read only; see `serving`."""
     from serving import make_shelf
 
-    return make_shelf(tmp_path_factory.mktemp("shelf"))
+    with in_this_process():
+        return make_shelf(tmp_path_factory.mktemp("shelf"))

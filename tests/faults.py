@@ -27,14 +27,12 @@ import numpy as np
 from PIL import Image
 
 from lookalike import Collection
-from lookalike.collection import chain
 from lookalike.errors import FullError, StoreError
-from lookalike.images.files import LIMITS
-from lookalike.images.workers import Read, Skip, read_one
 from lookalike.store import database, directory
 from lookalike.store.directory import Store
 from lookalike.store.jobs import JobLedger
 from lookalike.store.schema import JOBS, JOBS_FILE
+from reading import in_this_process
 
 SQL_WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "COMMIT", "VACUUM", "BEGIN IMMEDIATE")
 PRAGMA_WRITES = ("PRAGMA user_version =", "PRAGMA application_id =", "PRAGMA journal_mode =", "PRAGMA wal_checkpoint")
@@ -400,24 +398,8 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def in_small() -> Iterator[None]:
-    """Have pictures read in this process, as processes take long to start and write nothing; and a small reserve."""
-
-    class ReadHere:
-        def __init__(self, then: Any, *, side: int, workers: int | None):
-            self._then, self._side = then, side
-
-        def __enter__(self) -> "ReadHere":
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            pass
-
-        def map(self, entries: Any) -> Iterator[Read | Skip]:
-            for entry in entries:
-                found = read_one(entry, self._then, self._side, LIMITS)
-                yield Skip(entry, *found) if len(found) == 2 else Read(entry, *found)
-
-    with patch.object(chain, "ReadPool", ReadHere), patch.object(directory, "RESERVE_BYTES", 4_096):
+    """Read pictures in this process, because reading processes write nothing; and set a small reserve aside."""
+    with in_this_process(), patch.object(directory, "RESERVE_BYTES", 4_096):
         yield
 
 

@@ -1,15 +1,16 @@
 """A writer for tests to kill. Its steps add, remove and merge, and step n is always the same.
 
-    python store_worker.py DIRECTORY
+    python store_worker.py DIRECTORY [PAUSE_S]
 
-It prints "ready" before it opens the collection, and "done" after each acknowledged step. The collection itself tells
-which step comes next.
+It prints "ready" before it opens the collection, and "done" after each acknowledged step, and then pauses; by default,
+for no time. The collection itself tells which step comes next.
 """
 
 import itertools
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def do(store: Store, step: int) -> None:
         store.vectors.merge(space, everything=step % 7 == 6)
 
 
-def main(path: str, steps: int | None = None) -> None:
+def main(path: str, steps: int | None = None, pause_s: float = 0.0) -> None:
     """Run until killed; or until so many steps are done, then die between writing rows and committing them."""
     segments.TIER = 3
     print("ready", flush=True)
@@ -86,7 +87,8 @@ def main(path: str, steps: int | None = None) -> None:
                 store.vectors.commit = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
             do(store, len(store.items.sources()))
             print("done", flush=True)
+            time.sleep(pause_s)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], pause_s=float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)

@@ -22,6 +22,8 @@ from serving import add_token, copy_shelf, error, running
 from store_worker import state_after
 from waiting import until
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 RECIPE = "small = color() | pca(dim=4)"
 
 
@@ -116,7 +118,9 @@ def test_a_backup_of_files_that_are_merged_meanwhile_is_of_one_moment(photos, pi
 
 def test_backups_beside_a_writer_that_adds_removes_and_merges_hold_what_was_committed(target, tmp_path):
     worker = Path(__file__).with_name("store_worker.py")
-    with subprocess.Popen([sys.executable, worker, tmp_path / "busy"], stdout=subprocess.PIPE, text=True) as writer:
+    pause_s = 0.02  # about what a disk takes: without it, steps in memory replace files faster than they are copied
+    command = [sys.executable, worker, tmp_path / "busy", str(pause_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         try:
             until(lambda: writer.stdout.readline() == "done\n")
             seen = []

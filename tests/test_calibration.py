@@ -16,6 +16,8 @@ from lookalike.images.decoding import read
 from lookalike.kernels import typical_gamma
 from lookalike.registry import create, parse
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 KINDS = ("fish", "house", "flower", "night", "stripes")
 FEATURE = create("feature", "fourier()")
 

@@ -26,6 +26,8 @@ from lookalike.errors import (
 from lookalike.images.demo import KINDS, draw_folder
 from lookalike.types import format_id
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 COLOR = ["color"]
 
 
@@ -43,6 +45,7 @@ def kind(path):
     return path.rsplit("/", 2)[1]
 
 
+@pytest.mark.usefixtures("reading_processes")
 def test_a_picture_finds_itself_first_and_its_kind_next(collection, folder):
     report = collection.add(folder, recipes=["deep"])
     assert report.added == len(collection) == 4 * len(KINDS)
@@ -205,6 +208,7 @@ def test_a_file_from_a_far_future_is_a_file_like_others(collection, folder):
     assert collection.add(folder, workers=1).known == 4 * len(KINDS)
 
 
+@pytest.mark.usefixtures("reading_processes")
 def test_the_bytes_of_a_known_picture_find_it_exactly(collection, folder):
     big = folder / "big.jpg"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (900, 1200, 3), np.uint8)).save(big)
@@ -262,6 +266,7 @@ def test_members_of_an_archive_are_items_and_go_when_it_is_written_anew_without_
     assert len(collection) == 2
 
 
+@pytest.mark.usefixtures("reading_processes")
 def test_bad_files_are_reported_remembered_and_do_not_stop_the_run(collection, folder):
     (folder / "empty.jpg").touch()
     (folder / "text.png").write_text("not a picture")
@@ -438,6 +443,7 @@ def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, netw
     assert collection.verify() == []
 
 
+@pytest.mark.usefixtures("reading_processes")
 def test_a_query_picture_goes_through_the_same_chain_as_the_collection(collection, folder, monkeypatch):
     monkeypatch.setattr(fitting, "FIT_MIN", 30)
     collection.add(folder, recipes=["small = color() | pca(dim=8) | l2()"], workers=1)
@@ -483,6 +489,7 @@ def test_exports_hold_every_item(collection, folder, tmp_path):
         collection.export(tmp_path / "a.xml", format="xml")
 
 
+@pytest.mark.usefixtures("reading_processes")
 def test_a_reader_in_another_thread_sees_what_a_writer_commits(collection, folder):
     collection.add(first(folder), recipes=COLOR, workers=1)
     counts, stop = [], threading.Event()
@@ -526,6 +533,7 @@ def test_clear_errors_for_what_is_not_there(collection, tmp_path):
         collection.add(tmp_path, recipes=["depe"])
 
 
+@pytest.mark.usefixtures("reading_processes")
 def test_odd_names_round_trip(collection, tmp_path):
     folder = tmp_path / "odd"
     folder.mkdir()

@@ -8,6 +8,8 @@ from lookalike.errors import ImageError, InputError, StoreError, UnknownNameErro
 from lookalike.images.demo import draw_folder
 from lookalike.store.database import Database
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 KINDS = ("fish", "house", "flower", "night", "stripes")
 
 

@@ -14,6 +14,8 @@ from lookalike.learn.dfk import Dfk
 from lookalike.learn.dfk_pictures import DfkPictures
 from lookalike.registry import create
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 KINDS = ("fish", "house", "stripes")
 OWN = "mine = sift() | dfk(k=3, patch_dim=8, max_iterations=10)"
 

@@ -11,6 +11,8 @@ from lookalike import Collection, Filter
 from lookalike.collection import duplicates
 from lookalike.errors import InputError, UnknownNameError
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 TAKEN = ("beach", "house", "face")
 
 

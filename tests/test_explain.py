@@ -11,6 +11,8 @@ from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import PCA
 from lookalike.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 KINDS = ("fish", "house", "flower")
 
 

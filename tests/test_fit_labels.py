@@ -9,6 +9,8 @@ from lookalike.collection.chain import Labelled, fit
 from lookalike.errors import InputError
 from lookalike.registry import create
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 KINDS = ("fish", "house", "flower", "night", "stripes")
 
 

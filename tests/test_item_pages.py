@@ -11,6 +11,8 @@ from lookalike.errors import ImageError, InputError
 from lookalike.images.decoding import identify
 from lookalike.images.files import Limits
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 
 @pytest.fixture(scope="module")
 def scattered(tmp_path_factory):

@@ -8,6 +8,8 @@ from lookalike import Crop, Filter
 from lookalike.collection.searching import windows
 from lookalike.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 QUARTERS = {"fish": (0.0, 0.0, 0.5, 0.5), "flower": (0.5, 0.0, 1.0, 0.5), "house": (0.0, 0.5, 0.5, 1.0)}
 
 

@@ -7,6 +7,8 @@ from lookalike import Collection
 from lookalike.encode.slem import Slem
 from lookalike.errors import InputError, SourceError
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 KINDS = ("fish", "house", "flower")
 
 

@@ -17,6 +17,8 @@ from lookalike.index.leaves import Leaves
 from lookalike.registry import create
 from lookalike.store.items import Item
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 
 def put(collection, ids):
     """Items with random unit vectors, as an add would put them."""

@@ -14,6 +14,8 @@ from lookalike.images.sources import Entry, walk
 from lookalike.registry import create
 from lookalike.types import silent
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 VLAD = "vlad(local='sift()', k=4)"
 RECIPE = f"words = {VLAD} | pca(dim=8) | l2()"
 
@@ -57,6 +59,7 @@ def test_a_file_that_two_sources_list_is_drawn_once():
     assert draw_sample([*listed, *listed], 20) == draw_sample(listed, 20)
 
 
+@pytest.mark.usefixtures("reading_processes")
 def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures):
     sample = draw_sample(walk([pictures], on_skip=print), 16)
     features = [create("feature", VLAD) for _ in range(2)]
