@@ -17,11 +17,11 @@ lint: .venv/installed
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
 
-check: .venv/installed .venv/torch .venv/browser
+check: .venv/installed .venv/torch .venv/browser .venv/proxies
 	$(BIN)/python -m pytest $(WORKERS) --durations=10
 
 # Lines and branches that the tests reach, other processes included; fails below what pyproject.toml asks for.
-coverage: .venv/installed .venv/torch .venv/browser
+coverage: .venv/installed .venv/torch .venv/browser .venv/proxies
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(WORKERS)
 	$(BIN)/coverage combine --quiet
@@ -60,6 +60,16 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo -n)
 	@command -v chromium || command -v chromium-browser || command -v google-chrome \
 		|| ($(ROOT) apt-get update -qq && $(ROOT) apt-get install -qq --yes --no-install-recommends chromium) \
 		|| echo "No Chromium here, and it cannot be installed (apt-get install chromium): the page is not tested."
+	touch $@
+
+# The files of docs/proxy are tested with Debian's nginx and Caddy; where there are none, those tests are skipped. The
+# packages are unpacked, not installed: their installation scripts would start two web servers.
+.venv/proxies: .venv/installed
+	@mkdir -p $@
+	@cd $@ && PATH="$$PATH:/usr/sbin" && (command -v nginx && command -v caddy) \
+		|| ((apt-get download -qq nginx caddy || ($(ROOT) apt-get update -qq && apt-get download -qq nginx caddy)) \
+			&& for package in *.deb; do dpkg -x $$package . || exit; done && usr/sbin/nginx -v && usr/bin/caddy version) \
+		|| (rm -rf usr; echo "No nginx or Caddy here, and they cannot be downloaded (apt-get): docs/proxy is not tested.")
 	touch $@
 
 # metric-learn, which needs an older scikit-learn than ours, for `lookalike bench run peers`. Without a network its rows

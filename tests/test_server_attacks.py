@@ -15,7 +15,7 @@ import pytest
 
 from lookalike import Collection
 from lookalike.server import access as access_module
-from lookalike.server import job_events
+from lookalike.server import job_events, request_checks
 from lookalike.server.access import Access, Entry, Person, cookie_serializer
 from lookalike.server.app import create_app
 from lookalike.server.problems import Problem
@@ -496,6 +496,19 @@ def test_a_refused_upload_that_goes_on_and_on_is_dropped(shelf):
         connection.sendall(POST + b"Content-Length: 9999999999\r\n\r\n")
         assert b" 413 " in connection.recv(1000)
         assert dropped(connection, bytes(1000), 0.02)
+
+
+def test_a_client_that_sends_the_rest_of_a_refused_upload_is_not_cut_off(shelf, monkeypatch):
+    monkeypatch.setattr(request_checks, "LINGER_S", PATIENCE_S)
+    with running(shelf) as service, service.connect() as connection:
+        connection.sendall(POST + b"Content-Length: 5000000\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"}}"):
+            answer += connection.recv(1000)
+        assert b" 413 " in answer
+        for _ in range(5):
+            connection.sendall(bytes(1_000_000))
+        assert connection.recv(1000) == b""
 
 
 def test_connections_above_the_cap_are_turned_away(shelf):

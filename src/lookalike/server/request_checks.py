@@ -5,6 +5,7 @@ shape as all other errors. Every response gets the security headers.
 """
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
@@ -34,6 +35,9 @@ WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map"
 """Last parts of the paths that need much computing."""
 
 MAX_HEAD_BYTES, MAX_URL_BYTES = 32 * 2**10, 8 * 2**10
+LINGER_S = 2.0
+"""How long the rest of a rejected body is read. If the connection closed at once, a proxy that is still sending would
+answer 502 instead of passing the response on."""
 LOGGED_STATUSES = (401, 403, 408, 413, 421, 429)
 """Statuses of rejected requests that are always logged."""
 LOGGED_CHARACTERS = 200
@@ -196,12 +200,19 @@ class _LimitedBody:
             raise self._too_large()
         return message
 
+    async def discard(self) -> None:
+        """Read the rest for at most LINGER_S."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                while not self.done:
+                    self.done = not (await self.receive()).get("more_body", False)
+
     def _too_large(self) -> Problem:
         return Problem(413, f"A request to this address may have {self.max_bytes:,} bytes. Send less.")
 
 
 class _CheckedSend:
-    """The response, with our headers. If the body was not read to its end, the connection is closed."""
+    """The response, with our headers. If the body was not read to its end, the connection is closed after LINGER_S."""
 
     def __init__(self, send: Send, body: _LimitedBody):
         self.send = send
@@ -220,7 +231,12 @@ class _CheckedSend:
             if not self.body.done:  # or the client could send it forever
                 added.append((b"connection", b"close"))
             message = {**message, "headers": [*given, *added]}
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
         try:
+            if is_last and not self.body.done:
+                await self.send({**message, "more_body": True})
+                await self.body.discard()
+                message = {"type": "http.response.body"}
             await self.send(message)
         except h11.LocalProtocolError:  # the rest of the body was invalid, and uvicorn has rejected the request
             raise ClientGone from None
