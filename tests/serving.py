@@ -1,14 +1,11 @@
-"""A service that really runs, for tests: uvicorn in a thread on loopback, and a client that speaks to it.
-
-In: a collection's folder and settings. Out: `Running`, with an `httpx` client that sends what our page would send.
-"""
+"""A running service for tests: uvicorn in a thread on loopback, and an `httpx` client that sends the page's headers."""
 
 import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,7 @@ WRITE = {"X-Lookalike": "1"}
 
 @dataclass
 class Running:
-    """A service and somebody who uses it."""
+    """A service and a client of it."""
 
     client: httpx.Client
     app: RequestChecks
@@ -37,28 +34,28 @@ class Running:
     folder: Path
 
     def get(self, path: str, **options: Any) -> Any:
-        """JSON from a path of the API, which must be well."""
+        """Return JSON from a path of the API; the status must be 200."""
         answer = self.client.get(f"/api/v1{path}", **options)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def post(self, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
-        """JSON to a path of the API, and back."""
+        """Send JSON to a path of the API and return the JSON of the response."""
         answer = self.client.post(f"/api/v1{path}", json=body or {}, **options)
         assert answer.status_code == status, answer.text
         return answer.json()
 
     def upload(self, data: bytes) -> httpx.Response:
-        """Send a picture to search with."""
+        """Upload a picture to search with."""
         return self.client.post("/api/v1/uploads", files={"file": ("picture", data)})
 
     def connect(self) -> socket.socket:
-        """A bare connection, for those who do not behave."""
+        """Open a plain TCP connection, for requests that httpx would not send."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
 
 def make_shelf(folder: Path) -> Path:
-    """Sixty drawn pictures in a collection, each with its kind as label; the collection's path."""
+    """Create a collection of sixty drawn pictures, each with its kind as label; return its path."""
     draw_folder(folder / "pictures", per_kind=5, random_state=0)
     path = folder / "shelf.lookalike"
     with Collection(path, create=True) as collection:
@@ -68,7 +65,7 @@ def make_shelf(folder: Path) -> Path:
 
 
 def copy_shelf(shelf: Path, folder: Path) -> Path:
-    """A collection of one's own; the pictures stay where they are."""
+    """Return a copy of the collection that a test may change; the pictures are not copied."""
     return Path(shutil.copytree(shelf, folder / "own.lookalike"))
 
 
@@ -76,7 +73,7 @@ def copy_shelf(shelf: Path, folder: Path) -> Path:
 def running(
     shelf: Path, *, budget: Budget | None = None, rates: Rates | None = None, **options: Any
 ) -> Iterator[Running]:
-    """The service for a collection, until the block ends."""
+    """Run the service for a collection until the block ends."""
     settings = Settings(port=0, budget=budget or Budget(), rates=rates or Rates.trusting(), **options)
     with Collection(shelf) as collection:
         app = create_app(collection, settings)
@@ -93,16 +90,16 @@ def running(
             app.service.closing.set()
             server.should_exit = True
             thread.join(PATIENCE_S)
-            assert not thread.is_alive(), "the service does not end"
+            assert not thread.is_alive(), "the service did not end"
 
 
 def connect(address: str) -> httpx.Client:
-    """A client of a service."""
+    """Return a client of a service."""
     return httpx.Client(base_url=address, headers=WRITE, timeout=PATIENCE_S, trust_env=False)
 
 
 def error(answer: httpx.Response, status: int, kind: str) -> str:
-    """The message of an error that has the one shape."""
+    """Check the status, kind and JSON shape of an error; return its message."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
@@ -113,11 +110,11 @@ def error(answer: httpx.Response, status: int, kind: str) -> str:
     return str(body["error"]["message"])
 
 
-def quick(budget: Budget | None = None, **changes: Any) -> Budget:
-    """A budget with some of it changed."""
-    return replace(budget or Budget(), **changes)
+def quick(**changes: Any) -> Budget:
+    """Return the default budget with these changes."""
+    return Budget(**changes)
 
 
 def add_token(shelf: Path, name: str, role: Any) -> dict[str, str]:
-    """The header that a person of this role sends."""
+    """Create a token and return the header that sends it."""
     return {"Authorization": f"Bearer {Access(shelf).add(name, role)}"}

@@ -494,7 +494,7 @@ def test_ctrl_c_during_a_real_add_leaves_a_collection_that_goes_on(pictures: Pat
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert err.decode().splitlines() == [
-        "Stopped. Everything committed so far is safe; the same command goes on from there."
+        "Stopped. Everything committed so far is safe; the same command continues from there."
     ]
     again = subprocess.run([*words, "--json"], check=True, capture_output=True)
     report = json.loads(again.stdout)

@@ -79,7 +79,7 @@ def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish)
 def test_several_keys_on_a_line_are_as_many_answers(call, own, fish):
     _, _, err = call("feedback", fish, "--window", 3, "--rounds", 2, answers="yNx u\nskip n\nyn\n\nyes\n")
     assert "'x' is not one of the keys" in err
-    assert err.count("Taken back:") == 1  # the no; then s, k, i and p, for only a whole line is a word
+    assert err.count("Undone:") == 1  # the no; then s, k, i and p, for only a whole line is a word
     assert [f"{key!r} is not" in err for key in "kip"] == [True] * 3
     with lookalike.Collection(own) as collection:
         session = collection.session(id=session_in(err))
@@ -128,8 +128,8 @@ def test_a_session_goes_on_where_it_was_left(call, own, fish):
 
 def test_undo_asks_again_and_reaches_into_the_round_before(call, own, fish):
     _, _, err = call("feedback", fish, "--window", 2, answers="u\ny\nu\nn\ny\nu\nu\nq\n")
-    assert "There is nothing left to undo." in err
-    assert err.count("Taken back:") == 3
+    assert "There is nothing to undo." in err
+    assert err.count("Undone:") == 3
     with lookalike.Collection(own) as collection:
         session = collection.session(id=session_in(err))
         clicks = [(event.kind, event.undone) for event in session.log if event.kind != "shown" and event.round]
@@ -147,8 +147,8 @@ def test_undo_asks_again_and_reaches_into_the_round_before(call, own, fish):
 def test_finishing_gives_labels(call, own, fish):
     code, out, _ = call("feedback", fish, "--window", 2, answers="y\nf\nGröße 魚\n")
     assert code == 0
-    assert "What shall it be called?" in out
-    assert "The label Größe 魚 is new on 2 of the pictures." in out
+    assert "Name of the class:" in out
+    assert "The label Größe 魚 was added to 2 pictures." in out
     with lookalike.Collection(own) as collection:
         assert collection.label_counts()["Größe 魚"] == 2
         (session,) = collection.sessions()
@@ -159,7 +159,7 @@ def test_finishing_gives_labels(call, own, fish):
     code, _, err = call("feedback", "--resume", session.id, "--finish", "--name", "other")
     assert (code, "was finished as 'Größe 魚'" in err) == (2, True)
     _, out, _ = call("feedback", "--label", "Größe 魚", "--rounds", 1, "--finish", "--name", "more", answers="s\n" * 9)
-    assert "The label more is new on 2 of the pictures." in out
+    assert "The label more was added to 2 pictures." in out
     code, _, err = call("feedback", fish, answers="f\n")
     assert (code, "A name is needed" in err) == (2, True)
 
@@ -281,7 +281,7 @@ def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
-        assert "Left. Every answer is kept; to go on: lookalike" in err
+        assert "Stopped. Every answer is stored. To resume: lookalike" in err
         assert "the same command" not in err
         assert collection.session(id=session_in(err)).summary.relevant == 2
 
@@ -337,7 +337,7 @@ def test_where_nothing_is_left_to_ask_an_undo_and_an_end_are(call, fish):
     code, out, _ = call("feedback", fish, "--path", "*fish*", answers="y\ny\ny\nu\nn\nf\nfishes\n")
     assert code == 0
     assert "u undo · f finish · q leave" in out
-    assert "The label fishes is new on" in out
+    assert "The label fishes was added to" in out
 
 
 def test_what_simulate_cannot_heed_is_refused(call, fish):

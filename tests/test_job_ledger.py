@@ -1,4 +1,4 @@
-"""The job ledger: rows that survive kills, folders of older versions, damage, and disks that take no more."""
+"""The job ledger: rows that survive kills, folders of older versions, damage, and full or read-only disks."""
 
 import fcntl
 import json
@@ -58,7 +58,7 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
-    """A folder with a ledger of forty jobs, some pages of it; every fourth has not ended."""
+    """A folder with a ledger of forty jobs on several pages; every fourth job has not ended."""
     folder = tmp_path / "c"
     folder.mkdir()
     with open_ledger(folder) as ledger:
@@ -90,7 +90,7 @@ def test_jobs_are_read_as_they_were_written_and_ids_count_up(tmp_path: Path) -> 
     assert sorted(file.name for file in tmp_path.iterdir()) == ["jobs.lock", "jobs.sqlite"]
 
 
-def test_golden_jobs_v8(tmp_path: Path) -> None:
+def test_the_golden_ledger_of_format_1_can_be_read(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "v8", tmp_path / "c")
     assert verify_jobs(tmp_path / "c") == []
     with open_ledger(tmp_path / "c") as ledger:
@@ -102,13 +102,13 @@ def test_golden_jobs_v8(tmp_path: Path) -> None:
 def test_one_service_at_a_time_uses_the_ledger(tmp_path: Path) -> None:
     with (
         open_ledger(tmp_path),
-        pytest.raises(LockedError, match=f"^Another service looks after the jobs of {tmp_path}. Ask that one.$"),
+        pytest.raises(LockedError, match=f"^Another service runs the jobs of {tmp_path}. Use that one, "),
     ):
         JobLedger(tmp_path, bool)
     assert read(tmp_path) == {}
 
 
-def test_a_job_that_was_added_is_there_after_a_kill(tmp_path: Path) -> None:
+def test_an_added_job_survives_a_kill(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from lookalike.store.jobs import JobLedger\n"
         "ledger = JobLedger(Path(sys.argv[1]), bool); ledger.add({'n': 1}); ledger.write(1, {'n': 2})\n"
@@ -184,7 +184,7 @@ def test_damaged_files_of_an_older_version_are_logged_and_do_not_stop_the_servic
     assert not (old / "jobs").exists()
 
 
-def test_a_service_of_an_older_version_that_still_runs_is_named_and_keeps_its_jobs(old: Path) -> None:
+def test_jobs_are_not_migrated_while_a_service_of_an_older_version_runs(old: Path) -> None:
     before = read_files(old / "jobs")
     with subprocess.Popen(
         [sys.executable, "-c", OLD_SERVICE, old / "jobs" / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -201,7 +201,7 @@ def test_a_service_of_an_older_version_that_still_runs_is_named_and_keeps_its_jo
 
 
 def test_jobs_that_an_older_version_stored_later_get_another_id_if_theirs_is_taken(old: Path) -> None:
-    """Nothing is lost, and nothing appears twice, although that version started to count again."""
+    """No job is lost or doubled, although that version counts from 1 again."""
     before = read(old)
     (old / "jobs").mkdir()
     for number in (3, 4):
@@ -214,7 +214,7 @@ def test_jobs_that_an_older_version_stored_later_get_another_id_if_theirs_is_tak
 
 
 def crashes(folder: Path, verb: Callable[[], object]) -> Iterator[tuple[str, Files]]:
-    """Run a verb; yields what a kill and a power cut would leave at each call that changes a file, and at the end."""
+    """Run a verb; yield the files after a kill and a power cut at each call that changes a file, and at the end."""
     left: list[tuple[str, Files]] = []
     disk = Disk(folder, trusts_sqlite=True)
 
@@ -228,7 +228,7 @@ def crashes(folder: Path, verb: Callable[[], object]) -> Iterator[tuple[str, Fil
     yield from left
 
 
-def test_a_migration_that_is_killed_at_any_step_loses_nothing_and_doubles_nothing(old: Path) -> None:
+def test_a_migration_that_is_killed_at_any_step_neither_loses_nor_doubles_a_job(old: Path) -> None:
     jobs = {int(file.stem): json.loads(file.read_text()) for file in (old / "jobs").glob("*.json")}
     expected = {number: {name: job[name] for name in job if name != "id"} for number, job in jobs.items()}
     steps = 0
@@ -261,10 +261,10 @@ def test_a_migration_on_a_full_disk_loses_nothing(mount_disk: Callable[[str], Pa
     assert not (disk / "c" / "jobs").exists()
 
 
-# Disks that take no more
+# Full and read-only disks
 
 
-def test_a_full_disk_rejects_jobs_and_takes_them_again_when_there_is_space(mount_disk: Callable[[str], Path]) -> None:
+def test_a_full_disk_rejects_jobs_until_there_is_space(mount_disk: Callable[[str], Path]) -> None:
     disk = mount_disk("1m")
     with open_ledger(disk) as ledger:
         ledger.add(make_job(1))
@@ -272,7 +272,7 @@ def test_a_full_disk_rejects_jobs_and_takes_them_again_when_there_is_space(mount
     with open_ledger(disk) as ledger:  # opened on the full disk
         assert list(ledger.read()) == [1]
         with pytest.raises(FullError, match="No space left"):
-            add_jobs(ledger, 1_000)  # some may go into space that SQLite has already
+            add_jobs(ledger, 1_000)  # some may fit into space that SQLite has allocated
         last = max(ledger.read())
         filler.unlink()
         assert ledger.add(make_job(0)) == last + 1
@@ -306,7 +306,7 @@ def damage_row(folder: Path, number: int) -> None:
     change_rows(folder / "jobs.sqlite", f"UPDATE jobs SET fields = '{{}}' WHERE id = {number}")
 
 
-def test_damaged_rows_are_found_left_out_and_removed(filled: Path) -> None:
+def test_damaged_rows_are_reported_skipped_and_removed_by_repair(filled: Path) -> None:
     jobs = read(filled)
     damage_row(filled, 40)
     fault = "jobs.sqlite: 1 row of jobs does not match its digest. Run: lookalike repair"
@@ -364,11 +364,11 @@ HARMS: dict[str, tuple[Callable[[Path], object], int]] = {
     "a missing trigger": (drop_trigger, 40),
     "a directory": (make_directory, 0),
 }
-"""What can happen to the file of a ledger, and how many jobs can be read afterwards, at least."""
+"""Damage to the file of a ledger, and the least number of jobs that can be recovered."""
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_damaged_file_is_named_stops_only_jobs_and_is_repaired(
+def test_a_damaged_file_disables_only_jobs_and_can_be_repaired(
     filled: Path, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs = read(filled)
@@ -383,7 +383,7 @@ def test_a_damaged_file_is_named_stops_only_jobs_and_is_repaired(
         assert service.ensure("map", {}, "anna") is None
         with pytest.raises((DamagedError, FormatError), match=r"un: lookalike repair$"):
             service.submit("refresh", {}, "anna")
-    assert "There will be no jobs: " in caplog.text
+    assert "Jobs are disabled: " in caplog.text
     (done,) = repair_jobs(filled, None)
     left = read(filled)
     assert len(left) >= least
@@ -397,7 +397,7 @@ def test_a_damaged_file_is_named_stops_only_jobs_and_is_repaired(
         assert ledger.add({}) == max(left, default=0) + 1
 
 
-def test_a_damaged_file_is_not_replaced_under_a_service_that_runs(filled: Path) -> None:
+def test_a_damaged_file_is_not_replaced_while_a_service_runs(filled: Path) -> None:
     with open_ledger(filled):
         zero_page(filled / "jobs.sqlite", 5)
         with pytest.raises(LockedError, match="Another service"):
@@ -421,7 +421,7 @@ def test_a_repair_that_is_killed_at_any_step_recovers_the_same(filled: Path) -> 
     assert steps > 20
 
 
-def test_a_ledger_of_a_newer_version_is_left_alone(filled: Path) -> None:
+def test_a_ledger_of_a_newer_version_is_rejected(filled: Path) -> None:
     with closing(connect(filled / "jobs.sqlite", [*JOBS, "SELECT 1"])):
         pass
     for verb in (
@@ -434,7 +434,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(filled: Path) -> None:
 
 
 def test_an_unreadable_file_of_an_older_version_is_kept(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the disk may pass: the file is not taken for a damaged one."""
+    """A disk error may be temporary: the file is not treated as damaged."""
     real = Path.read_bytes
 
     def fail(self: Path) -> bytes:

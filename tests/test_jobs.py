@@ -1,4 +1,4 @@
-"""Jobs without the service: stored jobs that survive kills, processes that are killed, folders that may be added."""
+"""Jobs without HTTP: stored jobs that survive kills, killed processes, and folders that may be added."""
 
 import asyncio
 import json
@@ -38,10 +38,9 @@ seconds = {seconds}
 for done in range(4):
     print(json.dumps({{"stage": "reading", "done": done, "total": 4}}), flush=True)
     time.sleep(seconds / 4)
-print(json.dumps({{"result": order, "message": "Well done."}}), flush=True)
+print(json.dumps({{"result": order, "message": "Done."}}), flush=True)
 """
 """A worker that does nothing, quickly or slowly: starting a real one takes a second or two."""
-
 
 HELD = """
 import os, sys, time
@@ -58,7 +57,7 @@ def hold(out, message):
 worker._send = hold
 worker.main()
 """
-"""The real worker, which the first time stands still in the middle of a stage, until it is killed."""
+"""The real worker, which the first time blocks in the middle of a stage until it is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ def many(tmp_path_factory):
 @pytest.fixture
 def own(shelf, tmp_path):
     path = copy_shelf(shelf, tmp_path)
-    for file in path.glob("jobs.*"):  # of a service that looked at the pictures, for another test
+    for file in path.glob("jobs.*"):  # of a service that another test has started
         file.unlink()
     return path
 
@@ -107,7 +106,7 @@ def is_reading(job):
     return job.stage == "reading"
 
 
-def test_a_worker_that_is_killed_in_an_add_and_in_a_fit_begins_again(jobs, own, many, tmp_path, monkeypatch):
+def test_a_worker_that_is_killed_in_an_add_or_a_fit_starts_again(jobs, own, many, tmp_path, monkeypatch):
     asked = [("add", {"folder": str(many)}, "reading"), ("fit", {"spec": "small = color() | pca(dim=8)"}, "encoding")]
     for kind, arguments, stage in asked:
         flag = tmp_path / kind
@@ -123,13 +122,13 @@ def test_a_worker_that_is_killed_in_an_add_and_in_a_fit_begins_again(jobs, own, 
         assert collection.verify() == []
 
 
-def test_a_job_whose_process_always_dies_fails_after_three_times(jobs, monkeypatch):
+def test_a_job_whose_process_always_dies_fails_after_three_attempts(jobs, monkeypatch):
     monkeypatch.setattr(module, "_START", "import os; os.kill(os.getpid(), 9)")
     job = wait(jobs, jobs.submit("refresh", {}, "anna").id)
     assert (job.state, job.attempts, job.error["kind"]) == ("failed", 3, "Killed")
 
 
-def test_a_fault_of_ours_fails_at_once_and_is_logged(jobs, monkeypatch, caplog):
+def test_an_unexpected_exception_ends_a_job_at_once_and_is_logged(jobs, monkeypatch, caplog):
     faulty = "import lookalike.server.job_worker as w; w.KINDS['refresh'] = lambda *_: 1 / 0; w.main()"
     monkeypatch.setattr(module, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {faulty}")
     job = wait(jobs, jobs.submit("refresh", {}, "anna").id)
@@ -151,17 +150,17 @@ def test_changes_are_numbered_and_the_last_one_is_never_missed(jobs, quick):
         return seen[-1:] == ["done"]
 
     until(is_done)
-    assert (job.stage, job.done, job.total, job.message) == ("reading", 3, 4, "Well done.")
+    assert (job.stage, job.done, job.total, job.message) == ("reading", 3, 4, "Done.")
     wait(jobs, job.id, lambda job: job.id not in jobs._processes)
     assert jobs.changed(job.change) == []
 
 
-def test_what_was_not_done_goes_on_with_the_next_start(own, many, slow, monkeypatch):
+def test_unfinished_jobs_resume_when_the_service_starts_again(own, many, slow, monkeypatch):
     first = Jobs(own, [many])
     first.start()
     adding, waiting = first.submit("add", {"folder": str(many)}, "anna"), first.submit("refresh", {}, "ben")
     wait(first, adding.id, is_reading)
-    first.close()  # as with a kill, the store says: running, queued
+    first.close()  # as after a kill, the stored states are running and queued
     with closing(JobLedger(own, bool)) as ledger:
         assert [fields["state"] for fields in ledger.read().values()] == ["running", "queued"]
     monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
@@ -194,29 +193,30 @@ def test_a_cancelled_job_ends_at_once(jobs, slow, monkeypatch):
 def test_the_same_job_is_not_queued_twice(jobs, slow, monkeypatch):
     first = jobs.submit("refresh", {}, "anna")
     wait(jobs, first.id, lambda job: job.state == "running")
-    second = jobs.submit("refresh", {}, "ben")  # the first may have looked at what is new by then
+    second = jobs.submit("refresh", {}, "ben")  # the first may have listed the files already
     assert second.id == first.id + 1
     assert jobs.submit("refresh", {}, "carl").id == second.id
     drawn = jobs.ensure("map", {"space": None}, "anna")
-    wait(jobs, drawn.id, is_reading)  # beside the first: another queue
+    wait(jobs, drawn.id, is_reading)  # at the same time as the first: another queue
     assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id
     jobs.cancel(drawn.id)
-    assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id  # that was a short while ago
+    assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id  # it has just ended
     monkeypatch.setattr(module, "MAX_QUEUED", 1)
     assert jobs.ensure("map", {"space": "color"}, "anna") is None
     with pytest.raises(LockedError, match="waiting"):
         jobs.submit("fit", {}, "anna")
 
 
-def test_what_the_process_is_asked_to_do_it_does(own, many):
-    said = []
+def test_each_kind_of_job_calls_its_verb(own, many):
+    reported = []
     with Collection(own) as collection:
         do = {
-            kind: partial(verb, collection, progress=lambda *words: said.append(words)) for kind, verb in KINDS.items()
+            kind: partial(verb, collection, progress=lambda *step: reported.append(step))
+            for kind, verb in KINDS.items()
         }
         result, message = do["add"]({"folder": str(many), "roots": [str(many)]})
         assert (result["added"], message) == (N, f"{N} added.")
-        assert said[-1][0] == "encoding small" or "reading" in [stage for stage, *_ in said]
+        assert "reading" in [stage for stage, *_ in reported]
         (many / "broken.png").write_bytes(b"no picture")
         assert do["refresh"]({})[1] == "0 added, 1 skipped."
         (many / "broken.png").unlink()
@@ -232,18 +232,18 @@ def test_what_the_process_is_asked_to_do_it_does(own, many):
         assert do["remove"]({"items": [*items, "0" * 16]})[0] == {"removed": 2}
         assert do["remove"]({"items": items})[0] == {"removed": 0}
         assert len(collection) == 60 + N - 2
-        assert len(list(many.iterdir())) == N  # files stay
+        assert len(list(many.iterdir())) == N  # the files are kept
 
 
-def test_what_cannot_be_done_fails_with_a_sentence(jobs):
+def test_a_job_with_invalid_arguments_fails_with_a_message(jobs):
     job = wait(jobs, jobs.submit("fit", {"spec": "nonsense("}, "anna").id)
     assert (job.state, job.error["kind"], job.attempts) == ("failed", "SpecError", 1)
     assert "nonsense" in job.message
 
 
-def test_jobs_that_this_version_does_not_know_are_skipped_and_stay(own, slow):
+def test_jobs_of_a_later_version_are_skipped_and_kept(own, slow):
     made = Job(0, "refresh", {}, "anna", 1.0, "done", ended=2.0).fields()
-    odd = [{"kind": "evil"}, {"arguments": ["a"]}, {"colour": "red"}]  # of a later version
+    odd = [{"kind": "evil"}, {"arguments": ["a"]}, {"colour": "red"}]  # a later version may store these
     with closing(JobLedger(own, bool)) as ledger:
         for fields in ({}, *odd, {}):
             ledger.add(made | fields)
@@ -255,8 +255,8 @@ def test_jobs_that_this_version_does_not_know_are_skipped_and_stay(own, slow):
         assert list(ledger.read()) == [1, 2, 3, 4, 5, 6]
 
 
-def test_only_the_last_that_ended_are_kept(own, slow, monkeypatch):
-    monkeypatch.setattr(module, "KEEP", 3)
+def test_only_the_last_ended_jobs_are_kept(own, slow, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENDED", 3)
     with closing(JobLedger(own, bool)) as ledger:
         ledger.add(Job(0, "refresh", {}, "anna", 1.0).fields())
         for _ in range(5):
@@ -270,7 +270,7 @@ def test_only_the_last_that_ended_are_kept(own, slow, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["jobs.sqlite", "jobs.lock"])
-def test_where_nothing_can_be_written_asking_says_so(own, name):
+def test_if_jobs_cannot_be_stored_submit_raises_the_reason(own, name):
     (own / name).mkdir()
     jobs = Jobs(own)
     jobs.start()
@@ -281,17 +281,17 @@ def test_where_nothing_can_be_written_asking_says_so(own, name):
     jobs.close()
 
 
-def test_a_second_service_says_that_there_is_a_first(jobs, own, caplog):
+def test_a_second_service_has_no_jobs_and_names_the_reason(jobs, own, caplog):
     with closing(Jobs(own)) as second:
         second.start()
-        with pytest.raises(LockedError, match=f"Another service looks after the jobs of {own}. Ask that one."):
+        with pytest.raises(LockedError, match=f"Another service runs the jobs of {own}. Use that one, "):
             second.submit("refresh", {}, "anna")
         assert second.ensure("map", {"space": None}, "anna") is None
-    assert "There will be no jobs: Another service" in caplog.text
+    assert "Jobs are disabled: Another service" in caplog.text
 
 
-def test_links_lead_no_farther_than_the_roots_and_the_sources(own, tmp_path):
-    """An add and a refresh for others leave out what a link leads to elsewhere, and say so; what was known stays."""
+def test_links_are_only_followed_into_the_roots_and_the_sources(own, tmp_path):
+    """An add and a refresh skip links that lead elsewhere, and report them; known pictures are kept."""
     root, other = tmp_path / "root", tmp_path / "other"
     for red, folder in enumerate((root / "a", root / "b", other)):
         folder.mkdir(parents=True)
@@ -301,17 +301,17 @@ def test_links_lead_no_farther_than_the_roots_and_the_sources(own, tmp_path):
     (root / "a" / "secret.png").symlink_to(other / "x.png")
     with Collection(own, within=[root]) as collection:
         result, _ = KINDS["add"](collection, {"folder": str(root / "a"), "roots": [str(root)]}, silent)
-        assert result["added"] == 2  # that of b by the loop
+        assert result["added"] == 2  # the picture in b is found through the loop
         assert result["skipped"] == dict.fromkeys([f"{root}/a/out", f"{root}/a/secret.png"], OUTSIDE)
         assert KINDS["refresh"](collection, {}, silent)[0]["skipped"] == result["skipped"]
         for folder in (other, root / ".." / "other", root / "a" / "out"):
             with pytest.raises(InputError, match="not below"):
                 KINDS["add"](collection, {"folder": str(folder), "roots": [str(root)]}, silent)
-    with Collection(own) as collection:  # as the command line does: links are followed
-        assert collection.refresh().added == 1  # behind the link, and the other one is the same picture
+    with Collection(own) as collection:  # as on the command line: links are followed
+        assert collection.refresh().added == 1  # out/x.png; secret.png is the same picture
         assert len(collection) == 60 + 3
     shutil.rmtree(root / "a")
-    (root / "a").symlink_to(other)  # a source that was swapped for a link
+    (root / "a").symlink_to(other)  # a source that was replaced by a link
     with Collection(own, within=[root]) as collection:
         assert KINDS["refresh"](collection, {}, silent)[0]["skipped"] == {f"{root}/a": OUTSIDE}
     with Collection(own, within=[root, other]) as collection:
@@ -321,11 +321,11 @@ def test_links_lead_no_farther_than_the_roots_and_the_sources(own, tmp_path):
 @pytest.mark.parametrize(
     "name", ["../../x.jpg", "/etc/passwd", "..", ".hidden.png", "a\0b", "ü" * 500, "x" * 5000, "", "a\n.jpg"]
 )
-def test_a_name_of_a_client_is_made_harmless(name, tmp_path, pictures):
+def test_file_names_from_clients_are_made_safe(name, tmp_path, pictures):
     data = next(pictures.rglob("*.jpg")).read_bytes()
-    (kept,) = save_files(tmp_path, [(name, data)])
+    (saved,) = save_files(tmp_path, [(name, data)])
     (file,) = (tmp_path / "uploads").iterdir()
-    assert file.name.startswith(f"{kept.item:016x}-")
+    assert file.name.startswith(f"{saved.item:016x}-")
     assert file.suffix in (".jpg", ".png")
     assert len(file.name) < 100
     assert file.read_bytes() == data
@@ -334,15 +334,15 @@ def test_a_name_of_a_client_is_made_harmless(name, tmp_path, pictures):
     assert len(list((tmp_path / "uploads").iterdir())) == 1
 
 
-def test_what_does_not_begin_like_a_picture_is_not_written(tmp_path):
-    with pytest.raises(ImageError, match="no picture"):
+def test_a_file_without_the_signature_of_a_picture_is_not_saved(tmp_path):
+    with pytest.raises(ImageError, match="is not a picture"):
         save_files(tmp_path, [("x.jpg", b"<html>")])
     assert not (tmp_path / "uploads").exists()
 
 
-def test_files_of_one_request_are_kept_all_or_none(tmp_path, monkeypatch):
+def test_either_all_files_of_a_request_are_saved_or_none(tmp_path, monkeypatch):
     good = [(f"{i}.jpg", b"\xff\xd8\xff" + bytes([i])) for i in range(3)]
-    with pytest.raises(ImageError, match=r"no\.txt\.jpg is no picture.*Nothing of this request was kept"):
+    with pytest.raises(ImageError, match=r"no\.txt\.jpg is not a picture.*No file of this request was saved"):
         save_files(tmp_path, [*good, ("no.txt.jpg", b"text")])
     assert list(tmp_path.rglob("*.jpg")) == []
     save_files(tmp_path, good[:1])
@@ -356,39 +356,38 @@ def test_files_of_one_request_are_kept_all_or_none(tmp_path, monkeypatch):
     monkeypatch.setattr(uploads, "atomic_write", full)
     with pytest.raises(FullError):
         save_files(tmp_path, good)
-    assert [path.name[17:] for path in (tmp_path / "uploads").iterdir()] == ["0.jpg"]  # that of the request before
+    assert [path.name[17:] for path in (tmp_path / "uploads").iterdir()] == ["0.jpg"]  # from the earlier request
 
 
-def test_what_a_kill_left_of_a_file_is_no_file(tmp_path):
+def test_an_unfinished_file_of_a_killed_process_is_removed(tmp_path):
     data = b"\xff\xd8\xff and more"
-    (kept,) = save_files(tmp_path, [("x.jpg", data)])
-    with pytest.raises(FullError), uploads.atomic_write(kept.path) as left:
+    (saved,) = save_files(tmp_path, [("x.jpg", data)])
+    with pytest.raises(FullError), uploads.atomic_write(saved.path) as part:
         raise FullError("No space left.")
-    kept.path.rename(left)  # as if it had been killed before the end
-    assert save_files(tmp_path, [("x.jpg", data)])[0].path == kept.path
-    assert kept.path.read_bytes() == data
-    assert not left.exists()
+    saved.path.rename(part)  # as if the process had been killed before the end
+    assert save_files(tmp_path, [("x.jpg", data)])[0].path == saved.path
+    assert saved.path.read_bytes() == data
+    assert not part.exists()
     uploads.delete_files(save_files(tmp_path, [("again.jpg", data), ("y.jpg", data + b"!")]))
-    assert list((tmp_path / "uploads").iterdir()) == [kept.path]  # what was there before stays
+    assert list((tmp_path / "uploads").iterdir()) == [saved.path]  # the earlier file is kept
 
 
-def test_what_was_sent_and_taken_out_does_not_come_back(own, pictures):
-    first, second = (path.read_bytes() + b"!" for path in sorted(pictures.rglob("*.jpg"))[:2])  # no pictures we know
+def test_a_removed_upload_is_not_added_again_by_the_next_job(own, pictures):
+    first, second = (path.read_bytes() + b"!" for path in sorted(pictures.rglob("*.jpg"))[:2])  # not in the collection
     send = {"folder": str(own / "uploads"), "uploads": True}
     with Collection(own) as collection:
-        (kept,) = save_files(own, [("a.jpg", first)])
+        (saved,) = save_files(own, [("a.jpg", first)])
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
-        assert KINDS["remove"](collection, {"items": [format_id(kept.item)]}, silent)[0] == {"removed": 1}
+        assert KINDS["remove"](collection, {"items": [format_id(saved.item)]}, silent)[0] == {"removed": 1}
         save_files(own, [("b.jpg", second)])
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
-        assert not collection.has([kept.item])
-        assert (own / "uploads" / ".removed" / kept.path.name).read_bytes() == first  # nothing is deleted
-        save_files(own, [("a.jpg", first)])  # sent again, it is meant
+        assert not collection.has([saved.item])
+        assert (own / "uploads" / ".removed" / saved.path.name).read_bytes() == first  # nothing is deleted
+        save_files(own, [("a.jpg", first)])  # a file that is sent again is added
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
 
 
 def test_a_job_has_a_lower_priority_than_searches(tmp_path):
-    """Its process is niced, and so are those that it starts."""
     Collection(tmp_path / "c.lookalike", create=True).close()
     script = (
         "import os; from lookalike.server import job_worker as worker;"
@@ -397,10 +396,10 @@ def test_a_job_has_a_lower_priority_than_searches(tmp_path):
     order = json.dumps({"collection": str(tmp_path / "c.lookalike"), "within": None, "kind": "map", "arguments": {}})
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stdin.write(order + "\n")
-    process.stdin.flush()  # left open: its end would end the process
-    told = json.loads(process.stdout.readline())
+    process.stdin.flush()  # not closed: the process ends when its input closes
+    answer = json.loads(process.stdout.readline())
     process.communicate()
-    assert told["result"]["nice"] == min(19, os.nice(0) + job_worker.NICE)
+    assert answer["result"]["nice"] == min(19, os.nice(0) + job_worker.NICE)
 
 
 def test_the_service_has_one_thread_per_product_and_its_jobs_have_half_of_the_cores(monkeypatch):
@@ -417,13 +416,13 @@ def test_the_service_has_one_thread_per_product_and_its_jobs_have_half_of_the_co
         monkeypatch.delenv(name)
 
 
-def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch):
+def test_an_event_stream_reads_jobs_only_after_a_change(monkeypatch):
     class Watched:
         last = 5
-        looks = 0
+        reads = 0
 
         def changed(self, since):
-            self.looks += 1
+            self.reads += 1
             assert since < self.last
             return [Job(1, "map", {}, "anna", 0.0, change=self.last)]
 
@@ -431,7 +430,7 @@ def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch
     jobs, closing, turns = Watched(), threading.Event(), []
 
     def may():
-        turns.append(jobs.looks)
+        turns.append(jobs.reads)
         if len(turns) == 50:
             closing.set()
         return True
@@ -444,12 +443,12 @@ def test_a_stream_looks_at_the_jobs_only_where_something_has_changed(monkeypatch
             )
         ]
 
-    told = asyncio.run(listen())
-    assert len(told) == 2  # when to come back, and the job
+    lines = asyncio.run(listen())
+    assert len(lines) == 2  # the time to wait before reconnecting, and the job
     assert turns == [1] * 50
 
 
 def test_the_process_of_a_job_does_not_load_the_service():
-    """Every job waits for what its process loads."""
+    """Every job waits until its process has imported its modules."""
     code = "import sys, lookalike.server.job_worker; print({'fastapi', 'sklearn', 'uvicorn'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout == "set()\n"

@@ -558,7 +558,7 @@ def test_a_backup_that_holds_a_damaged_access_json_does_not_restore_it(served: P
     with Collection(served) as collection:
         collection.backup(served.with_name("b"))
     assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 1
-    assert "holds no valid token" in capsys.readouterr().out
+    assert "has no valid token" in capsys.readouterr().out
 
 
 def test_a_backup_given_as_a_collection_and_the_reverse_are_named(damaged: Path, capsys) -> None:

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, cookies, and what the command line makes of them."""
+"""Access control: tokens, roles and cookies, over HTTP and on the command line."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def headers(**given):
     return {name.encode(): value.encode() for name, value in given.items()}
 
 
-def test_a_token_is_kept_as_a_digest_that_only_its_owner_can_read(tmp_path):
+def test_a_token_is_stored_as_a_hash_in_a_file_that_only_its_owner_can_read(tmp_path):
     access = Access(tmp_path)
     token = access.add("anna", "judge")
     text = access.path.read_text()
@@ -45,7 +45,7 @@ def test_a_token_is_kept_as_a_digest_that_only_its_owner_can_read(tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_people_are_told_apart_and_removed(tmp_path):
+def test_a_token_identifies_its_person_until_it_is_removed(tmp_path):
     access, other = Access(tmp_path), Access(tmp_path)
     tokens = {name: access.add(name, role) for name, role in (("anna", "view"), ("bert", "manage"))}
     assert other.identify(headers(authorization=f"Bearer {tokens['bert']}")) == Person("bert", "manage")
@@ -65,7 +65,7 @@ def test_people_are_told_apart_and_removed(tmp_path):
         access.add("carl", "owner")
 
 
-def test_a_cookie_is_signed_ends_and_dies_with_its_token(tmp_path, monkeypatch):
+def test_a_cookie_is_signed_expires_and_is_invalid_without_its_token(tmp_path, monkeypatch):
     access = Access(tmp_path)
     token = access.add("anna", "judge")
     access.add("bert", "manage")
@@ -103,7 +103,7 @@ def test_every_name_fits_into_a_cookie(tmp_path, name):
     assert access.forged_name(headers(cookie=f"lookalike={cookie[:-5]}AAAAA")) == name
 
 
-def test_a_cookie_of_another_release_is_no_attempt_to_guess_one(tmp_path):
+def test_a_cookie_of_another_release_does_not_count_as_forged(tmp_path):
     access = Access(tmp_path)
     access.add("anna", "view")
     old = headers(cookie=f"lookalike=YW5uYQ.{'0' * 32}.1900000000.{'0' * 64}")
@@ -111,7 +111,7 @@ def test_a_cookie_of_another_release_is_no_attempt_to_guess_one(tmp_path):
     assert access.forged_name(old) is None
 
 
-def test_hostile_cookies_are_refused_at_no_cost_even_if_the_owner_of_a_token_signs_them(tmp_path):
+def test_hostile_cookies_are_rejected_cheaply_even_if_the_owner_of_a_token_signs_them(tmp_path):
     class Late(TimestampSigner):
         def get_timestamp(self):
             return 2**63
@@ -146,7 +146,7 @@ def test_hostile_cookies_are_refused_at_no_cost_even_if_the_owner_of_a_token_sig
     assert re.fullmatch(r"\d+-[\w-]{32}", marker.name)
 
 
-def test_logging_out_ends_one_cookie_for_all_processes(tmp_path, monkeypatch):
+def test_logging_out_revokes_one_cookie_in_all_processes(tmp_path, monkeypatch):
     access, other = Access(tmp_path), Access(tmp_path)
     anna = Person("anna", access.add("anna", "view") and "view")
     start = 1_900_000_000
@@ -168,12 +168,12 @@ def test_logging_out_ends_one_cookie_for_all_processes(tmp_path, monkeypatch):
     access.log_out(access.make_cookie(anna))
     assert marker.exists()
     monkeypatch.setattr(module.time, "time", lambda: start + module.COOKIE_S + 1)
-    access.log_out(access.make_cookie(anna))  # which also removes what has expired
+    access.log_out(access.make_cookie(anna))  # also removes expired files
     ends = sorted(int(file.name.split("-")[0]) for file in (tmp_path / "logouts").iterdir())
     assert ends == [start + 2 * module.COOKIE_S, start + 2 * module.COOKIE_S + 1]
 
 
-def test_logging_out_counts_in_this_process_where_nothing_can_be_written(tmp_path, caplog):
+def test_a_logout_that_cannot_be_saved_still_counts_in_this_process(tmp_path, caplog):
     access = Access(tmp_path)
     anna = Person("anna", access.add("anna", "view") and "view")
     cookie = access.make_cookie(anna)
@@ -246,34 +246,33 @@ def test_a_folder_named_access_json_is_damage(tmp_path):
 
 
 @pytest.mark.parametrize("sign", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP"])
-def test_who_comes_through_a_proxy_is_not_taken_for_the_owner(own, sign):
+def test_a_client_behind_a_proxy_is_not_the_owner(own, sign):
     access = Access(own, "owner")
     assert access.identify(headers(host="localhost")) == Person("owner", "manage")
     assert access.identify({**headers(host="localhost"), sign.lower().encode(): b"1.1 proxy"}) is None
 
 
-def test_a_damaged_file_of_tokens_refuses_and_the_page_stays(own):
+def test_a_damaged_access_file_is_reported_without_its_path(own):
     with running(own) as service:
         (own / "access.json").write_text("{")
-        told = error(service.client.get("/api/v1/items"), 500, "damaged")
-        assert str(own) not in told
+        assert str(own) not in error(service.client.get("/api/v1/items"), 500, "damaged")
         (own / "access.json").unlink()
         assert service.client.get("/api/v1/items").status_code == 200
 
 
-def test_without_tokens_whoever_is_here_manages_and_with_one_nobody_does(own):
+def test_local_clients_have_the_role_manage_until_there_is_a_token(own):
     with running(own) as service:
         assert service.get("/collection")["me"]["role"] == "manage"
         mine = add_token(own, "anna", "view")
         assert "needs a token" in error(service.client.get("/api/v1/items"), 401, "token")
         error(service.client.get("/metrics"), 401, "token")
-        assert service.client.get("/").status_code == 200  # where one signs in
+        assert service.client.get("/").status_code == 200  # to log in
         assert service.get("/collection", headers=mine)["me"] == {"name": "anna", "role": "view"}
         Access(own).remove("anna")
         assert service.get("/collection")["me"]["role"] == "manage"
 
 
-def test_logging_in_gives_a_cookie_that_scripts_cannot_read_and_logging_out_ends_it(own):
+def test_logging_in_sets_a_cookie_that_scripts_cannot_read_and_logging_out_revokes_it(own):
     token = Access(own).add("anna", "judge")
     with running(own) as service:
         error(service.client.post("/api/v1/login", json={"token": "lk_wrong"}), 401, "token")
@@ -296,7 +295,7 @@ def test_logging_in_gives_a_cookie_that_scripts_cannot_read_and_logging_out_ends
 
 
 def test_every_route_names_the_role_it_needs(own):
-    """A route that somebody adds without saying who may use it fails here."""
+    """A new route without a role fails here."""
     roles = {}
     for router in ROUTERS:
         for route in router.routes:
@@ -313,7 +312,7 @@ def test_every_route_names_the_role_it_needs(own):
             assert role == "manage", path
 
 
-def test_nobody_does_more_than_their_role(own):
+def test_requests_beyond_a_role_are_rejected(own):
     guest, judge = add_token(own, "guest", "view"), add_token(own, "judge", "judge")
     with running(own) as service:
         items = [item["id"] for item in service.get("/items", headers=guest)["items"]]
@@ -330,15 +329,15 @@ def test_nobody_does_more_than_their_role(own):
             ("/classes/merge", {"names": ["x"], "into": "y"}),
             ("/classes/delete", {"name": "x"}),
         ):
-            said = error(service.client.post(f"/api/v1{path}", json=body, headers=judge), 403, "refused")
-            assert "needs the role manage; judge has judge" in said
-        for role in ("manage", "admin"):  # what a client says of itself counts for nothing
+            message = error(service.client.post(f"/api/v1{path}", json=body, headers=judge), 403, "refused")
+            assert "needs the role manage; judge has judge" in message
+        for role in ("manage", "admin"):  # claims of a client have no effect
             more = {**guest, "X-Role": role, "X-Forwarded-User": "chief"}
             assert service.client.post("/api/v1/classes/delete", json={"name": "x"}, headers=more).status_code == 403
         assert service.get("/collection", headers=guest)["sources"] == []
 
 
-def test_the_service_listens_elsewhere_only_with_a_token(own, tmp_path):
+def test_the_service_listens_on_a_public_address_only_with_a_token(own, tmp_path):
     from lookalike import Collection
 
     with Collection(own) as collection:
@@ -356,22 +355,22 @@ def test_the_service_listens_elsewhere_only_with_a_token(own, tmp_path):
         Settings(roots=(tmp_path / "nowhere",))
 
 
-def test_a_port_in_use_is_said_in_one_line(own, capsys):
+def test_a_port_in_use_is_reported_in_one_line(own, capsys):
     with bind(Settings(port=0)) as taken:
         port = taken.getsockname()[1]
-        assert taken.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's delay on, 40 ms an answer
+        assert taken.proto == socket.IPPROTO_TCP  # otherwise, asyncio leaves Nagle's delay on: 40 ms per response
         assert cli.run(["-c", str(own), "serve", "--port", str(port)]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
-        assert f"--port {port + 1}" in said
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        assert f"--port {port + 1}" in message
     assert cli.run(["-c", str(own), "serve", "--host", "0.0.0.0"]) == 2
     assert "token add" in capsys.readouterr().err
-    with pytest.raises(InputError, match="no address"):
+    with pytest.raises(InputError, match="Cannot listen on 'no such host'"):
         bind(Settings(host="no such host"))
     assert url("::1", 1) == "http://[::1]:1/"
 
 
-def test_tokens_on_the_command_line(own, capsys):
+def test_the_command_line_adds_lists_and_removes_tokens(own, capsys):
     where = ["-c", str(own), "token"]
     assert cli.run([*where, "add", "anna", "--role", "judge"]) == 0
     token = capsys.readouterr().out.strip()
@@ -391,7 +390,7 @@ def test_tokens_on_the_command_line(own, capsys):
     assert "Examples" in capsys.readouterr().out
 
 
-def test_a_look_at_the_tokens_does_not_read_them_again(tmp_path, monkeypatch):
+def test_an_unchanged_access_file_is_not_read_again(tmp_path, monkeypatch):
     access = Access(tmp_path)
     token = access.add("anna", "view")
     given = headers(authorization=f"Bearer {token}")

@@ -27,8 +27,8 @@ def remount(disk: Path, how: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{how}", disk], check=True)
 
 
-def look(service):
-    """What must go on whatever happens to the disk; an item."""
+def check_reading(service):
+    """Check that reading works in any state of the disk; return an item."""
     items = service.get("/items")["items"]
     found = service.post("/search", {"examples": [{"id": items[0]["id"]}], "k": 3})
     assert len(found["results"]) == 3
@@ -37,37 +37,37 @@ def look(service):
     return items[0]["id"]
 
 
-def test_a_disk_that_is_read_only_from_the_start(shelf, disk):
+def test_a_service_on_a_read_only_disk_rejects_writes_and_answers_reads(shelf, disk):
     own = copy_shelf(shelf, disk)
     remount(disk, "ro")
     with running(own) as service:
-        item = look(service)
+        item = check_reading(service)
         for path, body in (
             ("/sessions", {"examples": [{"id": item}]}),
             ("/classes/add", {"name": "x", "items": [item]}),
         ):
             assert "is not writable" in error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
         error(service.client.post("/api/v1/jobs", json={"kind": "refresh"}), 403, "read-only")
-        look(service)
+        check_reading(service)
     remount(disk, "rw")
 
 
-def test_a_disk_that_fills_up_and_has_room_again(shelf, disk):
+def test_a_service_on_a_full_disk_rejects_writes_until_there_is_space(shelf, disk):
     own = copy_shelf(shelf, disk)
     with running(own) as service:
-        item = look(service)
+        item = check_reading(service)
         session = service.post("/sessions", {"examples": [{"id": item}]}, status=201)["id"]
         with (disk / "rest").open("wb", buffering=0) as rest, contextlib.suppress(OSError):
             while True:
                 rest.write(bytes(2**16))
         statuses = set()
-        for number in range(60):  # some go into room that SQLite has already
+        for number in range(60):  # some fit into space that SQLite has allocated
             answer = service.client.post("/api/v1/classes/add", json={"name": "x" * 900 + str(number), "items": [item]})
             statuses.add(answer.status_code)
             if answer.status_code != 200:
                 assert "full" in error(answer, 507, "full")
                 break
         assert 507 in statuses
-        look(service)
+        check_reading(service)
         (disk / "rest").unlink()
         assert service.post(f"/sessions/{session}/marks", {"skip": [item]})["skipped"] == [item]

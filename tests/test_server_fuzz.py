@@ -1,4 +1,4 @@
-"""The API, fuzzed from its own description: whatever fits or nearly fits the document, the answers fit it too."""
+"""The API, fuzzed from its OpenAPI document: responses to valid and almost valid requests match the document."""
 
 import pytest
 import schemathesis
@@ -24,7 +24,7 @@ CHECKS = [not_a_server_error, content_type_conformance, response_schema_conforma
 @pytest.fixture(scope="module")
 def service(shelf, tmp_path_factory):
     def spawn(_):
-        raise OSError(0, "no processes here")  # jobs are asked for, and fail at once
+        raise OSError(0, "no processes here")  # submitted jobs fail at once
 
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -40,7 +40,7 @@ def schema(service):
 
 
 def operations():
-    """Method and path of everything that the document describes."""
+    """Return path and method of every operation in the document."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder, Collection(folder, create=True) as collection:
@@ -51,12 +51,12 @@ def operations():
         (path, method.upper())
         for path, methods in document["paths"].items()
         for method in methods
-        if not path.endswith("/events")  # streams that do not end
+        if not path.endswith("/events")  # a stream does not end
     ]
 
 
 @pytest.mark.parametrize(("path", "method"), operations())
-def test_answers_are_as_described(service, schema, path, method):
+def test_responses_match_the_openapi_document(service, schema, path, method):
     operation = schema[path][method]
 
     @settings(

@@ -1,4 +1,4 @@
-"""What the service shows of a collection: items, pictures, the page, its own health."""
+"""Items, pictures, the page, health and metrics over HTTP."""
 
 import io
 import shutil
@@ -25,7 +25,7 @@ def service(shelf):
         yield running_service
 
 
-def test_health_needs_nothing_and_metrics_count(service):
+def test_health_is_ok_and_metrics_count_requests(service):
     assert service.client.get("/healthz").json() == {"status": "ok"}
     service.get("/items")
     text = service.client.get("/metrics").text
@@ -36,7 +36,7 @@ def test_health_needs_nothing_and_metrics_count(service):
     assert service.client.get("/metrics").text.count('method="other"') == 1
 
 
-def test_the_collection_at_a_glance(service):
+def test_the_summary_of_the_collection(service):
     seen = service.get("/collection")
     assert (seen["name"], seen["items"], seen["classes"], seen["labelled"]) == ("shelf", 60, 12, 60)
     assert [(space["name"], space["items"], space["default"]) for space in seen["spaces"]] == [("color", 60, True)]
@@ -59,7 +59,7 @@ def test_items_are_paged_in_every_order(service):
     assert taken == sorted(taken, reverse=True)
 
 
-def test_a_filter_decides_what_is_listed(service):
+def test_only_items_that_pass_the_filter_are_listed(service):
     sunsets = service.get("/items", params={"label": "sunset"})
     assert sunsets["total"] == 5
     assert {item["labels"][0] for item in sunsets["items"]} == {"sunset"}
@@ -72,14 +72,14 @@ def test_a_filter_decides_what_is_listed(service):
     error(service.client.get("/api/v1/export", params=costly), 422, "input")
 
 
-def test_one_item_is_as_the_list_has_it(service):
+def test_one_item_is_the_same_as_in_the_list(service):
     first = service.get("/items", params={"limit": 1})["items"][0]
     assert service.get(f"/items/{first['id']}") == first
     assert first["name"] == "balloons-000.jpg"
     assert "No picture with the id" in error(service.client.get("/api/v1/items/0000000000000000"), 404, "missing")
 
 
-def test_a_thumbnail_fits_and_is_the_same_from_memory(service):
+def test_a_thumbnail_has_the_requested_size_and_is_the_same_from_the_cache(service):
     item = service.get("/items", params={"limit": 1, "offset": 7})["items"][0]
     address = f"/api/v1/items/{item['id']}/thumbnail"
     first, second = service.client.get(address, params={"side": 100}), service.client.get(address, params={"side": 128})
@@ -87,7 +87,7 @@ def test_a_thumbnail_fits_and_is_the_same_from_memory(service):
     assert first.content == second.content
     assert first.headers["etag"] == second.headers["etag"]
     assert "immutable" in second.headers["cache-control"]
-    assert second.headers["x-content-type-options"] == "nosniff"  # from memory too
+    assert second.headers["x-content-type-options"] == "nosniff"  # from the cache, too
     for params in ({"side": 128}, {"side": 64}):
         etag = service.client.get(address, params=params).headers["etag"]
         again = service.client.get(address, params=params, headers={"If-None-Match": etag})
@@ -96,7 +96,7 @@ def test_a_thumbnail_fits_and_is_the_same_from_memory(service):
     error(service.client.get(address, params={"side": "²"}), 422, "input")
 
 
-def test_a_thumbnail_that_several_wait_for_is_made_once(service, monkeypatch):
+def test_a_thumbnail_that_several_requests_wait_for_is_made_once(service, monkeypatch):
     item = service.get("/items", params={"limit": 1, "offset": 11})["items"][0]
     state, made = service.app.service, []
     picture = state.picture
@@ -112,7 +112,7 @@ def test_a_thumbnail_that_several_wait_for_is_made_once(service, monkeypatch):
     assert len(made) == 1
 
 
-def test_the_picture_itself_is_its_very_file(service):
+def test_the_image_is_the_original_file(service):
     item = service.get("/items", params={"limit": 1})["items"][0]
     answer = service.client.get(f"/api/v1/items/{item['id']}/image")
     assert answer.headers["content-type"] == "image/jpeg"
@@ -129,7 +129,7 @@ def test_a_region_is_cut_out(service):
         error(service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": box}), 422, "input")
 
 
-def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypatch):
+def test_large_pictures_are_decoded_by_another_process(service, monkeypatch):
     item = service.get("/items", params={"limit": 1})["items"][0]
     monkeypatch.setattr(thumbnails, "LARGE_PIXELS", 0)
     monkeypatch.setattr(module, "shrink", None)  # what the service itself would decode with
@@ -143,7 +143,7 @@ def test_large_pictures_are_decoded_by_a_process_of_their_own(service, monkeypat
         large.close()
 
 
-def test_large_pictures_hold_up_no_others(shelf, monkeypatch):
+def test_large_pictures_do_not_block_other_requests(shelf, monkeypatch):
     held, asked = threading.Event(), []
     monkeypatch.setattr(thumbnails, "LARGE_PIXELS", 0)
     with running(shelf, budget=Budget(readers=2)) as service:
@@ -160,7 +160,7 @@ def test_large_pictures_hold_up_no_others(shelf, monkeypatch):
             thread.join()
 
 
-def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):
+def test_a_missing_or_changed_file_is_a_404(tmp_path):
     folder = tmp_path / "few"
     folder.mkdir()
     for name, colour in (("a.png", "red"), ("b.tiff", "green")):
@@ -181,15 +181,15 @@ def test_a_file_that_is_gone_or_has_changed_is_not_shown_as_the_item(tmp_path):
                 assert reason in error(answer, 404, "missing")
 
 
-def test_large_pictures_end_with_the_service(pictures):
+def test_no_large_picture_is_decoded_after_close(pictures):
     large = LargePictures()
     assert large.shrink(next(pictures.rglob("*.jpg")).read_bytes(), 64)[:3] == b"\xff\xd8\xff"
     large.close()
-    with pytest.raises(ImageError, match="ending"):
+    with pytest.raises(ImageError, match="shutting down"):
         large.shrink(b"", 64)
 
 
-def test_what_another_process_adds_is_there_at_once(shelf, tmp_path):
+def test_changes_of_another_process_are_visible_at_once(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     with running(own) as service:
         assert service.get("/items")["total"] == 60
@@ -201,18 +201,18 @@ def test_what_another_process_adds_is_there_at_once(shelf, tmp_path):
         found = service.post("/search", {"examples": [{"id": new["id"]}], "k": 1})
         assert found["results"][0]["item"]["id"] == new["id"]
         addresses = [f"/api/v1/items/{new['id']}/{what}" for what in ("thumbnail", "image", "region?box=0,0,1,1")]
-        tags = [service.client.get(address).headers["etag"] for address in addresses]  # the first is in memory now
+        tags = [service.client.get(address).headers["etag"] for address in addresses]  # the first is cached now
         with Collection(own) as other:
             other.remove(tmp_path / "new.png")
         for address, tag in zip(addresses, tags, strict=True):
             for headers in ({}, {"If-None-Match": tag}):
                 error(service.client.get(address, headers=headers), 404, "missing")
-        shutil.rmtree(own / "vectors")  # and what it destroys is said, not hidden
+        shutil.rmtree(own / "vectors")  # items can be listed without vectors
         answer = service.client.get("/api/v1/items")
         assert answer.status_code == 200
 
 
-def test_the_page_and_its_files_come_from_a_table(service):
+def test_the_page_has_security_headers_and_an_etag(service):
     page = service.client.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "script-src 'self'" in page.headers["content-security-policy"]
@@ -229,36 +229,36 @@ def test_the_api_describes_itself(service):
     document = service.client.get("/api/v1/openapi.json").json()
     assert "/api/v1/items/{id}/thumbnail" in document["paths"]
     assert "ErrorOut" in document["components"]["schemas"]
-    assert service.client.get("/docs").status_code == 404  # it would load scripts from elsewhere
+    assert service.client.get("/docs").status_code == 404  # it would load scripts from other sites
 
 
-def test_an_unknown_address_and_method_have_the_one_shape(service):
+def test_an_unknown_address_or_method_is_an_error_in_json(service):
     assert "openapi.json" in error(service.client.get("/api/v1/nothing"), 404, "missing")
     error(service.client.get("/nothing"), 404, "missing")
     error(service.client.delete("/api/v1/items"), 405, "input")
 
 
-def test_what_is_kept_stays_within_its_bytes():
-    kept = ThumbnailCache(100)
+def test_the_thumbnail_cache_removes_the_least_recently_used_first():
+    cache = ThumbnailCache(100)
     for number in range(20):
-        kept.put((str(number), 64), bytes(30))
-        kept.put(("0", 64), bytes(30))  # used all the time
-    assert kept.n_bytes <= 100
-    assert kept.get(("0", 64)) is not None
-    assert kept.get(("5", 64)) is None
-    assert (kept.hits, kept.misses) == (1, 1)
-    assert kept.peek(("0", 64)) is not None
-    assert kept.peek(("5", 64)) is None
-    assert (kept.hits, kept.misses) == (1, 1)
-    assert kept.get(("18", 64)) is not None  # the least recently used until now
-    kept.put(("20", 64), bytes(30))
-    assert [number for number in range(21) if kept.peek((str(number), 64))] == [0, 18, 20]
-    kept.put(("large", 64), bytes(200))
-    assert kept.get(("large", 64)) is None
-    assert kept.n_bytes == 90  # the others stay
+        cache.put((str(number), 64), bytes(30))
+        cache.put(("0", 64), bytes(30))  # used all the time
+    assert cache.n_bytes <= 100
+    assert cache.get(("0", 64)) is not None
+    assert cache.get(("5", 64)) is None
+    assert (cache.hits, cache.misses) == (1, 1)
+    assert cache.peek(("0", 64)) is not None
+    assert cache.peek(("5", 64)) is None
+    assert (cache.hits, cache.misses) == (1, 1)
+    assert cache.get(("18", 64)) is not None  # the least recently used until now
+    cache.put(("20", 64), bytes(30))
+    assert [number for number in range(21) if cache.peek((str(number), 64))] == [0, 18, 20]
+    cache.put(("large", 64), bytes(200))
+    assert cache.get(("large", 64)) is None
+    assert cache.n_bytes == 90  # the others stay
 
 
-def test_sides_and_sizes():
+def test_sides_are_rounded_up_and_pictures_are_reduced():
     import numpy as np
 
     assert [rounded(side) for side in (16, 64, 65, 2048, 9999)] == [64, 64, 128, 2048, 2048]
@@ -266,7 +266,7 @@ def test_sides_and_sizes():
     assert fit(np.zeros((30, 50, 3), np.uint8), 64).shape == (30, 50, 3)
 
 
-def test_the_histogram_adds_up():
+def test_the_buckets_of_the_histogram_are_cumulative():
     metrics = Metrics()
     for seconds in (0.0001, 0.02, 99):
         metrics.request("/x", "GET", 200, seconds)
@@ -278,7 +278,7 @@ def test_the_histogram_adds_up():
     assert "EVIL" not in text
 
 
-def test_pages_of_a_collection_refuse_what_makes_no_sense(shelf):
+def test_a_page_of_a_collection_rejects_invalid_arguments(shelf):
     with Collection(shelf) as collection:
         for wrong in ({"offset": -1}, {"limit": 0}, {"order": "size"}):
             with pytest.raises(InputError):

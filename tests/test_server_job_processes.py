@@ -1,4 +1,4 @@
-"""The processes of jobs: low priority, fewer threads, and none is left when the service ends."""
+"""The processes of jobs: they have a low priority and fewer threads, and end with the service."""
 
 import io
 import os
@@ -35,19 +35,21 @@ def slow(tmp_path_factory):
     noise = np.random.default_rng(0).integers(0, 256, (1500, 2000, 3), np.uint8)
     Image.fromarray(noise).save(drawn, "PNG", compress_level=1)
     for number in range(20):
-        (folder / f"{number}.png").write_bytes(drawn.getvalue() + bytes([number]))  # another file, the same picture
+        (folder / f"{number}.png").write_bytes(
+            drawn.getvalue() + bytes([number])
+        )  # different files with the same picture
     return folder
 
 
 def job_processes(service):
-    """The process of a job of this service, and the processes that read pictures for it."""
+    """Return the process of this service's job, and the processes that read pictures for it."""
     (job,) = until(psutil.Process(service).children)
     until(job.children)
     return [job, *job.children()]
 
 
 def have_ended(processes):
-    """Whether no process is left, apart from zombies whose new parent has not waited for them."""
+    """Whether all processes have ended; zombies, for which their new parent has not waited, count as ended."""
     return all(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in processes)
 
 

@@ -1,4 +1,4 @@
-"""Jobs, duplicates, the map and exports over the service; kills and a full disk in the middle of them."""
+"""Jobs, duplicates, the map and exports over HTTP, also with kills and on a full disk."""
 
 import csv
 import io
@@ -20,12 +20,12 @@ from serving import add_token, connect, copy_shelf, error, running
 from waiting import PATIENCE_S, until
 
 NEW = 20
-"""Pictures beside the sixty that are there."""
+"""Pictures to add to the sixty of the collection."""
 
 
 @pytest.fixture(scope="module")
 def more(tmp_path_factory):
-    """A root with pictures that take a while to read, and something outside of it."""
+    """A root with pictures that take a while to read, and an empty folder."""
     root = tmp_path_factory.mktemp("root")
     rng = np.random.default_rng(1)
     (root / "new").mkdir()
@@ -45,21 +45,21 @@ def service(shelf, more, tmp_path_factory):
 @pytest.fixture
 def quick(monkeypatch):
     """Jobs that do nothing: a real one takes a second or two to start."""
-    monkeypatch.setattr(jobs, "_START", 'print(\'{"result": {}, "message": "Well done."}\', flush=True)')
+    monkeypatch.setattr(jobs, "_START", 'print(\'{"result": {}, "message": "Done."}\', flush=True)')
 
 
-def look(client, id):
+def get_job(client, id):
     return client.get(f"/api/v1/jobs/{id}").json()
 
 
 def wait(client, id):
-    until(lambda: look(client, id)["state"] not in ("queued", "running"))
-    return look(client, id)
+    until(lambda: get_job(client, id)["state"] not in ("queued", "running"))
+    return get_job(client, id)
 
 
 def follow(client, address, **options):
-    """What a stream says, until it ends."""
-    told = []
+    """Return the number and data of each event of a stream, until it ends."""
+    events = []
     with client.stream("GET", address, **options) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         number = None
@@ -67,12 +67,12 @@ def follow(client, address, **options):
             if line.startswith("id: "):
                 number = int(line[4:])
             if line.startswith("data: "):
-                told.append((number, json.loads(line[6:])))
-    return told
+                events.append((number, json.loads(line[6:])))
+    return events
 
 
 def files(n=2):
-    """Pictures that the collection does not have, under names that lead elsewhere."""
+    """Return form fields with pictures that the collection does not have, under names that lead elsewhere."""
     sent = []
     for i in range(n):
         stream = io.BytesIO()
@@ -83,29 +83,29 @@ def files(n=2):
 
 def test_a_folder_is_added_with_live_progress(service, more):
     job = service.post("/jobs", {"kind": "add", "folder": str(more / "new")}, status=202)
-    told = follow(service.client, f"/api/v1/jobs/{job['id']}/events")
-    assert [number for number, _ in told] == sorted({number for number, _ in told})
-    assert told[-1][1]["state"] == "done"
-    assert told[-1][1]["message"] == f"{NEW} added."
-    assert any(event["stage"] for _, event in told)  # a reader that is late misses steps, not that there are some
+    events = follow(service.client, f"/api/v1/jobs/{job['id']}/events")
+    assert [number for number, _ in events] == sorted({number for number, _ in events})
+    assert events[-1][1]["state"] == "done"
+    assert events[-1][1]["message"] == f"{NEW} added."
+    assert any(event["stage"] for _, event in events)  # a late client misses some of the progress, not all of it
     assert service.get(f"/jobs/{job['id']}")["result"]["added"] == NEW
     assert service.get("/jobs")["jobs"][0]["id"] == job["id"]
-    again = follow(service.client, f"/api/v1/jobs/{job['id']}/events", headers={"Last-Event-ID": str(told[-2][0])})
+    again = follow(service.client, f"/api/v1/jobs/{job['id']}/events", headers={"Last-Event-ID": str(events[-2][0])})
     assert [event["state"] for _, event in again] == ["done"]
     assert service.get("/collection")["items"] == 60 + NEW
 
 
-def test_files_are_on_the_disk_when_they_are_answered_and_then_added(service):
+def test_uploaded_files_are_on_the_disk_when_the_request_is_answered_and_are_then_added(service):
     answer = service.client.post("/api/v1/uploads/files", files=files())
     assert answer.status_code == 202
-    kept = answer.json()["files"]
+    saved = answer.json()["files"]
     names = {path.name for path in (service.folder / "uploads").iterdir()}
-    assert names == {f"{file['item']}-{file['name']}" for file in kept}
+    assert names == {f"{file['item']}-{file['name']}" for file in saved}
     job = wait(service.client, answer.json()["job"]["id"])
     assert job["state"] == "done"
-    assert [file["known"] for file in kept] == [False, False]
+    assert [file["known"] for file in saved] == [False, False]
     assert job["result"]["files"] == {str(service.folder / "uploads" / name): "added" for name in names}
-    for file in kept:
+    for file in saved:
         assert service.get(f"/items/{file['item']}")["id"] == file["item"]
     known = service.get("/items", params={"path": "*face-000.jpg"})["items"][0]
     broken = ("files", ("broken.jpg", b"\xff\xd8\xff and no more"))
@@ -120,7 +120,7 @@ def test_files_are_on_the_disk_when_they_are_answered_and_then_added(service):
 
 
 @pytest.mark.parametrize("sent", [[("files", ("x.jpg", b"no picture"))], [("other", ("x.jpg", b"\xff\xd8\xff"))]])
-def test_files_that_are_no_pictures_are_refused(service, sent):
+def test_files_that_are_not_pictures_are_rejected(service, sent):
     error(service.client.post("/api/v1/uploads/files", files=sent), 422, "input")
 
 
@@ -137,8 +137,7 @@ def test_only_folders_below_the_roots_are_added(service, more, tmp_path):
     link.unlink()
 
 
-def test_a_root_stays_where_it_was_when_the_service_started(shelf, tmp_path, more, quick):
-    """A link that is swapped later moves no root."""
+def test_the_links_of_a_root_are_resolved_when_the_service_starts(shelf, tmp_path, more, quick):
     link, elsewhere = tmp_path / "link", tmp_path / "elsewhere"
     link.symlink_to(more)
     elsewhere.mkdir()
@@ -165,11 +164,11 @@ def test_a_root_stays_where_it_was_when_the_service_started(shelf, tmp_path, mor
         {"kind": "remove", "items": ["../x"]},
     ],
 )
-def test_what_is_no_job_is_refused(service, body):
+def test_an_invalid_job_is_rejected(service, body):
     error(service.client.post("/api/v1/jobs", json=body), 422, "input")
 
 
-def test_jobs_that_are_not_there_are_missing(service):
+def test_an_unknown_job_is_a_404(service):
     error(service.client.get("/api/v1/jobs/999999"), 404, "missing")
     error(service.client.delete("/api/v1/jobs/999999"), 404, "missing")
     error(service.client.get("/api/v1/jobs/999999/events"), 404, "missing")
@@ -179,12 +178,12 @@ def test_jobs_that_are_not_there_are_missing(service):
 
 def test_a_job_can_be_cancelled(service):
     job = service.post("/jobs", {"kind": "refresh"}, status=202)
-    gone = service.client.delete(f"/api/v1/jobs/{job['id']}")
-    assert gone.json()["state"] == "cancelled"
+    answer = service.client.delete(f"/api/v1/jobs/{job['id']}")
+    assert answer.json()["state"] == "cancelled"
     assert wait(service.client, job["id"])["state"] == "cancelled"
 
 
-def test_duplicates_are_shown_dismissed_and_made_by_a_job(service):
+def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(service):
     first = service.get("/duplicates", params={"tier": "alike", "limit": 3})
     assert (first["current"], first["groups"]) == (False, [])
     assert wait(service.client, first["job"]["id"])["state"] == "done"
@@ -217,7 +216,7 @@ def test_duplicates_are_shown_dismissed_and_made_by_a_job(service):
     error(service.client.get("/api/v1/duplicates", params={"tier": "same", "space": "x"}), 422, "input")
 
 
-def test_the_map_is_drawn_by_a_job_and_then_there(service):
+def test_a_job_computes_the_map(service):
     first = service.get("/map")
     assert (first["space"], first["current"], first["ids"]) == ("color", False, [])
     assert wait(service.client, first["job"]["id"])["state"] == "done"
@@ -230,7 +229,7 @@ def test_the_map_is_drawn_by_a_job_and_then_there(service):
 
 
 @pytest.mark.parametrize("format", ["json", "csv", "paths", "coco"])
-def test_exports_are_those_of_the_library(service, format):
+def test_an_export_has_the_filtered_items(service, format):
     answer = service.client.get("/api/v1/export", params={"format": format, "label": "beach"})
     assert answer.status_code == 200
     assert answer.headers["content-disposition"].startswith('attachment; filename="')
@@ -242,29 +241,29 @@ def test_exports_are_those_of_the_library(service, format):
     error(service.client.get("/api/v1/export", params={"format": "npz"}), 422, "input")
 
 
-def test_a_stream_beats_and_a_reader_that_leaves_is_let_go(service, monkeypatch):
+def test_an_event_stream_sends_heartbeats_and_ends_when_its_client_disconnects(service, monkeypatch):
     monkeypatch.setattr(job_events, "HEARTBEAT_S", 0.2)
     last = service.app.service.jobs.last
     with service.client.stream("GET", "/api/v1/events", headers={"Last-Event-ID": str(last)}) as answer:
         lines = answer.iter_lines()
         assert next(line for line in lines if line.startswith(":")) == ": still here"
-        until(lambda: service.app.service.events.open == 1)  # those of the tests before have gone
+        until(lambda: service.app.service.events.open == 1)  # the streams of earlier tests have ended
     until(lambda: service.app.service.events.open == 0)
     monkeypatch.setattr(job_events, "MAX_STREAMS", 0)
     error(service.client.get("/api/v1/events"), 503, "busy")
 
 
-def test_a_reader_that_is_ahead_of_what_happened_is_told_so_and_how_things_stand(service, quick):
+def test_a_stream_after_an_event_that_does_not_exist_starts_from_the_beginning(service, quick):
     job = service.post("/jobs", {"kind": "refresh"}, status=202)
     wait(service.client, job["id"])
     ahead = {"Last-Event-ID": "9" * 19}
     with service.client.stream("GET", f"/api/v1/jobs/{job['id']}/events", headers=ahead) as answer:
         lines = [line for line in answer.iter_lines() if line]
-    assert lines[1] == ": there is no such event yet; this begins anew"
+    assert lines[1] == ": there is no such event yet; the stream starts from the beginning"
     assert json.loads(lines[-1].removeprefix("data: "))["state"] == "done"
 
 
-def test_a_reader_that_does_not_read_holds_nobody_up(service, quick, monkeypatch):
+def test_a_client_that_does_not_read_its_stream_does_not_block_others(service, quick, monkeypatch):
     monkeypatch.setattr(job_events, "HEARTBEAT_S", 0.0)
     slow = [service.connect() for _ in range(3)]
     for connection in slow:
@@ -275,7 +274,7 @@ def test_a_reader_that_does_not_read_holds_nobody_up(service, quick, monkeypatch
         connection.close()
 
 
-def test_roles_decide_who_may_ask_for_what(shelf, tmp_path, more, quick):
+def test_each_request_needs_its_role(shelf, tmp_path, more, quick):
     own = copy_shelf(shelf, tmp_path)
     people = {role: add_token(own, role, role) for role in ("view", "judge", "manage")}
     asked = [
@@ -315,15 +314,15 @@ def start(folder, root):
     return process, process.stdout.readline().split()[-1]
 
 
-def test_a_service_that_is_killed_goes_on_where_it_was(shelf, more, tmp_path):
-    """kill -9 in the middle of an add, with a fit and uploads waiting: the next one does all that was answered."""
+def test_jobs_resume_after_the_service_was_killed(shelf, more, tmp_path):
+    """kill -9 during an add, while a fit and uploads wait: the next service runs every job that was accepted."""
     own = copy_shelf(shelf, tmp_path)
     process, address = start(own, more)
     with connect(address) as client:
         adding = client.post("/api/v1/jobs", json={"kind": "add", "folder": str(more / "new")}).json()["id"]
         fitting = client.post("/api/v1/jobs", json={"kind": "fit", "spec": "small = color() | pca(dim=8)"}).json()["id"]
         sent = client.post("/api/v1/uploads/files", files=files(3)).json()
-        until(lambda: look(client, adding)["stage"])  # under way: it reads, or does what comes after
+        until(lambda: get_job(client, adding)["stage"])  # it reads, or is in a later stage
         os.kill(process.pid, signal.SIGKILL)
     process.wait(PATIENCE_S)
     process.stdout.close()
@@ -344,14 +343,14 @@ def test_a_service_that_is_killed_goes_on_where_it_was(shelf, more, tmp_path):
         assert len(collection.vectors("small")[0]) == 60 + NEW + 3
 
 
-def test_a_service_with_damaged_jobs_searches_and_says_why_there_are_none(shelf, tmp_path, caplog):
+def test_a_service_with_a_damaged_ledger_searches_and_logs_why_jobs_are_disabled(shelf, tmp_path, caplog):
     own = copy_shelf(shelf, tmp_path)
     (own / "jobs.sqlite").write_bytes(b"?" * 5_000)
     with running(own) as service:
         why = error(service.client.post("/api/v1/jobs", json={"kind": "refresh"}), 500, "damaged")
         assert "jobs.sqlite" in why
         assert why.endswith("Run: lookalike repair")
-        assert f"There will be no jobs: {own / 'jobs.sqlite'} was not written by Lookalike" in caplog.text
+        assert f"Jobs are disabled: {own / 'jobs.sqlite'} was not written by Lookalike" in caplog.text
         assert service.get("/jobs")["jobs"] == []
         items = service.get("/items")["items"]
         found = service.post("/search", {"examples": [{"id": items[0]["id"]}], "k": 3})
@@ -362,16 +361,16 @@ def test_a_service_with_damaged_jobs_searches_and_says_why_there_are_none(shelf,
         service.client.delete(f"/api/v1/jobs/{service.post('/jobs', {'kind': 'refresh'}, status=202)['id']}")
 
 
-def test_a_service_that_is_not_the_first_searches_and_says_so(shelf, tmp_path):
+def test_a_second_service_searches_and_rejects_jobs(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     with running(own), running(own) as second:
         answer = second.client.post("/api/v1/jobs", json={"kind": "refresh"})
-        assert f"Another service looks after the jobs of {own}. Ask that one." in error(answer, 409, "busy")
+        assert f"Another service runs the jobs of {own}. Use that one, " in error(answer, 409, "busy")
         assert second.get("/collection")["items"] == 60
         assert second.get("/map")["job"] is None
 
 
-def test_on_a_full_disk_writing_says_so_and_reading_goes_on(shelf, more, tmp_path, quick):
+def test_on_a_full_disk_writes_are_rejected_and_reads_are_answered(shelf, more, tmp_path, quick):
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True).returncode:

@@ -8,29 +8,30 @@ import pytest
 
 from lookalike.server import http_server
 from lookalike.server.lanes import Stop
-from lookalike.server.problems import error_response
+from lookalike.server.problems import ClientGone, error_response
+from lookalike.server.settings import Budget
 from lookalike.types import format_id
-from serving import error, quick, running
+from serving import error, running
 from waiting import PATIENCE_S, until
 
 
 @pytest.fixture
 def held(monkeypatch):
-    """A search that runs until `go_on` is set or its client disconnects."""
+    """A search that runs until `release` is set or its client disconnects."""
 
     class Held:
         def __init__(self):
-            self.begun, self.left, self.go_on = threading.Event(), threading.Event(), threading.Event()
+            self.started, self.stopped, self.release = threading.Event(), threading.Event(), threading.Event()
             self.calls = 0
 
         def search(self, *examples, progress, **options):
             self.calls += 1
-            self.begun.set()
+            self.started.set()
             try:
-                while not self.go_on.wait(0.01):
+                while not self.release.wait(0.01):
                     progress("locating", 1, 2)
             except BaseException:
-                self.left.set()
+                self.stopped.set()
                 raise
             return []
 
@@ -58,26 +59,26 @@ def send(service, item):
     return connection
 
 
-def test_a_client_that_goes_away_ends_its_query(shelf, held, monkeypatch):
+def test_a_search_stops_when_its_client_disconnects(shelf, held, monkeypatch):
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.begun.wait(PATIENCE_S)
-        assert not held.left.is_set()
+        assert held.started.wait(PATIENCE_S)
+        assert not held.stopped.is_set()
         connection.close()
-        assert held.left.wait(PATIENCE_S)
+        assert held.stopped.wait(PATIENCE_S)
         pending(service, 0)
         assert "lookalike_requests_left_total 1" in service.client.get("/metrics").text
 
 
-def test_queued_work_of_a_gone_client_is_not_started(shelf, held, monkeypatch):
-    with running(shelf, budget=quick(readers=1)) as service:
+def test_queued_work_is_not_started_after_its_client_disconnects(shelf, held, monkeypatch):
+    with running(shelf, budget=Budget(readers=1)) as service:
         first, item = ask(service, held, monkeypatch)
-        assert held.begun.wait(PATIENCE_S)
+        assert held.started.wait(PATIENCE_S)
         second = send(service, item)
         pending(service, 2)
         second.close()
         pending(service, 1)  # the service has noticed the disconnect
-        held.go_on.set()
+        held.release.set()
         assert b"200 OK" in first.recv(1000)
         first.close()
         pending(service, 0)
@@ -85,36 +86,36 @@ def test_queued_work_of_a_gone_client_is_not_started(shelf, held, monkeypatch):
 
 
 def test_a_request_beyond_the_queue_gets_a_503(shelf, held, monkeypatch):
-    with running(shelf, budget=quick(readers=1, waiting=1)) as service:
+    with running(shelf, budget=Budget(readers=1, waiting=1)) as service:
         first, item = ask(service, held, monkeypatch)
-        assert held.begun.wait(PATIENCE_S)
+        assert held.started.wait(PATIENCE_S)
         second = send(service, item)
         pending(service, 2)
         refused = service.client.post("/api/v1/search", json={"examples": [{"id": item}]})
-        assert "too much to do" in error(refused, 503, "busy")
+        assert "overloaded" in error(refused, 503, "busy")
         assert refused.headers["retry-after"] == "2"
         assert service.client.get("/healthz").status_code == 200  # needs no thread
         assert service.client.get("/").status_code == 200
-        held.go_on.set()
+        held.release.set()
         first.close()
         second.close()
 
 
 def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
-    with running(shelf, budget=quick(request_s=0.3)) as service:
+    with running(shelf, budget=Budget(request_s=0.3)) as service:
         connection, _ = ask(service, held, monkeypatch)
         assert b" 503 " in connection.recv(1000)
-        assert held.left.wait(PATIENCE_S)
+        assert held.stopped.wait(PATIENCE_S)
         connection.close()
 
 
 def test_reads_do_not_wait_for_the_end_of_a_search(shelf, held, monkeypatch):
     with running(shelf) as service:
         search, _ = ask(service, held, monkeypatch)
-        assert held.begun.wait(PATIENCE_S)
+        assert held.started.wait(PATIENCE_S)
         assert service.client.get("/api/v1/items").status_code == 200
-        assert not held.left.is_set()  # it goes on
-        held.go_on.set()
+        assert not held.stopped.is_set()  # it still runs
+        held.release.set()
         assert b"200 OK" in search.recv(1000)
         search.close()
 
@@ -132,12 +133,11 @@ def test_an_unexpected_error_reveals_nothing(shelf, monkeypatch, caplog):
         assert caplog.text.count("Traceback") >= 1
 
 
-def test_a_running_request_is_answered_at_shutdown(shelf, held, monkeypatch):
-    """A new request is not accepted."""
+def test_at_shutdown_running_requests_are_answered_and_new_ones_are_rejected(shelf, held, monkeypatch):
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.begun.wait(PATIENCE_S)
-        threading.Timer(0.3, held.go_on.set).start()
+        assert held.started.wait(PATIENCE_S)
+        threading.Timer(0.3, held.release.set).start()
         address = service.client.base_url
     assert b"200 OK" in connection.recv(1000)
     connection.close()
@@ -149,12 +149,12 @@ def test_a_request_that_outlasts_the_shutdown_gets_a_503(shelf, held, monkeypatc
     monkeypatch.setattr(http_server, "SHUTDOWN_S", 0.2)
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.begun.wait(PATIENCE_S)
-    said = connection.recv(4_000)
+        assert held.started.wait(PATIENCE_S)
+    answer = connection.recv(4_000)
     connection.close()
-    assert b" 503 " in said
-    assert b'"kind":"busy"' in said
-    assert held.left.wait(PATIENCE_S)
+    assert b" 503 " in answer
+    assert b'"kind":"busy"' in answer
+    assert held.stopped.wait(PATIENCE_S)
     assert "Traceback" not in caplog.text
 
 
@@ -168,10 +168,10 @@ def test_a_client_that_disconnects_during_its_upload_is_not_logged_as_an_error(s
     assert "Traceback" not in caplog.text
 
 
-def test_stop_is_heard_by_progress():
+def test_progress_raises_after_stop_is_set():
     stop = Stop()
     stop.progress("x", 1, None)
     stop.set()
-    with pytest.raises(Exception) as left:  # noqa: PT011 — it is ours alone
+    with pytest.raises(ClientGone) as raised:
         stop.progress("x", 1, None)
-    assert error_response(left.value, None).status_code == 499
+    assert error_response(raised.value, None).status_code == 499

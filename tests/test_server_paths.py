@@ -14,7 +14,7 @@ from lookalike.server.app import ROUTERS
 from serving import add_token, error, running
 from waiting import until
 
-ABOVE = "nobody-may-see-this"
+ABOVE = "hidden-folder"
 """The folder above all sources and the collection."""
 
 QUERIES = {
@@ -90,7 +90,7 @@ def test_paths_are_absolute_for_manage_and_relative_to_their_source_for_others(a
     assert f"{above}/old.zip::1999/beach.jpg" in absolute
     assert items["view"] == items["judge"]
     relative = {path for item in items["view"] for path in item["paths"]}
-    assert {"Copies/deep/copy.jpg", "old.zip::1999/beach.jpg", "listed.jpg"} < relative  # a list shows names alone
+    assert {"Copies/deep/copy.jpg", "old.zip::1999/beach.jpg", "listed.jpg"} < relative  # of a list, only the names
     assert all(path.startswith("Pictures/") for path in relative if "copy" not in path and "::" not in path
                and path != "listed.jpg")  # fmt: skip
     assert [item["name"] for item in items["view"]] == [item["name"] for item in items["manage"]]
@@ -120,7 +120,7 @@ def test_no_route_shows_a_folder_above_the_sources_to_view(service, people, item
             path = route.path.format(id=name, item=one, upload=upload)
             for query in QUERIES[route.path]:
                 with service.client.stream("GET", path, params=query, headers=view | {"Last-Event-ID": "0"}) as answer:
-                    if path == "/api/v1/events":  # which has no end
+                    if path == "/api/v1/events":  # this stream does not end
                         body = next(line for line in answer.iter_lines() if f'"job": "{added}"' in line).encode()
                         assert b"role manage" in body
                     else:
@@ -144,7 +144,7 @@ def test_search_and_rounds_show_relative_paths(service, people, items):
     assert ABOVE not in json.dumps(service.post(f"/sessions/{session}/round", {}, headers=people["judge"]))
 
 
-def test_a_path_filter_matches_what_a_person_is_shown_and_nothing_else(service, people, items, above):
+def test_a_path_filter_matches_only_the_paths_that_a_person_sees(service, people, items, above):
     def total(role, pattern):
         return service.get("/items", params={"path": pattern}, headers=people[role])["total"]
 

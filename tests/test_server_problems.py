@@ -1,4 +1,4 @@
-"""Every kind of error has the one shape, a status and a kind of its own."""
+"""Every error has the same JSON shape, and its own status and kind."""
 
 import pytest
 
@@ -35,23 +35,22 @@ def service(shelf):
         (MemoryError(), 500, "broken"),
     ],
 )
-def test_each_error_has_its_kind(service, monkeypatch, raised, status, kind):
+def test_each_error_has_its_status_and_kind(service, monkeypatch, raised, status, kind):
     def fail(*_, **__):
         raise raised
 
     monkeypatch.setattr(service.collection, "page", fail)
     answer = service.client.get("/api/v1/items")
-    said = error(answer, status, kind)
+    message = error(answer, status, kind)
     if isinstance(raised, errors.LookalikeError):
-        assert said == str(raised)
+        assert message == str(raised)
     else:
-        assert "secret" not in said
+        assert "secret" not in message
     if kind == "busy":
         assert answer.headers["retry-after"] == "2"
 
 
-def test_no_error_of_ours_is_forgotten():
-    """The particular stands before the general: the first that fits is the one."""
+def test_each_error_class_is_listed_and_subclasses_come_first():
     ours = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
     for one in ours:
         found = next(kind for kind in KINDS if issubclass(one, kind))

@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 import hostile
+from lookalike.server.settings import Budget
 from lookalike.server.uploads import Uploads, reduce
 from lookalike.store.database import Database
-from serving import error, quick, running
+from serving import error, running
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def jpeg(pixels):
     return file.getvalue()
 
 
-def test_a_search_is_that_of_the_collection(service, ids):
+def test_a_search_returns_the_results_of_the_library(service, ids):
     found = service.post("/search", {"examples": [{"id": ids[0]}], "without": [{"id": ids[30]}], "k": 7})
     numbers = int(ids[0], 16), int(ids[30], 16)
     expected = service.collection.search(numbers[0], without=numbers[1], k=7)
@@ -39,7 +40,7 @@ def test_a_search_is_that_of_the_collection(service, ids):
     assert found["results"][0]["box"] is None
 
 
-def test_a_filter_and_a_box_are_passed_on(service, ids):
+def test_a_search_applies_its_filter_and_box(service, ids):
     example = {"id": ids[0], "box": [0, 0, 0.5, 0.5]}
     found = service.post("/search", {"examples": [example], "k": 9, "filter": {"label": "sunset"}, "where": True})
     assert len(found["results"]) == 5
@@ -67,7 +68,7 @@ def test_a_filter_and_a_box_are_passed_on(service, ids):
         ({"examples": [{"id": "FIRST"}] * 101}, 422, "input", "examples"),
     ],
 )
-def test_what_cannot_be_searched_is_said(service, ids, body, status, kind, field):
+def test_an_invalid_search_is_rejected_with_the_field_at_fault(service, ids, body, status, kind, field):
     for example in body.get("examples", []):
         if example.get("id") == "FIRST":
             example["id"] = ids[0]
@@ -76,13 +77,13 @@ def test_what_cannot_be_searched_is_said(service, ids, body, status, kind, field
     assert answer.json()["error"]["field"] == field
 
 
-def test_what_is_no_json_is_said(service):
+def test_invalid_json_is_rejected(service):
     for body in (b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"examples": [{"id": "\\ud800"}]}', b'{"k": NaN}'):
         answer = service.client.post("/api/v1/search", content=body, headers={"Content-Type": "application/json"})
         error(answer, 422, "input")
 
 
-def test_an_upload_finds_what_it_shows(service, ids):
+def test_an_upload_finds_similar_pictures(service, ids):
     with open(service.get(f"/items/{ids[20]}")["path"], "rb") as file:
         known = service.upload(file.read()).json()
     assert (known["item"], known["width"], known["height"]) == (ids[20], 320, 240)
@@ -90,19 +91,19 @@ def test_an_upload_finds_what_it_shows(service, ids):
     assert found["results"][0]["item"]["id"] == ids[20]
     assert found["results"][0]["score"] == 0
     pixels = np.asarray(Image.open(io.BytesIO(service.client.get(f"/api/v1/items/{ids[40]}/image").content)))
-    strange = service.upload(jpeg(pixels[:, ::-1])).json()
-    assert strange["item"] is None
-    box = {"upload": strange["upload"], "box": [0.0, 0.0, 1.0, 0.9]}
-    for example in ({"upload": strange["upload"]}, box):
+    new = service.upload(jpeg(pixels[:, ::-1])).json()
+    assert new["item"] is None
+    box = {"upload": new["upload"], "box": [0.0, 0.0, 1.0, 0.9]}
+    for example in ({"upload": new["upload"]}, box):
         found = service.post("/search", {"examples": [example], "k": 5})
         label = service.get(f"/items/{ids[40]}")["labels"]
         assert label in [result["item"]["labels"] for result in found["results"]]
-    small = service.client.get(f"/api/v1/uploads/{strange['upload']}/thumbnail", params={"side": 64})
+    small = service.client.get(f"/api/v1/uploads/{new['upload']}/thumbnail", params={"side": 64})
     assert Image.open(io.BytesIO(small.content)).size == (64, 48)
     error(service.client.get(f"/api/v1/uploads/{'A' * 22}/thumbnail"), 404, "missing")
 
 
-def test_a_form_without_a_picture_is_refused(service):
+def test_a_form_without_a_picture_is_rejected(service):
     for files in ({"other": ("x", b"x")}, {"file": ("x", b"")}):
         error(service.client.post("/api/v1/uploads", files=files), 422, "input")
     error(service.client.post("/api/v1/uploads", data={"file": "text"}), 422, "input")
@@ -111,7 +112,7 @@ def test_a_form_without_a_picture_is_refused(service):
     error(service.client.post("/api/v1/uploads", files=two), 400, "input")
 
 
-def test_hostile_uploads_are_refused_and_the_service_lives(service, tmp_path):
+def test_hostile_uploads_are_rejected_and_the_service_survives(service, tmp_path):
     _, bad = hostile.write_corpus(tmp_path)
     kinds = {kind: path for path, kind in bad.items() if path.is_file() and path.stat().st_size < 2**20}
     assert len(kinds) >= 5
@@ -121,23 +122,23 @@ def test_hostile_uploads_are_refused_and_the_service_lives(service, tmp_path):
     assert service.client.get("/healthz").status_code == 200
 
 
-def test_uploads_are_kept_within_their_room_and_time(shelf):
+def test_uploads_are_cached_up_to_a_number_of_bytes_and_a_time(shelf):
     random = np.random.default_rng(0)
     pictures = [jpeg(random.integers(0, 256, (100, 100, 3), np.uint8)) for _ in range(4)]
-    with running(shelf, budget=quick(kept_bytes=70_000, upload_pixels=20_000)) as service:
+    with running(shelf, budget=Budget(upload_cache_bytes=70_000, upload_pixels=20_000)) as service:
         sent = [service.upload(picture).json()["upload"] for picture in pictures]
-        there = [service.client.get(f"/api/v1/uploads/{one}/thumbnail").status_code for one in sent]
-        assert there == [404, 404, 200, 200]
+        statuses = [service.client.get(f"/api/v1/uploads/{one}/thumbnail").status_code for one in sent]
+        assert statuses == [404, 404, 200, 200]
         message = error(service.upload(jpeg(np.zeros((200, 200, 3), np.uint8))), 422, "input")
         assert "at most 20000" in message
-    with running(shelf, budget=quick(kept_s=0.0)) as service:
+    with running(shelf, budget=Budget(upload_cache_s=0.0)) as service:
         sent = service.upload(pictures[0]).json()["upload"]
-        gone = service.client.get(f"/api/v1/uploads/{sent}/thumbnail")
-        assert "Send the picture again" in error(gone, 404, "missing")
+        expired = service.client.get(f"/api/v1/uploads/{sent}/thumbnail")
+        assert "Send the picture again" in error(expired, 404, "missing")
 
 
 def test_an_upload_that_is_larger_than_the_cache_is_not_cached_and_the_others_stay():
-    uploads = Uploads(quick(kept_bytes=40_000))
+    uploads = Uploads(Budget(upload_cache_bytes=40_000))
     small, large = (uploads.add(jpeg(np.zeros((side, side, 3), np.uint8))) for side in (100, 200))
     uploads.close()
     assert (large.width, uploads.get(large.id)) == (200, None)
@@ -145,15 +146,15 @@ def test_an_upload_that_is_larger_than_the_cache_is_not_cached_and_the_others_st
     assert len(uploads) == 1
 
 
-def test_what_is_kept_of_an_upload_is_no_larger_than_a_search_needs():
+def test_an_upload_is_reduced_to_the_size_that_a_search_needs():
     assert reduce(np.zeros((3000, 1500, 3), np.uint8)).shape == (2048, 1024, 3)
     assert reduce(np.zeros((10, 60_000, 3), np.uint8)).shape == (1, 8192, 3)
     small = np.zeros((20, 30, 3), np.uint8)
     assert reduce(small) is small
 
 
-def test_a_search_asks_the_store_a_few_times_however_much_it_finds(service, ids, monkeypatch):
-    """Each question lets go of Python's lock, and under load waits for it again."""
+def test_the_number_of_queries_to_the_store_does_not_depend_on_the_number_of_results(service, ids, monkeypatch):
+    """Each query releases the GIL, and under load waits for it again."""
     asked = []
     one, reading = Database.read_value, Database.reading
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Sessions and classes over the service: from the first example to a named class, and after a kill."""
+"""Sessions and classes over HTTP: from the first example to a class, and after a kill."""
 
 import os
 import signal
@@ -28,15 +28,15 @@ def kinds(service):
     return found
 
 
-def test_a_session_that_nobody_goes_on_with_is_forgotten(service, kinds):
+def test_an_open_session_can_be_deleted_and_a_finished_one_cannot(service, kinds):
     wanted = kinds["fish"]
     sessions = [service.post("/sessions", {"examples": [{"id": wanted[0]}]}, status=201)["id"] for _ in range(2)]
     for session in sessions:
         service.post(f"/sessions/{session}/marks", {"relevant": wanted[1:3]})
         service.post(f"/sessions/{session}/undo")
         service.post(f"/sessions/{session}/marks", {"relevant": wanted[1:2]})
-    gone = service.client.delete(f"/api/v1/sessions/{sessions[0]}")
-    assert (gone.status_code, gone.json()["relevant"]) == (200, wanted[:2])
+    answer = service.client.delete(f"/api/v1/sessions/{sessions[0]}")
+    assert (answer.status_code, answer.json()["relevant"]) == (200, wanted[:2])
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/undo"), ("GET", "/log")):
         error(service.client.request(method, f"/api/v1/sessions/{sessions[0]}{path}"), 404, "missing")
     assert service.get(f"/sessions/{sessions[1]}")["relevant"] == wanted[:2]
@@ -84,7 +84,7 @@ def test_a_session_goes_from_an_example_to_a_class(service, kinds):
     assert "finished" in error(service.client.post(f"/api/v1{address}/round", json={}), 422, "input")
 
 
-def test_why_a_picture_stands_where_it_does(service, kinds):
+def test_an_explanation_has_the_margin_the_nearest_marks_and_the_matching_part(service, kinds):
     session = service.post(
         "/sessions", {"examples": [{"id": one} for one in kinds["sunset"][:3]], "without": [{"id": kinds["house"][0]}]},
         status=201,
@@ -116,8 +116,8 @@ def test_a_session_starts_from_a_label_or_an_upload(service, kinds):
     assert why["nearest_relevant"][0]["item"] is None  # it is not in the collection
 
 
-def test_what_a_session_cannot_do_is_said(service, kinds):
-    for body in ({}, {"label": "nobody said so"}, {"examples": [{"id": kinds["house"][0]}], "space": "nowhere"}):
+def test_invalid_requests_to_sessions_are_rejected(service, kinds):
+    for body in ({}, {"label": "unknown"}, {"examples": [{"id": kinds["house"][0]}], "space": "nowhere"}):
         error(service.client.post("/api/v1/sessions", json=body), 422, "input")
     session = service.post("/sessions", {"label": "house"}, status=201)["id"]
     both = {"relevant": [kinds["house"][0]], "irrelevant": [kinds["house"][0]]}
@@ -160,7 +160,7 @@ def test_predictions_are_confirmed_and_rejected(service, kinds):
     book.add([(int(first, 16), "forest", 0.9), (int(second, 16), "forest", 0.8)], space="color", model="ncm")
     assert service.get(f"/items/{first}")["predicted"] == {"label": "forest", "probability": 0.9}
     view = service.get("/classes/one", params={"name": "forest"})
-    assert [guess["item"]["id"] for guess in view["predicted"]] == [first, second]
+    assert [one["item"]["id"] for one in view["predicted"]] == [first, second]
     assert service.post("/classes/confirm", {"name": "forest", "items": [first]})["count"] == 1
     assert service.post("/classes/reject", {"name": "forest", "items": [second]})["count"] == 1
     assert service.get(f"/items/{first}")["labels"] == ["forest"]
@@ -170,12 +170,12 @@ def test_predictions_are_confirmed_and_rejected(service, kinds):
 
 
 def test_pictures_are_classified(service, kinds):
-    verdicts = service.post("/classify", {"examples": [{"id": kinds["sunset"][0]}, {"id": kinds["house"][0]}]})
-    assert [verdict["id"] for verdict in verdicts] == [kinds["sunset"][0], kinds["house"][0]]
-    assert 0 <= verdicts[0]["probability"] <= 1
+    predictions = service.post("/classify", {"examples": [{"id": kinds["sunset"][0]}, {"id": kinds["house"][0]}]})
+    assert [prediction["id"] for prediction in predictions] == [kinds["sunset"][0], kinds["house"][0]]
+    assert 0 <= predictions[0]["probability"] <= 1
 
 
-def test_a_session_is_its_authors(shelf, tmp_path):
+def test_only_the_author_and_the_role_manage_may_change_a_session(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     anna, bert = add_token(own, "anna", "judge"), add_token(own, "bert", "judge")
     chief, guest = add_token(own, "chief", "manage"), add_token(own, "guest", "view")
@@ -185,17 +185,17 @@ def test_a_session_is_its_authors(shelf, tmp_path):
         assert session["author"] == "anna"
         address = f"/api/v1/sessions/{session['id']}"
         for path, body in (("marks", {"skip": [item]}), ("undo", {}), ("round", {}), ("finish", {"name": "x"})):
-            said = error(service.client.post(f"{address}/{path}", json=body, headers=bert), 403, "refused")
-            assert "This session is anna's" in said
+            message = error(service.client.post(f"{address}/{path}", json=body, headers=bert), 403, "refused")
+            assert "This session belongs to anna" in message
             assert service.client.post(f"{address}/{path}", json=body, headers=guest).status_code == 403
         assert service.client.get(f"{address}/log", headers=bert).status_code == 200
         assert service.client.post(f"{address}/marks", json={"skip": [item]}, headers=chief).status_code == 200
         assert service.get(f"/sessions/{session['id']}", headers=anna)["skipped"] == [item]
 
 
-def test_a_collection_that_can_only_be_read_goes_on_being_read(shelf, tmp_path, monkeypatch):
+def test_a_read_only_collection_rejects_writes_and_answers_reads(shelf, tmp_path, monkeypatch):
     own = copy_shelf(shelf, tmp_path)
-    with Collection(own):  # somebody who may write has it open: else SQLite cannot
+    with Collection(own):  # SQLite can only open it if a process that may write has it open
         monkeypatch.setattr(database.os, "access", lambda *_: False)
         with running(own) as service:
             monkeypatch.undo()
@@ -205,13 +205,13 @@ def test_a_collection_that_can_only_be_read_goes_on_being_read(shelf, tmp_path, 
                 ("/sessions", {"examples": [{"id": item}]}),
                 ("/classes/add", {"name": "new", "items": [item]}),
             ):
-                said = error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
-                assert "is not writable" in said
+                message = error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
+                assert "is not writable" in message
             assert service.get("/collection")["items"] == 60
 
 
-def test_what_was_acknowledged_outlives_a_kill(shelf, tmp_path):
-    """kill -9 in the middle of a session; the next service goes on from the last mark that was answered."""
+def test_marks_that_were_answered_survive_a_kill(shelf, tmp_path):
+    """kill -9 in the middle of a session; the next service continues from the last mark that was answered."""
     own = copy_shelf(shelf, tmp_path)
     marked = []
     for turn in (0, 1):
@@ -234,11 +234,11 @@ def test_what_was_acknowledged_outlives_a_kill(shelf, tmp_path):
             code = process.wait(PATIENCE_S)
             process.stdout.close()
             process.stderr.close()
-    assert code == 0  # asked to end, it ends well
+    assert code == 0  # of the service that SIGINT ended
 
 
 def start(folder):
-    """The command itself, as people run it; and the address it prints."""
+    """Run `lookalike serve`; return its process and the address that it prints."""
     command = [sys.executable, "-m", "lookalike", "-c", str(folder), "serve", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return process, process.stdout.readline().split()[-1]

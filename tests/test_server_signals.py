@@ -14,7 +14,7 @@ from waiting import PATIENCE_S
 
 @contextmanager
 def serving(collection):
-    """The process of a service, and its port."""
+    """Run a service in a process of its own; yield the process and its port."""
     command = [sys.executable, "-m", "lookalike", "-c", str(collection), "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -31,7 +31,7 @@ def send(port, head):
 
 
 def read_all(connection):
-    """All bytes until the service closes the connection."""
+    """Return all bytes until the service closes the connection."""
     answer = b""
     while part := connection.recv(2**16):
         answer += part
@@ -46,9 +46,9 @@ def test_a_signal_ends_the_service_and_its_event_streams(shelf, tmp_path, number
             process.send_signal(number)
             read_all(stream)
         assert process.wait(PATIENCE_S) == 0
-        said = process.stderr.read()
-        assert "Stopped." in said
-        assert "Traceback" not in said
+        log = process.stderr.read()
+        assert "Stopped." in log
+        assert "Traceback" not in log
 
 
 def test_a_second_ctrl_c_does_not_wait_for_running_requests(shelf, tmp_path):

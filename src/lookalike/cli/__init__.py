@@ -73,7 +73,7 @@ def run(words: Sequence[str]) -> int:
     except (LookalikeError, typer.TyperException, OSError) as error:
         return _print_error(error, json)
     if code == 130:  # also what Typer makes of a KeyboardInterrupt
-        print_note("Stopped. Everything committed so far is safe; the same command goes on from there.")
+        print_note("Stopped. Everything committed so far is safe; the same command continues from there.")
     return int(code)
 
 

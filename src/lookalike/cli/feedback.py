@@ -1,6 +1,6 @@
 """`lookalike feedback`: a feedback session in the terminal, one key per picture; `lookalike sessions`: list and delete.
 
-Every answer is stored at once: a session that was left, or killed, can be resumed by its id.
+Every answer is stored at once: a session that was left or killed can be resumed by its id.
 """
 
 import base64
@@ -52,47 +52,54 @@ class Interrupted(Exception):  # noqa: N818 — not an error: the user pressed C
 def feedback(
     where: Where,
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures, or ids, like those wanted.")
+        list[str] | None, typer.Argument(metavar="IMAGE", help="Positive examples: pictures or ids.")
     ] = None,
     unwanted: Annotated[
         list[str] | None,
         typer.Option("--not", "--without", metavar="IMAGE", help="A negative example; may be repeated."),
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="NAME", help="Like those with this label.")] = None,
-    box: Annotated[
-        str | None, typer.Option("--box", metavar="L,T,R,B", help="Only this part of IMAGE: shares from 0 to 1.")
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="NAME", help="Start from the pictures with this label.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="What it is that you look for.")] = None,
-    resume: Annotated[str | None, typer.Option("--resume", metavar="ID", help="Go on with this session.")] = None,
+    box: Annotated[
+        str | None, typer.Option("--box", metavar="L,T,R,B", help="Start from this part of IMAGE: shares from 0 to 1.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the session, and of the class that it creates.")
+    ] = None,
+    resume: Annotated[str | None, typer.Option("--resume", metavar="ID", help="Resume this session.")] = None,
     finish: Annotated[
-        bool, typer.Option("--finish", help="At the end, give what is relevant the label --name.")
+        bool, typer.Option("--finish", help="At the end, give the relevant pictures the label --name.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="N", min=0, help="Stop after so many; 0 only lists the best.")
+        int | None,
+        typer.Option("--rounds", metavar="N", min=0, help="Stop after this number of rounds; 0 only lists the best."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many of the best to list.")] = DEFAULT_K,
-    window: Annotated[int, typer.Option("--window", metavar="N", min=1, help="Questions a round.")] = 9,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of best pictures to list.")] = DEFAULT_K,
+    window: Annotated[int, typer.Option("--window", metavar="N", min=1, help="Questions per round.")] = 9,
     space: Space = None,
-    author: Annotated[str | None, typer.Option("--author", help="Who says so. Default: your login.")] = None,
+    author: Annotated[str | None, typer.Option("--author", help="Author of the marks. Default: your login.")] = None,
     sheet: Annotated[
-        str | None, typer.Option("--sheet", metavar="FILE", help="The contact sheet. Default: feedback-ID.png here.")
+        str | None,
+        typer.Option("--sheet", metavar="FILE", help="File for the contact sheet. Default: feedback-ID.png here."),
     ] = None,
     simulate: Annotated[
         str | None,
         typer.Option(
             "--simulate",
             metavar="LABELS",
-            help=f"Nobody is asked: a CSV file, a folder of classes, or the collection's own ({OWN_LABELS}) answer.",
+            help=f"Answer from labels: of a CSV file, a folder of classes, or the collection ({OWN_LABELS}).",
         ),
     ] = None,
     json: Json = False,
     *,
     filter: "Filter | None",
 ) -> int:
-    """Find what you mean by answering questions: yes, no, skip, one key a picture.
+    """Find the pictures that you mean by answering questions: yes, no, skip, one key per picture.
 
-    Each round shows the best so far and asks about those that teach most. q or Ctrl-C leaves; --resume goes on.
-    From a pipe, every letter is a key, on one line or on several: yynu, or y and n line by line, or yes and no.
+    Each round lists the best pictures so far and asks about the most informative ones. q or Ctrl-C leaves; --resume
+    continues. From a pipe, every letter is a key, on one line or on several: yynu, or y and n line by line, or yes and
+    no.
 
     \b
     Examples:
@@ -128,7 +135,7 @@ def feedback(
                 examples, without=unwanted or (), label=label, space=space, name=name, author=author
             )
         elif examples or unwanted or label is not None or space is not None:
-            raise InputError("--resume goes on with the session's own examples. Give no others, no label, no space.")
+            raise InputError("--resume uses the session's own examples. Leave out IMAGE, --not, --label and --space.")
         else:
             session = collection.session(id=resume, author=author)
         program = f"lookalike {'' if where == COLLECTION else f'-c {shlex.quote(where)} '}"
@@ -137,7 +144,7 @@ def feedback(
 
 
 def _examples(images: list[str], box: str | None) -> list[Any]:
-    """The pictures on the command line, or the part of the only one."""
+    """Return the pictures on the command line, or the part of the only one."""
     if box is None:
         return list(images)
     part = parse_box(box)
@@ -153,18 +160,16 @@ def _check_simulation(labels: str, ignored: dict[str, Any]) -> None:
             f"--simulate needs labels: a CSV file, a folder of classes, or the word {OWN_LABELS}. Got none."
         )
     if given := [option for option, value in ignored.items() if value]:
-        raise InputError(
-            f"With --simulate nobody is asked and nothing is listed or kept: leave out {', '.join(given)}."
-        )
+        raise InputError(f"--simulate asks no questions and stores nothing: leave out {', '.join(given)}.")
 
 
 def _play(dialogue: "Dialogue", rounds: int | None, finish: bool, name: str | None, program: str) -> None:
-    """Play rounds, finish the session if asked to, and print how it ended."""
+    """Run rounds, finish the session if requested, and print how it ended."""
     session, json = dialogue.session, dialogue.json
     resume = f"{program}feedback --resume {session.id}"
     if not json:
         is_open = session.summary.state == "open"
-        state = f"It is kept as you go; to go on later: {resume}" if is_open else ""
+        state = f"Every answer is stored. To resume it later: {resume}" if is_open else ""
         print_note(f"Session {session.id}. {state or 'It is finished: this is its ranking now.'}")
     try:
         ended_by = dialogue.play(rounds)
@@ -172,7 +177,7 @@ def _play(dialogue: "Dialogue", rounds: int | None, finish: bool, name: str | No
         if finish or ended_by == "finish":
             finished = _finish(session, name, resume, json)
     except KeyboardInterrupt:
-        raise Interrupted(f"Left. Every answer is kept; to go on: {resume}") from None
+        raise Interrupted(f"Stopped. Every answer is stored. To resume: {resume}") from None
     _print_end(session, finished, program, json)
 
 
@@ -180,7 +185,7 @@ def _finish(session: "Session", name: str | None, resume: str, json: bool) -> "F
     name = name or session.summary.name
     if name is None:
         if not json:
-            print_line("What shall it be called?")
+            print_line("Name of the class:")
         name = (_read_line() or "").strip() or None
     if name is None:
         raise InputError(f"A name is needed to finish: {resume} --rounds 0 --finish --name NAME")
@@ -196,15 +201,13 @@ def _print_end(session: "Session", finished: "Finished | None", program: str, js
         return
     print_line(f"{summary.relevant} relevant, {summary.irrelevant} irrelevant, {summary.skipped} skipped.")
     if finished is not None:
-        print_line(f"The label {finished.name} is new on {finished.labelled} of the pictures.")
+        print_line(f"The label {finished.name} was added to {many(finished.labelled, 'picture')}.")
         print_note(f"See: {program}items --label {shlex.quote(finished.name)}")
-        print_note(f"It is a class: {program}classify --all finds more of it.")
+        print_note(f"It is a class now. To find more of it: {program}classify --all")
         if finished.contradicted:
-            print_note(
-                f"{len(finished.contradicted)} that you called irrelevant have that label already; it is left to them."
-            )
+            print_note(f"{many(len(finished.contradicted), 'irrelevant picture')} had the label before, and keep it.")
     elif summary.state == "open":
-        print_note(f"To go on: {program}feedback --resume {session.id}")
+        print_note(f"To resume: {program}feedback --resume {session.id}")
 
 
 def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:
@@ -233,7 +236,7 @@ class Dialogue:
     keys: "Keys" = dataclasses.field(default_factory=lambda: Keys(), init=False)
 
     def play(self, rounds: int | None) -> str:
-        """Play so many rounds, or until the user leaves; returns "leave", "finish" or "done"."""
+        """Run this number of rounds, or until the user leaves; return "leave", "finish" or "done"."""
         if self.session.summary.state != "finished" and rounds != 0:
             played = 0
             while rounds is None or played < rounds:
@@ -280,14 +283,14 @@ class Dialogue:
         return "finish" if key == "f" else "leave"
 
     def _undo(self, questions: list["Item"], at: int) -> int:
-        """Undo a step; returns the number of the question to ask next."""
+        """Undo a step; return the number of the question to ask next."""
         undone = self.session.undo()
         if not undone:
-            print_note("There is nothing left to undo.")
+            print_note("There is nothing to undo.")
         for item, kind in undone.items():
             known = self.collection.get([item])
             name = show_path(_path(known[item]) if item in known else types.format_id(item))
-            print_note(f"Taken back: {name}, {kind}.")
+            print_note(f"Undone: {name}, {kind}.")
         places = [place for place, question in enumerate(questions) if question.id in undone]
         return min(places, default=at)
 
@@ -334,7 +337,7 @@ class Dialogue:
             print_line(f"  {rank:>3}  {marks.get(result.id, ''):10}  {show_path(result.path)}")
 
     def _draw(self, found: "Round") -> str | None:
-        """Write a sheet with the questions above and the best below; returns None if that is not possible."""
+        """Write a sheet with the questions above and the best below; return its path, None if that is not possible."""
         if self.json and self.sheet is None:
             return None
         marks = self.session.marks
@@ -363,7 +366,7 @@ class Keys:
         self._pending: list[str] = []  # the rest of a line from a pipe
 
     def read(self) -> str | None:
-        """The next key in lower case, "" for an empty line; None at the end of the input."""
+        """Return the next key in lower case, "" for an empty line; None at the end of the input."""
         if sys.stdin is None:
             return None
         if sys.stdin.isatty():
@@ -381,9 +384,9 @@ def _read_key() -> str | None:
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
     try:
-        tty.setcbreak(file, termios.TCSADRAIN)  # keys pressed before are kept; Ctrl-C stays Ctrl-C
+        tty.setcbreak(file, termios.TCSADRAIN)  # keeps keys that were pressed before, and Ctrl-C
         key = os.read(file, 1).decode(errors="replace")
-        if key == "\033":  # an arrow or the like: the letters that follow are not keys
+        if key == "\033":  # an arrow key or similar: the letters that follow are not keys
             termios.tcflush(file, termios.TCIFLUSH)
     finally:
         termios.tcsetattr(file, termios.TCSADRAIN, before)
@@ -391,7 +394,7 @@ def _read_key() -> str | None:
 
 
 def _read_line() -> str | None:
-    """The next line; None at the end of the input."""
+    """Return the next line; None at the end of the input."""
     line = sys.stdin.readline() if sys.stdin is not None else ""
     return line or None
 
@@ -415,7 +418,7 @@ def draw_in_terminal(path: str) -> None:
 
 @sessions_app.callback(invoke_without_command=True)
 def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
-    """List the feedback sessions, the last touched first: id, state, marks, rounds, when, who, name.
+    """List the feedback sessions, last changed first: id, state, marks, rounds, date, author, name.
 
     \b
     Examples:
@@ -442,13 +445,13 @@ def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
 
 @sessions_app.command()
 def delete(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Open sessions, as lookalike sessions lists them.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of open sessions; see lookalike sessions.")],
     where: Where,
     json: Json = False,
 ) -> int:
-    """Forget open sessions and every answer in them. A finished one stays: its class rests on it.
+    """Delete open sessions and their answers. A finished session cannot be deleted: its class depends on it.
 
-    Nothing is deleted where one of the ids cannot be.
+    If one of the sessions cannot be deleted, none is.
 
     \b
     Examples:

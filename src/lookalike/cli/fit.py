@@ -24,40 +24,46 @@ def fit(
     ] = None,
     negatives: Annotated[
         str | None,
-        typer.Option("--negatives", metavar="SOURCE", help="A collection or pictures that slem tells yours from."),
+        typer.Option(
+            "--negatives",
+            metavar="SOURCE",
+            help="Collection or pictures to use as negatives of slem. Default: a sample of yours.",
+        ),
     ] = None,
     more_negatives: Annotated[
         str | None,
-        typer.Option("--more-negatives", metavar="SOURCE", help="Add these to the pool that a slem has."),
+        typer.Option("--more-negatives", metavar="SOURCE", help="Add these to the negative pool of a fitted slem."),
     ] = None,
     features: Annotated[
-        bool, typer.Option("--features", help="Also make vocabularies anew, and describe every picture again.")
+        bool, typer.Option("--features", help="Also refit vocabularies, and describe every picture again.")
     ] = False,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Choose lam and gamma first, by altered versions of your pictures.")
+        bool, typer.Option("--calibrate", help="Choose lam and gamma first, with altered versions of your pictures.")
     ] = False,
     labels: Annotated[
-        bool, typer.Option("--labels", help="Learn, or calibrate, from the labels of the collection.")
+        bool, typer.Option("--labels", help="Fit, or calibrate, with the labels of the collection.")
     ] = False,
     import_labels: Annotated[
         str | None,
-        typer.Option("--import-labels", metavar="SOURCE", help="Import labels (CSV, class folders), then as --labels."),
+        typer.Option(
+            "--import-labels", metavar="SOURCE", help="Import labels (CSV file, class folders), then as --labels."
+        ),
     ] = None,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Fit spaces anew on what the collection holds now, for instance after it has grown a lot.
+    """Refit spaces on the current pictures, for instance after the collection has grown a lot.
 
-    With --features a space whose feature learns (vlad, fisher) is empty until its pictures are described again;
-    stopped on the way, lookalike refresh goes on.
+    With --features, a space whose feature is fitted (vlad, fisher) is empty until its pictures are described again. If
+    the command is interrupted, lookalike refresh continues.
 
-    With --calibrate the last transform's lam, and gamma where it has one, are those of a grid that serve best:
-    altered versions of some pictures, or with --labels pictures of the same label, must find each other.
+    With --calibrate, lam and gamma of the last transform are chosen from a grid: with the best values, altered versions
+    of the same picture, or with --labels pictures of the same label, find each other.
 
-    ncmml, lmnn, fda, tsvm and the like learn from the pictures that have exactly one label.
+    ncmml, lmnn, fda, tsvm and similar transforms are fitted on the pictures that have exactly one label.
 
-    codes(bits=64) makes a space of codes, a few bytes a picture: tsvm where labels are enough, else itq.
+    codes(bits=64) creates a space of codes, a few bytes per picture: by tsvm if there are enough labels, otherwise itq.
 
     \b
     Examples:
@@ -73,9 +79,12 @@ def fit(
     """
     names = spaces or []
     if calibrate and (features or len(names) != 1):
-        raise InputError("--calibrate goes with one space, and without --features: lookalike fit 'slem()' --calibrate")
+        raise InputError("--calibrate needs exactly one space, and no --features: lookalike fit 'slem()' --calibrate")
     if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
-        raise InputError("--more-negatives goes with one space that is fitted, and stands alone.")
+        raise InputError(
+            "--more-negatives needs exactly one fitted space, and no --features, --negatives or --calibrate:"
+            " lookalike fit slem --more-negatives SOURCE"
+        )
     by_labels = labels or import_labels is not None
     with opened(where, wait=wait) as collection:
         if labels:
@@ -93,7 +102,7 @@ def fit(
         elif more_negatives is not None:
             with bars() as progress:
                 n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
-            print_either(json, f"{names[0]}: told from {many(n, 'negative')}.", negatives=n)
+            print_either(json, f"{names[0]}: {many(n, 'negative')}.", negatives=n)
         else:
             with bars() as progress:
                 fitted = collection.fit(
@@ -125,14 +134,14 @@ def _print_fitted(
     if by_labels:
         name = next(iter(fitted), "NAME")
         print_note(
-            f"To compare: lookalike classes evaluate --space {name}; to go by it: lookalike classes use --space {name}"
+            f"To compare: lookalike classes evaluate --space {name}; to use it: lookalike classes use --space {name}"
         )
     if any(name.startswith("codes(") for name in names):
-        print_note("What it finds: lookalike stats")
+        print_note("See its recall: lookalike stats")
 
 
 def _fitted_on(n: int, space: dict[str, Any] | None) -> str:
-    """The pictures that a space was fitted on, and the coder if `codes` chose one."""
+    """Return the pictures that a space was fitted on as text, and the coder if `codes` chose one."""
     if space is None or space["fitted_on"] != n:  # only its feature was fitted
         return many(n, "picture")
     which = space["fitted_which"]
@@ -153,11 +162,11 @@ def _print_calibration(report: "CalibrationReport", by_labels: bool, json: bool)
         values += [f"{getattr(trial, name):>9.4f}" for name in measures]
         print_line(f"{star} {'  '.join(values)}")
     if by_labels:
-        print_note("precision: how well pictures find the others of their label; the best is taken.")
+        print_note("precision: how well pictures find the others with their label. The best values are chosen.")
     else:
         print_note(
-            "precision: how well altered pictures find their own; behind: by how many standard errors it is below the"
-            " best. Of those not behind by 2 or more, the largest margin is taken."
+            "precision: how well altered pictures find their originals; behind: how many standard errors it is below"
+            " the best. Among the values that are behind by less than 2, the largest margin is chosen."
         )
     asked = "labelled pictures" if by_labels else "pictures and altered versions of them"
     print_line(

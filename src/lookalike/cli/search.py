@@ -21,21 +21,24 @@ else:
 
 @filtered
 def search(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures, or ids, like those wanted.")],
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Positive examples: pictures or ids.")],
     where: Where,
     unwanted: Annotated[
         list[str] | None, typer.Option("--not", metavar="IMAGE", help="A negative example; may be repeated.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many results.")] = 20,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of results.")] = 20,
     space: Space = None,
     effort: Annotated[
-        str | None, typer.Option("--effort", help="exact, balanced, fast or a number: recall against time.")
+        str | None,
+        typer.Option("--effort", help="exact, balanced, fast or a number: more effort finds more and takes longer."),
     ] = None,
     box: Annotated[
-        str | None, typer.Option("--box", metavar="L,T,R,B", help="Only this part of IMAGE: shares from 0 to 1.")
+        str | None, typer.Option("--box", metavar="L,T,R,B", help="Search with this part of IMAGE: shares from 0 to 1.")
     ] = None,
-    boxes: Annotated[bool, typer.Option("--where", help="Also say in which part of each result the match is.")] = False,
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")] = None,
+    boxes: Annotated[bool, typer.Option("--where", help="Also print the part of each result that matches.")] = False,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Also write the results as an HTML page.")
+    ] = None,
     sheet: Annotated[
         str | None, typer.Option("--sheet", metavar="FILE", help="Also write a contact sheet, .png or .jpg.")
     ] = None,
@@ -43,7 +46,7 @@ def search(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Search for pictures like those shown, best first. A score of 0 is the same picture.
+    """Search for pictures like the examples, best first. A score of 0 is the same picture.
 
     \b
     Examples:
@@ -79,15 +82,15 @@ def search(
 
 
 def explain(
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="A picture, or an id.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="A picture or an id.")],
     where: Where,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many negatives.")] = 5,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of negatives.")] = 5,
     space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Default: the first that is told from negatives.")
+        str | None, typer.Option("--space", metavar="NAME", help="Default: the first space that uses negatives.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Say which negatives push a picture away most, in a space such as slem. 1 is the mean over the pool.
+    """Print the negatives that push a picture away most, in a space such as slem. 1 is the mean over the pool.
 
     \b
     Examples:
@@ -135,7 +138,7 @@ def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None
 
 
 def _example(collection: "Collection", image: str, frame: "show.Frame", box: "types.Box | None" = None) -> "show.Tile":
-    """An example as a tile; for an id, the first path of the item."""
+    """Return an example as a tile; for an id, with the first path of the item."""
     item = None if os.path.lexists(image) else types.parse_id(image)
     if item is None:
         return show.Tile(image, _name(image), frame, box)

@@ -22,34 +22,36 @@ else:
     http_server = Lazy("lookalike.server.http_server")
 
 app = typer.Typer(name="token", rich_markup_mode=None)
-Person = Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.")]
+Person = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token's owner.")]
 
 
 def serve(
     where: Where,
-    host: Annotated[str, typer.Option("--host", help="Where to listen; others than this machine need a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 is any free one.")] = 8321,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; clients on other machines need a token.")
+    ] = ("127.0.0.1"),
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    ] = 8321,
     root: Annotated[
-        list[str] | None, typer.Option("--root", metavar="DIR", help="Folders that may be added from; may be repeated.")
+        list[str] | None,
+        typer.Option("--root", metavar="DIR", help="Folder that clients may add from; may be repeated."),
     ] = None,
     backup_dir: Annotated[
         str | None,
-        typer.Option(
-            "--backup-dir", metavar="DIR", help="Directory in which clients may make backups; by default none."
-        ),
+        typer.Option("--backup-dir", metavar="DIR", help="Directory in which clients may make backups. Default: none."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A further name of this machine.")
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Another host name of the service; may be repeated."),
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="One line a request, on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> int:
     """Serve the collection: a page for people and an API for programs.
 
-    Only this machine can reach it, unless --host says otherwise; then everybody needs a token, see: lookalike token
-    Runs until Ctrl-C.
+    By default, only this machine can reach it. With --host, other machines can, too; then every client needs a token:
+    see lookalike token. Runs until Ctrl-C.
 
     \b
     Examples:
@@ -83,9 +85,9 @@ def serve(
 
 @app.callback(invoke_without_command=True)
 def token(ctx: typer.Context) -> None:
-    """Who may use the service: make, list and remove tokens.
+    """Create, list and remove the tokens of the service's users.
 
-    Without any, everybody on this machine may do everything, and nobody else anything.
+    Without tokens, only clients on this machine may use the service, and they have the role manage.
 
     \b
     Examples:
@@ -103,11 +105,11 @@ def add(
     where: Where,
     role: Annotated[
         Literal["view", "judge", "manage"],
-        typer.Option("--role", help="Look and search; also mark and name; also add, delete and rename."),
+        typer.Option("--role", help="view: browse and search; judge: also mark and label; manage: everything."),
     ] = "view",
     json: Json = False,
 ) -> int:
-    """Make a token. It is shown once; the collection keeps a digest of it.
+    """Create a token. It is printed once; the collection stores only its hash.
 
     \b
     Examples:
@@ -123,7 +125,7 @@ def add(
 
 @app.command("list")
 def list_(where: Where, json: Json = False) -> int:
-    """Who has a token, and with which role.
+    """List the tokens: name, role, and date.
 
     \b
     Examples:
@@ -137,13 +139,13 @@ def list_(where: Where, json: Json = False) -> int:
     for entry in entries:
         print_line(f"{entry.name:20} {entry.role:7} since {datetime.fromtimestamp(entry.added_at, UTC):%Y-%m-%d}")
     if not entries:
-        print_note("There are no tokens. Make one: lookalike token add NAME --role judge")
+        print_note("There are no tokens. Create one: lookalike token add NAME --role judge")
     return 0
 
 
 @app.command()
 def remove(name: Person, where: Where, json: Json = False) -> int:
-    """Take a token back; it ends at once, in a running service too.
+    """Remove a token. A running service rejects it at once.
 
     \b
     Examples:
@@ -151,5 +153,5 @@ def remove(name: Person, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         access.Access(collection.path).remove(name)
-    print_either(json, f"The token of {name} is removed.", removed=name)
+    print_either(json, f"The token of {name} was removed.", removed=name)
     return 0

@@ -2,7 +2,7 @@
 
 Start with `http_server.serve`, which runs `app.create_app` with uvicorn. A request passes, in this order,
 
-- `http_server`: the limits of its connection,
+- `http_server`: uvicorn and its limits for connections,
 - `request_checks`: host, origin, credentials (`access`), rate (`rate_limits`), size and time,
 - `static_files`: the files of the page, in the folder static,
 - `routes`: one module for each noun of the API; `models` defines the JSON of every request and response,

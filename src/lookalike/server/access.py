@@ -2,8 +2,8 @@
 
 COLLECTION/access.json holds the SHA-256 of each token: 32 random bytes need no slow hash. A browser gets a cookie that
 itsdangerous signs with that hash: removing the token invalidates the cookie, and the cookie does not contain the token.
-Logging out creates an empty file, COLLECTION/logouts/UNTIL-ID, which is kept until the cookie would have expired: one
-file for each logout, so processes do not overwrite each other's entries.
+Logging out creates an empty file, COLLECTION/logouts/UNTIL-ID, which exists until the cookie would have expired. There
+is one file for each logout, so that processes do not overwrite each other's entries.
 
 Only the role manage sees absolute paths; other roles see paths relative to their source. Every path and every error
 message that the service sends passes through `Visible` or `visible_text`.
@@ -47,7 +47,7 @@ LAST_TIME = 253_402_300_800
 """POSIX seconds at the end of the year 9999, the last that can be printed as a date."""
 
 _COOKIE = re.compile(r"(?P<name>[\w.~%-]{1,300})\.(?P<signed>(?P<id>[\w-]{32})\.[\w-]{1,11}\.[\w-]{43})", re.ASCII)
-"""The person's name, which tells whose key to check with, and a random id in base64 that itsdangerous has signed.
+"""The person's name, which selects the key to verify with, and a random id in base64 that itsdangerous has signed.
 
 A compressed id, which itsdangerous would expand, begins with a dot and does not match.
 """
@@ -82,12 +82,12 @@ class Entry:
 
 
 class Access:
-    """The tokens of a collection. Each request checks whether the file has changed: removed tokens end at once.
+    """The tokens of a collection. The file is read again when it has changed: a removed token is rejected at once.
 
     Parameters
     ----------
     folder : the collection's directory.
-    owner : the name of every client while there are no tokens; None if a token is required.
+    owner : the name of every client while there are no tokens; None: a token is required.
     """
 
     def __init__(self, folder: Path, owner: str | None = None):
@@ -113,7 +113,7 @@ class Access:
         return self._entries
 
     def add(self, name: str, role: Role) -> str:
-        """Make a token for a person and return it; it cannot be read again later."""
+        """Create a token for a person and return it. Only its hash is stored: it cannot be read again."""
         name = _check_name(name)
         if role not in ROLES:
             raise UnknownNameError("role", role, ROLES)
@@ -124,7 +124,7 @@ class Access:
         return token
 
     def remove(self, name: str) -> None:
-        """Remove a person's token; the service refuses it from the next request on."""
+        """Remove a person's token; the service rejects it from the next request on."""
         known = [entry.name for entry in self.entries()]
         if name not in known:
             raise UnknownNameError("token", name, known)
@@ -158,18 +158,18 @@ class Access:
     def forged_name(self, headers: Mapping[bytes, bytes]) -> str | None:
         """The person named by a cookie with a wrong signature; None for all other requests.
 
-        A cookie that has expired or was logged out has a valid signature, so it is not an attempt to guess one.
+        An expired or revoked cookie has a valid signature, so it is not an attempt to guess one.
         """
         match = _COOKIE.fullmatch(session_cookie(headers)) if bearer_token(headers) is None else None
         return unquote(match["name"]) if match is not None and self._verify(match[0]) is None else None
 
     def make_cookie(self, person: Person) -> str:
-        """A new cookie for a browser, valid for 30 days: name, random id, time and signature."""
+        """Return a new cookie for a browser, valid for 30 days: name, random id, time and signature."""
         entry = next(entry for entry in self.entries() if entry.name == person.name)
         return f"{quote(entry.name, safe='')}.{cookie_serializer(entry).dumps(secrets.token_urlsafe(16))}"
 
     def log_out(self, cookie: str) -> None:
-        """Revoke a cookie for every process that serves the collection, also after a restart.
+        """Revoke a cookie in every process that serves the collection, also after a restart.
 
         If the disk is full or read-only, only this process rejects it, and logs a warning.
         """
@@ -199,7 +199,7 @@ class Access:
         return Person(verified[0].name, verified[0].role)
 
     def _has_ended(self, marker: str) -> bool:
-        """Whether the cookie with this marker has expired or was logged out."""
+        """Whether the cookie with this marker has expired or was revoked."""
         return _expired(marker, time.time()) or marker in self._logged_out or os.path.exists(self._logouts / marker)
 
     def _verify(self, cookie: str) -> tuple[Entry, str] | None:
@@ -211,13 +211,13 @@ class Access:
             return None
         try:  # without max_age, which also rejects cookies that seem to be from the future: the clock may be set back
             _, signed_at = cookie_serializer(entry).loads(match["signed"], return_timestamp=True)
-        except (BadData, ValueError, OverflowError, OSError):  # the owner of a token can sign a time that is no date
+        except (BadData, ValueError, OverflowError, OSError):  # the owner of a token can sign a time that is not a date
             return None
         return entry, f"{int(signed_at.timestamp()) + COOKIE_S}-{match['id']}"
 
     def _load(self) -> list[Entry]:
         entries, problems = _read(self.path)
-        if problems:  # a partly valid file lets no one in
+        if problems:  # then none of the tokens is accepted
             raise _damaged(self.path, problems[0])
         return entries
 
@@ -229,13 +229,13 @@ def salvage(path: Path) -> tuple[list[Entry], int]:
 
 
 def cookie_serializer(entry: Entry) -> URLSafeTimedSerializer:
-    """Signs and verifies the cookies of a person."""
-    how = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
-    return URLSafeTimedSerializer(bytes.fromhex(entry.sha256), salt="lookalike.cookie", signer_kwargs=how)
+    """Return the object that signs and verifies the cookies of a person."""
+    options = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+    return URLSafeTimedSerializer(bytes.fromhex(entry.sha256), salt="lookalike.cookie", signer_kwargs=options)
 
 
 class Visible:
-    """Paths and messages as one person may see them. It reads the sources only once: make one for each request."""
+    """Paths and messages as one person may see them. It reads the sources only once: create one for each request."""
 
     def __init__(self, collection: Collection, person: Person):
         self._collection = collection
@@ -260,9 +260,10 @@ class Visible:
 
 
 def visible_text(text: str, person: Person | None, instead: str = HIDDEN) -> str:
-    """Return a text, or `instead` if it contains an absolute path that the person may not see; None: no valid token.
+    """Return a text, or `instead` if it contains an absolute path that the person may not see.
 
-    The whole text is replaced, because names may contain spaces and quotes: the end of a path cannot be found.
+    `person` is None for a client without a valid token. The whole text is replaced, because names may contain spaces
+    and quotes: the end of a path cannot be found.
     """
     if person is not None and person.may("manage"):
         return text

@@ -37,19 +37,20 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(collection: Collection, settings: Settings | None = None, access: Access | None = None) -> RequestChecks:
-    """The service for a collection. The caller closes the collection."""
+    """Return the service for a collection. The caller closes the collection."""
     settings = settings or Settings()
     if access is None:
         access = Access(collection.path)
-        if settings.local and not settings.names and not access.entries():  # decided once: removing the last token
-            access = Access(collection.path, login())  # later does not make the service open to everyone
+        # Decided once: removing the last token later does not open the service to every client.
+        if settings.local and not settings.names and not access.entries():
+            access = Access(collection.path, login())
     service = Service(collection, settings, access)
     api = create_api(service)
     return RequestChecks(StaticFiles(items.Thumbnails(api, service)), service)
 
 
 def create_api(service: Service) -> FastAPI:
-    """The routes, without the request checks."""
+    """Return the routes, without the request checks."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -61,7 +62,7 @@ def create_api(service: Service) -> FastAPI:
         title="Lookalike",
         summary="Search pictures by pictures.",
         version=lookalike.__version__,
-        docs_url=None,  # they load scripts from other sites
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
         openapi_url=None,
         lifespan=lifespan,

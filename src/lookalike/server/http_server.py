@@ -1,7 +1,7 @@
-"""The HTTP server: uvicorn, with its socket and its signals.
+"""The HTTP server: uvicorn, its socket and its signals.
 
-SIGINT and SIGTERM end the service: requests that are running are answered, then the processes end. A second Ctrl-C ends
-it at once.
+SIGINT and SIGTERM shut the service down: it answers running requests, then ends its processes. A second Ctrl-C ends it
+at once.
 
 uvicorn parses requests with h11, which limits the size of a head, reads one request at a time and drops trailers. The
 kernel closes the connection of a client that does not read its response. docs/server.md says which limits a reverse
@@ -30,14 +30,14 @@ log = logging.getLogger("lookalike.server")
 SHUTDOWN_S = 10
 KEEP_ALIVE_S = 15
 CHECK_FILES_S = 1.0
-MAX_HEAD_BYTES = 64 * 2**10
-"""Bytes of a request head that is incomplete. `request_checks` has a lower limit for complete heads."""
+MAX_PARTIAL_HEAD_BYTES = 64 * 2**10
+"""Size of an incomplete request head. `request_checks` has a lower limit for complete heads."""
 
 
 def serve(collection: Collection, settings: Settings, *, ready: Callable[[str], None]) -> None:
-    """Serve a collection until a signal ends it; `ready` is called with the address once it can be reached."""
+    """Serve a collection until a signal ends it; `ready` is called with the URL when the socket listens."""
     check_tokens(collection, settings)
-    if settings.local and not Access(collection.path).entries():  # clients on this machine
+    if settings.local and not Access(collection.path).entries():  # all clients are on this machine
         settings = replace(settings, rates=Rates.trusting())
     app = create_app(collection, settings)
     listener = bind(settings)
@@ -58,14 +58,14 @@ def _check_files(app: RequestChecks) -> None:
     while not app.service.closing.wait(CHECK_FILES_S):
         try:
             app.service.collection.check_open_files()
-        except LockedError:  # changed files are closed now, and checked when the other writer is done
+        except LockedError:  # changed files are closed now, and quarantined when the other writer is done
             continue
         except LookalikeError as error:
             log.warning("%s", error)
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which tells the service when it shuts down."""
+    """uvicorn's server. When it shuts down, it first ends the event streams of the service."""
 
     def __init__(self, app: RequestChecks, settings: Settings):
         self._service = app.service
@@ -81,7 +81,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 limit_concurrency=settings.budget.connections,
-                h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+                h11_max_incomplete_event_size=MAX_PARTIAL_HEAD_BYTES,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=SHUTDOWN_S,
             )
@@ -97,18 +97,20 @@ def check_tokens(collection: Collection, settings: Settings) -> None:
     """Refuse to listen on a public address while there are no tokens."""
     if not settings.local and not Access(collection.path).entries():
         raise InputError(
-            f"To be reached at {settings.host}, from other machines, the service needs a token. Make one:"
+            f"To listen on {settings.host}, which other machines can reach, the service needs a token. Create one:"
             f" lookalike -c {collection.path} token add NAME --role manage"
         )
 
 
 def bind(settings: Settings) -> socket.socket:
-    """The listening socket; InputError if the address cannot be used."""
+    """Return the listening socket; InputError if the address cannot be used."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(*found[:3])  # without the protocol, asyncio leaves Nagle's delay of 40 ms on
     except OSError as error:
-        raise InputError(f"There is no address {settings.host!r} to listen at: {error.strerror}.") from None
+        raise InputError(
+            f"Cannot listen on {settings.host!r}: {error.strerror}. Choose another address with --host."
+        ) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
@@ -118,7 +120,7 @@ def bind(settings: Settings) -> socket.socket:
     except OSError as error:
         listener.close()
         hint = f" Choose another: --port {settings.port + 1}" if settings.port else ""
-        raise InputError(f"Cannot listen at {settings.host} port {settings.port}: {error.strerror}.{hint}") from None
+        raise InputError(f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}.{hint}") from None
     return listener
 
 

@@ -18,7 +18,7 @@ from lookalike.server.problems import BUSY_S, Problem
 POLL_S = 0.1
 """Time between two checks for changes."""
 HEARTBEAT_S = 10.0
-"""Time without an event until a comment is sent: it reveals lost clients, and proxies keep the connection."""
+"""Time without an event until a comment is sent: it reveals disconnected clients, and keeps proxies from hanging up."""
 MAX_STREAMS = 128
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -33,20 +33,20 @@ class JobEvents:
     def check(self) -> None:
         """Raise Problem 503 if there are too many streams."""
         if self.open >= MAX_STREAMS:
-            raise Problem(503, "Too many are listening. Close another window, or try again.", wait_s=BUSY_S)
+            raise Problem(503, "Too many event streams are open. Close another window, or try again.", wait_s=BUSY_S)
 
     async def stream(
         self, closing: threading.Event, since: int | None, only: int | None, may: Callable[[], bool], visible: Visible
     ) -> AsyncIterator[str]:
-        """Changes of all jobs, or of one; ends with the service, with that job, or when `may` returns False."""
+        """Yield the changes of all jobs, or of one until it ends; stop at shutdown, or when `may` returns False."""
         if self.open >= MAX_STREAMS:
             yield f"retry: {1_000 * BUSY_S}\n\n"  # other streams were opened since `check`
             return
         self.open += 1
         try:
             yield "retry: 2000\n\n"
-            if since is not None and since > self.jobs.last:  # the clock was set back, or the client invents numbers
-                yield ": there is no such event yet; this begins anew\n\n"
+            if since is not None and since > self.jobs.last:  # the clock was set back, or the number is invented
+                yield ": there is no such event yet; the stream starts from the beginning\n\n"
                 since = None
             last, sent = since or 0, time.monotonic()
             is_first = since is None
@@ -74,7 +74,7 @@ class JobEvents:
 
 
 def event_json(job: Job, visible: Visible) -> JobEventOut:
-    """A change of a job, as a person may see it."""
+    """Return a change of a job, as a person may see it."""
     return JobEventOut(
         job=str(job.id),
         kind=job.kind,
@@ -88,7 +88,7 @@ def event_json(job: Job, visible: Visible) -> JobEventOut:
 
 
 def job_json(job: Job, visible: Visible) -> JobOut:
-    """A job, as a person may see it."""
+    """Return a job, as a person may see it."""
     given = {name: value for name, value in job.arguments.items() if value is not None}
     folder = {"folder": visible.path(given.pop("folder"))} if "folder" in given else {}
     result = dict(job.result or {})

@@ -2,8 +2,8 @@
 
 It reads one line of JSON from standard input: the collection, the folders that links may lead into, the kind of job and
 its arguments. It writes lines of JSON to standard output: {"stage", "done", "total"} for progress, and at the end
-{"result", "message"} or {"error"}, with a "trace" for an unexpected exception. When standard input closes, the service
-has died, and this process ends, too; the store survives that.
+{"result", "message"} or {"error"}, with a "trace" for an unexpected exception. Standard input closes when the service
+dies; then this process ends, too. The store survives a kill.
 """
 
 import json
@@ -29,7 +29,7 @@ REPORT_S = 0.1
 LOCK_WAIT_S = 24 * 3_600.0
 """How long a job waits for another writer, such as a command; users cancel a job that they do not want to wait for."""
 MAX_SKIPPED = 100
-"""Files that could not be read, of which the reasons are stored."""
+"""Skipped files that are stored with their reasons."""
 
 
 def main() -> None:
@@ -45,9 +45,9 @@ def main() -> None:
     except LookalikeError as error:
         _send(out, {"error": {"kind": type(error).__name__, "message": str(error)}})
         return
-    except Exception as error:  # noqa: BLE001 — our own fault: the job would only fail again
+    except Exception as error:  # noqa: BLE001 — a bug: the job would only fail again
         kind = type(error).__name__
-        message = f"{kind}: {error}. This is a fault of Lookalike: the service's log says where."
+        message = f"{kind}: {error}. This is a bug in Lookalike; the service's log has the traceback."
         _send(out, {"error": {"kind": kind, "message": message}, "trace": traceback.format_exc()})
         return
     _send(out, {"result": result, "message": message})
@@ -57,8 +57,8 @@ def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) 
     folder = arguments["folder"]
     if arguments.get("uploads"):  # the collection may have been moved
         folder = os.path.realpath(collection.path / FOLDER)
-    elif not leads_inside(folder, arguments["roots"]):  # again: it may have been moved since the request
-        raise InputError(f"{folder} is not below a folder that may be added from.")
+    elif not leads_inside(folder, arguments["roots"]):  # checked again: it may have been moved since the request
+        raise InputError(f"{folder} is not below a root of the service. Start the service with --root {folder}")
     return _report(collection.add(folder, progress=progress))
 
 
@@ -73,13 +73,13 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
     paths = [path for item in collection.get(present).values() for path in item.paths]
     removed = collection.remove(*present) if present else 0
     hide_removed(collection.path, paths)
-    return {"removed": removed}, f"{removed:,} taken out of the collection. Their files stay where they are."
+    return {"removed": removed}, f"{removed:,} removed from the collection. Their files are kept."
 
 
 def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     spec = arguments.get("spec")
     if spec:
-        check_client_fit(spec)  # again: an older version or another program may have written the file of the job
+        check_client_fit(spec)  # checked again: an older version or another program may have stored the job
     fitted = collection.fit(*([spec] if spec else []), progress=progress)
     summary = ", ".join(f"{name} on {many(rows, 'picture')}" for name, rows in fitted.items())
     return {"fitted": fitted}, f"Fitted {summary}." if fitted else "Nothing to fit."
@@ -151,7 +151,7 @@ def _reporter(out: TextIO) -> Progress:
 
 
 def _send(out: TextIO, message: dict[str, Any]) -> None:
-    out.write(json.dumps(message) + "\n")  # undecodable names are escapes in JSON
+    out.write(json.dumps(message) + "\n")  # JSON escapes undecodable names
 
 
 def _die_with_service() -> None:

@@ -1,7 +1,7 @@
-"""The job queue: long work that runs in processes of its own and survives crashes.
+"""The job queues: long work that runs in separate processes and survives crashes.
 
 Jobs that write to the collection wait in one queue, jobs that only read in another; each queue runs one job at a time.
-Every change of a job has a number, so that readers can ask for newer changes. A job that was running when its process
+Every change of a job has a number, so that clients can ask for newer changes. A job that was running when its process
 or the service was killed starts again: every verb resumes from what it has committed.
 
 Jobs run at the lowest priority and with half of the threads, so that they do not slow down searches.
@@ -24,36 +24,32 @@ from lookalike.server.settings import job_environment
 
 log = logging.getLogger("lookalike.server")
 
-Lane: TypeAlias = Literal["write", "look"]
+Queue: TypeAlias = Literal["write", "read"]
 
-LANES: dict[str, Lane] = {
+QUEUES: dict[str, Queue] = {
     "add": "write",
     "refresh": "write",
     "remove": "write",
     "fit": "write",
-    "map": "look",
-    "duplicates": "look",
-    "classify": "look",
-    "backup": "look",
+    "map": "read",
+    "duplicates": "read",
+    "classify": "read",
+    "backup": "read",
 }
-"""The kinds of jobs, and their queues."""
+"""The queue of each kind of job."""
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
-KEEP = 200
-"""Ended jobs that are kept."""
-
+MAX_ENDED = 200
+"""Ended jobs that are stored; the oldest are removed."""
 ATTEMPTS = 3
 """How often a job is started if its process dies."""
-
 MAX_QUEUED = 100
-
 REPEAT_S = 60.0
 """How long `ensure` returns a job that has ended, instead of starting it again."""
-
 END_S = 5.0
-"""Time that a terminated process has before it is killed."""
+"""Time until a terminated process is killed."""
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from lookalike.server.job_worker import main; main()"
 """The code of a job's process. `multiprocessing` would run the caller's main script again."""
@@ -87,12 +83,12 @@ class Job:
         return self.state in ENDED
 
     def fields(self) -> dict[str, Any]:
-        """The fields that are stored. Progress is not: after a restart, a job resumes from what it has committed."""
+        """Return the fields to store, without progress: after a restart, a job resumes from what it has committed."""
         return {name: value for name, value in vars(self).items() if name not in NOT_STORED}
 
     @staticmethod
     def read(id: int, fields: dict[str, Any]) -> "Job | None":
-        """The job with these stored fields; None if they are not those of a job."""
+        """Return the job with these stored fields; None if they are not those of a job."""
         try:
             job = Job(id, **fields)
         except TypeError:
@@ -126,36 +122,36 @@ class Jobs:
         self._within = [*self._roots, *sources]
         self._backup_dir = backup_dir
         self._ledger: JobLedger | None = None
-        self._error: StoreError | None = None  # why there are no jobs
+        self._error: StoreError | None = None  # why jobs are disabled
         self._jobs: dict[int, Job] = {}
-        self._changed = threading.Condition()  # also the lock of all attributes
-        self._change = time.time_ns() // 1_000  # greater than in an earlier service, for clients that reconnect
+        self._changed = threading.Condition()  # its lock guards all attributes
+        self._change = time.time_ns() // 1_000  # greater than before a restart, for clients that reconnect
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
         self._closing = False
 
     def start(self) -> None:
-        """Load the stored jobs and start the queues. If they cannot be stored, `submit` raises the reason."""
+        """Load the stored jobs and start the queues. If jobs cannot be stored, `submit` raises the reason."""
         try:
             self._ledger = JobLedger(self._collection, lambda fields: Job.read(0, fields) is not None)
             stored = self._ledger.read()
         except StoreError as error:
             self._error = error
-            log.warning("There will be no jobs: %s", error)
+            log.warning("Jobs are disabled: %s", error)
             return
         for fault in self._ledger.faults:
             log.warning("%s", fault)
         for number, fields in stored.items():
             job = Job.read(number, fields)
-            if job is None or job.kind not in LANES:  # of a later version
+            if job is None or job.kind not in QUEUES:  # stored by a later version
                 continue
             if not job.is_over:
                 job.state = "queued"
-                job.message = "It was interrupted, and goes on." if job.attempts else ""
+                job.message = "It was interrupted and will resume." if job.attempts else ""
             self._jobs[job.id] = job
             self._announce(job)
-        for lane in dict.fromkeys(LANES.values()):
-            thread = threading.Thread(target=self._work, args=(lane,), name=f"jobs-{lane}", daemon=True)
+        for queue in dict.fromkeys(QUEUES.values()):
+            thread = threading.Thread(target=self._work, args=(queue,), name=f"jobs-{queue}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -165,9 +161,9 @@ class Jobs:
             return self._submit(kind, arguments, author)
 
     def ensure(self, kind: str, arguments: dict[str, Any], author: str) -> Job | None:
-        """As `submit`, but an equal job that runs or has just ended is returned, too; None if there can be no jobs.
+        """As `submit`, but an equal job that runs or has just ended is returned, too; None if jobs are disabled.
 
-        For requests that read: they must work although the collection is read-only.
+        For requests that only read: they must also work if the collection is read-only.
         """
         with self._changed:
             for job in reversed(self._jobs.values()):
@@ -184,18 +180,18 @@ class Jobs:
         with self._changed:
             job = self._jobs.get(id)
             if job is not None and not job.is_over:
-                self._end(job, "cancelled", "It was cancelled. What was committed stays.")
+                self._end(job, "cancelled", "It was cancelled. Committed changes are kept.")
                 process = self._processes.get(id)
                 if process is not None:
                     process.terminate()
             return job
 
     def get(self, id: int) -> Job | None:
-        """A job, by its id."""
+        """Return the job with this id; None if it does not exist."""
         return self._jobs.get(id)
 
     def all(self) -> list[Job]:
-        """All jobs, newest first."""
+        """Return all jobs, newest first."""
         with self._changed:
             return list(reversed(self._jobs.values()))
 
@@ -205,19 +201,19 @@ class Jobs:
         return self._change
 
     def changed(self, since: int) -> list[Job]:
-        """The jobs that have changed after the change with this number, in order of change."""
+        """Return the jobs that changed after the change with this number, in the order of their changes."""
         if self._change <= since:
             return []
         with self._changed:
             return sorted((job for job in self._jobs.values() if job.change > since), key=lambda job: job.change)
 
     def counts(self) -> dict[str, int]:
-        """The number of queued and of running jobs."""
+        """Return the number of queued and of running jobs."""
         states = [job.state for job in self.all()]
         return {state: states.count(state) for state in ("queued", "running")}
 
     def close(self) -> None:
-        """Start nothing more, and end the processes; unfinished jobs resume with the next start."""
+        """Start no more jobs, and end the processes; unfinished jobs resume when the service starts again."""
         with self._changed:
             self._closing = True
             for process in self._processes.values():
@@ -237,7 +233,7 @@ class Jobs:
             if (job.kind, job.arguments) == (kind, arguments):
                 return job
         if len(waiting) >= MAX_QUEUED:
-            raise LockedError(f"{MAX_QUEUED} jobs are waiting. Cancel some, or try again when some are done.")
+            raise LockedError(f"{MAX_QUEUED} jobs are waiting, the maximum. Cancel one, or try again later.")
         job = Job(0, kind, arguments, author, time.time())
         job.id = self._ledger.add(job.fields())
         self._jobs[job.id] = job
@@ -246,9 +242,9 @@ class Jobs:
         return job
 
     def _remove_oldest(self, ledger: JobLedger) -> None:
-        """Remove the oldest ended jobs if there are more than KEEP and the disk allows it."""
-        over = [job.id for job in self._jobs.values() if job.is_over]
-        oldest = over[: max(0, len(over) - KEEP)]
+        """Remove the oldest ended jobs if there are more than MAX_ENDED and the disk allows it."""
+        ended = [job.id for job in self._jobs.values() if job.is_over]
+        oldest = ended[: max(0, len(ended) - MAX_ENDED)]
         try:
             if oldest:
                 ledger.remove(oldest)
@@ -258,11 +254,11 @@ class Jobs:
         for number in oldest:
             del self._jobs[number]
 
-    def _work(self, lane: Lane) -> None:
-        """Run the jobs of a queue, in a thread of its own."""
+    def _work(self, queue: Queue) -> None:
+        """Run the jobs of a queue, one after the other, in a thread of its own."""
         while True:
             with self._changed:
-                while not self._closing and (job := self._next(lane)) is None:
+                while not self._closing and (job := self._next(queue)) is None:
                     self._changed.wait()
                 if self._closing:
                     return
@@ -283,8 +279,8 @@ class Jobs:
                 with self._changed:
                     del self._processes[job.id]
 
-    def _next(self, lane: Lane) -> Job | None:
-        return next((job for job in self._jobs.values() if job.state == "queued" and LANES[job.kind] == lane), None)
+    def _next(self, queue: Queue) -> Job | None:
+        return next((job for job in self._jobs.values() if job.state == "queued" and QUEUES[job.kind] == queue), None)
 
     def _spawn(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -311,16 +307,16 @@ class Jobs:
         report = self._progress(job)
         try:
             process.stdin.write(json.dumps(order) + "\n")
-            process.stdin.flush()  # and left open: its end tells the process that the service has died
+            process.stdin.flush()  # but not closed: the process ends itself when its input closes
             for line in process.stdout:
                 message = json.loads(line)
                 if "stage" in message:
                     report(message)
-        except (OSError, ValueError):  # it died in the middle of a line
+        except (OSError, ValueError):  # the process died in the middle of a line
             message = {}
         self._wait(process)
         with self._changed:
-            if job.is_over or self._closing:  # cancelled, or resumed with the next start
+            if job.is_over or self._closing:  # cancelled, or resumed by the next service
                 return
             if "result" in message:
                 job.result = message["result"]
@@ -330,8 +326,8 @@ class Jobs:
                     log.error("Job %d: %s", job.id, message["trace"])
                 self._end(job, "failed", message["error"]["message"], kind=message["error"]["kind"])
             elif job.attempts < ATTEMPTS:
-                log.warning("Job %d: its process ended with %s. It begins again.", job.id, process.returncode)
-                job.state, job.message = "queued", "Its process was killed; it goes on."
+                log.warning("Job %d: its process ended with %s. It starts again.", job.id, process.returncode)
+                job.state, job.message = "queued", "Its process was killed; it will resume."
                 self._save(job)
                 self._announce(job)
             else:
@@ -340,7 +336,7 @@ class Jobs:
                 )
 
     def _arguments(self, job: Job) -> dict[str, Any]:
-        """The arguments of the verb, with the folders that the service may use now."""
+        """Return the arguments of the verb, with the folders that the service may use now."""
         if job.kind == "backup" and self._backup_dir is not None:
             return job.arguments | {"target": str(self._backup_dir)}
         if job.kind == "add" and not job.arguments.get("uploads"):
@@ -348,7 +344,7 @@ class Jobs:
         return job.arguments
 
     def _progress(self, job: Job) -> Callable[[dict[str, Any]], None]:
-        """A function that updates the progress of a job from a message of its process."""
+        """Return a function that updates the progress of a job from a message of its process."""
         started: dict[str, float] = {}
 
         def report(message: dict[str, Any]) -> None:
@@ -371,7 +367,7 @@ class Jobs:
         self._announce(job)
 
     def _save(self, job: Job) -> None:
-        """Store the job if the disk allows it; if not, it only runs once more after a restart."""
+        """Store the job. If the disk does not allow it, only the log says so: the job may run again after a restart."""
         assert self._ledger is not None
         try:
             self._ledger.write(job.id, job.fields())
@@ -379,7 +375,7 @@ class Jobs:
             log.warning("Job %d: %s", job.id, error)
 
     def _announce(self, job: Job) -> None:
-        """Number a change of a job, and wake the threads that wait."""
+        """Number a change of a job, and wake the waiting threads."""
         with self._changed:
             self._change += 1
             job.change = self._change

@@ -1,8 +1,8 @@
 """Threads for handlers that would block the event loop; work is cancelled when its client disconnects.
 
 Each kind of work has a lane, which limits how many threads it may use at a time. `Budget.waiting` requests may wait for
-a lane; further requests get a 503. A function gets a `Stop`; a long one passes `stop.progress` on as its progress
-callback, and so ends soon after its client has disconnected.
+a lane; further requests get a 503. The function of a handler gets a `Stop`. A long one uses `stop.progress` as its
+progress callback, so that it ends soon after its client has disconnected.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from lookalike.server.settings import Budget
 T = TypeVar("T")
 
 DESCRIBE_THREADS = 2
-"""For requests that describe pictures part by part, which takes seconds."""
+"""For requests that describe parts of pictures, which takes seconds."""
 SEARCH_THREADS = min(3, CORES)
 """For searches. They compare vectors without the GIL, each on its own core."""
 LARGE_THREADS = 1
-"""For large pictures: they are decoded one at a time, in seconds each."""
+"""For large pictures: they are decoded one at a time, each in seconds."""
 LEARN_THREADS = 1
 """For feedback rounds."""
 
@@ -70,12 +70,14 @@ class Lanes:
         for lane in threads:
             metrics.gauges[f"pending_{lane}"] = lambda lane=lane: self._pending(lane)  # type: ignore[misc]
 
-    async def run(
-        self, request: Request, function: Callable[[Stop], T], *, lane: str = "read", timeout_s: float | None = None
-    ) -> T:
-        """Return what the function returns; Problem 503 if the queue is full or it takes too long; ClientGone."""
+    async def run(self, request: Request, function: Callable[[Stop], T], *, lane: str = "read") -> T:
+        """Run a function in a thread of a lane and return its result.
+
+        Raises Problem 503 if the queue of the lane is full or the function takes too long, ClientGone if the client
+        disconnects.
+        """
         if self._closed or self._limiters[lane].statistics().tasks_waiting >= self._budget.waiting:
-            raise Problem(503, "The service has too much to do. Try again in a moment.", wait_s=BUSY_S)
+            raise Problem(503, "The service is overloaded. Try again in a moment.", wait_s=BUSY_S)
         stop = Stop()
 
         def call() -> T:
@@ -86,16 +88,14 @@ class Lanes:
         work = asyncio.ensure_future(to_thread.run_sync(call, limiter=self._limiters[lane]))
         disconnect = asyncio.ensure_future(_disconnect(request))
         try:
-            await asyncio.wait(
-                {work, disconnect}, timeout=timeout_s or self._budget.request_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({work, disconnect}, timeout=self._budget.request_s, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()
             if disconnect.done():
                 disconnect.result()  # raises if the rest of the body is too large or too slow
                 self._metrics.count("requests_left")
                 raise ClientGone
-            raise Problem(503, "This took too long and was stopped. Ask for less, or try again.", wait_s=BUSY_S)
+            raise Problem(503, "The request took too long and was stopped. Request less, or try again.", wait_s=BUSY_S)
         finally:
             stop.set()
             disconnect.cancel()
@@ -104,11 +104,11 @@ class Lanes:
             work.add_done_callback(_forget)
 
     def close(self) -> None:
-        """Start nothing more; functions that run end."""
+        """Reject further work; running functions end by themselves."""
         self._closed = True
 
     def _pending(self, lane: str) -> int:
-        """The number of requests that run or wait in a lane."""
+        """Return the number of requests that run or wait in a lane."""
         statistics = self._limiters[lane].statistics()
         return statistics.borrowed_tokens + statistics.tasks_waiting
 
@@ -120,6 +120,6 @@ async def _disconnect(request: Request) -> None:
 
 
 def _forget(work: "asyncio.Future[T]") -> None:
-    """Retrieve the exception of work that nobody waits for, which asyncio would log."""
+    """Retrieve the exception of abandoned work; asyncio would log it otherwise."""
     if not work.cancelled():
         work.exception()

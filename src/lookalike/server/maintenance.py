@@ -20,15 +20,15 @@ def verify(collection: Path) -> list[str]:
 
 
 def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str], list[str]]:
-    """Repair these files; returns what was done and the faults that remain, in sentences."""
+    """Repair these files; return what was done and which faults remain, in sentences."""
     folder = Path(collection).expanduser().absolute()
     source = None if backup is None else Backup(Path(backup).expanduser())
     done, left = _repair_access(folder, source)
     try:
         return repair_jobs(folder, source) + done, left
     except LockedError:
-        stop = "jobs.sqlite cannot be replaced while a service uses it. Stop the service, then run: lookalike repair"
-        return done, [stop, *left]
+        locked = "jobs.sqlite cannot be replaced while a service uses it. Stop the service, then run: lookalike repair"
+        return done, [locked, *left]
 
 
 def _repair_access(folder: Path, backup: Backup | None) -> tuple[list[str], list[str]]:
@@ -42,7 +42,7 @@ def _repair_access(folder: Path, backup: Backup | None) -> tuple[list[str], list
     if copy is None and not entries:
         # Without the file, every client on this machine has the role manage: the user must decide to remove it.
         return [], [
-            f"{access.path} holds no valid token, and the service lets no one in. Restore it: lookalike repair --from"
+            f"{access.path} has no valid token: the service rejects every request. Restore it: lookalike repair --from"
             f" BACKUP. Or remove it and create new tokens: rm {access.path}"
         ]
     with atomic_write(damaged_name(access.path)) as part:

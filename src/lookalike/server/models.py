@@ -19,7 +19,7 @@ MAX_ITEMS = 1_000
 MAX_WILDCARDS = 4
 """Stars in a path pattern: the time for a match grows exponentially with their number."""
 FAST_EXAMPLES = 4
-"""Examples without stored vectors that the pool for fast searches accepts; they must be described first."""
+"""Examples without stored vectors that the lane "search" accepts; they must be described first."""
 
 Id: TypeAlias = Annotated[str, StringConstraints(pattern="^[0-7][0-9a-f]{15}$")]
 """The id of an item: 16 hexadecimal digits."""
@@ -50,7 +50,7 @@ class RequestModel(BaseModel):
 
 
 def file_form(field: str, *, several: bool = False) -> dict[str, Any]:
-    """The OpenAPI description of a request that sends a file, or several, in a form field."""
+    """Return the OpenAPI description of a request that sends a file, or several, in a form field."""
     file: dict[str, Any] = {"type": "string", "format": "binary"}
     properties = {field: {"type": "array", "items": file} if several else file}
     schema = {"type": "object", "required": [field], "properties": properties}
@@ -62,7 +62,7 @@ def file_form(field: str, *, several: bool = False) -> dict[str, Any]:
 
 def _check_glob(glob: str) -> str:
     if glob.count("*") > MAX_WILDCARDS:
-        raise ValueError(f"A path may have {MAX_WILDCARDS} stars, for each costs time. Got {glob.count('*')}.")
+        raise ValueError(f"A path pattern may contain at most {MAX_WILDCARDS} stars. Got {glob.count('*')}.")
     return glob
 
 
@@ -79,7 +79,7 @@ class FilterIn(RequestModel):
     max_bytes: Count | None = None
 
     def to_filter(self, person: Person) -> Filter | None:
-        """The filter for `Collection`; None if every item passes. `path` matches paths as the person may see them."""
+        """Return the filter for `Collection`; None if every item passes. `path` matches paths that the person sees."""
         given = {name: value for name in FilterIn.model_fields if (value := getattr(self, name)) is not None}
         return Filter(**given, relative=not person.may("manage")) if given else None
 
@@ -310,7 +310,7 @@ class LogEntryOut(TypedDict):
 
 
 class FinishedOut(TypedDict):
-    """The class that a finished session made."""
+    """The class that a finished session created."""
 
     label: str
     labelled: int
@@ -380,7 +380,7 @@ class ClassOut(TypedDict):
 
 
 class MemberOut(TypedDict):
-    """A picture with the label of a class, and who gave it."""
+    """A picture with the label of a class, and the author of the label."""
 
     item: ItemOut
     author: str
@@ -408,7 +408,7 @@ class ClassMembersOut(TypedDict):
 
 
 class ClassChangeOut(TypedDict):
-    """A class that was changed, and the number of pictures concerned."""
+    """A class that was changed, and the number of pictures that were changed."""
 
     name: str
     count: int

@@ -72,7 +72,7 @@ STATUSES = {
 
 MESSAGES = {
     404: "There is nothing at this address. The API is described at /api/v1/openapi.json.",
-    405: "This address does not take that method. The API is described at /api/v1/openapi.json.",
+    405: "This address does not support the method. The API is described at /api/v1/openapi.json.",
 }
 
 SHORT = {
@@ -114,23 +114,28 @@ class Problem(HTTPException):
 
 
 def not_found(message: str) -> Problem:
-    """The error for something that does not exist."""
+    """Return the error for something that does not exist."""
     return Problem(404, message)
 
 
+def token_needed(headers: Mapping[str, str] | None = None) -> Problem:
+    """Return the error for a request without a valid token."""
+    return Problem(401, "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN.", headers=headers)
+
+
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON response of a value whose type is defined in `models`; it is not validated again."""
+    """Return a value whose type is defined in `models` as a JSON response; it is not validated again."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Response(body.encode("utf-8", "backslashreplace"), status, dict(headers or {}), "application/json")
 
 
 def error_body(kind: str, message: str, field: str | None = None) -> ErrorOut:
-    """The JSON of an error."""
+    """Return the JSON of an error."""
     return ErrorOut(error=ErrorDetailOut(kind=kind, message=printable(message), field=field))
 
 
 def error_response(error: Exception, person: Person | None) -> Response:
-    """The response to any error, as the person may see it; None: a client without a valid token."""
+    """Return the response to an error, as the person may see it; None: a client without a valid token."""
     if isinstance(error, Problem):
         message = visible_text(error.detail, person)
         return json_response(error_body(error.kind, message, error.field), error.status_code, error.headers)
@@ -150,7 +155,7 @@ def error_response(error: Exception, person: Person | None) -> Response:
             message = visible_text(str(error), person, f"{SHORT.get(kind, 'This cannot be done.')} {HIDDEN}")
             return json_response(error_body(kind, message), status, headers)
     log.exception("A request failed.", exc_info=error)
-    message = "Something went wrong in the service; its log says what. The collection is safe. Try again."
+    message = "Internal error. The service's log has the details, and the collection is safe. Try again."
     return json_response(error_body("broken", message), 500)
 
 
@@ -166,7 +171,7 @@ def install(app: FastAPI) -> None:
 
 
 def _invalid(error: RequestValidationError) -> Response:
-    """The first fault of an invalid request; its values are not repeated."""
+    """Return a response with the first fault of an invalid request, without the values that the client sent."""
     first = error.errors()[0]
     if first["loc"][0] == "path":
         return json_response(error_body("missing", "There is nothing at this address."), 404)

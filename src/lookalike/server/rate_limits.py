@@ -15,7 +15,7 @@ from lookalike.server.settings import Rates
 
 CLIENTS = 10_000
 LINES = (0.2, 20)
-"""Log lines about rejected requests of one client: per second on average, and at once."""
+"""Rate limit for log lines about rejected requests of one client: lines per second on average, and lines at once."""
 
 
 class RateLimiter:
@@ -55,7 +55,7 @@ class RateLimiter:
 
 
 def network(address: str) -> str:
-    """The address that a limit applies to; for IPv6 the /64 network, since one client usually has all of its addresses.
+    """Return the address that a limit applies to: for IPv6 the /64 network, since a client usually has all of it.
 
     >>> network("192.0.2.7"), network("2001:db8:1:2:aaaa::1")
     ('192.0.2.7', '2001:db8:1:2::')

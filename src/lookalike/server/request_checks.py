@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.errors import StoreError
 from lookalike.server.access import COOKIE, FILE, Access, bearer_token, session_cookie
-from lookalike.server.problems import BUSY_S, ClientGone, Problem, error_response
+from lookalike.server.problems import BUSY_S, ClientGone, Problem, error_response, token_needed
 from lookalike.server.rate_limits import network
 from lookalike.server.service import Service
 from lookalike.server.settings import Settings
@@ -32,7 +32,7 @@ PUBLIC = ("/healthz", LOGIN, "/api/v1/logout")
 SAFE = ("GET", "HEAD", "OPTIONS")
 UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
 WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export")
-"""Last parts of the paths that need much computing."""
+"""Last parts of the paths of expensive requests."""
 
 MAX_HEAD_BYTES, MAX_URL_BYTES = 32 * 2**10, 8 * 2**10
 LINGER_S = 2.0
@@ -91,7 +91,7 @@ class RequestChecks:
         except asyncio.CancelledError:
             if not self.service.closing.is_set():
                 raise
-            if not out.status:  # it took longer than the service waits at shutdown
+            if not out.status:  # the request took longer than the service waits at shutdown
                 shutdown = Problem(503, "The service is shutting down. Try again when it is back.", wait_s=BUSY_S)
                 await error_response(shutdown, None)(scope, receive, out)
         except Exception as error:
@@ -101,25 +101,25 @@ class RequestChecks:
                 log.exception("A response was not completed.")
         finally:
             seconds = time.perf_counter() - began
-            route = str(scope.get("fast") or getattr(scope.get("route"), "path", "other"))
+            route = str(scope.get("metrics_route") or getattr(scope.get("route"), "path", "other"))
             self.metrics.request(route, scope["method"], out.status, seconds)
             self._log_request(scope, out.status, seconds)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Raise a Problem if the request is rejected; otherwise store the person in the scope."""
         if len(scope["path"]) + len(scope["query_string"]) > MAX_URL_BYTES:
-            raise Problem(414, f"An address may have {MAX_URL_BYTES:,} characters. Send what is long in the body.")
+            raise Problem(414, f"A URL may have at most {MAX_URL_BYTES:,} characters. Send long values in the body.")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD_BYTES:
-            raise Problem(431, f"The headers of a request may have {MAX_HEAD_BYTES:,} bytes. Send fewer.")
+            raise Problem(431, f"The headers of a request may have at most {MAX_HEAD_BYTES:,} bytes. Send fewer.")
         for single in (b"host", b"authorization"):
             if (count := sum(name == single for name, _ in scope["headers"])) > 1:
-                raise Problem(400, f"A request has one {single.decode().title()} header. Got {count}: send one.")
-        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may believe the other one
-            message = "A request has a Content-Length or a Transfer-Encoding. Got both: send one."
+                raise Problem(400, f"A request must have one {single.decode().title()} header. Got {count}.")
+        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may use the other one
+            message = "A request must not have both Content-Length and Transfer-Encoding. Send one of them."
             raise Problem(400, message, headers={"Connection": "close"})
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self.settings.knows(_host_name(host)):
-            raise Problem(421, "This service is not known by that name. To allow it, start it with --allow-host NAME.")
+            raise Problem(421, "This host name is not allowed. To allow it, start the service with --allow-host NAME.")
         path, client = scope["path"], network(_address(scope))
         _check_origin(scope["method"], path, host, headers)
         try:
@@ -128,13 +128,13 @@ class RequestChecks:
             if person is None and path.startswith((API, "/metrics")) and path not in PUBLIC:
                 self._reject_credentials(client, headers)
             _check_header(scope["method"], headers, self.access)
-        except StoreError as error:  # the log has the reason; clients do not see it
+        except StoreError as error:  # only the log has the reason, which names files
             if self.rates.take("log", FILE) == 0:
                 log.error("%s", error)
             message = "The service cannot read its tokens. Its log says why."
             raise Problem(500, message, kind="damaged") from None
         if path == LOGIN:
-            return  # the route counts wrong tokens only, so they do not lock out valid ones
+            return  # the route counts wrong tokens only, so that they do not lock out valid ones
         parts = path.rsplit("/", 2)  # the path may be "*", which has one part
         kind = "work" if parts[-1] in WORK or "why" in parts[-2:-1] else "look"
         self.rates.check(kind, person.name if person is not None else client)
@@ -146,8 +146,7 @@ class RequestChecks:
             self.rates.check("login", client)
         if forged is not None:
             self.rates.check("forged", forged)
-        message = "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN."
-        raise Problem(401, message, headers=NO_COOKIE if session_cookie(headers) else None)
+        raise token_needed(NO_COOKIE if session_cookie(headers) else None)
 
     def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Log the request, if requests are logged, without its query, which may be private.
@@ -183,7 +182,7 @@ class _LimitedBody:
             raise self._too_large()
 
     async def __call__(self) -> Message:
-        """The next part; Problem 413 if the body is too large, 408 if it is too slow."""
+        """Return the next part; Problem 413 if the body is too large, 408 if it is too slow."""
         if self.done:
             return await self.receive()  # waits until the client disconnects
         now = time.monotonic()
@@ -193,7 +192,7 @@ class _LimitedBody:
             async with asyncio.timeout(min(allowed, self.budget.idle_s)):
                 message = await self.receive()
         except TimeoutError:
-            raise Problem(408, "The request came too slowly. Send it again, faster.") from None
+            raise Problem(408, "The request body arrived too slowly. Send it again, faster.") from None
         self.bytes += len(message.get("body", b""))
         self.done = not message.get("more_body", False)
         if self.bytes > self.max_bytes:
@@ -208,7 +207,7 @@ class _LimitedBody:
                     self.done = not (await self.receive()).get("more_body", False)
 
     def _too_large(self) -> Problem:
-        return Problem(413, f"A request to this address may have {self.max_bytes:,} bytes. Send less.")
+        return Problem(413, f"The body of this request may have {self.max_bytes:,} bytes at most. Send less.")
 
 
 class _CheckedSend:
@@ -228,7 +227,7 @@ class _CheckedSend:
             added = [header for header in HEADERS if header[0] not in names]
             if b"cache-control" not in names:
                 added.append(NO_STORE)
-            if not self.body.done:  # or the client could send it forever
+            if not self.body.done:  # otherwise, the client could send it forever
                 added.append((b"connection", b"close"))
             message = {**message, "headers": [*given, *added]}
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
@@ -243,7 +242,7 @@ class _CheckedSend:
 
 
 def _host_name(host: str) -> str:
-    """The name or address in a Host header, without its port."""
+    """Return the name or address in a Host header, without its port."""
     if host.startswith("["):
         inside, _, port = host[1:].partition("]")
         return inside if re.fullmatch(r"(:\d*)?", port) else host
@@ -251,7 +250,7 @@ def _host_name(host: str) -> str:
 
 
 def _address(scope: Scope) -> str:
-    """The IP address of the client."""
+    """Return the IP address of the client."""
     return str((scope.get("client") or ("unknown", 0))[0])
 
 
@@ -259,16 +258,15 @@ def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]
     """Reject requests from pages of other sites."""
     site = headers.get(b"sec-fetch-site", b"none")
     navigating = headers.get(b"sec-fetch-mode") == b"navigate" and method == "GET"
-    if site not in (b"same-origin", b"none") and not navigating and path.startswith((API, "/metrics")):
-        raise Problem(403, "Requests from pages of other sites are refused.")
+    other_site = site not in (b"same-origin", b"none") and not navigating and path.startswith((API, "/metrics"))
     origin = headers.get(b"origin")
     ours = origin is None or origin.decode("latin-1").lower() in (f"http://{host}", f"https://{host}")
-    if not ours and (method not in SAFE or path.startswith(API)):
-        raise Problem(403, "Requests from pages of other sites are refused.")
+    if other_site or (not ours and (method not in SAFE or path.startswith(API))):
+        raise Problem(403, "Requests from pages of other sites are rejected.")
 
 
 def _check_header(method: str, headers: dict[bytes, bytes], access: Access) -> None:
-    """Reject changes without the header that no form can send, unless a valid token shows that it is not a browser."""
+    """Reject a change without the header, which no form can send, unless a valid token shows it is not from a form."""
     if method in SAFE or headers.get(b"x-lookalike") == b"1":
         return
     token = bearer_token(headers)

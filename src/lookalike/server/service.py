@@ -1,7 +1,7 @@
-"""The state that all handlers share: the collection, access control, thread pools, caches and jobs.
+"""The state that all handlers share: the collection, access control, lanes, caches and jobs.
 
 The methods of `Service` block and run in the threads of `lanes`; only `has` may be called by the event loop.
-The functions at the end are what a route needs: the service and the person of a request, and the role check.
+The functions at the end are for routes: the service and the person of a request, the role check, ids and texts.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from lookalike.server.jobs import Jobs
 from lookalike.server.lanes import Lanes
 from lookalike.server.metrics import Metrics
 from lookalike.server.models import ExampleIn, ItemOut, PredictionOut, ResultOut
-from lookalike.server.problems import Problem, not_found
+from lookalike.server.problems import Problem, not_found, token_needed
 from lookalike.server.rate_limits import RateLimiter
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import LargePictures, ThumbnailCache, is_large, shrink
@@ -61,7 +61,7 @@ class Service:
         }
 
     def close(self) -> None:
-        """Start nothing more, and end the processes."""
+        """Start no more work, and end the processes."""
         self.closing.set()
         self.lanes.close()
         self.uploads.close()
@@ -76,12 +76,12 @@ class Service:
                     load()
 
     def has(self, id: str) -> bool:
-        """Whether an item is in the collection: one look-up, fast enough for the event loop."""
+        """Whether an item is in the collection: one query, fast enough for the event loop."""
         number = parse_id(id)
         return number is not None and self.collection.has([number])
 
     def item(self, id: str) -> Item:
-        """An item; Problem 404 if it does not exist."""
+        """Return an item; Problem 404 if it does not exist."""
         number = parse_id(id)
         found = {} if number is None else self.collection.get([number])
         if number is None or number not in found:
@@ -89,14 +89,14 @@ class Service:
         return found[number]
 
     def read(self, item: Item) -> bytes:
-        """The bytes of an item's file; Problem 404 if no file has them now."""
+        """Return the bytes of an item's file; Problem 404 if its files are missing or changed."""
         try:
             return self.collection.read(item)
         except ImageError as error:
             raise not_found(str(error)) from None
 
     def thumbnail(self, item: Item, side: int) -> bytes:
-        """A thumbnail from the file, which is then cached; from the cache if another request has just made it."""
+        """Return a thumbnail: from the cache if another request has just made it, otherwise from the file."""
         key = format_id(item.id), side
         data = self.thumbnails.peek(key)
         if data is None:
@@ -105,29 +105,29 @@ class Service:
         return data
 
     def picture(self, item: Item, side: int, box: Box | None = None) -> bytes:
-        """A picture, or its part in the box, as JPEG."""
+        """Return a picture, or its part in the box, as JPEG."""
         try:
             return (self._large.shrink if is_large(item) else shrink)(self.read(item), side, box)
         except ImageError as error:
             raise not_found(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
 
     def upload(self, id: str) -> Upload:
-        """An upload; Problem 404 if it is not cached any more."""
+        """Return an upload; Problem 404 if it is no longer cached."""
         found = self.uploads.get(id)
         if found is None:
-            raise not_found("This upload is not kept any more. Send the picture again.")
+            raise not_found("This upload is no longer cached. Send the picture again.")
         return found
 
     def examples(self, given: Sequence[ExampleIn], field: str) -> list[Any]:
-        """The examples of a request as the collection takes them. Text from clients is never used as a path."""
+        """Return the examples of a request as `Collection` expects them. Text from clients is never used as a path."""
         return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
 
     def visible(self, person: Person) -> Visible:
-        """The paths and messages that a person may see."""
+        """Return the view of paths and messages that a person may see."""
         return Visible(self.collection, person)
 
     def items_json(self, items: Iterable[Item], person: Person) -> list[ItemOut]:
-        """Items as JSON that a person may see, in the same order."""
+        """Return items as JSON that a person may see, in the same order."""
         listed, shown = list(items), self.visible(person).path
         ids = [item.id for item in listed]
         labels: dict[int, list[str]] = {}
@@ -137,12 +137,12 @@ class Service:
         return [_item_json(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
 
     def items_by_id(self, ids: Sequence[int], person: Person) -> dict[int, ItemOut]:
-        """The items with these ids, as JSON that a person may see; ids that are not in the collection are left out."""
+        """Return the items with these ids, as JSON that a person may see; ids that the collection lacks are skipped."""
         items = self.collection.get(ids)
         return dict(zip(items, self.items_json(items.values(), person), strict=True))
 
     def results_json(self, results: Sequence[Result], person: Person) -> list[ResultOut]:
-        """Results as JSON that a person may see, with the items that the search has read."""
+        """Return results as JSON that a person may see, with the items that the search has read."""
         items = self.items_json((result.item for result in results if result.item is not None), person)
         return [
             ResultOut(item=item, score=round(result.score, 6), box=None if result.box is None else list(result.box))
@@ -150,11 +150,11 @@ class Service:
         ]
 
     def default_space(self) -> str:
-        """The space that is searched by default."""
+        """Return the name of the space that is searched by default."""
         return self.collection.space().name
 
     def _search_once(self) -> None:
-        """Search for a picture in every space."""
+        """Search for one picture in every space, which loads indexes and models."""
         first = self.collection.page(limit=1).items
         for space in self.collection.spaces if first else ():
             if not self.closing.is_set():
@@ -162,7 +162,7 @@ class Service:
 
     def _example(self, example: ExampleIn, field: str) -> Any:
         if (example.id is None) == (example.upload is None):
-            raise Problem(422, "An example is an id or an upload, one of the two.", field=field)
+            raise Problem(422, "An example must have an id or an upload, and not both.", field=field)
         if example.id is not None:
             picture: Any = parse_id(example.id)
         else:
@@ -172,33 +172,34 @@ class Service:
             return picture
         left, top, right, bottom = example.box
         if not (left < right and top < bottom):
-            raise Problem(422, "A box is left, top, right, bottom: left before right, top before bottom.", field=field)
+            raise Problem(
+                422, "A box must be left, top, right, bottom, with left < right and top < bottom.", field=field
+            )
         return Crop(picture, example.box)
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request was sent to."""
+    """Return the service that a request was sent to."""
     found: Service = request.app.state.service
     return found
 
 
 def person_of(request: Request) -> Person:
-    """The person who makes a request."""
+    """Return the person who makes a request; Problem 401 without a valid token."""
     found: Person | None = request.scope["state"].get("person")
     if found is None:
-        raise Problem(401, "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN.")
+        raise token_needed()
     return found
 
 
 def needs_role(role: Role) -> Any:
-    """A FastAPI dependency that rejects people without this role."""
+    """Return a FastAPI dependency that rejects people without this role."""
 
     async def check(request: Request) -> Person:
         person = person_of(request)
         if not person.may(role):
-            raise Problem(
-                403, f"This needs the role {role}; {person.name} has {person.role}. Ask whoever runs the service."
-            )
+            message = f"This needs the role {role}; {person.name} has {person.role}. Ask for another token."
+            raise Problem(403, message)
         return person
 
     check.role = role  # type: ignore[attr-defined]
@@ -230,10 +231,10 @@ def _item_json(
 
 
 def parse_ids(ids: Sequence[str]) -> list[int]:
-    """Ids as the collection takes them: whole numbers, which cannot be mistaken for paths."""
+    """Return ids as `Collection` expects them: integers, which cannot be mistaken for paths."""
     return [number for text in ids if (number := parse_id(text)) is not None]
 
 
 def valid_text(text: str) -> str:
-    """A text whose undecodable bytes are written as escapes, so that it is valid JSON."""
+    """Return a text with its undecodable bytes as escapes, so that it is valid JSON."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -22,18 +22,18 @@ class Budget:
     upload_bytes: int = 64 * 2**20
     upload_pixels: int = 100_000_000
     upload_s: float = 20.0  # to decode an upload
-    kept_bytes: int = 256 * 2**20  # pixels of the uploads that are cached for searches
-    kept_s: float = 3_600.0
+    upload_cache_bytes: int = 256 * 2**20  # pixels of the uploads that are cached for searches
+    upload_cache_s: float = 3_600.0
     uploading: int = 4  # uploads in memory at a time; others wait on the disk
     decoders: int = 2  # threads, and processes, that decode uploads: a slow picture does not block the others
     thumbnail_bytes: int = 128 * 2**20
     image_bytes: int = 16 * 2**20  # larger originals are sent as a smaller JPEG
-    readers: int = 4  # threads of the pool "read"; more would only wait for the GIL
-    waiting: int = 256  # requests that may wait for a thread, in each pool
+    readers: int = 4  # threads of the lane "read"; more would only wait for the GIL
+    waiting: int = 256  # requests that may wait for a thread, in each lane
     request_s: float = 60.0  # to answer a request
     idle_s: float = 10.0  # between two parts of a request body
     least_rate: int = 20_000  # bytes per second of a body, after the first `idle_s`
-    send_s: float = 30.0  # without the client reading any of the response
+    send_s: float = 30.0  # until a client that does not read its response is disconnected
     connections: int = 512
 
 
@@ -47,13 +47,13 @@ class Rates:
 
     @classmethod
     def trusting(cls) -> "Rates":
-        """Limits for clients on the same machine: they only stop runaway scripts."""
+        """Return limits for clients on the same machine: they only stop runaway scripts."""
         return cls(work=(5_000.0, 10_000), look=(50_000.0, 100_000))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the service needs to know when it starts.
+    """The settings of a service.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Settings:
             raise InputError(f"port must be between 0 and 65535. Got {self.port}.")
         for root in self.roots:
             if not root.is_dir():
-                raise InputError(f"A root must be a folder. Got {root}.")
+                raise InputError(f"A root must be a folder. Got {root}. Choose another with --root.")
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
         object.__setattr__(self, "backup_dir", self.backup_dir and self.backup_dir.resolve())
 
@@ -109,7 +109,7 @@ class Settings:
 
 
 def limit_blas_threads() -> None:
-    """Make libraries that are loaded from now on use one thread per matrix product, unless the user chose otherwise.
+    """Make libraries that are loaded from now on use one thread per matrix product, unless the user has set a number.
 
     The service runs several requests at a time, each on its own core. With one thread per core for each product,
     concurrent searches wait for each other's threads and take five times as long under load.
@@ -119,5 +119,5 @@ def limit_blas_threads() -> None:
 
 
 def job_environment(cores: int) -> dict[str, str]:
-    """The environment of a job's process: its libraries use half of the cores."""
+    """Return the environment of a job's process: its libraries use half of the cores."""
     return os.environ | dict.fromkeys((*THREAD_VARIABLES, "NUMBA_NUM_THREADS"), str(max(1, cores // 2)))

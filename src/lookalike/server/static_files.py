@@ -52,7 +52,7 @@ class StaticFiles:
         if file is None:
             await self.app(scope, receive, send)
             return
-        scope["fast"] = "page"
+        scope["metrics_route"] = "page"
         given = dict(scope["headers"])
         headers = [(b"etag", file.etag), (b"cache-control", b"no-cache"), (b"vary", b"accept-encoding")]
         if file.etag in given.get(b"if-none-match", b""):

@@ -26,7 +26,7 @@ CACHE_FOREVER = "private, max-age=31536000, immutable"
 LARGE_PIXELS = 25_000_000
 """Pictures with more pixels are decoded by `LargePictures`."""
 LARGE_SIDES = (1_024, 4_096)
-"""Longer sides that the processes return: for thumbnails, which JPEG decodes fast, and for parts of pictures."""
+"""The longer sides to which the processes decode: fast with JPEG for thumbnails, and larger for parts of pictures."""
 LARGE_TIMEOUT_S = 30.0
 
 
@@ -56,8 +56,8 @@ class LargePictures:
         """As the function `shrink`; ImageError if the picture cannot be decoded."""
         small, large = LARGE_SIDES
         pool = self._pools[small if box is None and side <= small else large]
-        if self._closed:  # or another process would be started
-            raise ImageError("the service is ending")
+        if self._closed:  # otherwise, the pool would start another process
+            raise ImageError("the service is shutting down")
         pixels = pool.read("a large picture", data).parts
         return encode(fit(pixels if box is None else crop(pixels, box), side))
 
@@ -70,10 +70,14 @@ class LargePictures:
 
 def fit(pixels: Pixels, side: int) -> Pixels:
     """Reduce a picture if one of its sides is longer than `side`."""
-    height, width = pixels.shape[:2]
-    share = side / max(height, width)
+    return scale(pixels, side / max(pixels.shape[:2]))
+
+
+def scale(pixels: Pixels, share: float) -> Pixels:
+    """Reduce a picture to this share of its width and height; return it unchanged if that is 1 or more."""
     if share >= 1:
         return pixels
+    height, width = pixels.shape[:2]
     size = max(1, round(width * share)), max(1, round(height * share))
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
@@ -87,7 +91,7 @@ def encode(pixels: Pixels) -> bytes:
 
 
 def rounded(side: int) -> int:
-    """The cached side for a requested one.
+    """Return the cached side for a requested one.
 
     >>> rounded(200), rounded(99_999)
     (256, 2048)
@@ -96,12 +100,12 @@ def rounded(side: int) -> int:
 
 
 def etag(item: str, side: int) -> str:
-    """A strong ETag: the content of the picture, and the size and quality of the copy."""
+    """Return a strong ETag: the content of the picture, and the size and quality of the copy."""
     return f'"{item}-{side}-{QUALITY}"'
 
 
 class ThumbnailCache:
-    """Thumbnails by item and side, up to a number of bytes; the least recently used go first. Thread-safe."""
+    """Thumbnails by item and side, up to a number of bytes; the least recently used are removed first. Thread-safe."""
 
     def __init__(self, max_bytes: int):
         self.hits = self.misses = 0
@@ -114,7 +118,7 @@ class ThumbnailCache:
         return self._cached.currsize
 
     def get(self, key: tuple[str, int]) -> bytes | None:
-        """The thumbnail, if it is cached."""
+        """Return the thumbnail; None if it is not cached."""
         with self._lock:
             data = self._cached.get(key)
             self.hits += data is not None

@@ -1,7 +1,7 @@
 """Pictures that clients send: to search with (`Uploads`, in memory), or to add (`save_files`, on the disk).
 
-The service never decodes an upload itself: a separate process with limits does, and returns pixels that are reduced to
-what a search needs. Files to add are written to COLLECTION/uploads, a source like any other. Their names begin with the
+The service never decodes an upload itself: a separate process with limits does, and returns pixels in the size that a
+search needs. Files to add are written to COLLECTION/uploads, a source like any other. Their names begin with the
 id of the picture, so clients cannot choose a path, and a file that is sent twice is stored once.
 """
 
@@ -15,16 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
-import numpy as np
 from cachetools import TTLCache
 
-from lookalike.atomic_files import atomic_write
-from lookalike.atomic_files import remove_unfinished as sweep
-from lookalike.atomic_files import write_errors as writing
+from lookalike.atomic_files import atomic_write, remove_unfinished, write_errors
 from lookalike.collection import SUFFIXES, Entry, Limits, ReadPool, identify
 from lookalike.errors import ImageError
 from lookalike.server.settings import Budget
+from lookalike.server.thumbnails import scale
 from lookalike.types import Pixels, format_id
 
 SIDE = 1_024
@@ -35,7 +32,7 @@ FOLDER = "uploads"
 REMOVED = ".removed"
 """Folder for the files of pictures that were removed from the collection: uploaded files are never deleted."""
 MAX_NAME = 60
-"""Characters of a client's file name that are kept."""
+"""Length of the part of a file's name that comes from the client."""
 
 _SIGNATURES = re.compile(
     rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n\x1a\n)|(?P<gif>GIF8[79]a)|(?P<webp>RIFF.{4}WEBP)"
@@ -62,7 +59,7 @@ class Uploads:
     def __init__(self, budget: Budget):
         self._lock = threading.Lock()  # guards `_cached`: even `len` removes expired uploads
         self._cached: TTLCache[str, Upload] = TTLCache(
-            budget.kept_bytes, budget.kept_s, getsizeof=lambda upload: upload.pixels.nbytes
+            budget.upload_cache_bytes, budget.upload_cache_s, getsizeof=lambda upload: upload.pixels.nbytes
         )
         self._closed = False
         self._idle: queue.LifoQueue[ReadPool] = queue.LifoQueue()
@@ -84,11 +81,11 @@ class Uploads:
         try:
             outcome = pool.read("the upload", data)
         except ImageError as error:
-            raise ImageError(f"This is no picture that can be read: {error}.") from None
+            raise ImageError(f"The upload cannot be read as a picture: {error}.") from None
         finally:
             self._idle.put(pool)
         made = Upload(secrets.token_urlsafe(16), outcome.id, outcome.width, outcome.height, outcome.parts)
-        with self._lock, suppress(ValueError):  # of an upload that is larger than the cache
+        with self._lock, suppress(ValueError):  # raised for an upload that is larger than the cache
             self._cached[made.id] = made
         return made
 
@@ -99,7 +96,7 @@ class Uploads:
                 list(pool.map([Entry("nothing", 0, 0, data=b"")]))
 
     def get(self, id: str) -> Upload | None:
-        """An upload, if it is still cached."""
+        """Return an upload; None if it is no longer cached."""
         with self._lock:
             return self._cached.get(id)
 
@@ -113,11 +110,7 @@ class Uploads:
 def reduce(pixels: Pixels) -> Pixels:
     """Reduce a picture to the size that is cached; runs in the decoding process."""
     height, width = pixels.shape[:2]
-    share = min(SIDE / min(height, width), MAX_SIDE / max(height, width))
-    if share >= 1:
-        return pixels
-    size = max(1, round(width * share)), max(1, round(height * share))
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    return scale(pixels, min(SIDE / min(height, width), MAX_SIDE / max(height, width)))
 
 
 class SavedFile(NamedTuple):
@@ -130,7 +123,7 @@ class SavedFile(NamedTuple):
 
 
 _saving = threading.Lock()
-"""Held by the request that saves files, so that no other deletes what it relies on."""
+"""Held by the request that saves files, so that no other request deletes files that it found."""
 
 
 def save_files(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[SavedFile]:
@@ -139,9 +132,9 @@ def save_files(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[Sav
     folder = collection / FOLDER
     saved: list[SavedFile] = []
     with _saving:
-        with writing(folder):
+        with write_errors(folder):
             folder.mkdir(exist_ok=True)
-            sweep(folder)
+            remove_unfinished(folder)
         try:
             for one, (_, data) in zip(checked, files, strict=True):
                 target = None
@@ -168,7 +161,7 @@ def hide_removed(collection: Path, paths: Sequence[str]) -> None:
     folder = collection / FOLDER
     for file in map(Path, paths):
         if file.parent == folder and file.exists():
-            with writing(folder):
+            with write_errors(folder):
                 (folder / REMOVED).mkdir(exist_ok=True)
                 file.rename(folder / REMOVED / file.name)
 
@@ -177,8 +170,8 @@ def _check(name: str, data: bytes) -> SavedFile:
     signature, safe = _SIGNATURES.match(data), safe_name(name)
     if signature is None:
         raise ImageError(
-            f"{safe} is no picture: send JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC. Nothing of this request was"
-            " kept: leave that file out, and send the others again."
+            f"{safe} is not a picture: send JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC. No file of this request was"
+            " saved. Leave this file out, and send the others again."
         )
     if Path(safe).suffix.lower() not in SUFFIXES:
         safe = f"{safe}.{signature.lastgroup}"
@@ -186,7 +179,7 @@ def _check(name: str, data: bytes) -> SavedFile:
 
 
 def safe_name(name: str) -> str:
-    r"""The last part of a client's file name, with letters, digits, dots and hyphens only.
+    r"""Return the last part of a client's file name, with letters, digits, dots and hyphens only.
 
     >>> safe_name("../../etc/passwd\0.jpg"), safe_name(r"C:\\me\\Beach 1.JPG"), safe_name("…")
     ('passwd_.jpg', 'Beach_1.JPG', 'picture')

@@ -25,7 +25,7 @@ Fields: TypeAlias = dict[str, Any]
 FOLDER = "jobs"
 LOCK = "jobs.lock"
 MAX_ID = 2**53
-"""A greater id in a file of an older version is damage."""
+"""The greatest id that is accepted in a file of an older version; a greater one is damage."""
 
 WRITE_JOB = "INSERT INTO jobs (id, fields) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET fields = excluded.fields"
 
@@ -61,13 +61,13 @@ class JobLedger:
             self._resources = stack.pop_all()
 
     def read(self) -> dict[int, Fields]:
-        """Return the fields of every job by its id, ascending; damaged rows are left out."""
+        """Return the fields of every job by its id, ascending; damaged rows are skipped."""
         query = "SELECT id, fields FROM jobs WHERE id NOT IN (SELECT id FROM damaged_jobs) ORDER BY id"
         with _repaired_without_backup(), self._database.reading() as db:
             return {number: json.loads(fields) for number, fields in db.execute(query)}
 
     def add(self, fields: Fields) -> int:
-        """Store a new job; returns its id, which is greater than all ids before."""
+        """Store a new job and return its id, which is greater than all earlier ids."""
         return int(self._commit(lambda db: db.execute(WRITE_JOB, [None, json.dumps(fields)])).lastrowid or 0)
 
     def write(self, id: int, fields: Fields) -> None:
@@ -83,7 +83,7 @@ class JobLedger:
         self._resources.close()
 
     def _commit(self, change: Callable[[Connection], Cursor]) -> Cursor:
-        """Make a change; it is on the disk when this returns."""
+        """Make a change. It is on the disk when this returns."""
         with _repaired_without_backup():
             try:
                 with self._database.transaction() as db:
@@ -94,15 +94,15 @@ class JobLedger:
                     return change(db)
 
     def _migrate(self, collection: Path, is_job: Callable[[Fields], bool]) -> list[str]:
-        """Move the jobs of an older version to the table; returns a sentence for each damaged file.
+        """Move the jobs of an older version to the table; return a sentence for each damaged file.
 
-        The rows are committed before the first file is removed, and no job changes before the last one is. A service
-        that is killed in between leaves files with the fields of rows, and the next one adds no row for them.
+        The rows are committed before the first file is removed, and no job changes before the last file is removed. A
+        service that is killed in between leaves files with the same fields as rows: the next one adds no rows for them.
         """
         folder = collection / FOLDER
         if not folder.is_dir():
             return []
-        busy = f"A service of an older version looks after the jobs of {collection}. Stop it, then restart this one."
+        busy = f"A service of an older version runs the jobs of {collection}. Stop it, then restart this one."
         with _locked(folder / "lock", busy), write_errors(folder):
             found = {file.name: _read_file(file, is_job) for file in folder.glob("*.json")}
             known = self.read()
@@ -113,7 +113,7 @@ class JobLedger:
             for file in sorted(folder.iterdir(), key=lambda file: file.name == "lock"):  # the lock last
                 file.unlink()
             folder.rmdir()
-            sync_folder(collection)  # or a power cut could bring files back whose jobs have changed since
+            sync_folder(collection)  # otherwise, a power cut could restore files of jobs that have changed since
         return [f"{FOLDER}/{name} was damaged: its job is lost." for name, job in sorted(found.items()) if job is None]
 
 
@@ -135,8 +135,11 @@ def verify_jobs(collection: Path) -> list[str]:
 
 @contextmanager
 def jobs_lock(collection: Path) -> Iterator[None]:
-    """Be the one process that uses the job ledger within the block; LockedError if there is another."""
-    with _locked(collection / LOCK, f"Another service looks after the jobs of {collection}. Ask that one."):
+    """Hold the lock of the job ledger within the block; LockedError if another process holds it."""
+    with _locked(
+        collection / LOCK,
+        f"Another service runs the jobs of {collection}. Use that one, or stop it and restart this one.",
+    ):
         yield
 
 
@@ -166,7 +169,7 @@ def _read_file(file: Path, is_job: Callable[[Fields], bool]) -> tuple[int, Field
 
 @contextmanager
 def _repaired_without_backup() -> Iterator[None]:
-    """Have errors name the command `lookalike repair`: it repairs the ledger, even if there is no backup."""
+    """Make errors name the command `lookalike repair`, which repairs the ledger without a backup."""
     try:
         yield
     except (DamagedError, FormatError) as error:

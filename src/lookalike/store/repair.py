@@ -40,7 +40,7 @@ ACCEPTED = ("sessions", "events")
 def repair_databases(
     path: Path, backup: Backup | None, *, without_backup: bool = False, wait_s: float = 0.0
 ) -> list[str]:
-    """Make both databases of a collection usable; returns what was done, in sentences. Takes the writer lock.
+    """Make both databases of a collection usable; return what was done, in sentences. Takes the writer lock.
 
     `without_backup`: an empty database replaces a damaged one that the backup cannot restore. Raises DamagedError if a
     database is damaged and neither option helps.
@@ -82,8 +82,8 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
     damaged = database.damaged_rows()
     if not damaged:
         return []
-    kept = database.path.with_name(f"damaged-rows-{time.strftime('%Y%m%d-%H%M%S')}-{database.path.stem}.json")
-    with atomic_write(kept) as part:
+    saved = database.path.with_name(f"damaged-rows-{time.strftime('%Y%m%d-%H%M%S')}-{database.path.stem}.json")
+    with atomic_write(saved) as part:
         part.write_text(json.dumps(damaged, default=bytes.hex, indent=1))
     done = []
     with database_errors(database.path), closing(database.connect()) as db:
@@ -96,7 +96,7 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
                 rest = "kept as they are" if table in ACCEPTED else "removed"
                 words = [f"{many(restored, 'row')} restored from the backup"] if restored else []
                 words += [f"{many(len(rows) - restored, 'row')} {rest}"] if restored < len(rows) else []
-                done.append(f"{database.path.name}, {table}: {', '.join(words)}. Their damaged values: {kept.name}")
+                done.append(f"{database.path.name}, {table}: {', '.join(words)}. Their damaged values: {saved.name}")
             db.execute("COMMIT")
         finally:
             roll_back(db)
@@ -104,7 +104,7 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
 
 
 def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
-    """Repair the job ledger of a collection, if it has one; returns what was done, in sentences.
+    """Repair the job ledger of a collection, if it has one; return what was done, in sentences.
 
     A damaged file is replaced by one with the jobs that can be read and those of the backup. That needs the lock of the
     service: LockedError if one is running.
@@ -117,8 +117,8 @@ def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
         with closing(Database(file, JOBS)) as database:
             return repair_rows(database, copy)
     with jobs_lock(path), atomic_write(file) as part:
-        for left in path.glob(f".{JOBS_FILE}.*.part*"):  # by a repair that was killed
-            left.unlink()
+        for unfinished in path.glob(f".{JOBS_FILE}.*.part*"):  # left by a repair that was killed
+            unfinished.unlink()
         recovered = _recover_jobs(file)
         part.write_bytes(b"" if copy is None else copy.read_bytes())
         with closing(connect(part, JOBS)) as db, database_errors(file):
@@ -140,8 +140,8 @@ def _recover_jobs(file: Path) -> dict[int, str]:
     """Return the jobs of a damaged ledger that can be read and match their digest: fields as JSON, by id."""
     found = {}
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
-        db.execute("PRAGMA writable_schema = ON")  # to read a file that was cut off
-        for order in ("ASC", "DESC"):  # up to a damaged page, from either side
+        db.execute("PRAGMA writable_schema = ON")  # allows reading a truncated file
+        for order in ("ASC", "DESC"):  # a scan ends at a damaged page: read from both ends
             with suppress(sqlite3.DatabaseError):
                 rows = db.execute(f"SELECT id, CAST(fields AS BLOB), digest FROM jobs ORDER BY id {order}")
                 for number, fields, digest in rows:
@@ -151,7 +151,7 @@ def _recover_jobs(file: Path) -> dict[int, str]:
 
 
 def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> int:
-    """Repair the damaged rows of one table, inside a transaction; returns how many were restored from the backup."""
+    """Repair the damaged rows of one table, inside a transaction; return how many were restored from the backup."""
     info = db.execute(f"PRAGMA table_info({table})").fetchall()
     key = ", ".join(name for _, name, *_, place in info if place)
     others = ", ".join(name for _, name, *_, place in info if not place and name != "digest")
@@ -212,8 +212,8 @@ def _set_format(file: Path, migrations: Sequence[str]) -> list[str]:
 
 
 def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
-    """Rebuild SQLite's own indexes; returns what was done if that repaired the file."""
-    if _is_missing(file) or _problem(file, migrations) is None:  # to connect to an empty file would make it valid
+    """Rebuild SQLite's own indexes; return what was done if that repaired the file."""
+    if _is_missing(file) or _problem(file, migrations) is None:  # connecting to an empty file would make it valid
         return []
     try:
         with closing(connect(file, migrations)) as db:
@@ -224,7 +224,7 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
 
 
 def _rename_damaged(file: Path) -> Path | None:
-    """Keep a damaged database and its logs under another name; returns its path, None if there was no file."""
+    """Rename a damaged database and its logs; return the new path, None if there was no file."""
     damaged = damaged_name(file)
     with file_errors(file):
         for ending in LOGS:

@@ -132,7 +132,7 @@ async def classify(request: Request, asked: ClassifyIn) -> Response:
 
 
 async def _change(request: Request, verb: Callable[[Classes], int], name: str) -> Response:
-    """Change a class; the response has the number of pictures concerned."""
+    """Change a class; the response has the number of pictures that were changed."""
     service = service_of(request)
 
     def change(_: object) -> ClassChangeOut:

@@ -76,7 +76,7 @@ async def export(request: Request, asked: Annotated[ExportQuery, Query()]) -> Re
 
 
 async def send_file(request: Request, make: Callable[[], Iterator[str]], name: str, media_type: str) -> Response:
-    """Stream the lines that `make` returns as a file; threads make them as fast as the client reads."""
+    """Stream the lines that `make` returns as a file, as fast as the client reads."""
     service = service_of(request)
 
     def start(_: object) -> tuple[str, Iterator[str]]:

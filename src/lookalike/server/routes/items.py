@@ -1,6 +1,6 @@
-"""The pictures of the collection: listed, described, and shown whole, small or in part.
+"""The pictures of the collection: lists, items, images, thumbnails and regions.
 
-The only files that are sent are those that the catalogue has, and only if they still have the bytes that were added.
+The service sends only files that are in the catalogue, and only if they still have the bytes that were added.
 """
 
 import re
@@ -28,7 +28,7 @@ WEB_FORMATS = {
     "webp": "image/webp",
     "avif": "image/avif",
 }
-"""Formats that browsers show; other pictures are sent as JPEG."""
+"""Formats that browsers can display; other pictures are sent as JPEG."""
 MAX_SIDE = 4_096
 """The longer side of a picture that is sent as JPEG instead of its own file."""
 PICTURE_HEADERS = {"Cache-Control": CACHE_FOREVER, "Content-Security-Policy": "default-src 'none'; sandbox"}
@@ -77,7 +77,7 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE_RESPONSES)
 async def image(request: Request, id: ItemPath) -> Response:
-    """The picture itself: its file if browsers show the format, otherwise as JPEG."""
+    """The picture itself: its file if browsers can display the format, otherwise as JPEG."""
     service = service_of(request)
 
     def load(item: Item) -> tuple[bytes, str]:
@@ -98,7 +98,7 @@ async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Ite
 
 
 async def _load(service: Service, request: Request, id: str, load: Callable[[Item], T]) -> T:
-    """Look an item up and load its picture; large pictures have a lane of their own."""
+    """Look up an item and load its picture; large pictures have a lane of their own."""
     item = await service.lanes.run(request, lambda _: service.item(id))
     return await service.lanes.run(request, lambda _: load(item), lane="large" if is_large(item) else "read")
 
@@ -132,7 +132,7 @@ class Thumbnails:
         if match is None or side is None:
             await self.app(scope, receive, send)
             return
-        scope["fast"] = "/api/v1/items/{id}/thumbnail"
+        scope["metrics_route"] = "/api/v1/items/{id}/thumbnail"
         item = match[1]
         tag, cached = etag(item, side).encode(), self.service.thumbnails.get((item, side))
         unchanged = any(name == b"if-none-match" and tag in value for name, value in scope["headers"])

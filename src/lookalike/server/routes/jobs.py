@@ -1,7 +1,7 @@
 """Jobs: submit, follow, cancel; and the upload of files to add.
 
-A response does not wait for the work, which a separate process does. Submitted jobs and files are on the disk when the
-request is answered: none is lost if the service is killed.
+A response does not wait for the job, which runs in a separate process. Submitted jobs and files are on the disk when
+the request is answered: none is lost if the service is killed.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from lookalike.collection import check_client_fit, format_id, leads_inside
 from lookalike.errors import StoreError
 from lookalike.server.access import Role
 from lookalike.server.job_events import HEADERS, job_json
-from lookalike.server.jobs import LANES, Job
+from lookalike.server.jobs import MAX_ENDED, QUEUES, Job
 from lookalike.server.models import (
     AddIn,
     BackupIn,
@@ -55,7 +55,7 @@ async def list_jobs(request: Request) -> Response:
 async def submit(request: Request, asked: JobIn) -> Response:
     """Submit a job. Jobs that change the collection, and backups, need the role manage."""
     service, person = service_of(request), person_of(request)
-    role: Role = "manage" if LANES[asked.kind] == "write" or isinstance(asked, BackupIn) else "judge"
+    role: Role = "manage" if QUEUES[asked.kind] == "write" or isinstance(asked, BackupIn) else "judge"
     if not person.may(role):
         raise Problem(403, f"A job of the kind {asked.kind} needs the role {role}; {person.name} has {person.role}.")
     if isinstance(asked, BackupIn) and service.settings.backup_dir is None:
@@ -83,11 +83,11 @@ async def one_job(request: Request, id: JobPath) -> Response:
 
 @router.delete("/jobs/{id}", response_model=JobOut, dependencies=[Depends(needs_role("judge"))])
 async def cancel(request: Request, id: JobPath) -> Response:
-    """Cancel one's own job, or with the role manage any job. What it has committed is kept."""
+    """Cancel one's own job, or with the role manage any job. Its committed changes are kept."""
     service, person = service_of(request), person_of(request)
     job = _job(service, id)
     if job.author != person.name and not person.may("manage"):
-        raise Problem(403, f"This job is {job.author}'s. Ask whoever manages the collection.")
+        raise Problem(403, f"This job belongs to {job.author}. Only its author and the role manage may cancel it.")
     return json_response(
         await service.lanes.run(
             request, lambda _: job_json(service.jobs.cancel(job.id) or job, service.visible(person))
@@ -122,7 +122,7 @@ async def add_files(request: Request) -> Response:
         sent = [file for file in form.getlist("files") if not isinstance(file, str)]
         if not sent:
             raise Problem(422, "Send pictures as the form's field 'files'.", field="files")
-        async with service.uploading:  # until then, a large picture is a temporary file
+        async with service.uploading:  # until now, a large picture is a temporary file
             files = [(file.filename or "picture", await file.read()) for file in sent]
 
             def save(_: object) -> FilesOut:
@@ -149,7 +149,7 @@ async def add_files(request: Request) -> Response:
 def _job(service: Service, id: str) -> Job:
     found = service.jobs.get(int(id))
     if found is None:
-        raise not_found(f"There is no job {id}, or it was long ago.")
+        raise not_found(f"There is no job {id}. The last {MAX_ENDED} ended jobs are kept.")
     return found
 
 
@@ -159,7 +159,7 @@ def _stream(request: Request, last: str | None, only: int | None) -> Response:
 
     def may() -> bool:
         try:
-            return service.access.identify(headers) is not None  # removing a token ends its streams, too
+            return service.access.identify(headers) is not None  # a removed token ends its streams, too
         except StoreError:  # the next request gets the error
             return False
 
@@ -175,7 +175,7 @@ def _check_folder(service: Service, text: str) -> Path:
     """A folder below a root, with links resolved. The error does not reveal whether another folder exists."""
     roots = [str(root) for root in service.settings.roots]
     if not roots:
-        raise Problem(403, "No folders may be added from. Start the service with --root DIR, or send files.")
+        raise Problem(403, "This service may not add folders. Start it with --root DIR, or send files.")
     try:
         folder = Path(text).resolve()
         if not leads_inside(str(folder), roots):

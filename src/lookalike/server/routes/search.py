@@ -49,7 +49,7 @@ async def upload(request: Request) -> Response:
         file = form.get("file")
         if file is None or isinstance(file, str):
             raise Problem(422, "Send the picture as the form's field 'file'.", field="file")
-        async with service.uploading:  # until then, a large picture is a temporary file
+        async with service.uploading:  # until now, a large picture is a temporary file
             data = await file.read()
 
             def decode(_: object) -> UploadOut:

@@ -27,7 +27,7 @@ async def login(request: Request, given: LoginIn) -> Response:
     person = service.access.check(given.token)
     if person is None:
         service.rates.check("login", network(request.client.host if request.client else "unknown"))
-        raise Problem(401, "This token is not known. Make one with: lookalike token add NAME --role view")
+        raise Problem(401, "Unknown token. Create one with: lookalike token add NAME --role view")
     response = json_response(PersonOut(name=person.name, role=person.role))
     response.set_cookie(
         COOKIE,

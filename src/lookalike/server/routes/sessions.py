@@ -1,6 +1,6 @@
-"""Feedback sessions: start, mark, undo, play a round, explain, finish into a class.
+"""Feedback sessions: start, mark, undo, run a round, explain, finish with a class.
 
-A session belongs to its author. Others may look at it; people with the role manage may also continue it.
+A session belongs to its author. Other people may read it; those with the role manage may also continue it.
 """
 
 from typing import Any
@@ -101,7 +101,7 @@ async def mark(request: Request, id: SessionPath, asked: MarksIn) -> Response:
 
 @router.post("/{id}/undo", response_model=UndoneOut, dependencies=JUDGE)
 async def undo(request: Request, id: SessionPath) -> Response:
-    """Undo one's own last step."""
+    """Undo the last step of the person who makes the request."""
     service, person = service_of(request), person_of(request)
 
     def take_back(_: object) -> UndoneOut:
@@ -196,7 +196,7 @@ async def why(request: Request, id: SessionPath, item: ItemPath) -> Response:
 
 
 def _open(service: Service, id: str, person: Person) -> Session:
-    """A session to look at; Problem 404 if it does not exist."""
+    """Return a session to read; Problem 404 if it does not exist."""
     try:
         return service.collection.session(id=id, author=person.name)
     except InputError as error:
@@ -204,11 +204,13 @@ def _open(service: Service, id: str, person: Person) -> Session:
 
 
 def _open_own(service: Service, id: str, person: Person) -> Session:
-    """A session to change; Problem 403 if it is another person's."""
+    """Return a session to change; Problem 403 if it belongs to another person."""
     session = _open(service, id, person)
     author = session.summary.author
     if author != person.name and not person.may("manage"):
-        raise Problem(403, f"This session is {author}'s: you may look at it. Start one of your own to judge.")
+        raise Problem(
+            403, f"This session belongs to {author}: you may only read it. Start one of your own to mark pictures."
+        )
     return session
 
 
