@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+import sklearn.svm  # noqa: F401 — two threads that import parts of it at the same time can fail
 import uvicorn
 
 from lookalike.collection import Collection

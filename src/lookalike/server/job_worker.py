@@ -16,12 +16,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from lookalike.collection import Collection, Report, check_client_fit, leads_inside, parse_id
+from lookalike.collection import CORES, Collection, Report, check_client_fit, leads_inside, parse_id
 from lookalike.errors import InputError, LookalikeError
+from lookalike.server.settings import job_threads
 from lookalike.server.uploads import FOLDER, hide_removed
 from lookalike.text import many
 from lookalike.types import Progress
 
+WORKERS = job_threads(CORES)
+"""Processes that read pictures for a job."""
 NICE = 19
 """Niceness of jobs: the lowest priority."""
 REPORT_S = 0.1
@@ -59,11 +62,11 @@ def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) 
         folder = os.path.realpath(collection.path / FOLDER)
     elif not leads_inside(folder, arguments["roots"]):  # checked again: it may have been moved since the request
         raise InputError(f"{folder} is not below a root of the service. Start the service with --root {folder}")
-    return _report(collection.add(folder, progress=progress))
+    return _report(collection.add(folder, progress=progress, workers=WORKERS))
 
 
 def _refresh(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
-    return _report(collection.refresh(progress=progress))
+    return _report(collection.refresh(progress=progress, workers=WORKERS))
 
 
 def _remove(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001

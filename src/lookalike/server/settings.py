@@ -118,6 +118,11 @@ def limit_blas_threads() -> None:
         os.environ.setdefault(name, "1")
 
 
+def job_threads(cores: int) -> int:
+    """Return how many threads, and how many processes that read pictures, a job may use: half of the cores."""
+    return max(1, cores // 2)
+
+
 def job_environment(cores: int) -> dict[str, str]:
-    """Return the environment of a job's process: its libraries use half of the cores."""
-    return os.environ | dict.fromkeys((*THREAD_VARIABLES, "NUMBA_NUM_THREADS"), str(max(1, cores // 2)))
+    """Return the environment of a job's process, which limits the threads of its libraries."""
+    return os.environ | dict.fromkeys((*THREAD_VARIABLES, "NUMBA_NUM_THREADS"), str(job_threads(cores)))
