@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from browser import Site, end, find_browser, go, serve, settle  # noqa: E402
+from browser import Site, end, find_browser, go, serve, wait_until_idle  # noqa: E402
 
 MOST_BYTES = 150_000
 ROUNDS = 2
@@ -22,7 +22,7 @@ ROUNDS = 2
 
 def keep(page, name):
     """As JPEG, as good as fits."""
-    settle(page)
+    wait_until_idle(page)
     page.wait_for_timeout(400)
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     for quality in range(90, 30, -5):

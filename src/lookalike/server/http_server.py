@@ -8,6 +8,7 @@ kernel closes the connection of a client that does not read its response. docs/s
 proxy must add.
 """
 
+import asyncio
 import contextlib
 import logging
 import signal
@@ -15,7 +16,9 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import h11
 import sklearn.svm  # noqa: F401 — two threads that import parts of it at the same time can fail
 import uvicorn
 
@@ -88,10 +91,25 @@ class Server(uvicorn.Server):
             )
         )
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Set how errors of connections are logged, then accept connections."""
+        asyncio.get_running_loop().set_exception_handler(_log_loop_error)
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the event streams, then shut down."""
         self._service.closing.set()
         await super().shutdown(sockets)
+
+
+def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error of the event loop, unless clients can cause it at will.
+
+    uvicorn raises LocalProtocolError if the rest of a body is invalid after its response has begun. The event loop then
+    closes the connection.
+    """
+    if not isinstance(context.get("exception"), h11.LocalProtocolError):
+        loop.default_exception_handler(context)
 
 
 def check_tokens(collection: Collection, settings: Settings) -> None:
