@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "gallery.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
