@@ -1,6 +1,8 @@
-"""A person at a session, in a process of its own: marks one item after the other. To be killed or joined by tests.
+"""A process that marks one item of a session after the other, for tests to kill or to run beside another one.
 
-In: `python clicker.py COLLECTION SESSION AUTHOR FIRST LAST`. Out: a line for each mark that is on the disk.
+    python clicker.py COLLECTION SESSION AUTHOR FIRST LAST
+
+It prints a line for each mark that is committed.
 """
 
 import sys

@@ -23,8 +23,8 @@ settings.register_profile("explore", **SLOW)  # other examples each time: pytest
 settings.load_profile("the same")
 
 
-LONG = ("test_page.py", "test_checks.py", "test_docs.py", "test_cli.py", "test_server_jobs.py", "test_crash.py")
-"""The longest files run first, so that short ones are left for the worker that is done first."""
+LONG = ("test_page.py", "test_server_jobs.py", "test_docs.py", "test_repair.py", "test_tsvmh.py", "test_workers.py")
+"""Long files run first, so that short ones are left for the worker that is done first. The others run by name."""
 
 
 MEMORY = "/dev/shm"

@@ -20,6 +20,8 @@ from lookalike_bench.report import CLAIMS, NOT_RUN
 from lookalike_bench.tables import Bench, Cell, PaperFigure, Score
 from reference.ranking import leave_one_out
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 KEYS = [
     "bench",
     "row",

@@ -11,6 +11,8 @@ from lookalike.errors import SourceError, UnknownNameError
 from lookalike_bench import retrieval, tables
 from lookalike_bench.published_sets import SETS, SetQuery, load
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 RANDOM = np.random.default_rng(0)
 
 

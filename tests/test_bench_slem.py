@@ -17,6 +17,8 @@ from lookalike_bench.slem import Base, Outcome
 from lookalike_bench.vectors import Rows, describe
 from reference.ranking import leave_one_out
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 OBJECTS, PER_OBJECT = 48, 4
 
 

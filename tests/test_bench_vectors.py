@@ -12,6 +12,8 @@ from lookalike.errors import InputError
 from lookalike_bench import vectors
 from lookalike_bench.vectors import caching, describe
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 
 @pytest.fixture
 def data(tmp_path):

@@ -69,7 +69,7 @@ def test_a_writer_killed_at_random_moments_loses_nothing(write, expected, tmp_pa
     everything = {path for paths in expected[0].values() for path in paths}
     even = {path for path in everything if "/even/" in path}
     before, ends = set(), set()
-    for number in range(8):  # each phase twice: at its beginning, and at some moment
+    for number in range(16):  # each phase four times: at its beginning, and at three random moments
         phase = list(LONGEST_S)[number % 4]
         code, said = write(where, 1_000, phase, chance.uniform(0, LONGEST_S[phase]) if number >= 4 else 0)
         assert code in (-signal.SIGKILL, -signal.SIGPROF), "the writer ended by itself"

@@ -15,6 +15,8 @@ from lookalike.images.demo import draw_folder
 from lookalike.recipes import ABOUT, RECIPES
 from serving import copy_shelf, running
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = {path.relative_to(ROOT / "docs").with_suffix("").as_posix(): path.read_text() for path in FILES}
@@ -121,6 +123,7 @@ def test_the_python_examples_run(code, drawn, tmp_path, monkeypatch):
     exec(compile(code, "example", "exec"), {"__name__": "example"})
 
 
+@pytest.mark.usefixtures("reading_processes")
 @pytest.mark.parametrize("page", WALKS)
 def test_the_tutorial_and_the_how_tos_can_be_followed(page, desk, monkeypatch):
     """Commands (`sh`, a line each) and Python from top to bottom; what must not be run here is fenced as `shell`."""
