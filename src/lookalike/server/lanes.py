@@ -59,7 +59,7 @@ class Lanes:
         self._metrics = metrics
         threads = {
             "search": min(SEARCH_THREADS, budget.readers),
-            "read": budget.readers,
+            "read": min(max(2, CORES), budget.readers),  # more would only wait for the GIL
             "decode": budget.decoders,
             "describe": DESCRIBE_THREADS,
             "large": LARGE_THREADS,

@@ -28,7 +28,7 @@ class Budget:
     decoders: int = 2  # threads, and processes, that decode uploads: a slow picture does not block the others
     thumbnail_bytes: int = 128 * 2**20
     image_bytes: int = 16 * 2**20  # larger originals are sent as a smaller JPEG
-    readers: int = 4  # threads of the lane "read"; more would only wait for the GIL
+    readers: int = 4  # threads of the lane "read", at most; not more than cores
     waiting: int = 256  # requests that may wait for a thread, in each lane
     request_s: float = 60.0  # to answer a request
     idle_s: float = 10.0  # between two parts of a request body
