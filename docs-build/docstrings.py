@@ -1,8 +1,8 @@
-"""A step of the build: our docstrings in the form that the pages of the API read.
+"""Build step: convert our docstrings to numpydoc for the API pages.
 
-In: `name : what it is.`, the way we write parameters, their types being in the signature. Out: `name` with the
-sentence below it, which numpydoc takes for a description instead of a type. Sentences among the names go before the
-first of them. Examples without a heading, which Markdown would take for quotations, are fenced.
+We write parameters as `name : Description.`, because the signature has their types. numpydoc would read the description
+as a type, so it moves to the next line. Sentences between parameters move in front of the list. Examples without a
+heading are fenced, because Markdown would read them as quotations.
 """
 
 import re
@@ -16,7 +16,7 @@ ENTRY = re.compile(r"^(\w[\w, *]*?) : (.+)$", re.MULTILINE)
 
 
 class Descriptions(griffe.Extension):
-    """Rewrites the docstrings of a package before they are parsed."""
+    """Converts the docstrings of a package before they are parsed."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called for every module, class, function and attribute."""
@@ -25,7 +25,7 @@ class Descriptions(griffe.Extension):
 
 
 def rewrite(text: str) -> str:
-    """A docstring as numpydoc wants it."""
+    """Convert a docstring to numpydoc."""
     first = SECTION.search(text)
     if first is not None:
         lines = [line for found in SECTION.finditer(text) for line in found[2].splitlines()]

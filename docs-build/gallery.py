@@ -1,6 +1,6 @@
-"""`make gallery`: every picture of the gallery drawn anew by its example.
+"""`make gallery`: run every program in examples/ and save its figure as docs/gallery/NAME.png.
 
-In: examples/*.py. Out: docs/gallery/NAME.png, at most 800 pixels wide and in 256 colours, which makes small files.
+Figures are at most 800 pixels wide and have 256 colours, which keeps the files small.
 """
 
 import os
@@ -17,7 +17,7 @@ WIDTH, COLORS = 800, 256
 
 
 def main() -> None:
-    """Run the examples, one after the other, in a folder of their own."""
+    """Run the examples one after the other in a temporary folder."""
     target = ROOT / "docs" / "gallery"
     target.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

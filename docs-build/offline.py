@@ -1,7 +1,6 @@
-"""A step of the build: nothing that a page of the site loads may come from an outside address.
+"""Build step: fail if a page of the site would load anything from another host.
 
-In: the built site. Out: nothing, or an error that names the file and the address. What a reader clicks on may lead
-anywhere; what a browser fetches by itself may not.
+Links that a reader can click may lead anywhere; files that a browser fetches automatically may not.
 """
 
 import re
@@ -12,21 +11,21 @@ from typing import Any
 OUTSIDE = re.compile(r"\s*(https?:)?//", re.IGNORECASE)
 IN_CSS = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])((?:https?:)?//[^'\")\s]*)", re.IGNORECASE)
 LOADING = {"src", "srcset", "poster", "data", "background"}
-"""Attributes whose address a browser fetches by itself, whatever the element."""
+"""Attributes whose address a browser fetches automatically, in any element."""
 CLICKED = {"canonical", "next", "prev", "alternate", "license", "author", "help", "edit"}
-"""Kinds of <link> that are said, not fetched."""
+"""Kinds of <link> that a browser does not fetch."""
 
 
 def on_post_build(config: Any) -> None:
-    """Called by MkDocs when the site is written."""
+    """Called by MkDocs after it has written the site."""
     site = Path(config["site_dir"])
     found = [f"{path.relative_to(site)} loads {address}" for path, address in outside(site)]
     if found:
-        raise SystemExit("The site must not load anything from elsewhere:\n  " + "\n  ".join(sorted(set(found))))
+        raise SystemExit("The site must not load anything from another host:\n  " + "\n  ".join(sorted(set(found))))
 
 
 def outside(site: Path) -> list[tuple[Path, str]]:
-    """Every file of a site with each address outside it that a browser would fetch."""
+    """Return each file of the site with each outside address that a browser would fetch for it."""
     found = []
     for path in sorted(site.rglob("*")):
         if path.suffix == ".html":
@@ -39,7 +38,7 @@ def outside(site: Path) -> list[tuple[Path, str]]:
 
 
 class _Reader(HTMLParser):
-    """Collects what a page loads. A mermaid block counts too: the theme would fetch a program to draw it."""
+    """Collects the addresses a page loads. A mermaid block counts: the theme would fetch a script to draw it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,9 +29,8 @@ WALKS = ["quickstart", *(name for name in PAGES if name.startswith("howto/"))]
 
 
 @pytest.mark.parametrize("command", sorted(PROGRAM.commands))
-def test_every_command_has_its_place_on_the_page_and_in_the_readme(command):
+def test_every_command_has_a_heading_on_its_page(command):
     assert re.search(rf"^#+ .*`?{command}\b", PAGES["cli"], re.MULTILINE)
-    assert re.search(rf"\b{command}\b", README)
 
 
 @pytest.mark.parametrize("name", [name for name in lookalike.__all__ if not name.startswith("__")])
