@@ -46,7 +46,7 @@ function read(status, text, fallback) {
   try {
     data = text ? JSON.parse(text) : null;
   } catch {
-    data = null; // not JSON: the message is made from the status
+    data = null; // not JSON: build the message from the status
   }
   if (status >= 200 && status < 300) return data;
   const error = data?.error ?? {};

@@ -87,7 +87,7 @@ class Marked {
 
   #lost() {
     const n = this.groups.filter(({ ids }) => this.#allMarked(ids)).length;
-    return n ? `No copy would remain of ${many(n, "group")}. ` : "";
+    return n ? `${many(n, "group")} would have no copy left. ` : "";
   }
 
   #ask(signal) {
@@ -95,7 +95,7 @@ class Marked {
     const text =
       this.#lost() +
       "The pictures are removed from the collection only: no files are deleted, and labels are kept." +
-      " The next check for changes adds files again that are still in their folder.";
+      " Files that are still in their folder are added again by the next check for changes.";
     confirm(`Remove ${many(n, "picture")}?`, text, "Remove", async () => {
       const job = await post("/jobs", { kind: "remove", items: [...this.ids] });
       this.element.replaceChildren(

@@ -93,7 +93,7 @@ function starters({ roots, limits }) {
           known.length && ` Already in the collection: ${firstNames(known)}.`,
           others && ` Skipped ${many(others, "file")} that ${others === 1 ? "is not a picture" : "are not pictures"}.`,
         ];
-        status.textContent = `Uploaded ${many(files.length, "picture")} to add.${more.filter(Boolean).join("")}`;
+        status.textContent = `${many(files.length, "picture")} uploaded; adding them to the collection.${more.filter(Boolean).join("")}`;
         return undefined;
       } finally {
         bar.hidden = true;

@@ -37,7 +37,7 @@ const ALL = [
       ["Space", "skip"],
       ["u", "undo"],
       ["Enter", "next round"],
-      ["w", "why is this picture here?"],
+      ["w", "explain why it is shown"],
       ["o", "open the picture"],
     ],
   ],

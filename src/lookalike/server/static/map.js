@@ -19,7 +19,7 @@ export async function show({ query }, signal) {
       data.job,
       data.ids.length
         ? "Pictures have changed. Updating the map…"
-        : "Computing the map. This is needed only once and takes a moment.",
+        : "Computing the map. This takes a moment, but only the first time.",
       signal,
     );
   if (!data.ids.length)
