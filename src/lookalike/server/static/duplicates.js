@@ -94,7 +94,7 @@ class Marked {
     const n = this.ids.size;
     const text =
       this.#lost() +
-      "The pictures are removed from the collection only: no files are deleted, and labels are kept." +
+      "Only the collection changes: no files are deleted, and labels are kept." +
       " Files that are still in their folder are added again by the next check for changes.";
     confirm(`Remove ${many(n, "picture")}?`, text, "Remove", async () => {
       const job = await post("/jobs", { kind: "remove", items: [...this.ids] });
