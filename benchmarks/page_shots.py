@@ -1,7 +1,7 @@
-"""The three pictures of the page in the README and in docs/page.md, taken anew.
+"""Take the three screenshots of the page for the README and docs/page.md.
 
-In: the collection that `make demo` leaves. Out: docs/page-start.jpg, page-session.jpg and page-dark.jpg, at most 150 kB
-each. Run: python benchmarks/page_shots.py demo/collection
+Run it on the collection that `make demo` creates: python benchmarks/page_shots.py demo/collection
+It writes docs/page-start.jpg, page-session.jpg and page-dark.jpg, each at most 150 kB.
 """
 
 import argparse
@@ -21,7 +21,7 @@ ROUNDS = 2
 
 
 def keep(page, name):
-    """As JPEG, as good as fits."""
+    """Save a screenshot as JPEG, with the highest quality that stays within MOST_BYTES."""
     wait_until_idle(page)
     page.wait_for_timeout(400)
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
@@ -35,7 +35,7 @@ def keep(page, name):
 
 
 def play(page, kind):
-    """Answer by the names of the files."""
+    """Mark pictures as yes if their file name starts with `kind`, and all others as no."""
     page.locator(".judge .tile").first.wait_for()
     for tile in page.locator(f'.judge [data-focus][aria-label^="{kind}"]').all():
         tile.click()
@@ -68,7 +68,7 @@ def main():
             page.locator(".grid a.pic").nth(3).wait_for()
             flowers = [page.locator(".grid a.pic").nth(i).get_attribute("data-id") for i in (1, 3)]
             go(page, f"search?with={flowers[0]}&with={flowers[1]}")
-            page.locator("h1", has_text="Looks like these").wait_for()
+            page.locator("h1", has_text="Similar to these pictures").wait_for()
             keep(page, "dark")
             site.close()
             browser.close()

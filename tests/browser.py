@@ -1,7 +1,6 @@
-"""A real browser and a real server for the tests of the page.
+"""A real browser and a real server for the tests of the web page.
 
-A `Site` opens pages of a server in Chromium and records the errors that they report. `shoot` saves screenshots in
-`page-shots/`.
+A `Site` opens pages of a server in Chromium and records their errors. `shoot` saves screenshots in `page-shots/`.
 """
 
 import contextlib
@@ -25,13 +24,13 @@ expect.set_options(timeout=PATIENCE_MS)
 MOVE = """([place, patience]) => new Promise((shown, late) => {
   const before = location.href;
   const view = place.split(/[/?]/)[0] || "pictures";
-  const there = () => document.body.dataset.view === view && shown(); // not one that was still to come
+  const there = () => document.body.dataset.view === view && shown(); // ignore a view that was still loading
   document.addEventListener("shown", there, true);
   location.hash = `#/${place}`;
-  if (location.href === before) shown(); // we are there
+  if (location.href === before) shown(); // already at this address
   setTimeout(() => late(new Error(`#/${place} is not shown`)), patience);
 })"""
-"""Go to another address and wait until its view is shown; until then, the page shows the previous one."""
+"""Go to another address and wait until its view replaces the previous one."""
 
 
 LOADED = """() => {
@@ -42,7 +41,7 @@ LOADED = """() => {
 
 
 def find_browser():
-    """Return the path of Chromium, or None."""
+    """Return the path of Chromium, or None if it is not installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -62,21 +61,21 @@ def end(process):
 
 
 class Site:
-    """Pages of one server in one browser. `complaints` are their errors and warnings, without those in `allowed`."""
+    """Pages of one server in one browser. `complaints` lists their errors and warnings, except those in `allowed`."""
 
     def __init__(self, browser, address):
         self.browser = browser
         self.address = address
         self.allowed = []
-        self._said = []
+        self._messages = []
         self._contexts = []
 
     @property
     def complaints(self):
-        return [text for text in self._said if not any(part in text for part in self.allowed)]
+        return [text for text in self._messages if not any(part in text for part in self.allowed)]
 
     def visit(self, place="", *, theme="light", size=DESKTOP, touch=False):
-        """Open an address of the page, such as "item/3f…", in a new browser context."""
+        """Open a view of the page, such as "item/3f…", in a new browser context."""
         context = self.browser.new_context(
             base_url=self.address,
             color_scheme=theme,
@@ -87,9 +86,9 @@ class Site:
         context.set_default_timeout(PATIENCE_MS)
         self._contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda said: said.type in ("error", "warning") and self._said.append(said.text))
-        page.on("pageerror", lambda error: self._said.append(str(error)))
-        page.on("request", lambda request: self._look(request.url))
+        page.on("console", lambda entry: entry.type in ("error", "warning") and self._messages.append(entry.text))
+        page.on("pageerror", lambda error: self._messages.append(str(error)))
+        page.on("request", lambda request: self._check_origin(request.url))
         page.goto(f"/#/{place}")
         expect(page.locator("main h1")).to_be_visible()
         return page
@@ -98,9 +97,9 @@ class Site:
         for context in self._contexts:
             context.close()
 
-    def _look(self, url):
+    def _check_origin(self, url):
         if not url.startswith((self.address, "blob:")):
-            self._said.append(f"the page asked {url}")
+            self._messages.append(f"the page requested {url}")
 
 
 def shoot(page: Page, name: str) -> None:
@@ -110,18 +109,18 @@ def shoot(page: Page, name: str) -> None:
 
 
 def wait_until_idle(page: Page) -> None:
-    """Wait until nothing is computed for this view, and its visible pictures are loaded."""
+    """Wait until the view has no running job and its visible pictures are loaded."""
     expect(page.locator(".follow")).to_have_count(0)
     with contextlib.suppress(Error):  # only screenshots need the pictures
         page.wait_for_function(LOADED, timeout=5_000)
 
 
 def cut(page: Page) -> None:
-    """Take the page offline, and wait until it is: the browser answers before."""
+    """Take the page offline, and wait until its requests fail: `set_offline` returns earlier."""
     page.context.set_offline(True)
     page.wait_for_function("() => fetch('/healthz').then(() => false, () => true)")
 
 
 def go(page: Page, place: str) -> None:
-    """Go to another address of the page, as a link does, and wait until it is shown."""
+    """Go to another view, as a link does, and wait until it is shown."""
     page.evaluate(MOVE, [place, PATIENCE_MS])

@@ -1,8 +1,8 @@
-"""A process that marks one item of a session after the other, for tests to kill or to run beside another one.
+"""A process that marks the items of a session one by one, for tests that kill it or run two at a time.
 
     python clicker.py COLLECTION SESSION AUTHOR FIRST LAST
 
-It prints a line for each mark that is committed.
+It prints one line per committed mark.
 """
 
 import sys

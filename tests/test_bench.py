@@ -154,7 +154,7 @@ def test_the_plot_is_drawn_and_refused_before_a_long_run(
     with Image.open(tmp_path / "toy.png") as drawn:
         assert drawn.width > 400
     capsys.readouterr()
-    for target, message in (("toy.txt", "A plot ends in"), ("none/toy.png", "There is no folder")):
+    for target, message in (("toy.txt", "A plot ends in"), ("none/toy.png", "does not exist. Create it first.")):
         assert cli.run(["bench", "run", "toy", "--data", ".", "--plot", str(tmp_path / target)]) == 2
         captured = capsys.readouterr()
         assert message in captured.err

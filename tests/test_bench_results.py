@@ -171,7 +171,7 @@ def test_a_report_needs_results_and_a_target(tmp_path, capsys):
     results.append(tmp_path / "some", results.record(CELL))
     capsys.readouterr()
     assert cli.run(["bench", "report", str(tmp_path / "some"), "--html", str(Path("/none/a.html"))]) == 2
-    assert "There is no folder /none. Make it first." in capsys.readouterr().err
+    assert "The folder /none does not exist. Create it first." in capsys.readouterr().err
 
 
 def test_all_benches_have_no_common_rows(capsys):

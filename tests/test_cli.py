@@ -304,7 +304,7 @@ def test_search_writes_a_sheet_and_a_page(
     assert refused.code == 2
     assert "must end in .png" in refused.err
     for option in ("--sheet", "--html"):
-        assert "Make it first" in call("-c", filled, "search", first, option, tmp_path / "none" / "s.png").err
+        assert "Create it first" in call("-c", filled, "search", first, option, tmp_path / "none" / "s.png").err
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
     assert (code, err) == (0, "No duplicates of this kind.\n")
     code, out, err = call("duplicates", "--html", tmp_path / "none" / "d.html")  # before the work, not after it
     assert (code, out) == (2, "")
-    assert "Make it first" in err
+    assert "Create it first" in err
 
 
 def test_dismiss_is_for_good_and_by_path_or_id(call, filled):

@@ -108,7 +108,7 @@ def test_a_round_is_drawn(call, fish, tmp_path):
     (tmp_path / f"feedback-{session}.png").mkdir()
     code, out, err = call("feedback", "--resume", session, "--rounds", 1, answers="y\n" * 9)
     assert code == 0  # a sheet that nobody asked for is only a pity
-    assert f"feedback-{session}.png cannot be written" in err
+    assert f"feedback-{session}.png. Choose another file." in err
 
 
 def test_a_session_goes_on_where_it_was_left(call, own, fish):

@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person does there, by mouse, by keys, on a phone, and when things go wrong."""
+"""The web page in a real browser: mouse, keyboard, phone and error cases."""
 
 import io
 import itertools
@@ -29,7 +29,7 @@ STATIC = Path(lookalike.__file__).parent / "server" / "static"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Drawn pictures; one of them twice, and once saved anew at another size."""
+    """Synthetic pictures, with one identical copy and one copy saved at another size."""
     folder = tmp_path_factory.mktemp("page") / "pictures"
     draw_folder(folder, per_kind=MANY)
     shutil.copy(folder / "face" / "face-000.jpg", folder / "face" / "copy.jpg")
@@ -60,7 +60,7 @@ def browser():
 
 @pytest.fixture
 def site(browser, address):
-    """Pages that must not complain."""
+    """Pages that must not report errors."""
     site = Site(browser, address)
     yield site
     site.close()
@@ -68,7 +68,7 @@ def site(browser, address):
 
 
 def items(address, **query):
-    """Items by the API, for what a test must know beforehand."""
+    """List items through the API."""
     text = "&".join(f"{name}={value}" for name, value in query.items())
     with urllib.request.urlopen(f"{address}/api/v1/items?{text}") as answer:
         return json.load(answer)["items"]
@@ -79,23 +79,23 @@ def first(address, kind):
 
 
 def names(page, lane):
-    """What is in a lane, by the names of the files."""
+    """The file names of the pictures in a lane."""
     tiles = page.locator(f"{lane} [data-focus]")
     return [label.split(",")[0] for label in tiles.evaluate_all("all => all.map(one => one.ariaLabel)")]
 
 
 def place(page):
-    """The address as it is at this moment."""
+    """The current address."""
     return page.evaluate("location.hash")
 
 
 def part(page):
-    """The part of the picture that the address holds."""
+    """The selected part of the picture, from the address."""
     return [float(share) for share in place(page).split("box=")[1].split(",")]
 
 
-def is_drawn(page):
-    """Until the canvas knows how large it is."""
+def wait_until_drawn(page):
+    """Wait until the canvas has its size."""
     page.wait_for_function("() => { const one = document.querySelector('canvas'); return one && one.width !== 300; }")
 
 
@@ -104,7 +104,7 @@ def heading(page, text):
 
 
 def imports(name):
-    """The modules that one needs at once, itself included."""
+    """The modules that a module imports statically, including itself."""
     found, new = set(), {name}
     while new:
         found |= new
@@ -113,14 +113,14 @@ def imports(name):
     return found
 
 
-def test_the_files_of_the_page_are_few_and_its_own():
+def test_the_page_is_small_and_loads_nothing_from_elsewhere():
     files = {path.name: path.read_text() for path in STATIC.iterdir()}
     assert sum(map(len, files.values())) <= 200_000  # bytes, not compressed
     assert not re.findall(r"style=|<style|<script>| on\w+=", files["index.html"])  # the policy allows nothing inline
     elsewhere = [re.findall(r"https?://[^\"' ]+", text) for text in files.values()]
-    assert {url for urls in elsewhere for url in urls} == {"http://www.w3.org/2000/svg"}  # a name, not an address
-    told = set(re.findall(r'modulepreload" href="/(.+?)"', files["index.html"]))
-    assert told == imports("main.js") - {"main.js"}  # all at once, not one after the other
+    assert {url for urls in elsewhere for url in urls} == {"http://www.w3.org/2000/svg"}  # an XML namespace
+    preloaded = set(re.findall(r'modulepreload" href="/(.+?)"', files["index.html"]))
+    assert preloaded == imports("main.js") - {"main.js"}  # loaded in parallel, not one after the other
     lazy = re.findall(r'import\("\./(.+?)"\)', files["main.js"])
     used = set().union(*(imports(name) for name in ["main.js", *lazy]))
     assert {name for name in files if name.endswith(".js")} == used | {"theme.js"}
@@ -137,10 +137,10 @@ def test_first_visit_shows_the_collection(site, address):
     shoot(page, "start-light")
 
 
-def test_the_first_pictures_wait_for_two_answers_only(site):
-    """What is asked before them: the files of the page, all at once, the collection, and the first page of items.
+def test_the_first_pictures_need_only_two_api_requests(site):
+    """Before the first thumbnails, the page requests its own files, the collection, and the first page of items.
 
-    How long that takes depends on the machine, and is not asserted; it is left in page-shots/first-pictures.txt.
+    The time depends on the machine and is not asserted; it is written to page-shots/first-pictures.txt.
     """
     page = site.visit("jobs")
     asked = []
@@ -152,11 +152,11 @@ def test_the_first_pictures_wait_for_two_answers_only(site):
     before = itertools.takewhile(lambda url: "thumbnail" not in url, api)
     needed = [url.split("?")[0] for url in before if not url.endswith(("/events", "/jobs"))]
     assert needed[:2] == ["/api/v1/collection", "/api/v1/items"]
-    assert set(needed[2:]) <= {"/api/v1/classes"}  # names for the search box; nobody waits for them
+    assert set(needed[2:]) <= {"/api/v1/classes"}  # names for the search box, loaded in the background
     assert {url.strip("/") for url in asked[: asked.index(api[0])]} <= {"", *(path.name for path in STATIC.iterdir())}
 
 
-def test_a_picture_is_dropped_and_searched_with(site, folder, tmp_path):
+def test_dropping_or_pasting_a_picture_searches_with_it(site, folder, tmp_path):
     page = site.visit()
     drop = """async ([name, bytes, how]) => {
       const data = new DataTransfer();
@@ -167,44 +167,44 @@ def test_a_picture_is_dropped_and_searched_with(site, folder, tmp_path):
     }"""
     known = (folder / "flower" / "flower-003.jpg").read_bytes()
     page.evaluate(drop, ["mine.jpg", list(known), "drop"])
-    heading(page, "Looks like this")
+    heading(page, "Similar to this picture")
     expect(page.locator(".grid a.pic").first).to_have_attribute("aria-label", "flower-003.jpg")
     picture = cv2.imread(str(folder / "fish" / "fish-002.jpg"))[20:, 20:]
     page.evaluate(drop, ["new.jpg", cv2.imencode(".jpg", picture)[1].tolist(), "paste"])  # not in the collection
-    heading(page, "Looks like these")
+    heading(page, "Similar to these pictures")
     expect(page.locator("#tray li")).to_have_count(2)
     wait_until_idle(page)
     shoot(page, "search-light")
     page.go_back()
-    heading(page, "Looks like this")
+    heading(page, "Similar to this picture")
     page.go_forward()
-    heading(page, "Looks like these")
-    site.allowed.append("422")  # the browser says that it was refused
+    heading(page, "Similar to these pictures")
+    site.allowed.append("422")  # the browser logs the rejected request
     page.evaluate(drop, ["broken.jpg", list(b"not a picture"), "drop"])
     expect(page.locator(".note.problem")).to_be_visible()
 
 
-def test_examples_are_gathered_in_the_tray_and_travel_in_the_address(site, address):
+def test_examples_are_collected_in_the_tray_and_kept_in_the_address(site, address):
     page = site.visit(f"item/{first(address, 'beach')['id']}")
-    page.get_by_role("button", name="Wanted", exact=True).click()
+    page.get_by_role("button", name="Add as positive", exact=True).click()
     expect(page.locator("#tray li.with")).to_have_count(1)
     go(page, f"item/{first(address, 'fish')['id']}?{place(page).split('?')[1]}")
-    page.get_by_role("button", name="Not wanted").click()
+    page.get_by_role("button", name="Add as negative", exact=True).click()
     expect(page.locator("#tray li.without")).to_have_count(1)
     page.locator("#tray").get_by_role("link", name="Search").click()
-    heading(page, "Looks like this")
+    heading(page, "Similar to this picture")
     assert all(name.startswith("beach") for name in names(page, ".grid")[: MANY // 2])
     page.reload()
     expect(page.locator("#tray li")).to_have_count(2)
     expect(page.locator("#tray").get_by_role("button", name="Start a session")).to_be_visible()
-    page.get_by_role("button", name="Take this example out (not wanted)").click()
+    page.get_by_role("button", name="Remove this negative example").click()
     expect(page.locator("#tray li")).to_have_count(1)
     page.get_by_role("button", name="Clear").click()
     heading(page, "demo")
     expect(page.locator("#tray")).to_be_hidden()
 
 
-def test_a_part_of_a_picture_is_chosen_by_dragging_and_by_keys(site, address):
+def test_a_part_of_a_picture_is_selected_by_dragging_and_by_keys(site, address):
     page = site.visit(f"item/{first(address, 'flower')['id']}")
     sheet = page.locator(".sheet").bounding_box()
     page.mouse.move(sheet["x"] + sheet["width"] * 0.2, sheet["y"] + sheet["height"] * 0.3)
@@ -220,15 +220,15 @@ def test_a_part_of_a_picture_is_chosen_by_dragging_and_by_keys(site, address):
     assert part(page) == pytest.approx([box[0] + 0.02, box[1], box[2] + 0.02, box[3] + 0.02], abs=0.005)
     shoot(page, "part-light")
     page.keyboard.press("s")
-    heading(page, "Looks like this")
+    heading(page, "Similar to this picture")
     assert "@" in place(page)
     page.go_back()
     expect(page.locator(".part")).to_be_visible()
 
 
-def test_strangers_path_to_a_named_class_by_mouse(site, address):
-    """From the first visit to a finished, named class: at most 12 clicks, and a minute (it takes some four seconds)."""
-    began = time.monotonic()
+def test_a_new_user_gets_to_a_named_class_by_mouse(site, address):
+    """At most 12 clicks and one minute from the first visit to a named class (it takes about four seconds)."""
+    started = time.monotonic()
     page = site.visit()
     clicks = 0
 
@@ -256,15 +256,15 @@ def test_strangers_path_to_a_named_class_by_mouse(site, address):
     click(page.get_by_role("button", name="Yes to these"))
     expect(page.locator(".gauge")).to_contain_text(f"you have found {MANY}", ignore_case=True)
     page.locator("[name=name]").fill("sunsets")
-    click(page.get_by_role("button", name="Make it a class"))
+    click(page.get_by_role("button", name="Save as class"))
     heading(page, "sunsets")
     expect(page.locator("header.lead")).to_contain_text(f"{MANY} pictures")
     assert {item["name"][:6] for item in items(address, label="sunsets")} == {"sunset"}
     assert clicks <= 12
-    assert time.monotonic() - began <= 60
+    assert time.monotonic() - started <= 60
 
 
-def test_a_session_by_keys_alone(site, address):
+def test_a_session_by_keyboard_only(site, address):
     page = site.visit(f"item/{first(address, 'forest')['id']}")
     page.keyboard.press("t")
     expect(page.locator(".judge .tile")).to_have_count(9)
@@ -281,7 +281,7 @@ def test_a_session_by_keys_alone(site, address):
         page.keyboard.press("Enter")  # the focus is on "Next round"
         expect(page.locator(".timer")).to_contain_text(f"Round {number + 1}")
     page.keyboard.press("w")
-    expect(page.get_by_role("dialog")).to_contain_text("Of your yes, it is most like")
+    expect(page.get_by_role("dialog")).to_contain_text("Most similar pictures you marked yes")
     shoot(page, "why-light")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -301,15 +301,15 @@ def test_a_session_by_keys_alone(site, address):
     assert {item["name"][:6] for item in items(address, label="forests")} == {"forest"}
 
 
-def test_a_session_keeps_every_mark_and_tells_what_was_said(site, address):
+def test_a_session_keeps_every_mark_and_shows_its_history(site, address):
     page = site.visit(f"item/{first(address, 'fish')['id']}")
     page.get_by_role("button", name="Start a session").click()
     expect(page.locator(".judge .tile")).to_have_count(9)
     page.locator(".judge .answers .yes").first.click()
     page.locator(".judge .answers .no").nth(1).click()
-    page.locator(".judge [data-focus]").first.click()  # once more: no
+    page.locator(".judge [data-focus]").first.click()  # the second click: no
     expect(page.locator('.judge [data-mark="no"]')).to_have_count(2)
-    page.get_by_text("What was said so far").click()
+    page.get_by_text("History").click()
     expect(page.locator(".log li")).to_have_count(4)
     page.get_by_role("button", name="Undo").click()
     expect(page.locator('.judge [data-mark="yes"]')).to_have_count(1)
@@ -317,7 +317,7 @@ def test_a_session_keeps_every_mark_and_tells_what_was_said(site, address):
     expect(page.locator('.judge [data-mark="yes"]')).to_have_count(1)
     expect(page.locator('.judge [data-mark="no"]')).to_have_count(1)
     go(page, "sessions")
-    page.get_by_role("link", name="Without a name").first.click()
+    page.get_by_role("link", name="Untitled").first.click()
     expect(page.locator('.judge [data-mark="yes"]')).to_have_count(1)
 
 
@@ -327,8 +327,8 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     heading(page, "house")
     shown = names(page, ".suggested")
     assert len(shown) > 2
-    expect(page.locator(".suggestions .lane-head")).to_contain_text("Few examples yet")
-    expect(page.locator(".suggested .sure")).to_have_count(0)  # no share of certainty between two classes
+    expect(page.locator(".suggestions .lane-head")).to_contain_text("Few examples so far")
+    expect(page.locator(".suggested .sure")).to_have_count(0)  # no probabilities with only two classes
     page.locator(".suggested .answers .yes").first.click()
     expect(page.locator(".suggested .tile")).to_have_count(len(shown) - 1)
     expect(page.locator(".suggested .answers .yes")).to_have_count(len(shown) - 1)
@@ -343,8 +343,8 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     expect(page.locator("header.lead")).to_contain_text("4 pictures")
 
 
-def test_nothing_is_called_certain(site, address):
-    """Not even what a model takes for certain; nor is anything with classes and examples so few that it must be one."""
+def test_probabilities_are_never_shown_as_certain(site, address):
+    """The page never shows 100 %, even if the model predicts a probability of 1."""
     page = site.visit("jobs")
     about = json.load(urllib.request.urlopen(f"{address}/api/v1/collection"))
     page.route("**/api/v1/collection", lambda route: route.fulfill(json=about | {"classes": 9, "labelled": 900}))
@@ -356,15 +356,15 @@ def test_nothing_is_called_certain(site, address):
 
     page.route("**/api/v1/classes/one?*", sure)
     page.goto(f"{address}/#/class/house")
-    page.reload()  # what is known of the collection is read anew
+    page.reload()  # reads the faked collection
     expect(page.locator(".suggested .sure")).to_have_text(["over 99 %", "over 99 %", "80 %"])
-    expect(page.locator(".suggestions .lane-head")).to_contain_text("The surest first.")
+    expect(page.locator(".suggestions .lane-head")).to_contain_text("Most likely first.")
 
 
-def test_a_class_is_made_renamed_and_deleted_from_a_picture(site, address):
+def test_a_class_is_created_from_a_picture_renamed_and_deleted(site, address):
     odd = "50 % + / & co? <b>#1</b>"
     page = site.visit(f"item/{first(address, 'balloons')['id']}")
-    page.get_by_label("Put it into a class").fill("party")
+    page.get_by_label("Add to a class").fill("party")
     page.keyboard.press("Enter")
     page.locator(".chips").get_by_role("link", name="party").click()
     heading(page, "party")
@@ -380,19 +380,19 @@ def test_a_class_is_made_renamed_and_deleted_from_a_picture(site, address):
     expect(page.locator(".card", has_text="50")).to_have_count(0)
 
 
-def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
+def test_duplicates_are_shown_in_three_tiers(site, folder):
     page = site.visit("duplicates")
-    expect(page.locator(".group")).to_have_count(1)  # found by a job, shown when it is done
+    expect(page.locator(".group")).to_have_count(1)  # found by a job, shown when it has finished
     expect(page.locator(".group .path")).to_have_text(
         [str(folder / "face" / name) for name in ("copy.jpg", "face-000.jpg")]
     )
-    page.get_by_role("link", name="Look alike").click()
-    expect(page.locator('.tabs [aria-current="true"]')).to_have_text("Look alike")
+    page.get_by_role("link", name="Similar").click()
+    expect(page.locator('.tabs [aria-current="true"]')).to_have_text("Similar")
     expect(page.locator(".group, .empty").first).to_be_visible()
     page.go_back()
     expect(page.locator('.tabs [aria-current="true"]')).to_have_text("Identical")
     expect(page.locator(".group")).to_have_count(1)
-    expect(page.locator(".group input")).to_have_count(0)  # one picture at two places: none is to spare
+    expect(page.locator(".group input")).to_have_count(0)  # one picture with two paths: nothing to mark
     page.get_by_text("Export").click()
     with page.expect_download() as download:
         page.get_by_role("link", name="Table (CSV)").click()
@@ -400,7 +400,7 @@ def test_duplicates_in_three_tiers_and_what_is_none(site, folder):
     assert download.value.path().read_text().count("face-000.jpg") == 1
 
 
-def test_marked_duplicates_are_taken_out_after_a_question(site, address):
+def test_marked_duplicates_are_removed_after_confirmation(site, address):
     page = site.visit("jobs")
     both = [first(address, "face"), first(address, "beach") | {"width": 160, "height": 120, "bytes": 900}]
     job = {"id": "77", "kind": "remove", "state": "running", "done": 0, "total": None, "message": ""}
@@ -412,58 +412,56 @@ def test_marked_duplicates_are_taken_out_after_a_question(site, address):
         found = [] if asked else [group]
         route.fulfill(json={"total": len(found), "offset": 0, "groups": found, "current": True, "job": None})
 
-    def take_order(route):
+    def submit(route):
         asked.append(route.request.post_data_json)
         route.fulfill(status=202, json=job)
 
     page.route("**/api/v1/duplicates?*", groups)
-    page.route(
-        "**/api/v1/jobs", lambda route: take_order(route) if route.request.method == "POST" else route.fallback()
-    )
-    done = job | {"state": "done", "message": "1 taken out."}
+    page.route("**/api/v1/jobs", lambda route: submit(route) if route.request.method == "POST" else route.fallback())
+    done = job | {"state": "done", "message": "1 removed from the collection. Their files are kept."}
     page.route("**/api/v1/jobs/77", lambda route: route.fulfill(json=done))
     go(page, "duplicates?tier=same")
     box = page.get_by_label("Mark beach-000.jpg")
-    take = page.get_by_role("button", name="Take out of the collection")
-    expect(take).to_be_hidden()
+    remove = page.get_by_role("button", name="Remove from the collection")
+    expect(remove).to_be_hidden()
     expect(page.locator(".size").first).to_contain_text("Largest: keep320 × 240")
-    expect(page.locator(".size").last).to_have_text("25 % of its pixels160 × 120900 bytes")
+    expect(page.locator(".size").last).to_have_text("25 % of the pixels160 × 120900 bytes")
     page.get_by_role("checkbox").first.check()
     expect(page.get_by_role("alert")).to_be_hidden()
     box.check()
-    expect(page.get_by_role("alert")).to_have_text("Both are marked: the collection would keep none of them.")
-    expect(page.locator(".take-out")).to_contain_text("2 pictures marked. Of 1 group, no copy would be left.")
+    expect(page.get_by_role("alert")).to_have_text("Both are marked: no copy would remain in the collection.")
+    expect(page.locator(".take-out")).to_contain_text("2 pictures marked. 1 group would have no copy left.")
     shoot(page, "duplicates-none-left-light")
     page.get_by_role("button", name="Mark all but the largest").click()
     expect(page.get_by_role("alert")).to_be_hidden()
     expect(box).to_be_checked()
     expect(page.locator(".take-out")).to_contain_text("1 picture marked")
     shoot(page, "duplicates-marked-light")
-    take.click()
-    expect(page.get_by_role("dialog")).to_contain_text("nothing is deleted on the disk")
-    shoot(page, "duplicates-question-light")
-    page.get_by_role("button", name="Leave it").click()
+    remove.click()
+    expect(page.get_by_role("dialog")).to_contain_text("no files are deleted")
+    shoot(page, "duplicates-confirm-light")
+    page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert not asked
-    take.click()
-    page.get_by_role("dialog").get_by_role("button", name="Take out").click()
-    expect(page.locator(".empty")).to_contain_text("None found")  # shown anew when the job is done
+    remove.click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.locator(".empty")).to_contain_text("No duplicates found")  # reloaded when the job has finished
     assert asked == [{"kind": "remove", "items": [both[1]["id"]]}]
 
 
-def test_a_session_is_deleted_after_a_question(site, address):
-    session = begin(address, first(address, "balloons")["id"])
+def test_a_session_is_deleted_after_confirmation(site, address):
+    session = start_session(address, first(address, "balloons")["id"])
     page = site.visit("sessions")
     card = page.locator("li", has=page.locator(f'a[href*="session/{session}"]'))
     card.get_by_role("button", name="Delete the session").click()
-    expect(page.get_by_role("dialog")).to_contain_text("1 answer will be forgotten")
-    shoot(page, "sessions-question-light")
+    expect(page.get_by_role("dialog")).to_contain_text("This deletes 1 answer.")
+    shoot(page, "sessions-confirm-light")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(card).to_have_count(0)
     assert session not in json.dumps(json.load(urllib.request.urlopen(f"{address}/api/v1/sessions")))
 
 
-def test_arrows_lead_from_the_page_into_its_pictures(site):
+def test_arrow_keys_move_from_the_page_into_its_pictures(site):
     page = site.visit()
     tiles = page.locator(".grid [data-focus]")
     expect(tiles.nth(1)).to_be_visible()
@@ -486,12 +484,12 @@ def test_not_duplicates_is_remembered(site):
     expect(group).to_have_count(0)
 
 
-def test_the_map_is_drawn_and_leads_to_a_picture(site):
+def test_the_map_is_drawn_and_opens_a_picture(site):
     page = site.visit("map")
     canvas = page.locator("canvas")
-    expect(canvas).to_be_visible()  # drawn by a job
-    expect(page.locator("header.lead")).to_contain_text("pictures; alike ones are near each other")
-    is_drawn(page)
+    expect(canvas).to_be_visible()  # computed by a job
+    expect(page.locator("header.lead")).to_contain_text("pictures. Similar ones are close together.")
+    wait_until_drawn(page)
     shoot(page, "map-light")
     canvas.focus()
     page.keyboard.press("ArrowRight")
@@ -500,7 +498,7 @@ def test_the_map_is_drawn_and_leads_to_a_picture(site):
     page.keyboard.press("Enter")
     expect(page.locator(".large")).to_be_visible()
     page.go_back()
-    is_drawn(page)
+    wait_until_drawn(page)
     sheet = canvas.bounding_box()
     for x, y in [(x, y) for x in range(40, int(sheet["width"]), 40) for y in range(40, int(sheet["height"]), 40)]:
         page.mouse.move(sheet["x"] + x, sheet["y"] + y)
@@ -515,19 +513,19 @@ def test_pictures_are_added_with_progress(site, folder, tmp_path):
     draw_folder(tmp_path, per_kind=1, random_state=7)
     fresh = tmp_path / "flower" / "flower-000.jpg"
     page = site.visit("jobs")
-    expect(page.locator("main")).to_contain_text("may do everything")
+    expect(page.locator("main")).to_contain_text("full access")
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Add pictures from this device").click()
     chooser.value.set_files(fresh)
     job = page.locator(".job", has_text="Adding pictures").first
-    expect(job).to_contain_text("done")
-    job.get_by_text("What became of the file").click()
+    expect(job).to_contain_text("finished")
+    job.get_by_text("Details (1 file)").click()
     expect(job.locator(".path")).to_have_text("flower-000.jpg new")
     shoot(page, "jobs-light")
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Add pictures from this device").click()
     chooser.value.set_files([fresh])
-    expect(page.locator(".starters")).to_contain_text("Known already: flower-000.jpg.")
+    expect(page.locator(".starters")).to_contain_text("Already in the collection: flower-000.jpg.")
     go(page, "?path=uploads")
     heading(page, "“uploads”")
     expect(page.locator(".grid a.pic")).to_have_count(1)
@@ -535,45 +533,45 @@ def test_pictures_are_added_with_progress(site, folder, tmp_path):
     site.allowed.append("403")
     page.get_by_label("Folder on the server").fill(str(folder.parent))
     page.get_by_role("button", name="Add folder").click()
-    expect(page.locator(".note.problem")).to_contain_text("not below one that may be added from")
+    expect(page.locator(".note.problem")).to_contain_text("isn't inside an allowed folder")
 
 
-def test_links_that_lead_nowhere_say_so(site):
+def test_broken_links_show_not_found(site):
     site.allowed.append("404")
     page = site.visit("nothing/at/all")
-    heading(page, "There is nothing here")
+    heading(page, "Not found")
     for place in ("item/0000000000000000", "session/00000000", "class/no such class"):
         go(page, place)
-        heading(page, "There is nothing here")
-    shoot(page, "nothing-light")
-    page.get_by_role("link", name="To all pictures").click()
+        heading(page, "Not found")
+    shoot(page, "not-found-light")
+    page.get_by_role("link", name="Show all pictures").click()
     heading(page, "demo")
 
 
-def test_when_the_server_is_gone_the_page_says_so_and_comes_back_by_itself(site):
+def test_the_page_reports_an_unreachable_server_and_reconnects(site):
     site.allowed.append("net::ERR_")
     page = site.visit()
     cut(page)
     go(page, "classes")
-    heading(page, "Nobody answers")
-    shoot(page, "gone-light")
+    heading(page, "Cannot reach the server")
+    shoot(page, "unreachable-light")
     page.context.set_offline(False)
     heading(page, "Classes")
 
 
-def test_a_mark_that_did_not_arrive_is_taken_back_and_said(site, address):
+def test_a_mark_that_cannot_be_sent_is_reverted_with_a_message(site, address):
     site.allowed.append("net::ERR_")
     page = site.visit(f"item/{first(address, 'chart')['id']}")
     page.keyboard.press("t")
     expect(page.locator(".judge .tile")).to_have_count(9)
     cut(page)
     page.keyboard.press("y")
-    expect(page.locator(".note.problem")).to_contain_text("does not answer")
+    expect(page.locator(".note.problem")).to_contain_text("Lookalike isn't running.")
     expect(page.locator('.judge [data-mark="yes"]')).to_have_count(0)
     page.context.set_offline(False)
 
 
-def test_who_has_no_token_is_asked_for_it(site):
+def test_users_without_a_token_are_asked_to_log_in(site):
     site.allowed.append("401")
     page = site.visit()
     refusal = json.dumps({"error": {"kind": "token", "message": "Give a token.", "field": None}})
@@ -589,11 +587,11 @@ def test_who_has_no_token_is_asked_for_it(site):
         lambda route: route.fulfill(status=401, body=refusal) if len(asked) < 2 else route.fallback(),
     )
     go(page, "classes")
-    heading(page, "Please say who you are")
+    heading(page, "Log in")
     page.get_by_label("Token").fill("bad")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_have_text("Give a token.")
-    shoot(page, "token-light")
+    shoot(page, "login-light")
     page.get_by_label("Token").fill("good")
     page.keyboard.press("Enter")
     heading(page, "Classes")
@@ -619,7 +617,7 @@ def test_a_grid_of_a_hundred_thousand_holds_few_elements(site, address):
     assert page.locator(".grid [role=row]").count() < 30
     seen = page.evaluate("scrollY") - 30_000
     page.mouse.wheel(0, -30_000)
-    page.wait_for_function("y => Math.abs(scrollY - y) < 1 && history.state?.y === scrollY", arg=seen)  # it rests
+    page.wait_for_function("y => Math.abs(scrollY - y) < 1 && history.state?.y === scrollY", arg=seen)
     name = page.locator(".grid a.pic >> visible=true").nth(20).get_attribute("aria-label")
     page.unroute("**/api/v1/items?*")
     page.get_by_label(name, exact=True).click()
@@ -630,17 +628,17 @@ def test_a_grid_of_a_hundred_thousand_holds_few_elements(site, address):
     assert abs(page.evaluate("scrollY") - seen) < 400
 
 
-def test_filters_live_in_the_address(site):
+def test_filters_are_stored_in_the_address(site):
     page = site.visit("?path=night")
     heading(page, "“night”")
     expect(page.locator("header.lead")).to_contain_text(f"{MANY} of")
-    expect(page.locator("#labels option").first).to_be_attached()  # now the classes are known
+    expect(page.locator("#labels option").first).to_be_attached()  # the class names are loaded
     page.locator("input[type=search]").fill("night")
-    page.keyboard.press("Enter")  # it is one
+    page.keyboard.press("Enter")  # “night” is a class
     heading(page, "Class night")
     expect(page.locator("header.lead")).to_contain_text("3 of")
     page.get_by_label("Size").select_option("2000")
-    expect(page.locator(".empty")).to_contain_text("No picture is like that")
+    expect(page.locator(".empty")).to_contain_text("No pictures match")
     page.go_back()
     heading(page, "Class night")
     page.get_by_text("Export").click()
@@ -651,18 +649,18 @@ def test_filters_live_in_the_address(site):
     heading(page, "demo")
 
 
-def test_dark_colours_by_the_system_and_by_the_switch(site):
+def test_the_theme_follows_the_system_or_the_switch(site):
     ground = "getComputedStyle(document.body).backgroundColor"
     light, dark = site.visit(), site.visit(theme="dark")
     assert light.evaluate(ground) != dark.evaluate(ground)
-    light.get_by_role("button", name="Change to dark colours").click()
+    light.get_by_role("button", name="Switch to dark theme").click()
     assert light.evaluate(ground) == dark.evaluate(ground)
     light.reload()
     light.locator("main h1").wait_for()
     assert light.evaluate(ground) == dark.evaluate(ground)
     wait_until_idle(dark)
     shoot(dark, "start-dark")
-    dark.emulate_media(color_scheme="light")  # nothing was chosen there: the system's word counts at once
+    dark.emulate_media(color_scheme="light")  # without a stored choice, the page follows the system
     expect(dark.locator("html")).to_have_attribute("data-theme", "light")
     light.emulate_media(color_scheme="light")
     expect(light.locator("html")).to_have_attribute("data-theme", "dark")
@@ -671,12 +669,12 @@ def test_dark_colours_by_the_system_and_by_the_switch(site):
 def test_question_mark_opens_the_list_of_keys(site):
     page = site.visit()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("yes, that is it")
+    expect(page.get_by_role("dialog")).to_contain_text("yes, this is a match")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("/")
     expect(page.locator("input[type=search]")).to_be_focused()
-    page.keyboard.press("?")  # typed, not meant
+    page.keyboard.press("?")  # typed into the field
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.locator(".grid [data-focus]").first.focus()
     page.keyboard.press("Enter")
@@ -685,7 +683,7 @@ def test_question_mark_opens_the_list_of_keys(site):
     heading(page, "demo")
 
 
-VIEWS = {  # an address of each view, and what shows that it is there
+VIEWS = {  # view: its address, and an element that is visible once it has loaded
     "start": ("", ".grid img.there"),
     "item": ("item/{id}", ".strip img.there"),
     "search": ("search?with={id}&without={other}", ".grid img.there"),
@@ -700,8 +698,8 @@ VIEWS = {  # an address of each view, and what shows that it is there
 }
 
 
-def begin(address, item):
-    """A session by the API."""
+def start_session(address, item):
+    """Start a session through the API."""
     request = urllib.request.Request(
         f"{address}/api/v1/sessions",
         json.dumps({"examples": [{"id": item}]}).encode(),
@@ -715,21 +713,21 @@ def begin(address, item):
 def places(address):
     """The addresses of all views."""
     known = {"id": first(address, "beach")["id"], "other": first(address, "fish")["id"]}
-    known["session"] = begin(address, known["id"])
+    known["session"] = start_session(address, known["id"])
     return {view: (place.format(**known), ready) for view, (place, ready) in VIEWS.items()}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_view_has_a_barrier(site, places, theme):
-    """axe-core finds nothing: names, roles, headings, which are the same in both themes, and contrast, which is not."""
+def test_every_view_is_accessible(site, places, theme):
+    """axe-core reports no violations. In the dark theme, only contrast is checked: nothing else differs."""
     rules = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if theme == "dark" else {})
     page = site.visit(theme=theme)
-    page.evaluate(Axe().axe_script)  # once: links do not load the page anew
+    page.evaluate(Axe().axe_script)  # once: links do not reload the page
     found = []
 
     def check(view):
         answer = page.evaluate("rules => axe.run(document, rules)", rules)
-        assert answer["passes"]  # it looked
+        assert answer["passes"]  # the rules did run
         for violation in answer["violations"]:
             found.extend(f"{view}: {violation['id']}: {node['html'][:150]}" for node in violation["nodes"])
 
@@ -747,9 +745,9 @@ def test_no_view_has_a_barrier(site, places, theme):
 SMALL = """() => {
   const shown = (one) => one.checkVisibility({opacityProperty: true, visibilityProperty: true});
   const all = [...document.querySelectorAll("button, a, input:not([type=file]), select, summary")];
-  const meant = all.filter((one) => shown(one) && !one.closest(".skip, [aria-hidden], p, label"));
+  const targets = all.filter((one) => shown(one) && !one.closest(".skip, [aria-hidden], p, label"));
   const sides = (one) => [one.getBoundingClientRect().width, one.getBoundingClientRect().height];
-  const small = meant.filter((one) => Math.min(...sides(one)) < 43.5);
+  const small = targets.filter((one) => Math.min(...sides(one)) < 43.5);
   return small.map((one) => `${one.outerHTML.slice(0, 120)} ${sides(one)}`);
 }"""
 
@@ -760,17 +758,17 @@ CUT = """() => {
   const cut = [...document.querySelectorAll("select")].filter((one) => one.clientWidth < needed(one) + 32);
   return cut.map((one) => `${one.selectedOptions[0].text} in ${one.clientWidth}`);
 }"""
-"""Choices whose words do not fit, with their arrow."""
+"""Selects that are too narrow for their text."""
 
 STRIP = """() => {
   const side = (name, end) => document.querySelector(name)?.getBoundingClientRect()[end];
   const foot = side("#tray:not([hidden])", "bottom") ?? side(".acts", "bottom");
   return foot === undefined ? 0 : side(".top nav", "top") - foot;
 }"""
-"""What shows through between the bars at the foot."""
+"""The gap in pixels between the bars at the bottom."""
 
 
-def test_a_phone_shows_everything_in_its_width_and_large_enough_for_a_finger(site, places):
+def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places):
     page = site.visit(size=PHONE, touch=True)
 
     def two_spaces(route):
@@ -801,7 +799,7 @@ def test_a_session_on_a_phone(site, address):
     expect(page.locator(".timer")).to_contain_text("Round 2")
 
 
-def test_upright_pictures_fit_their_places(site):
+def test_portrait_pictures_fit_their_tiles(site):
     page = site.visit("jobs")
     upright = io.BytesIO()
     Image.new("RGB", (60, 240), "teal").save(upright, "JPEG")

@@ -160,7 +160,7 @@ def test_a_sheet_with_another_ending_is_refused_with_what_is_allowed(tmp_path: P
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"There is no folder .*/none\. Make it first\."):
+    with pytest.raises(InputError, match=r"The folder .*/none does not exist\. Create it first\."):
         show.write_sheet([], tmp_path / "none" / "a.png")
     with pytest.raises(InputError, match="Cannot write"):
         show.write_page("t", [], [], tmp_path)

@@ -1,6 +1,6 @@
-"""Show results: as a table in the terminal, a contact sheet (PNG or JPEG), a self-contained HTML page, or a map.
+"""Show results as a table in the terminal, a contact sheet (PNG or JPEG), a self-contained HTML page, or a map.
 
-A picture that cannot be read becomes a placeholder with the reason; it never stops the drawing.
+A picture that cannot be read is replaced by a placeholder with the reason.
 """
 
 import base64
@@ -31,13 +31,13 @@ Frame: TypeAlias = Literal["example", "not", "right", "wrong"]
 
 SHEET_SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 SHEET_TILES = 500
-"""Most results on a contact sheet: about twenty megapixels."""
+"""Maximum number of results on a contact sheet: about twenty megapixels."""
 
 SIDE = 176
-"""Pixels of a picture on a contact sheet."""
+"""Side of a picture on a contact sheet, in pixels."""
 PAGE_SIDE = 256
 MAP_SIDE, MAP_CELLS = 48, 48
-"""Pixels of a picture on a map, and most pictures in a row of it."""
+"""Side of a picture on a map, in pixels, and maximum number of pictures per row."""
 FRAME, GAP, LINE = 4, 14, 18
 
 BOX = "#ffd400"
@@ -69,7 +69,7 @@ a { color: inherit; text-decoration: none }
 
 @dataclass(frozen=True)
 class Tile:
-    """One picture to show. A caption may have several lines."""
+    """One picture to show. The caption can have several lines."""
 
     path: str | None
     caption: str = ""
@@ -78,22 +78,22 @@ class Tile:
 
 
 def table(results: Sequence[tuple[str | None, float, str]], width: int = 100) -> Table:
-    """A table with rank, score, place of the match if known, and path of results, best first, for this width."""
-    made = Table(box=None, pad_edge=False)
-    made.add_column("#", justify="right", style="dim")
-    made.add_column("score", justify="right")
+    """Return a table of results for a terminal of this width: rank, score, box of the match if known, and path."""
+    result = Table(box=None, pad_edge=False)
+    result.add_column("#", justify="right", style="dim")
+    result.add_column("score", justify="right")
     placed = max((len(where) for *_, where in results), default=0)
     if placed:
-        made.add_column("where", no_wrap=True)
-    made.add_column("picture", no_wrap=True)
-    room = width - len(str(len(results))) - 10 - (placed and placed + 2)
+        result.add_column("where", no_wrap=True)
+    result.add_column("picture", no_wrap=True)
+    path_width = width - len(str(len(results))) - 10 - (placed and placed + 2)
     for rank, (path, score, where) in enumerate(results, 1):
-        made.add_row(str(rank), f"{score:.4f}", *([where] if placed else []), Text(shorten(path, room)))
-    return made
+        result.add_row(str(rank), f"{score:.4f}", *([where] if placed else []), Text(shorten(path, path_width)))
+    return result
 
 
 def arrange(examples: Sequence[Tile], results: Sequence[Tile]) -> list[Sequence[Tile]]:
-    """Rows of a sheet that is slightly wider than high: examples first, results below."""
+    """Arrange tiles in rows so that the sheet is slightly wider than high: examples first, then results."""
     results = results[:SHEET_TILES]
     columns = max(5, min(len(examples), 10), math.isqrt(round(1.5 * len(results))))
     return [*_rows(examples, columns), *_rows(results, columns)]
@@ -106,32 +106,33 @@ def write_sheet(rows: Sequence[Sequence[Tile]], target: str | Path) -> Path:
 
 
 def check_sheet(target: str | Path) -> Path:
-    """The path of a contact sheet; InputError if it cannot be written or has another suffix than .png or .jpg."""
+    """Return the path of a contact sheet. Raises InputError if it cannot be written or is not a .png or .jpg file."""
     path = check_place(target)
     if path.suffix.lower() not in SHEET_SUFFIXES:
-        raise InputError(f"A contact sheet must end in {', '.join(SHEET_SUFFIXES)}. Got {printable(str(target))}.")
+        suffixes = ", ".join(SHEET_SUFFIXES)
+        raise InputError(f"The name of a contact sheet must end in {suffixes}. Got {printable(str(target))}.")
     return path
 
 
 def check_place(target: str | Path) -> Path:
-    """The path of an output file; InputError if it cannot be written. Call it before long work, not after."""
+    """Return the path of an output file. Raises InputError if it cannot be written. Call it before long work."""
     path = Path(target)
     folder = path.absolute().parent
     if not os.path.isdir(folder):
-        raise InputError(f"There is no folder {printable(str(folder))}. Make it first.")
-    there = os.access(path, os.W_OK) if os.path.lexists(path) else os.access(folder, os.W_OK | os.X_OK)
-    if os.path.isdir(path) or not there:
-        raise InputError(f"{printable(str(path))} cannot be written. Give another file.")
+        raise InputError(f"The folder {printable(str(folder))} does not exist. Create it first.")
+    writable = os.access(path, os.W_OK) if os.path.lexists(path) else os.access(folder, os.W_OK | os.X_OK)
+    if os.path.isdir(path) or not writable:
+        raise InputError(f"Cannot write to {printable(str(path))}. Choose another file.")
     return path
 
 
 def write_page(title: str, examples: Sequence[Tile], results: Sequence[Tile], target: str | Path) -> Path:
-    """Write one HTML file that contains the pictures."""
+    """Write a self-contained HTML file with examples and results."""
     return write_sections(title, [("Examples", examples), ("Results, best first", results)], target)
 
 
 def write_sections(title: str, sections: Sequence[tuple[str, Sequence[Tile]]], target: str | Path) -> Path:
-    """Write one HTML file that contains the pictures, in named sections."""
+    """Write a self-contained HTML file with pictures in named sections."""
     heading = html.escape(printable(title))
     parts = [
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>',
@@ -146,7 +147,7 @@ def write_sections(title: str, sections: Sequence[tuple[str, Sequence[Tile]]], t
 def write_map(
     paths: Sequence[str | None], x: Sequence[float], y: Sequence[float], target: str | Path
 ) -> tuple[Path, int]:
-    """Draw pictures at their places in the unit square, one in each cell of a grid, into a .png or .jpg file.
+    """Draw pictures at their positions in the unit square, at most one per grid cell, into a .png or .jpg file.
 
     Returns the path and the number of pictures drawn.
     """
@@ -158,16 +159,16 @@ def write_map(
         if cell not in taken:
             taken.add(cell)
             picture = thumbnail(Tile(path), MAP_SIDE - 2)
-            left, top = (place * MAP_SIDE for place in cell)
+            left, top = (index * MAP_SIDE for index in cell)
             sheet.paste(picture, (left + (MAP_SIDE - picture.width) // 2, top + (MAP_SIDE - picture.height) // 2))
     return _write_image(sheet, target), len(taken)
 
 
 def thumbnail(tile: Tile, side: int) -> Image.Image:
-    """The picture within side × side pixels, with its box, or a placeholder with the reason if it cannot be read."""
+    """Return the picture within side × side pixels, with its box, or a placeholder if it cannot be read."""
     try:
         if tile.path is None:
-            raise ImageError("no file is known")
+            raise ImageError("no known file")
         picture = Image.fromarray(_read(tile.path, side))
     except (LookalikeError, OSError) as error:
         return _placeholder(str(error), side)
@@ -181,7 +182,7 @@ def thumbnail(tile: Tile, side: int) -> Image.Image:
 
 
 def _read(path: str, side: int) -> Pixels:
-    """The pixels of a file or of an archive member."""
+    """Return the pixels of a file or of an archive member."""
     entry = locate(path)
     if entry is None:
         raise ImageError("not found")
@@ -212,7 +213,7 @@ def _draw_tile(sheet: Image.Image, tile: Tile, left: int, top: int) -> None:
 
 
 def _fit(line: str, font: Font, width: int) -> str:
-    """The line, shortened in the middle if it is too wide: names differ at either end."""
+    """Shorten a line in the middle if it is too wide: file names differ at either end."""
     line = text = printable(line)
     keep = len(text)
     while font.getlength(line) > width and keep > 2:
@@ -222,14 +223,14 @@ def _fit(line: str, font: Font, width: int) -> str:
 
 
 def _placeholder(reason: str, side: int) -> Image.Image:
-    made = Image.new("RGB", (side, side), "#e9e9e9")
-    draw = ImageDraw.Draw(made)
+    image = Image.new("RGB", (side, side), "#e9e9e9")
+    draw = ImageDraw.Draw(image)
     draw.line((0, 0, side, side), "#d0d0d0", 2)
     draw.line((0, side, side, 0), "#d0d0d0", 2)
     text = textwrap.fill(printable(reason), 24, max_lines=4, placeholder=" …")
     font = ImageFont.load_default(13)
     draw.multiline_text((side // 2, side // 2), text, "#777777", font, anchor="mm", align="center")
-    return made
+    return image
 
 
 def _figure(tile: Tile) -> str:

@@ -1,8 +1,7 @@
-// The one place that talks to the server. Every failure comes out as a Problem with a sentence for people.
+// All requests to the server. Every failure is thrown as a Problem with a message for the user.
 
 const BASE = "/api/v1";
-export const GONE =
-  "Lookalike does not answer. It may have been stopped: start it again with “lookalike serve”. This page goes on by itself then.";
+export const UNREACHABLE = "Lookalike isn't running. Start it with “lookalike serve”; this page will reconnect.";
 
 export class Problem extends Error {
   constructor(kind, message, status = 0, details = {}) {
@@ -13,7 +12,7 @@ export class Problem extends Error {
   }
 }
 
-/** The address of a resource, with what is null or empty in `query` left out. */
+/** The URL of a resource; null and empty values in `query` are left out. */
 export function address(path, query = {}) {
   const text = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
@@ -26,9 +25,9 @@ async function call(method, path, { query, body, signal } = {}) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-Lookalike"] = "1";
   if (body !== undefined && !form) headers["Content-Type"] = "application/json";
-  let answer;
+  let response;
   try {
-    answer = await fetch(address(path, query), {
+    response = await fetch(address(path, query), {
       method,
       headers,
       signal,
@@ -37,9 +36,9 @@ async function call(method, path, { query, body, signal } = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("gone", GONE);
+    throw new Problem("unreachable", UNREACHABLE);
   }
-  return read(answer.status, await answer.text(), answer.statusText);
+  return read(response.status, await response.text(), response.statusText);
 }
 
 function read(status, text, fallback) {
@@ -47,21 +46,19 @@ function read(status, text, fallback) {
   try {
     data = text ? JSON.parse(text) : null;
   } catch {
-    data = null; // not JSON: the status says what there is to say
+    data = null; // not JSON: build the message from the status
   }
   if (status >= 200 && status < 300) return data;
   const error = data?.error ?? {};
-  throw new Problem(error.kind ?? "broken", error.message ?? `The server answered ${status} ${fallback}.`, status, {
-    ...data,
-    field: error.field,
-  });
+  const message = error.message ?? `The server responded with ${status} ${fallback}.`;
+  throw new Problem(error.kind ?? "broken", message, status, { ...data, field: error.field });
 }
 
 export const get = (path, query, signal) => call("GET", path, { query, signal });
 export const post = (path, body = {}, signal) => call("POST", path, { body, signal });
 export const remove = (path) => call("DELETE", path);
 
-/** Send files; `onprogress(share)` because uploads may take long and fetch does not tell. */
+/** Upload files. XMLHttpRequest, because fetch reports no upload progress; `onprogress` is called with a share. */
 export function send(path, field, files, onprogress = () => {}) {
   const body = new FormData();
   for (const file of files) body.append(field, file, file.name || "pasted.png");
@@ -70,7 +67,8 @@ export function send(path, field, files, onprogress = () => {}) {
     request.open("POST", address(path));
     request.setRequestHeader("X-Lookalike", "1");
     request.upload.onprogress = (event) => event.lengthComputable && onprogress(event.loaded / event.total);
-    request.onerror = () => reject(new Problem("gone", "The picture could not be sent: Lookalike does not answer."));
+    const failure = new Problem("unreachable", "Could not upload the picture: cannot reach the server.");
+    request.onerror = () => reject(failure);
     request.onload = () => {
       try {
         resolve(read(request.status, request.responseText, request.statusText));
@@ -85,13 +83,13 @@ export function send(path, field, files, onprogress = () => {}) {
 export const thumbnail = (id, side = 256) => address(`/items/${id}/thumbnail`, { side });
 export const image = (id) => address(`/items/${id}/image`);
 
-/** The picture of an example: an item, an upload, or a part of an item. */
+/** The URL of an example's thumbnail: of an item, an upload, or a part of an item. */
 export function portrait({ id, upload, box }, side = 128) {
   if (upload) return address(`/uploads/${upload}/thumbnail`, { side });
   return box ? address(`/items/${id}/region`, { box: box.join(","), side }) : thumbnail(id, side);
 }
 
-/** Whether somebody answers at all. */
+/** Whether the server responds. */
 export async function alive() {
   try {
     return (await fetch("/healthz")).ok;

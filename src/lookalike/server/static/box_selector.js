@@ -1,13 +1,14 @@
-// Selects a part of a picture by dragging or with the arrow keys. Boxes are shares: [left, top, right, bottom].
+// Selects a part of a picture by dragging or with the arrow keys.
+// A box is [left, top, right, bottom], as shares of the width and height.
 import { h } from "./dom.js";
 
-const LEAST = 0.03; // smaller is a click, not a box
+const LEAST = 0.03; // a smaller drag counts as a click
 const STEP = 0.02;
 
 const clamp = (x, low = 0, high = 1) => Math.min(high, Math.max(low, x));
 
 export class BoxSelector {
-  /** @param over the element that holds the picture exactly; @param onchange called with the box, or null */
+  /** @param over the element that the picture fills; @param onchange called with the box, or null */
   constructor(over, onchange, start = null) {
     this.over = over;
     this.onchange = onchange;
@@ -15,11 +16,11 @@ export class BoxSelector {
       class: "part",
       role: "group",
       tabindex: "0",
-      "aria-label": "The chosen part. Arrows move it, Shift and arrows size it, Escape drops it.",
+      "aria-label": "Selected part. Arrow keys move it, Shift and arrow keys resize it, Escape clears it.",
       onkeydown: (event) => this.#key(event),
     });
     over.append(this.frame);
-    over.addEventListener("pointerdown", (event) => this.#start(event));
+    over.addEventListener("pointerdown", (event) => this.#press(event));
     this.set(start);
   }
 
@@ -38,8 +39,8 @@ export class BoxSelector {
     this.onchange(box);
   }
 
-  /** With the keyboard or a finger: begin in the middle. */
-  begin() {
+  /** Start with a box in the middle, for keyboard and touch. */
+  start() {
     this.over.classList.add("choosing");
     if (!this.box) this.set([0.3, 0.3, 0.7, 0.7]);
     this.frame.focus();
@@ -50,8 +51,8 @@ export class BoxSelector {
     return [clamp((event.clientX - place.left) / place.width), clamp((event.clientY - place.top) / place.height)];
   }
 
-  #start(event) {
-    const touch = event.pointerType === "touch" && !this.over.classList.contains("choosing"); // a finger scrolls the page
+  #press(event) {
+    const touch = event.pointerType === "touch" && !this.over.classList.contains("choosing"); // touch scrolls the page
     if (touch || event.button !== 0) return;
     event.preventDefault();
     const [x, y] = this.#at(event);
@@ -66,7 +67,7 @@ export class BoxSelector {
     };
     const end = () => {
       this.over.removeEventListener("pointermove", move);
-      if (!inside && this.box === old) this.set(null); // a click beside it
+      if (!inside && this.box === old) this.set(null); // a click outside it
     };
     this.over.addEventListener("pointermove", move);
     this.over.addEventListener("pointerup", end, { once: true });

@@ -2,7 +2,7 @@
 import { thumbnail } from "./api.js";
 import { h } from "./dom.js";
 
-/** Return a function that makes an empty element for thumbnails; its argument `read` loads their ids. */
+/** Return a function that creates an empty element for thumbnails; its argument `read` loads their ids. */
 export function cardThumbnails(signal) {
   const readers = new WeakMap();
   const seen = new IntersectionObserver(
@@ -13,7 +13,7 @@ export function cardThumbnails(signal) {
           .get(target)()
           .then(
             (ids) => target.append(...ids.slice(0, 4).map((id) => h("img", { src: thumbnail(id, 128), alt: "" }))),
-            () => {}, // the link of the card works without thumbnails
+            () => {}, // the card's link works without thumbnails
           );
       }
     },

@@ -1,4 +1,4 @@
-// One class: what Lookalike thinks belongs there too, to confirm or reject, and everything in it.
+// One class: its suggestions, to confirm or reject, and its pictures.
 import { get, post } from "./api.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
@@ -15,7 +15,7 @@ import { startSession } from "./start_session.js";
 import { exampleTile, picture } from "./tile.js";
 import { empty, lead } from "./view_parts.js";
 
-const SHOWN = 24; // suggestions at once
+const SHOWN = 24; // suggestions per page
 
 export async function show({ arg: name }, signal) {
   const [whole, about] = await Promise.all([
@@ -50,29 +50,32 @@ export async function show({ arg: name }, signal) {
         may("manage") && more(name),
       ),
     }),
-    suggestions(name, whole.predicted, isEarly(about), signal, joined) ?? (total && may("judge") ? ask(signal) : null),
+    suggestions(name, whole.predicted, isEarly(about), signal, joined) ??
+      (total && may("judge") ? suggestMore(signal) : null),
     h("h2", {}, "In this class"),
-    total ? grid.element : empty("Nothing so far. Open a picture and put it into this class, or start a session."),
+    total
+      ? grid.element
+      : empty("This class has no pictures yet. Open a picture and add it to this class, or start a session."),
   );
 }
 
-/** Nothing is suggested: offer to look for more. */
-function ask(signal) {
+/** A button that computes suggestions, shown if the class has none. */
+function suggestMore(signal) {
   const place = h("div", { class: "actions" });
-  const look = () =>
+  const start = () =>
     attempt(async () => {
       const job = await post("/jobs", { kind: "classify" });
-      const report = ({ message }) => note(`Looked at all pictures without a class: ${message}`);
-      place.replaceChildren(follow(job, "Looking at all pictures that have no class…", signal, report));
+      const report = ({ message }) => note(`Checked all pictures without a class. ${message}`);
+      place.replaceChildren(follow(job, "Checking all pictures without a class…", signal, report));
     });
   place.append(
-    button("search", "Suggest more", look),
-    h("p", { class: "quiet" }, "Looks for pictures that may belong to your classes."),
+    button("search", "Suggest more", start),
+    h("p", { class: "quiet" }, "Suggests pictures that may belong to your classes."),
   );
   return place;
 }
 
-/** What is predicted, to be answered by click or key; each answer counts at once. */
+/** The suggestions, each confirmed or rejected by click or key; every answer is sent immediately. */
 function suggestions(name, predicted, early, signal, joined) {
   if (!predicted.length) return null;
   const waiting = new Map(predicted.map((one) => [one.item.id, one.item]));
@@ -101,7 +104,7 @@ function suggestions(name, predicted, early, signal, joined) {
     say(`${verb === "confirm" ? "Confirmed" : "Rejected"}. ${waiting.size} left.`);
     draw();
     if (focus) row.focus(Math.min(at, row.targets.length - 1));
-    if (!waiting.size) dispatchEvent(new HashChangeEvent("hashchange")); // the class as it is now, and further suggestions
+    if (!waiting.size) dispatchEvent(new HashChangeEvent("hashchange")); // reload the class, with more suggestions
   };
   const tile = ({ item, probability }) => {
     const pic = h(
@@ -111,7 +114,7 @@ function suggestions(name, predicted, early, signal, joined) {
         class: "pic",
         tabindex: "-1",
         dataset: { focus: "", id: item.id },
-        "aria-label": `${title(item)}, ${early ? "a guess" : `${likely(probability)} sure`}`,
+        "aria-label": `${title(item)}, ${early ? "a suggestion" : `${likely(probability)} likely`}`,
         onclick: () => go(link("item", item.id)),
       },
       picture(item),
@@ -150,7 +153,7 @@ function suggestions(name, predicted, early, signal, joined) {
       h(
         "p",
         { class: "quiet" },
-        early ? "Few examples yet: these are guesses, the likeliest first." : "The surest first.",
+        early ? "Few examples so far: rough suggestions, most likely first." : "Most likely first.",
         h("span", { class: "for-keys" }, " Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n")),
       ),
       all || "",
@@ -163,7 +166,7 @@ function suggestions(name, predicted, early, signal, joined) {
 /** Rename, merge, delete. */
 function more(name) {
   const ask =
-    (heading, words, verb, make, warn = null) =>
+    (heading, done, words, verb, make, warn = null) =>
     () => {
       const field =
         words &&
@@ -177,11 +180,11 @@ function more(name) {
       const submit = async (event) => {
         event.preventDefault();
         const to = field?.value.trim();
-        const done = await attempt(async () => (await post(`/classes/${verb}`, make(to)), true));
-        if (!done) return;
+        const changed = await attempt(async () => (await post(`/classes/${verb}`, make(to)), true));
+        if (!changed) return;
         forget();
         box.close();
-        note(`${heading}: done.`);
+        note(done);
         go(to ? link("class", to) : link("classes"));
       };
       const box = dialog(
@@ -196,9 +199,22 @@ function more(name) {
       );
     };
   const items = [
-    ["Rename", ask("Rename", "New name", "rename", (to) => ({ name, to }))],
-    ["Merge into another", ask("Merge", "Into the class", "merge", (into) => ({ names: [name], into }))],
-    ["Delete", ask("Delete", null, "delete", () => ({ name }), `The pictures stay; only the class ${name} goes.`)],
+    ["Rename", ask("Rename", "Class renamed.", "New name", "rename", (to) => ({ name, to }))],
+    [
+      "Merge into another class",
+      ask("Merge", "Classes merged.", "Target class", "merge", (into) => ({ names: [name], into })),
+    ],
+    [
+      "Delete",
+      ask(
+        "Delete",
+        "Class deleted.",
+        null,
+        "delete",
+        () => ({ name }),
+        `This deletes the class ${name}. Its pictures stay in the collection.`,
+      ),
+    ],
   ];
   return h(
     "details",

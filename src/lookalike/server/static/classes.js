@@ -36,14 +36,14 @@ export async function show(_route, signal) {
   return h(
     "div",
     { class: "view" },
-    lead("Classes", classes.length ? many(classes.length, "class", "classes") : "What you have given a name to.", {
+    lead("Classes", classes.length ? many(classes.length, "class", "classes") : "Named groups of pictures.", {
       tools: classes.length ? exporter("/export") : null,
     }),
     classes.length
       ? h("ul", { class: "cards", role: "list" }, classes.map(card))
       : empty(
-          "No class yet. Start a session with a picture; when it has found what you mean, give it a name.",
-          anchor("pictures", "To the pictures", link("pictures"), { class: "button main" }),
+          "No classes yet. Start a session with a picture, then save the result as a class.",
+          anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
         ),
   );
 }

@@ -1,4 +1,4 @@
-// What the server says about the collection and who we are, read once and again when something was added.
+// The server's summary of the collection and of the current user, cached until something changes.
 import { get } from "./api.js";
 
 let known = null;
@@ -10,12 +10,12 @@ export async function collection(signal) {
   return known;
 }
 
-/** Something has changed: it is read again when it is next needed. Who we are stays known until then. */
+/** Mark the cached summary as stale. It is read again when next needed; until then, `may` uses the old one. */
 export function forget() {
   fresh = false;
 }
 
 const RANKS = ["view", "judge", "manage"];
 
-/** Whether we may: role is "view", "judge" or "manage". */
+/** Whether the current user has this role or a higher one: "view", "judge" or "manage". */
 export const may = (role) => RANKS.indexOf(known?.me?.role ?? "view") >= RANKS.indexOf(role);

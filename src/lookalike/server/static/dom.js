@@ -1,6 +1,6 @@
-// Elements in one line, and the icons. Text always goes in as text: nothing here reads HTML.
+// Helpers to create elements, and the icons. Strings are inserted as text, never parsed as HTML.
 
-/** h("a", {href, class, onclick, dataset}, ...children): null, false and undefined are left out. */
+/** h("a", {href, class, onclick, dataset}, ...children): children that are null, false or undefined are left out. */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -41,7 +41,7 @@ const PATHS = {
   upload: "M12 16V5M7 10l5-5 5 5M4 20h16",
 };
 
-/** A drawing of 24 by 24, as large as the text; it says nothing to a screen reader, so put words beside it. */
+/** An icon scaled to the text size. It is hidden from screen readers, so it needs text next to it. */
 export function icon(name) {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
@@ -54,14 +54,14 @@ export function icon(name) {
   return svg;
 }
 
-/** A button with an icon and words; `quiet` hides the words from the eye, never from a screen reader. */
+/** A button with an icon and text; with `quiet`, only screen readers and the tooltip show the text. */
 export function button(name, words, onclick, props = {}) {
   const { quiet, ...others } = props;
   const text = h("span", { class: quiet ? "unseen" : null }, words);
   return h("button", { type: "button", title: quiet ? words : null, onclick, ...others }, name && icon(name), text);
 }
 
-/** The same look for a link. */
+/** A link that looks like a button. */
 export function anchor(name, words, href, props = {}) {
   return h("a", { href, class: "button", ...props }, name && icon(name), h("span", {}, words));
 }

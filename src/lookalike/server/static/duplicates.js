@@ -1,4 +1,4 @@
-// Pictures that are there more than once, in three tiers: told apart, saved as a list, or taken out of the collection.
+// Groups of duplicates in three tiers. They can be dismissed, exported, or removed from the collection.
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
@@ -12,11 +12,11 @@ import { linkTile } from "./tile.js";
 import { empty, lead } from "./view_parts.js";
 
 const TIERS = [
-  ["identical", "Identical", "The same file, byte for byte, at several places."],
-  ["same", "Same photo", "The same photo, saved again, made smaller or cropped."],
-  ["alike", "Look alike", "Not the same, but hard to tell apart, like two shots of one moment."],
+  ["identical", "Identical", "The same file, byte for byte, in several places."],
+  ["same", "Same photo", "The same photo, saved again, resized or cropped."],
+  ["alike", "Similar", "Different photos that look almost the same, such as two shots of one moment."],
 ];
-const SHOWN = 20; // groups at once
+const SHOWN = 20; // groups per page
 
 export async function show({ query }, signal) {
   const tier = query.get("tier") ?? "identical";
@@ -34,8 +34,9 @@ export async function show({ query }, signal) {
     lead("Duplicates", `${about} ${total ? many(total, "group") : ""}`, {
       tools: groups.length > 0 && exporter("/duplicates/export", { tier }, ["csv", "json"]),
     }),
-    h("nav", { class: "tabs", "aria-label": "How alike" }, tabs),
-    job && follow(job, groups.length ? "There are changes; looking again." : "Looking for duplicates…", signal),
+    h("nav", { class: "tabs", "aria-label": "Type of duplicate" }, tabs),
+    job &&
+      follow(job, groups.length ? "Pictures have changed. Updating the groups…" : "Looking for duplicates…", signal),
     groups.length
       ? h(
           "div",
@@ -44,9 +45,7 @@ export async function show({ query }, signal) {
         )
       : job
         ? null
-        : empty(
-            tier === "alike" ? "No two pictures look that much alike." : "None found: every picture is there once.",
-          ),
+        : empty(tier === "alike" ? "No similar pictures found." : "No duplicates found."),
     total > groups.length
       ? h("p", { class: "actions" }, h("a", { class: "button", href: amend({ limit: limit + SHOWN }) }, "Show more"))
       : null,
@@ -54,17 +53,17 @@ export async function show({ query }, signal) {
   );
 }
 
-/** The pictures that were marked to be taken out, and the bar that does it. */
+/** The pictures marked for removal, and the bar with the button that removes them. */
 class Marked {
   constructor(signal) {
     this.ids = new Set();
-    this.groups = []; // the ids of each, and the words that warn when all of them are marked
+    this.groups = []; // the ids of each, and the warning shown when all of them are marked
     this.summary = h("p", {});
-    this.act = h("div", { class: "actions" }, button("no", "Take out of the collection", () => this.#ask(signal)));
+    this.act = h("div", { class: "actions" }, button("no", "Remove from the collection", () => this.#ask(signal)));
     this.element = h("div", { class: "take-out", hidden: true }, this.summary, this.act);
   }
 
-  /** Words for a group that show while every one of its pictures is marked. */
+  /** The warning of a group, shown while all of its pictures are marked. */
   watch(ids) {
     const warning = h("p", { class: "trouble", role: "alert" });
     this.groups.push({ ids, warning });
@@ -76,7 +75,7 @@ class Marked {
     else this.ids.delete(id);
     for (const { ids, warning } of this.groups) {
       const all = ids.length === 2 ? "Both" : `All ${ids.length}`;
-      warning.textContent = this.#allMarked(ids) ? `${all} are marked: the collection would keep none of them.` : "";
+      warning.textContent = this.#allMarked(ids) ? `${all} are marked: no copy would remain in the collection.` : "";
     }
     this.element.hidden = !this.ids.size;
     this.summary.textContent = `${many(this.ids.size, "picture")} marked. ${this.#lost()}`;
@@ -88,19 +87,19 @@ class Marked {
 
   #lost() {
     const n = this.groups.filter(({ ids }) => this.#allMarked(ids)).length;
-    return n ? `Of ${many(n, "group")}, no copy would be left. ` : "";
+    return n ? `${many(n, "group")} would have no copy left. ` : "";
   }
 
   #ask(signal) {
     const n = this.ids.size;
     const text =
       this.#lost() +
-      "Only the collection forgets: files stay where they are, nothing is deleted on the disk. Looking again at" +
-      " a folder finds what is still in it. What was said of these pictures is kept.";
-    confirm(`Take ${many(n, "picture")} out?`, text, "Take out", async () => {
+      "Only the collection changes: no files are deleted, and labels are kept." +
+      " Files that are still in their folder are added again by the next check for changes.";
+    confirm(`Remove ${many(n, "picture")}?`, text, "Remove", async () => {
       const job = await post("/jobs", { kind: "remove", items: [...this.ids] });
       this.element.replaceChildren(
-        follow(job, `Taking ${many(n, "picture")} out…`, signal, ({ message }) => note(message)),
+        follow(job, `Removing ${many(n, "picture")}…`, signal, ({ message }) => note(message)),
       );
       return true;
     });
@@ -109,15 +108,15 @@ class Marked {
 
 const pixels = ({ width, height }) => width * height;
 
-/** How a picture stands beside the largest of its group. */
+/** The size of a picture compared with the largest of its group. */
 function sizeComparison(item, { tier, items, keep }) {
   const best = items.find(({ id }) => id === keep);
   if (item === best) return tier === "alike" ? "Largest" : "Largest: keep";
-  if (pixels(item) < pixels(best)) return `${percent(pixels(item) / pixels(best))} of its pixels`;
-  return item.bytes < best.bytes ? "As large, smaller file" : "As large";
+  if (pixels(item) < pixels(best)) return `${percent(pixels(item) / pixels(best))} of the pixels`;
+  return item.bytes < best.bytes ? "Same size, smaller file" : "Same size";
 }
 
-/** A picture of a group, and how large it is; where there are several, how it stands and, if we may, a box to mark it. */
+/** A picture with its size. In a group of several, also the comparison and, for managers, a checkbox to mark it. */
 function tile(item, group, marked) {
   const size = [`${item.width} × ${item.height}`, bytes(item.bytes)];
   const several = group.items.length > 1;
@@ -149,7 +148,7 @@ function tile(item, group, marked) {
   return place;
 }
 
-/** Marks what is suggested to go: all but the one to keep. */
+/** A button that marks all pictures except the one to keep. */
 function suggestion(keep, row) {
   return button("duplicates", "Mark all but the largest", () => {
     for (const box of row.element.querySelectorAll("input")) if (box.checked === (box.value === keep)) box.click();
@@ -165,15 +164,15 @@ function card(group, marked, signal) {
       async () => (await post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }), true),
     );
     if (!done) return;
-    note("Remembered: these are not duplicates.");
-    for (const { id } of group.items) marked.turn(id, false); // what is not shown any more is not meant
+    note("Marked as not duplicates.");
+    for (const { id } of group.items) marked.turn(id, false); // hidden pictures must not stay marked
     place.remove();
   };
   const paths = [...new Set(group.items.flatMap((item) => item.paths ?? [item.path]))];
   const list = h(
     "details",
     { open: !several },
-    h("summary", {}, many(paths.length, "place")),
+    h("summary", {}, many(paths.length, "path")),
     h(
       "ul",
       { class: "paths", role: "list" },

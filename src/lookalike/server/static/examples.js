@@ -1,4 +1,4 @@
-// Examples as the address writes them: an id, or `up~` and an upload, with `@left,top,right,bottom` for a part.
+// Examples in the address: an item id, or `up~` and an upload id, followed by `@left,top,right,bottom` for a part.
 
 /** "3f9a…@0.1,0.2,0.5,0.6" → {id, box}. */
 export function parse(text) {
@@ -12,8 +12,8 @@ export function format({ id, upload, box }) {
   return (upload ? `up~${upload}` : id) + (box ? `@${box.map((share) => +share.toFixed(3)).join(",")}` : "");
 }
 
-/** Both lists of a query: what is wanted and what is not. */
+/** The positive and negative examples of a query. */
 export const both = (query) => ({
-  wanted: query.getAll("with").map(parse),
-  unwanted: query.getAll("without").map(parse),
+  positive: query.getAll("with").map(parse),
+  negative: query.getAll("without").map(parse),
 });

@@ -1,23 +1,23 @@
-// The search box and the filters: words of a path or a label, the least size, the order. They live in the address.
+// The filter bar: words of a path or a label, the minimum size, the order. All are stored in the address.
 import { address, get } from "./api.js";
 import { h, icon } from "./dom.js";
 import { amend, go } from "./router.js";
 
 const SIZES = [
   ["", "any size"],
-  ["300", "300 and more"],
-  ["800", "800 and more"],
-  ["2000", "2,000 and more"],
+  ["300", "at least 300 px"],
+  ["800", "at least 800 px"],
+  ["2000", "at least 2,000 px"],
 ];
 const ORDERS = [
   ["", "by path"],
-  ["id", "mixed"],
-  ["added", "newest first"],
-  ["taken", "by day taken"],
+  ["id", "shuffled"],
+  ["added", "last added first"],
+  ["taken", "by date taken"],
 ];
 const FORMATS = { csv: "Table (CSV)", json: "JSON", paths: "List of paths", coco: "COCO" };
 
-/** The filter of an address, as the API takes it; a plain word is looked for anywhere in the path. */
+/** The filter in the address, in the API's form. A word without wildcards matches anywhere in the path. */
 export function filter(query) {
   const path = query.get("path");
   return {
@@ -27,7 +27,7 @@ export function filter(query) {
   };
 }
 
-/** Only what is set. */
+/** The filter without unset values. */
 export const body = (query) => {
   const set = Object.fromEntries(Object.entries(filter(query)).filter(([, value]) => value));
   return set.min_side ? { ...set, min_side: Number(set.min_side) } : set;
@@ -35,13 +35,13 @@ export const body = (query) => {
 
 export const filtered = (query) => ["label", "path", "min_side"].some((name) => query.get(name));
 
-/** The bar; `order` where the list has one. Labels come as suggestions when they have been read. */
+/** The filter bar, with a choice of order if `order` is set. Class names are offered once they are loaded. */
 export function bar(query, { order = false, signal } = {}) {
   const names = h("datalist", { id: "labels" });
   const field = h("input", {
     type: "search",
     name: "words",
-    placeholder: "Filter by folder, file name or class, then Enter",
+    placeholder: "Filter by folder, file name or class; press Enter",
     "aria-label": "Filter by folder, file name or class",
     list: "labels",
     autocomplete: "off",
@@ -84,7 +84,7 @@ export function bar(query, { order = false, signal } = {}) {
   );
 }
 
-/** The export button: what `path` writes with this query, in these formats. */
+/** The export menu: one download link per format, with `what` as the query. */
 export function exporter(path, what = {}, formats = ["csv", "json", "paths", "coco"]) {
   const links = formats.map((format) =>
     h("li", {}, h("a", { href: address(path, { ...what, format }), download: "" }, FORMATS[format])),

@@ -1,4 +1,4 @@
-// Numbers, sizes, times and names as text.
+// Format numbers, sizes, times and names as text.
 
 const NUMBER = new Intl.NumberFormat("en");
 
@@ -9,13 +9,13 @@ export const many = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? on
 
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
-/** The probability of a prediction; never 100 %, since a model cannot know classes that it has not seen. */
+/** The probability of a prediction; never 100 %, because the model does not know classes it has not seen. */
 export const likely = (share) => (share > 0.99 ? "over 99 %" : percent(share));
 
-const FEW = 50; // labelled pictures: with fewer, a probability means little
-const KINDS = 3; // classes: with two, a picture that is not one must be the other
+const FEW = 50; // labelled pictures: with fewer, probabilities are unreliable
+const KINDS = 3; // classes: with only two, a picture unlike one class is assigned to the other
 
-/** Whether there are too few labels for a probability to mean anything. */
+/** Whether there are too few labels to show probabilities. */
 export const isEarly = ({ classes, labelled }) => classes < KINDS || labelled < FEW;
 
 export function bytes(n) {
@@ -49,5 +49,5 @@ export const title = (item) => item.name || last(item.path) || item.id;
 /** How precise an estimate is, by the ratio of its bounds. */
 export function sureness({ low, high }) {
   const spread = (high + 1) / (low + 1);
-  return spread < 1.5 ? "Quite sure" : spread < 3 ? "Fairly sure" : "A rough guess";
+  return spread < 1.5 ? "Good estimate" : spread < 3 ? "Fair estimate" : "Rough estimate";
 }

@@ -1,18 +1,18 @@
-// A grid over any number of pictures: only the rows in sight exist, pages of the list are fetched as they come into sight.
-// role=grid with a roving tabindex: one stop for Tab, arrows inside.
+// A grid for any number of pictures. Only visible rows exist in the DOM; pages of the list are fetched as they become
+// visible. It has role=grid and a roving tabindex: one tab stop, with arrow keys inside.
 import { h } from "./dom.js";
 
-const PAGE = 200; // items fetched at once
-const KEPT = 30; // pages remembered
-const OVERSCAN = 2; // rows beyond what is in sight
+const PAGE = 200; // items per request
+const KEPT = 30; // pages cached
+const OVERSCAN = 2; // rows drawn above and below the visible ones
 const GAP = 10;
 
 /**
- * @param options.label  what the grid is, for screen readers
+ * @param options.label  name of the grid for screen readers
  * @param options.fetch  async (offset, limit) → {total, items}
  * @param options.tile   (item, index) → element with a [data-focus]
- * @param options.small  the least width of a tile
- * @param options.onkey  (event, item, index) → true where it was its key
+ * @param options.small  minimum width of a tile
+ * @param options.onkey  (event, item, index) → true if it handled the key
  */
 export class Grid {
   constructor({ label, fetch, tile, signal, small = 190, onkey = () => false }) {
@@ -26,7 +26,7 @@ export class Grid {
       total: 0,
       active: 0,
       columns: 1,
-      wanted: 0,
+      drawing: 0, // the pending animation frame
     });
     this.element = h("div", {
       class: "grid",
@@ -37,15 +37,15 @@ export class Grid {
     this.element.addEventListener("focusin", (event) =>
       this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)),
     );
-    this.element.addEventListener("measure", () => this.#measure()); // it was just put into the page
-    const look = () => (this.wanted ||= requestAnimationFrame(() => this.#draw()));
-    addEventListener("scroll", look, { passive: true, signal });
+    this.element.addEventListener("measure", () => this.#measure()); // sent when the grid was just inserted
+    const redraw = () => (this.drawing ||= requestAnimationFrame(() => this.#draw()));
+    addEventListener("scroll", redraw, { passive: true, signal });
     const sizes = new ResizeObserver(() => this.#measure());
     sizes.observe(this.element);
     signal?.addEventListener("abort", () => sizes.disconnect());
   }
 
-  /** Read the first page; the number of all. */
+  /** Read the first page; returns the total number of items. */
   async open() {
     const first = await this.fetch(0, PAGE);
     this.pages = new Map([[0, first.items]]);
@@ -54,7 +54,7 @@ export class Grid {
     return this.total;
   }
 
-  /** The place in the whole list of one in a page. */
+  /** The index in the whole list of an item in a page. */
   place(page, at) {
     return page * PAGE + at;
   }
@@ -64,7 +64,7 @@ export class Grid {
     return Array.isArray(page) ? page[index % PAGE] : undefined;
   }
 
-  /** Go to a picture, as arrows do. */
+  /** Scroll to a picture and focus it. */
   focus(index = this.active) {
     this.#activate(Math.max(0, Math.min(index, this.total - 1)));
     const row = Math.floor(this.active / this.columns);
@@ -75,7 +75,8 @@ export class Grid {
       scrollBy({ top: top + this.pitch - innerHeight + GAP, behavior: "instant" });
     this.#draw();
     const cell = this.element.querySelector(`[data-index="${this.active}"]`);
-    (cell?.querySelector("[data-focus]") ?? cell)?.focus({ preventScroll: true }); // the place, until its picture is there
+    const target = cell?.querySelector("[data-focus]") ?? cell; // the cell itself while its item is loading
+    target?.focus({ preventScroll: true });
   }
 
   #measure() {
@@ -100,13 +101,13 @@ export class Grid {
   }
 
   #draw() {
-    this.wanted = 0;
+    this.drawing = 0;
     if (!this.pitch || !this.element.isConnected) return;
     const top = -this.element.getBoundingClientRect().top;
     const count = Math.ceil(this.total / this.columns);
     const first = Math.max(0, Math.floor(top / this.pitch) - OVERSCAN);
     const last = Math.min(count - 1, Math.floor((top + innerHeight) / this.pitch) + OVERSCAN);
-    const kept = Math.floor(this.active / this.columns); // what has the focus stays
+    const kept = Math.floor(this.active / this.columns); // keep the focused row
     for (const [number, row] of this.rows) {
       if ((number < first || number > last) && number !== kept) {
         row.remove();
@@ -115,7 +116,7 @@ export class Grid {
     }
     for (let number = first; number <= last; number++) if (!this.rows.has(number)) this.#addRow(number);
     if (count && !this.rows.has(kept)) this.#addRow(kept);
-    clearTimeout(this.reading); // a fling over thousands of rows asks for the last of them only
+    clearTimeout(this.reading); // fast scrolling fetches only the rows where it stops
     this.reading = setTimeout(() => this.#read(first * this.columns, (last + 1) * this.columns), 40);
   }
 
@@ -137,7 +138,7 @@ export class Grid {
       row.append(cell);
     }
     const after = [...this.rows.keys()].filter((other) => other > number).sort((a, b) => a - b)[0];
-    this.element.insertBefore(row, after === undefined ? null : this.rows.get(after)); // read in order
+    this.element.insertBefore(row, after === undefined ? null : this.rows.get(after)); // keep the DOM in reading order
     this.rows.set(number, row);
   }
 
@@ -160,7 +161,7 @@ export class Grid {
             if (item) this.#fill(cell, item, Number(cell.dataset.index));
           }
         },
-        () => this.pages.delete(page), // asked again when it is next in sight
+        () => this.pages.delete(page), // fetched again when next visible
       );
       this.pages.set(page, reading);
       if (this.pages.size > KEPT)

@@ -1,4 +1,4 @@
-// The grid that was shown last: the view of one picture finds the previous and the next one in it.
+// Remembers the grid shown last, so that the view of a single picture can link to the previous and the next one.
 
 let grid = null;
 
@@ -6,7 +6,7 @@ export function rememberGrid(shown) {
   grid = shown;
 }
 
-/** The item `step` places after this one in that grid; null if it is not known. */
+/** The item `step` places after this one in that grid; null if unknown. */
 export function neighbour(id, step) {
   if (!grid) return null;
   for (const [page, items] of grid.pages) {

@@ -1,4 +1,5 @@
-// One picture, large: search with it or a part of it, start a session, its classes, where it lies, what looks like it.
+// The view of one picture: search with it or a part of it, start a session, and see its classes, details and similar
+// pictures.
 import { get, image, post } from "./api.js";
 import { BoxSelector } from "./box_selector.js";
 import { collection, may } from "./collection.js";
@@ -14,7 +15,7 @@ import { startSession } from "./start_session.js";
 import { linkTile } from "./tile.js";
 import { put } from "./tray.js";
 
-const ALIKE = 12;
+const SIMILAR = 12;
 
 export async function show({ arg: id, query }, signal) {
   const about = await collection(signal);
@@ -24,8 +25,8 @@ export async function show({ arg: id, query }, signal) {
   const search = () => go(link("search", "", { with: format(example()), without: null, box: null }));
   const learn = () => startSession({ examples: [example()] });
   const searchButton = button("search", "Search with this", search, { class: "main" });
-  const choose = button("box", "Choose a part", () => box.begin());
-  const hint = h("p", { class: "quiet hint" }, "Drag on the picture to choose a part of it.");
+  const choose = button("box", "Select a part", () => box.start());
+  const hint = h("p", { class: "quiet hint" }, "Drag on the picture to select a part of it.");
 
   const shown = h("img", {
     src: image(id),
@@ -58,7 +59,7 @@ export async function show({ arg: id, query }, signal) {
     {
       s: search,
       t: learn,
-      b: () => box.begin(),
+      b: () => box.start(),
       "+": () => put(example(), "with"),
       "-": () => put(example(), "without"),
       ArrowLeft: () => step(-1),
@@ -67,8 +68,8 @@ export async function show({ arg: id, query }, signal) {
     signal,
   );
   const pager = [
-    ["back", "The one before", -1],
-    ["next", "The one after", 1],
+    ["back", "Previous picture", -1],
+    ["next", "Next picture", 1],
   ].map(([drawing, words, by]) => button(drawing, words, () => step(by), { quiet: true, disabled: !neighbour(id, by) }));
 
   return h(
@@ -84,15 +85,19 @@ export async function show({ arg: id, query }, signal) {
         { class: "doing" },
         searchButton,
         may("judge") &&
-          button("session", "Start a session", learn, { title: "Answer yes or no; it learns what you mean" }),
+          button("session", "Start a session", learn, {
+            title: "Answer yes or no; Lookalike learns what you are looking for",
+          }),
         choose,
-        button("plus", "Wanted", () => put(example(), "with"), { title: "Add to your examples" }),
-        button("minus", "Not wanted", () => put(example(), "without"), { title: "Add as what you do not want" }),
+        button("plus", "Add as positive", () => put(example(), "with"), { title: "Add to your positive examples" }),
+        button("minus", "Add as negative", () => put(example(), "without"), {
+          title: "Add to your negative examples",
+        }),
       ),
       h("section", {}, h("h2", {}, "Classes"), classes(item, isEarly(about))),
       h("section", {}, h("h2", {}, "About"), facts(item)),
     ),
-    alike(item, signal),
+    similar(item, signal),
   );
 }
 
@@ -105,40 +110,42 @@ function classes(item, early) {
         {},
         h("a", { href: link("class", name) }, name),
         may("judge") &&
-          button("no", `Take it out of ${name}`, () => change("remove", name), { quiet: true, class: "plain" }),
+          button("no", `Remove from ${name}`, () => change("remove", name), { quiet: true, class: "plain" }),
       );
     list.replaceChildren(...item.labels.map(chip));
-    if (!item.labels.length) list.append(h("li", { class: "quiet" }, "none so far"));
+    if (!item.labels.length) list.append(h("li", { class: "quiet" }, "None"));
   };
   const change = (verb, name) =>
     attempt(async () => {
       await post(`/classes/${verb}`, { name, items: [item.id] });
       item.labels =
         verb === "remove" ? item.labels.filter((one) => one !== name) : [...new Set([...item.labels, name])];
-      guess.replaceChildren();
-      note(verb === "remove" ? `Taken out of ${name}.` : `Put into ${name}.`);
+      suggestion.replaceChildren();
+      note(verb === "remove" ? `Removed from ${name}.` : `Added to ${name}.`);
       draw();
     });
-  const guess = h("div", { class: "guess" });
+  const suggestion = h("div", { class: "suggestion" });
   if (item.predicted && !item.labels.length) {
     const { label, probability } = item.predicted;
-    const sure = early ? "few examples yet" : likely(probability);
-    guess.append(h("p", {}, "Perhaps ", h("a", { href: link("class", label) }, label), ` (${sure})`));
+    const sure = early ? "few examples so far" : likely(probability);
+    suggestion.append(h("p", {}, "Suggestion: ", h("a", { href: link("class", label) }, label), ` (${sure})`));
     if (may("judge"))
-      guess.append(
+      suggestion.append(
         button("yes", "Yes", () => change("add", label)),
         button("no", "No", () =>
-          attempt(() => post("/classes/reject", { name: label, items: [item.id] }).then(() => guess.replaceChildren())),
+          attempt(() =>
+            post("/classes/reject", { name: label, items: [item.id] }).then(() => suggestion.replaceChildren()),
+          ),
         ),
       );
   }
   draw();
-  if (!may("judge")) return h("div", {}, list, guess);
+  if (!may("judge")) return h("div", {}, list, suggestion);
   const field = h("input", {
     type: "text",
     name: "class",
-    "aria-label": "Put it into a class",
-    placeholder: "Put it into a class",
+    "aria-label": "Add to a class",
+    placeholder: "Add to a class",
     autocomplete: "off",
     maxlength: 200,
   });
@@ -150,7 +157,7 @@ function classes(item, early) {
     "div",
     {},
     list,
-    guess,
+    suggestion,
     h("form", { class: "inline", onsubmit: submit }, field, button("plus", "Add", null, { type: "submit" })),
   );
 }
@@ -161,7 +168,7 @@ function facts(item) {
     ["File", [item.format, item.bytes ? bytes(item.bytes) : null].filter(Boolean).join(", ")],
     ["Taken", item.taken ? moment(item.taken) : null],
     [
-      item.paths?.length > 1 ? "Places" : "Place",
+      item.paths?.length > 1 ? "Paths" : "Path",
       (item.paths?.length ? item.paths : [item.path]).map((path) => h("span", { class: "path" }, path)),
     ],
   ];
@@ -174,20 +181,20 @@ function facts(item) {
   );
 }
 
-/** A strip of what looks like it; it fills in when it is there, in room kept for it. */
-function alike(item, signal) {
-  const row = new PictureList("Looks like this", { signal, kind: "strip" });
-  const strip = h("section", { class: "alike" }, h("h2", {}, "Looks like this"), row.element);
-  row.fill(Array.from({ length: ALIKE }, () => h("span", { class: "pic" })));
-  post("/search", { examples: [{ id: item.id }], k: ALIKE + 1 }, signal).then(
+/** A strip of similar pictures, with placeholders until the search returns. */
+function similar(item, signal) {
+  const row = new PictureList("Similar pictures", { signal, kind: "strip" });
+  const strip = h("section", { class: "similar" }, h("h2", {}, "Similar pictures"), row.element);
+  row.fill(Array.from({ length: SIMILAR }, () => h("span", { class: "pic" })));
+  post("/search", { examples: [{ id: item.id }], k: SIMILAR + 1 }, signal).then(
     ({ results }) =>
       row.fill(
         results
           .filter((one) => one.item.id !== item.id)
-          .slice(0, ALIKE)
+          .slice(0, SIMILAR)
           .map((one) => linkTile(one.item, link("item", one.item.id, { box: null }))),
       ),
-    () => strip.remove(), // the large picture is what was asked for
+    () => strip.remove(), // the view works without it
   );
   return strip;
 }

@@ -1,4 +1,4 @@
-// The progress of jobs: a stream of events from the server, a chip in the header, and bars for single jobs.
+// Job progress: the server's event stream, a chip in the header, and bars for single jobs.
 import { address, get } from "./api.js";
 import { forget } from "./collection.js";
 import { h } from "./dom.js";
@@ -6,30 +6,30 @@ import { many, percent } from "./format.js";
 import { link } from "./router.js";
 
 const RUNNING = ["queued", "running"];
-export const jobs = new Map(); // id → the last that was said of it
-export const news = new EventTarget(); // "change" with the job in detail
+export const jobs = new Map(); // id → its last known state
+export const news = new EventTarget(); // "change" events, with the job as detail
 export const chip = h("a", { class: "chip", href: "#/jobs", hidden: true });
 
 let stream = null;
 
-/** How far a job is, 0 to 1, or null where it is not known. */
+/** The progress of a job, 0 to 1, or null if unknown. */
 export const share = ({ done, total }) => (total ? Math.min(1, done / total) : null);
 
 export const running = ({ state }) => RUNNING.includes(state);
 
-/** Listen, once; what is running already is asked for. A page that nobody sees does not: browsers open few connections. */
+/** Open the event stream and list the jobs. Hidden tabs do not listen: browsers limit connections per server. */
 export function listen() {
   if (stream || document.hidden) return;
   stream = new EventSource(address("/events"));
-  stream.onmessage = (event) => take(JSON.parse(event.data));
+  stream.onmessage = (event) => update(JSON.parse(event.data));
   stream.onerror = () => {
-    if (stream?.readyState !== EventSource.CLOSED) return; // it comes back by itself
-    stream = null; // refused: tried again with the next view
+    if (stream?.readyState !== EventSource.CLOSED) return; // the browser reconnects
+    stream = null; // rejected: the next view tries again
   };
   get("/jobs").then(
-    (answer) => answer.jobs.forEach(take),
+    (response) => response.jobs.forEach(update),
     () => {},
-  ); // the stream tells of those that run
+  ); // running jobs also arrive on the stream
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -39,13 +39,13 @@ document.addEventListener("visibilitychange", () => {
   return undefined;
 });
 
-function take(said) {
-  const id = said.job ?? said.id;
+function update(event) {
+  const id = event.job ?? event.id;
   const before = jobs.get(id);
-  const job = { ...before, ...said, id };
+  const job = { ...before, ...event, id };
   jobs.set(id, job);
-  if (!running(job)) forget(); // there may be more pictures now
-  if (!running(job) && said.job) get(`/jobs/${id}`).then(take, () => {}); // what came of it: the stream does not say
+  if (!running(job)) forget(); // the collection may have changed
+  if (!running(job) && event.job) get(`/jobs/${id}`).then(update, () => {}); // events do not contain the result
   draw();
   news.dispatchEvent(new CustomEvent("change", { detail: job }));
 }
@@ -57,28 +57,29 @@ function draw() {
   const far = share(all[0]);
   chip.replaceChildren(
     h("span", { class: "spinner", "aria-hidden": "true" }),
-    h("span", {}, far === null ? "Working" : percent(far)),
+    h("span", {}, far === null ? "Running" : percent(far)),
   );
   chip.href = link("jobs");
-  chip.setAttribute("aria-label", `${many(all.length, "job")} at work${far === null ? "" : `, ${percent(far)}`}`);
+  chip.setAttribute("aria-label", `${many(all.length, "job")} running${far === null ? "" : `, ${percent(far)}`}`);
 }
 
-/** A bar for one job; when it is done, `told` hears of it and the view is shown anew. */
-export function follow(job, words, signal, told = () => {}) {
+/** A progress bar for one job. When it has finished, `ondone` is called and the view is reloaded. */
+export function follow(job, words, signal, ondone = () => {}) {
   const text = h("p", {}, words);
   const bar = h("progress", { max: 1, "aria-label": words });
   const place = h("div", { class: "follow" }, text, bar);
-  const tell = (now) => {
+  const show = (now) => {
     const far = share(now);
     if (far !== null) bar.value = far;
     if (now.state === "done") {
-      told(now);
+      ondone(now);
       dispatchEvent(new HashChangeEvent("hashchange"));
     } else if (!running(now))
-      place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "This was stopped."));
+      place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "Stopped."));
   };
-  news.addEventListener("change", ({ detail }) => detail.id === job.id && tell(detail), { signal });
-  const look = setInterval(async () => tell(await get(`/jobs/${job.id}`, {}, signal).catch(() => job)), 3000); // where the stream is cut
-  signal.addEventListener("abort", () => clearInterval(look));
+  news.addEventListener("change", ({ detail }) => detail.id === job.id && show(detail), { signal });
+  // Poll as well, in case the stream is cut.
+  const poll = setInterval(async () => show(await get(`/jobs/${job.id}`, {}, signal).catch(() => job)), 3000);
+  signal.addEventListener("abort", () => clearInterval(poll));
   return place;
 }

@@ -1,63 +1,63 @@
-// Long work: add a folder or pictures, look again for changes, with progress as it happens.
+// Jobs: add a folder or upload pictures, check for changes, suggest classes; the list of jobs with their progress.
 import { post, remove, send } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, last, many, percent, seconds } from "./format.js";
 import { jobs, news, running, share } from "./job_progress.js";
-import { signed } from "./login.js";
+import { loggedIn } from "./login.js";
 import { attempt, note } from "./notify.js";
 import { picker } from "./upload.js";
 import { empty, lead } from "./view_parts.js";
 
 const KINDS = {
   add: "Adding pictures",
-  refresh: "Looking again",
-  remove: "Taking pictures out",
-  fit: "Learning",
-  map: "Drawing the map",
+  refresh: "Checking for changes",
+  remove: "Removing pictures",
+  fit: "Fitting models",
+  map: "Computing the map",
   classify: "Suggesting classes",
   duplicates: "Looking for duplicates",
-  backup: "Making a backup",
+  backup: "Creating a backup",
 };
-const STATES = { queued: "waiting", running: "running", done: "done", failed: "failed", cancelled: "stopped" };
-const ROLES = { view: "may look and search", judge: "may judge and name", manage: "may do everything" };
-const OUTCOMES = { added: "new", copied: "known already", changed: "changed" };
-const opened = new Set(); // jobs whose files are shown: cards are drawn anew with every change
-const MAX_NAMES = 5; // names in a message
-const AT_ONCE = 50; // files in one request
+const STATES = { queued: "queued", running: "running", done: "finished", failed: "failed", cancelled: "stopped" };
+const ROLES = { view: "can view and search", judge: "can mark and label pictures", manage: "full access" };
+const OUTCOMES = { added: "new", copied: "already in the collection", changed: "changed" };
+const opened = new Set(); // jobs with open details: every change redraws the cards
+const MAX_NAMES = 5; // file names in a message
+const BATCH = 50; // files per request
 
 export async function show(_route, signal) {
   const about = await collection(signal);
   const list = h("div", { class: "jobs" });
   const draw = () => {
     const all = [...jobs.values()].sort((a, b) => running(b) - running(a) || Number(b.id) - Number(a.id));
-    list.replaceChildren(...(all.length ? all.map(card) : [empty("Nothing is being done.")]));
+    list.replaceChildren(...(all.length ? all.map(card) : [empty("No jobs yet.")]));
   };
   news.addEventListener("change", draw, { signal });
   draw();
   return h(
     "div",
     { class: "view narrow" },
-    lead("Jobs", "Work that takes longer. It goes on when you leave this page."),
+    lead("Jobs", "Long-running tasks. They continue if you leave this page."),
     may("manage") ? starters(about) : null,
-    h("h2", {}, "At work and done"),
+    h("h2", {}, "Running and finished"),
     list,
-    person(about),
+    user(about),
   );
 }
 
-function person({ me, version }) {
-  const leave = () => attempt(async () => (await post("/logout"), signed(false), location.reload()));
+function user({ me, version }) {
+  const logOut = () => attempt(async () => (await post("/logout"), loggedIn(false), location.reload()));
   return h(
     "p",
     { class: "quiet actions" },
     `You are ${me.name} (${ROLES[me.role]}). Lookalike ${version}.`,
-    signed() && button(null, "Sign out", leave),
+    loggedIn() && button(null, "Log out", logOut),
   );
 }
 
 function starters({ roots, limits }) {
-  const start = (body) => attempt(async () => (await post("/jobs", body), note("Begun."), true));
+  const start = (body) => attempt(async () => (await post("/jobs", body), note("Started."), true));
   const field = h("input", {
     type: "text",
     name: "folder",
@@ -72,28 +72,28 @@ function starters({ roots, limits }) {
     event.preventDefault();
     start({ kind: "add", folder: field.value.trim() });
   };
-  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Sending" });
+  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Upload" });
   const status = h("p", { class: "quiet", role: "status" });
   const upload = (chosen) =>
     attempt(async () => {
       const files = [...chosen].filter((file) => file.type.startsWith("image/") || !file.type);
-      const left = chosen.length - files.length;
+      const others = chosen.length - files.length;
       status.textContent = "";
-      if (!files.length) return note("None of these files is a picture: nothing was sent.", { problem: true });
+      if (!files.length) return note("None of these files is a picture. Nothing was uploaded.", { problem: true });
       bar.hidden = false;
       try {
         const all = batches(files, limits.upload_bytes);
-        const kept = [];
+        const uploaded = [];
         for (const [number, batch] of all.entries()) {
-          const answer = await send("/uploads/files", "files", batch, (far) => (bar.value = (number + far) / all.length));
-          kept.push(...answer.files);
+          const progress = (far) => (bar.value = (number + far) / all.length);
+          uploaded.push(...(await send("/uploads/files", "files", batch, progress)).files);
         }
-        const known = kept.filter((file) => file.known).map(({ name }) => name);
+        const known = uploaded.filter((file) => file.known).map(({ name }) => name);
         const more = [
-          known.length && ` Known already: ${firstNames(known)}.`,
-          left && ` ${many(left, "file is", "files are")} no picture and left out.`,
+          known.length && ` Already in the collection: ${firstNames(known)}.`,
+          others && ` Skipped ${many(others, "file")} that ${others === 1 ? "is not a picture" : "are not pictures"}.`,
         ];
-        status.textContent = `${many(files.length, "picture")} sent, to be added.${more.filter(Boolean).join("")}`;
+        status.textContent = `${many(files.length, "picture")} uploaded; adding them to the collection.${more.filter(Boolean).join("")}`;
         return undefined;
       } finally {
         bar.hidden = true;
@@ -118,15 +118,15 @@ function starters({ roots, limits }) {
       : h(
           "p",
           { class: "quiet" },
-          "Folders can be added here when the server was started with --root FOLDER; or with: lookalike add FOLDER",
+          "To add folders here, start the server with --root FOLDER. You can also run: lookalike add FOLDER",
         ),
     h(
       "div",
       { class: "actions" },
       picker("Add pictures from this device", upload),
-      button("undo", "Look again for changes", () => start({ kind: "refresh" })),
+      button("undo", "Check for changes", () => start({ kind: "refresh" })),
       button("classes", "Suggest classes", () => start({ kind: "classify" }), {
-        title: "For all pictures that have no class yet",
+        title: "For all pictures without a class",
       }),
     ),
     bar,
@@ -134,13 +134,13 @@ function starters({ roots, limits }) {
   );
 }
 
-/** A few names, and how many more. */
+/** The first few names, and the number of others. */
 function firstNames(names) {
   const rest = names.length - MAX_NAMES;
   return names.slice(0, MAX_NAMES).join(", ") + (rest > 0 ? ` and ${count(rest)} more` : "");
 }
 
-/** What became of the files of an add: new ones, known ones, and those that were skipped, with the reason. */
+/** The outcome for each file of an add: new, already in the collection, changed, or skipped, with the reason. */
 function fileOutcomes(job) {
   const { files = {}, skipped = {} } = job.result ?? {};
   const lines = [
@@ -152,7 +152,7 @@ function fileOutcomes(job) {
   return h(
     "details",
     { class: "story", open: opened.has(job.id), ontoggle: toggle },
-    h("summary", {}, `What became of ${lines.length === 1 ? "the file" : `${count(lines.length)} files`}`),
+    h("summary", {}, `Details (${many(lines.length, "file")})`),
     h(
       "ul",
       { class: "paths", role: "list" },
@@ -161,15 +161,15 @@ function fileOutcomes(job) {
   );
 }
 
-/** The name of a file; what was sent has our id before it, which nobody needs to see. */
+/** The name of a file, without the id that the server puts before the names of uploads. */
 const plain = (path) => last(path).replace(/^[0-7][0-9a-f]{15}-/, "");
 
-/** Files in groups that one request may carry. */
+/** Split files into batches within the limits of one request. */
 function batches(files, bytes) {
   const all = [[]];
   let size = 0;
   for (const file of files) {
-    if (all.at(-1).length === AT_ONCE || (size + file.size > bytes * 0.9 && all.at(-1).length)) {
+    if (all.at(-1).length === BATCH || (size + file.size > bytes * 0.9 && all.at(-1).length)) {
       all.push([]);
       size = 0;
     }
@@ -182,7 +182,7 @@ function batches(files, bytes) {
 function card(job) {
   const far = share(job);
   const active = running(job);
-  const name = KINDS[job.kind] ?? job.kind ?? "Work";
+  const name = KINDS[job.kind] ?? job.kind ?? "Job";
   const summary = [
     STATES[job.state] ?? job.state,
     active && job.stage,
@@ -192,7 +192,7 @@ function card(job) {
     .filter(Boolean)
     .join(" · ");
   const bar = active
-    ? h("progress", { max: 1, value: far ?? null, "aria-label": `${name}, ${far === null ? "at work" : percent(far)}` })
+    ? h("progress", { max: 1, value: far ?? null, "aria-label": `${name}, ${far === null ? "running" : percent(far)}` })
     : null;
   const stop =
     active && may("manage")

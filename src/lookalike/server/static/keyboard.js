@@ -1,4 +1,4 @@
-// Keyboard shortcuts: those of the whole page, those of a view, and the list of all.
+// Keyboard shortcuts of the page and of its views, and the dialog that lists them.
 import { h } from "./dom.js";
 import { dialog } from "./notify.js";
 
@@ -6,9 +6,9 @@ const ALL = [
   [
     "Everywhere",
     [
-      ["/", "to the search box"],
-      ["?", "this list"],
-      ["Esc", "close; back from a large picture"],
+      ["/", "go to the search box"],
+      ["?", "show this list"],
+      ["Esc", "close; go back from a single picture"],
     ],
   ],
   [
@@ -16,28 +16,28 @@ const ALL = [
     [
       ["← ↑ ↓ →", "move from picture to picture"],
       ["Enter", "open the picture"],
-      ["+", "add it to your examples"],
-      ["-", "add it as what you do not want"],
+      ["+", "add it as a positive example"],
+      ["-", "add it as a negative example"],
     ],
   ],
   [
-    "Large picture",
+    "Single picture",
     [
       ["s", "search with it"],
       ["t", "start a session with it"],
-      ["b", "choose a part; arrows move it, Shift and arrows size it"],
-      ["← →", "the one before, the one after"],
+      ["b", "select a part; arrows move it, Shift and arrows resize it"],
+      ["← →", "previous picture, next picture"],
     ],
   ],
   [
     "Session",
     [
-      ["y", "yes, that is it"],
-      ["n", "no, it is not"],
-      ["Space", "skip: cannot say"],
+      ["y", "yes, this is a match"],
+      ["n", "no, it is not a match"],
+      ["Space", "skip"],
       ["u", "undo"],
       ["Enter", "next round"],
-      ["w", "why this one?"],
+      ["w", "explain why it is shown"],
       ["o", "open the picture"],
     ],
   ],
@@ -50,28 +50,28 @@ const ALL = [
   ],
 ];
 
-/** Whether a key is meant for a field or a dialog. */
+/** Whether the key event belongs to an input field or a dialog. */
 export const typing = (event) => event.target.closest?.("input, textarea, select, dialog") !== null;
 
 const plain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey;
 
-const tables = []; // the newest first: a view's own keys come before those of the page
+const tables = []; // newest first: a view's keys take precedence over the page's
 
-/** Keys of a view: {key: what to do}, as long as it is shown; what returns false leaves the key to others. */
+/** Register {key: handler} until `signal` aborts. A handler that returns false passes the key on. */
 export function keys(table, signal) {
-  if (signal?.aborted) return; // another view was asked for meanwhile
+  if (signal?.aborted) return; // the user has already left the view
   tables.unshift(table);
   signal?.addEventListener("abort", () => tables.splice(tables.indexOf(table), 1));
 }
 
 function press(event) {
   if (event.defaultPrevented || typing(event) || !plain(event)) return;
-  if (event.key === "Enter" && event.target.closest("a, button, summary")) return; // it means that one
-  const meant = tables.filter((table) => Object.hasOwn(table, event.key));
-  if (meant.some((table) => table[event.key](event) !== false)) event.preventDefault();
+  if (event.key === "Enter" && event.target.closest("a, button, summary")) return; // it activates that element
+  const matching = tables.filter((table) => Object.hasOwn(table, event.key));
+  if (matching.some((table) => table[event.key](event) !== false)) event.preventDefault();
 }
 
-/** From the page itself into its pictures: to the first one in sight. */
+/** Move the focus from the page to its first visible picture. */
 function enter(event) {
   if (!event.target.matches("body, main")) return false;
   const below = document.getElementById("top").offsetHeight;
@@ -93,7 +93,7 @@ export function showKeys() {
         rows.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))),
       ),
     );
-  dialog("Keys", h("div", { class: "keys" }, ALL.map(part)));
+  dialog("Keyboard shortcuts", h("div", { class: "keys" }, ALL.map(part)));
 }
 
 export function listen() {

@@ -1,15 +1,15 @@
-// Who are you? By a token, once; the browser keeps a cookie that scripts cannot read.
+// The login form: the user enters a token once; the server sets an HttpOnly cookie.
 import { post } from "./api.js";
 import { button, h } from "./dom.js";
 
-/** Whether somebody signed in here: then there is something to sign out of. */
-export function signed(now) {
+/** Whether the user logged in from this browser; an argument stores a new value. */
+export function loggedIn(now) {
   try {
     if (now) localStorage.setItem("lookalike.signed", "1");
     else if (now === false) localStorage.removeItem("lookalike.signed");
     return localStorage.getItem("lookalike.signed") !== null;
   } catch {
-    return false; // no storage: closing the browser signs out
+    return false; // no storage: “Log out” is not offered
   }
 }
 
@@ -27,7 +27,7 @@ export function show(problem, again) {
     trouble.textContent = "";
     try {
       await post("/login", { token: field.value.trim() });
-      signed(true);
+      loggedIn(true);
       await again();
     } catch (refusal) {
       trouble.textContent = refusal.message;
@@ -37,17 +37,17 @@ export function show(problem, again) {
   return h(
     "section",
     { class: "plate" },
-    h("h1", {}, "Please say who you are"),
+    h("h1", {}, "Log in"),
     h(
       "p",
       { id: "token-help" },
-      "Whoever runs this collection can give you a token: lookalike token add NAME --role judge",
+      "Ask the administrator for a token. They can create one with: lookalike token add NAME --role judge",
     ),
     h(
       "form",
       { class: "login", onsubmit: submit },
       h("label", {}, h("span", {}, "Token"), field),
-      button(null, "Enter", null, { type: "submit", class: "main" }),
+      button(null, "Log in", null, { type: "submit", class: "main" }),
     ),
     trouble,
   );

@@ -1,6 +1,6 @@
-// The page: its header, and which view the address means.
+// The page: its header, and the view that the address selects.
 import { say } from "./notify.js";
-import { GONE, Problem } from "./api.js";
+import { Problem, UNREACHABLE } from "./api.js";
 import { collection } from "./collection.js";
 import { anchor, button, h, icon } from "./dom.js";
 import { listen as listenKeys, showKeys, typing } from "./keyboard.js";
@@ -12,7 +12,7 @@ import * as upload from "./upload.js";
 import * as work from "./job_progress.js";
 import * as pictures from "./pictures.js";
 
-// The start page comes with the page itself, the others when they are first asked for.
+// The start page is part of the first load; the other views are imported when first opened.
 const VIEWS = {
   pictures: () => pictures,
   item: () => import("./item.js"),
@@ -42,9 +42,9 @@ const brand = h(
   h("img", { src: "/icon.svg", alt: "", width: 28, height: 28 }),
   h("span", {}, "Lookalike"),
 );
-let stay = new AbortController();
+let current = new AbortController(); // aborts when the user leaves the view
 let first = true;
-let moves = 0; // views shown so far
+let moves = 0; // number of views shown so far
 
 function header(route) {
   const links = PLACES.map(([view, words, drawing, views]) =>
@@ -63,43 +63,43 @@ function header(route) {
       { class: "tools" },
       work.chip,
       theme.themeSwitch(),
-      button("why", "Keys", showKeys, { quiet: true, class: "plain" }),
+      button("why", "Keyboard shortcuts", showKeys, { quiet: true, class: "plain" }),
     ),
   );
 }
 
-/** The module of a view; null where there is no such view. */
+/** The module of a view; null if the name is unknown. */
 async function load(name) {
   if (!Object.hasOwn(VIEWS, name)) return null;
   try {
     return await VIEWS[name]();
   } catch {
-    throw new Problem("gone", GONE);
+    throw new Problem("unreachable", UNREACHABLE);
   }
 }
 
-/** Show what the address says. What is shown stays until the next is there, or until it takes too long. */
+/** Show the view of the current address. The old view stays until the new one is ready or loading takes too long. */
 async function render(scroll = 0) {
-  stay.abort();
-  stay = new AbortController();
+  current.abort();
+  current = new AbortController();
   moves += 1;
-  const { signal } = stay;
+  const { signal } = current;
   const route = read();
   document.body.dataset.view = route.view;
   header(route);
-  const patience = setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
+  const loading = setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
   let element;
   try {
-    upload.allow((await collection(signal)).limits);
+    upload.setLimits((await collection(signal)).limits);
     tray.show(route);
     work.listen();
     const view = route.view === "login" ? null : await load(route.view);
     element = view
       ? await view.show(route, signal)
       : plate(
-          "There is nothing here",
-          "This address leads nowhere. It may have been cut short.",
-          anchor(null, "To all pictures", "#/"),
+          "Not found",
+          "There is no page at this address. The link may be incomplete.",
+          anchor(null, "Show all pictures", "#/"),
         );
   } catch (problem) {
     if (signal.aborted || problem.name === "AbortError") return;
@@ -109,11 +109,12 @@ async function render(scroll = 0) {
         : failed(problem, () => render(scroll), signal);
     if (!problem.status && problem.kind === undefined) console.error(problem);
   } finally {
-    clearTimeout(patience);
+    clearTimeout(loading);
   }
   if (signal.aborted) return;
   main.replaceChildren(element);
-  for (const grid of element.querySelectorAll(".grid")) grid.dispatchEvent(new Event("measure")); // its height, before we scroll
+  // Grids must know their height before the page scrolls.
+  for (const grid of element.querySelectorAll(".grid")) grid.dispatchEvent(new Event("measure"));
   scrollTo({ top: scroll, behavior: "instant" });
   const heading = element.querySelector("h1")?.textContent;
   document.title = heading && heading !== "Lookalike" ? `${heading} – Lookalike` : "Lookalike";
@@ -131,7 +132,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || event.defaultPrevented || typing(event) || read().view !== "item") return;
   if (moves > 1) history.back();
-  else location.hash = link("pictures"); // this picture is where we came in
+  else location.hash = link("pictures"); // the visit started with this picture
 });
 listenKeys();
 upload.listen();

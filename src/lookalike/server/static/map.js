@@ -1,4 +1,4 @@
-// The map: every picture a point, alike ones near each other. Drag, zoom, click into it; arrows and Enter do the same.
+// The map: every picture is a point, and similar pictures are close together.
 import { get } from "./api.js";
 import { collection } from "./collection.js";
 import { button, h } from "./dom.js";
@@ -13,54 +13,55 @@ export async function show({ query }, signal) {
   const space = query.get("space");
   const head = (text, ...tools) => lead("Map", text, { tools: h("div", { class: "actions" }, tools) });
   const data = await get("/map", { space }, signal);
-  const coming =
+  const progress =
     data.job &&
     follow(
       data.job,
       data.ids.length
-        ? "There are changes; the map is being drawn anew."
-        : "The map is being drawn. This takes a moment, once.",
+        ? "Pictures have changed. Updating the map…"
+        : "Computing the map. This takes a moment, but only the first time.",
       signal,
     );
   if (!data.ids.length)
     return h(
       "div",
       { class: "view" },
-      head("Alike pictures near each other."),
-      coming ?? empty("There are no pictures to draw yet."),
+      head("Similar pictures are close together."),
+      progress ?? empty("There are no pictures to show yet."),
     );
   const chart = new MapCanvas(data, signal);
   const names = [...new Set(data.labels.flat().filter(Boolean))].sort();
   const pick =
     names.length > 1 &&
-    choice("Show", [["", "all"], ...names.map((name) => [name, name])], query.get("label") ?? "", (label) => {
+    choice("Class", [["", "all"], ...names.map((name) => [name, name])], query.get("label") ?? "", (label) => {
       history.replaceState(history.state, "", amend({ label: label || null }));
       chart.highlight(label);
     });
-  const ways =
+  const spaces =
     about.spaces.length > 1 &&
     choice(
-      "Alike by",
+      "Similarity",
       about.spaces.map(({ name }) => [name, name]),
       data.space,
       (name) => go(amend({ space: name })),
     );
   chart.highlight(query.get("label") ?? "");
+  const shown = many(data.ids.length, "picture");
   return h(
     "div",
     { class: "view" },
     head(
-      `${many(data.ids.length, "picture")}${data.total > data.ids.length ? ` of ${count(data.total)}` : ""}; alike ones are near each other. Click one to open it.`,
+      `${shown}${data.total > data.ids.length ? ` of ${count(data.total)}` : ""}. Similar ones are close together. Click one to open it.`,
       pick,
-      ways,
+      spaces,
       h(
         "div",
         { class: "pager" },
-        button("plus", "Closer", () => chart.zoom(1.6), { quiet: true }),
-        button("minus", "Farther", () => chart.zoom(1 / 1.6), { quiet: true }),
+        button("plus", "Zoom in", () => chart.zoom(1.6), { quiet: true }),
+        button("minus", "Zoom out", () => chart.zoom(1 / 1.6), { quiet: true }),
       ),
     ),
-    coming,
+    progress,
     chart.element,
   );
 }

@@ -4,10 +4,10 @@ import { h } from "./dom.js";
 import { say } from "./notify.js";
 import { go, link } from "./router.js";
 
-const TILE = 64; // a small picture on the map
-const NEAR = 22; // how far from a point a click still means it
+const TILE = 64; // width of a thumbnail in pixels
+const NEAR = 22; // maximum distance in pixels between a click and its point
 
-/** Whether a small picture has room here; if so, it is taken. */
+/** Reserve space for a thumbnail at x, y; false if it would overlap another one. */
 function claimSpace(taken, x, y) {
   const [column, line] = [Math.floor(x / TILE), Math.floor(y / TILE)];
   for (let i = column - 1; i <= column + 1; i++) {
@@ -36,7 +36,7 @@ export class MapCanvas {
     this.canvas = h("canvas", {
       tabindex: "0",
       role: "application",
-      "aria-label": "Map of the pictures. Arrows go from picture to picture, Enter opens, plus and minus zoom.",
+      "aria-label": "Map of the pictures. Arrow keys move between pictures, Enter opens one, plus and minus zoom.",
     });
     this.tip = h("div", { class: "tip", hidden: true });
     this.element = h("div", { class: "map" }, this.canvas, this.tip);
@@ -85,18 +85,18 @@ export class MapCanvas {
   }
 
   #later() {
-    this.wanted ||= requestAnimationFrame(() => this.#draw());
+    this.drawing ||= requestAnimationFrame(() => this.#draw());
   }
 
   #draw() {
-    this.wanted = 0;
+    this.drawing = 0;
     if (!this.width) return;
     const pen = this.canvas.getContext("2d");
     const colour = (name) => getComputedStyle(this.element).getPropertyValue(name);
     const [accent, dot] = [colour("--accent"), colour("--dot")];
     pen.setTransform(this.sharp, 0, 0, this.sharp, 0, 0);
     pen.clearRect(0, 0, this.width, this.height);
-    const taken = new Map(); // places of a coarse net → where a picture stands
+    const taken = new Map(); // cell of a coarse grid → positions of thumbnails
     const tiles = [];
     for (const point of this.points) {
       const [x, y] = this.#place(point);
@@ -213,7 +213,7 @@ export class MapCanvas {
     event.preventDefault();
   }
 
-  /** To the nearest picture in that direction. */
+  /** Move to the nearest picture in this direction. */
   #step(dx, dy) {
     const [x, y] = this.chosen ? this.#place(this.chosen) : [this.width / 2, this.height / 2];
     let best = null;
@@ -232,7 +232,7 @@ export class MapCanvas {
       this.at[0] + Math.min(0, this.width - TILE - u) + Math.max(0, TILE - u),
       this.at[1] + Math.min(0, this.height - TILE - v) + Math.max(0, TILE - v),
     ];
-    say(best.labels.join(", ") || "a picture without a class");
+    say(best.labels.join(", ") || "picture without a class");
     this.#later();
   }
 }

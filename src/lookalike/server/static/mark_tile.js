@@ -1,9 +1,9 @@
-// A picture that can be marked: by a click, by its buttons, or by keys of its list.
+// A picture that can be marked by a click, by its buttons, or by the keys of its list.
 import { button, h, icon } from "./dom.js";
 import { MARKS, badge, picture, spoken } from "./tile.js";
 
 /**
- * A tile that shows its mark; with `asked`, it has buttons for yes and no.
+ * A tile that shows its mark; with `asked`, it also has buttons for yes and no.
  * @param view  has state.marks, mark(id, kind) and why(item)
  * @returns {element, draw}: draw updates the mark
  */
@@ -22,7 +22,7 @@ export function markTile(view, item, asked) {
     },
     picture(item, asked ? 384 : 256),
   );
-  const about = button("why", `Why ${item.name}?`, () => view.why(item), {
+  const about = button("why", `Why is ${item.name} here?`, () => view.why(item), {
     quiet: true,
     class: "about",
     tabindex: "-1",

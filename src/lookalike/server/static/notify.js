@@ -1,7 +1,7 @@
 // Notifications: text for screen readers, messages that disappear, and dialogs.
 import { button, h } from "./dom.js";
 
-/** Say a sentence to screen readers. */
+/** Announce a sentence to screen readers. */
 export function say(text) {
   const live = document.getElementById("live");
   live.textContent = "";
@@ -27,14 +27,14 @@ export async function attempt(work) {
   }
 }
 
-/** Ask before an action that cannot be undone; `act` returns undefined if it failed. */
+/** Ask for confirmation before an action that cannot be undone; `act` returns undefined if it failed. */
 export function confirm(heading, text, words, act) {
   const submit = async (event) => {
     event.preventDefault();
     if ((await attempt(act)) !== undefined) box.close();
   };
   const yes = button(null, words, null, { type: "submit", class: "main" });
-  const no = button(null, "Leave it", () => box.close());
+  const no = button(null, "Cancel", () => box.close());
   const box = dialog(heading, h("form", { onsubmit: submit }, h("p", {}, text), h("p", { class: "actions" }, yes, no)));
 }
 

@@ -1,4 +1,4 @@
-// A list of a few dozen pictures: one tab stop, and arrow keys that move by position on the screen.
+// A list of a few dozen pictures with one tab stop; arrow keys move the focus by position on the screen.
 import { h } from "./dom.js";
 
 export class PictureList {
@@ -37,7 +37,7 @@ export class PictureList {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const targets = this.targets;
     const here = targets.indexOf(document.activeElement);
-    if (here < 0) return; // inside a tile: its own buttons
+    if (here < 0) return; // the focus is on a button inside a tile
     const next =
       { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: targets.length - 1 }[event.key] ??
       this.#neighbour(event.key, targets, here);
@@ -57,7 +57,7 @@ export class PictureList {
     next.before = this;
   }
 
-  /** The nearest one in the row above or below. */
+  /** The index of the nearest tile in the row above or below. */
   #neighbour(key, targets, here) {
     if (key !== "ArrowUp" && key !== "ArrowDown") return undefined;
     const places = targets.map((target) => target.getBoundingClientRect());

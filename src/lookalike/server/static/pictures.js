@@ -1,4 +1,4 @@
-// The start page: the collection at a glance, a place to drop a picture, and everything in a grid.
+// The start page: a summary of the collection, a drop area for pictures, and all pictures in a grid.
 import { get } from "./api.js";
 import { collection, may } from "./collection.js";
 import { anchor, h, icon } from "./dom.js";
@@ -35,7 +35,7 @@ export async function show({ query }, signal) {
   return h(
     "div",
     { class: "view" },
-    lead(heading, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : glance(about), {
+    lead(heading, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : summary(about), {
       tools: !narrowed &&
         about.items > 0 && [drop(), may("manage") && anchor("plus", "Add pictures", link("jobs"), { class: "button" })],
     }),
@@ -44,14 +44,14 @@ export async function show({ query }, signal) {
   );
 }
 
-/** + and − put the picture that has the focus into the tray. */
+/** Add the focused picture to the tray when + or - is pressed. */
 export function tally(event, item) {
   if (event.key !== "+" && event.key !== "-") return false;
   put({ id: (item.item ?? item).id }, event.key === "+" ? "with" : "without");
   return true;
 }
 
-function glance({ items, classes, labelled }) {
+function summary({ items, classes, labelled }) {
   const parts = [
     many(items, "picture"),
     classes ? many(classes, "class", "classes") : null,
@@ -71,11 +71,11 @@ function drop() {
 }
 
 function nothing(about) {
-  if (about.items) return empty("No picture is like that. Try fewer words, or clear the filters.");
+  if (about.items) return empty("No pictures match. Try fewer words, or clear the filters.");
   if (may("manage"))
     return empty(
-      "There are no pictures yet. Add a folder, or some pictures of yours.",
+      "This collection is empty. Add a folder, or upload pictures.",
       anchor("plus", "Add pictures", link("jobs"), { class: "button main" }),
     );
-  return empty("There are no pictures yet. Whoever manages the collection can add some: lookalike add FOLDER");
+  return empty("This collection is empty. The administrator can add pictures with: lookalike add FOLDER");
 }

@@ -1,4 +1,4 @@
-// A session that cannot be changed: it is finished, or belongs to another person.
+// A session that cannot be changed, because it is finished or belongs to another user.
 import { get } from "./api.js";
 import { anchor, h } from "./dom.js";
 import { many } from "./format.js";
@@ -7,7 +7,7 @@ import { link } from "./router.js";
 import { badge, picture, spoken } from "./tile.js";
 import { lead } from "./view_parts.js";
 
-/** Its current ranking, with its marks. */
+/** Show the current ranking of a session, with its marks. */
 export async function showReadOnly(state, mine, signal) {
   const { session } = state;
   const { best } = await get(`/sessions/${session.id}/best`, { k: 60 }, signal);
@@ -30,18 +30,19 @@ export async function showReadOnly(state, mine, signal) {
     }),
   );
   const name = session.label ?? session.name;
+  const marks = `${many(session.relevant.length, "picture")} marked yes, ${session.irrelevant.length} marked no`;
   const text = session.finished
-    ? `Finished after ${many(session.rounds, "round")}: ${many(session.relevant.length, "picture")} yes, ${session.irrelevant.length} no.`
-    : `This is a session of ${session.author}: you may look.`;
+    ? `Finished after ${many(session.rounds, "round")}: ${marks}.`
+    : `This session belongs to ${session.author}. You can view it, but not change it.`;
   const more =
     session.finished && name && mine
-      ? anchor("classes", `To the class ${name}`, link("class", name), { class: "button main" })
+      ? anchor("classes", `Show the class ${name}`, link("class", name), { class: "button main" })
       : null;
   return h(
     "div",
     { class: "view" },
     lead(name || "Session", text, { up: "sessions", tools: more }),
-    h("h2", {}, "The most likely now"),
+    h("h2", {}, "Most likely pictures"),
     row.element,
   );
 }

@@ -1,8 +1,8 @@
-// The address is the state: `#/view/argument?query`. Examples (`with`, `without`) travel along from view to view.
+// The address holds the state: `#/view/argument?query`. Examples (`with`, `without`) are kept when the view changes.
 
 const CARRIED = ["with", "without"];
 
-/** Where we are: {view, arg, query}. */
+/** Parse the address into {view, arg, query}. */
 export function read(hash = location.hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const [view, ...rest] = path.split("/");
@@ -13,11 +13,11 @@ function safely(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a stray % that somebody typed
+    return text; // a stray % in the address
   }
 }
 
-/** The address of a view; a query value may be a list, null takes a name out. Examples come along unless given. */
+/** The address of a view. Query values can be lists; null removes a name. Current examples are kept unless given. */
 export function link(view, arg = "", query = {}) {
   const here = read().query;
   const text = new URLSearchParams();
@@ -31,7 +31,7 @@ export function link(view, arg = "", query = {}) {
   return `#/${path}${search ? `?${search}` : ""}`;
 }
 
-/** The address of this view with some of its query changed. */
+/** The address of the current view with parts of its query changed. */
 export function amend(query) {
   const { view, arg, query: here } = read();
   const merged = {};
@@ -43,7 +43,7 @@ export function go(hash) {
   location.hash = hash;
 }
 
-/** Go there without a step in the history. */
+/** Go to an address without adding an entry to the history. */
 export function replace(hash) {
   history.replaceState(history.state, "", hash);
   dispatchEvent(new HashChangeEvent("hashchange"));
@@ -51,7 +51,7 @@ export function replace(hash) {
 
 let saving = 0;
 
-/** Call `render(scroll)` at every move; where a page was scrolled to is kept in its step of the history. */
+/** Call `render(scroll)` when the address changes. The scroll position is stored in the history entry. */
 export function listen(render) {
   history.scrollRestoration = "manual";
   addEventListener("hashchange", () => {

@@ -38,24 +38,26 @@ class SessionView {
   constructor(state, query, signal) {
     Object.assign(this, { state, query, signal, tiles: new Map(), likely: [] });
     const onkey = (event, tile) => this.#key(event, tile);
-    this.questions = new PictureList("Please judge these", { signal, onkey, kind: "judge" });
+    this.questions = new PictureList("Pictures to mark", { signal, onkey, kind: "judge" });
     this.best = new PictureList("Best so far", { signal, onkey, kind: "best" });
     this.others = new PictureList("Less likely", { signal, onkey, kind: "best" });
     this.questions.follow(this.best);
     this.best.follow(this.others);
     this.divide = h("h3", { class: "divide", hidden: true }, "Less likely");
-    this.allButton = button("yes", "", () => this.all(), { title: "All above the line that you have not judged: yes" });
+    this.allButton = button("yes", "", () => this.all(), {
+      title: "Mark all unmarked pictures above the line as yes",
+    });
     this.gauge = h("div", { class: "gauge" });
     this.hints = h("div", { class: "words" });
     this.timer = h("p", { class: "quiet timer" });
-    this.story = h("details", { class: "story" }, h("summary", {}, "What was said so far"), h("div", {}));
-    this.story.addEventListener("toggle", () => this.#tell());
+    this.story = h("details", { class: "story" }, h("summary", {}, "History"), h("div", {}));
+    this.story.addEventListener("toggle", () => this.#showHistory());
     this.undoButton = button("undo", "Undo", () => this.undo());
     this.nextButton = button("next", "Next round", () => this.next(), { class: "main" });
-    this.restButton = button("no", "No to the rest", () => this.rest(), { title: "All that are not judged yet: no" });
-    this.none = empty("There is nothing left to ask. Give it a name, or judge some of the best so far.");
+    this.restButton = button("no", "No to the rest", () => this.rest(), { title: "Mark all unmarked pictures as no" });
+    this.none = empty("There are no more questions. Save the result as a class, or mark some of the best so far.");
     this.busy = h("div", { class: "busy", hidden: true }, waiting("Learning from your answers…"));
-    this.nameButton = button("classes", "Make it a class", null, { type: "submit" });
+    this.nameButton = button("classes", "Save as class", null, { type: "submit" });
     this.element = layout(this);
     state.addEventListener("change", () => this.#draw(), { signal });
     keys(
@@ -104,7 +106,7 @@ class SessionView {
     this.restButton.disabled = !open;
     this.undoButton.disabled = marks.size === 0;
     this.nameButton.disabled = !state.found;
-    const sure = this.#unjudged();
+    const sure = this.#unmarked();
     this.allButton.hidden = sure.length < 2;
     this.allButton.lastChild.textContent = `Yes to these ${sure.length}`;
     gauge(this.gauge, state);
@@ -114,10 +116,10 @@ class SessionView {
       ...(round?.notes ?? []).map((text) => h("p", { class: "quiet" }, text)),
     ];
     this.hints.replaceChildren(...hints.filter(Boolean));
-    if (this.story.open) this.#tell();
+    if (this.story.open) this.#showHistory();
   }
 
-  async #tell() {
+  async #showHistory() {
     if (!this.story.open) return;
     await this.state.sending;
     const log = await attempt(() => get(`/sessions/${this.state.session.id}/log`, {}, this.signal));
@@ -158,12 +160,12 @@ class SessionView {
     return attempt(() => this.state.mark(ids, "no"));
   }
 
-  #unjudged() {
+  #unmarked() {
     return this.likely.filter((id) => !this.state.marks.has(id));
   }
 
   all() {
-    const ids = this.#unjudged();
+    const ids = this.#unmarked();
     this.nextButton.focus({ preventScroll: true });
     return attempt(() => this.state.mark(ids, "yes"));
   }
@@ -171,7 +173,7 @@ class SessionView {
   async undo() {
     const ids = await attempt(() => this.state.undo());
     if (!ids) return;
-    say(ids.length ? `Undone: ${many(ids.length, "picture")}` : "There is nothing to undo.");
+    say(ids.length ? `Undone for ${many(ids.length, "picture")}.` : "There is nothing to undo.");
     this.questions.targets.find((target) => target.dataset.id === ids[0])?.focus();
   }
 
@@ -192,7 +194,7 @@ class SessionView {
     this.#fill();
     this.questions.focus();
     const { round } = this.state;
-    say(`Round ${round.number}. ${many(round.questions.length, "picture")} to judge. ${this.gauge.textContent}`);
+    say(`Round ${round.number}. ${many(round.questions.length, "picture")} to mark. ${this.gauge.textContent}`);
     if (this.questions.element.getBoundingClientRect().top < 0) scrollTo({ top: 0 });
   }
 
@@ -201,7 +203,7 @@ class SessionView {
     const finished = await attempt(() => this.state.finish(name));
     if (!finished) return;
     forget();
-    note(`${many(finished.labelled ?? this.state.found, "picture")} put into the class ${finished.label ?? name}.`);
+    note(`Added ${many(finished.labelled ?? this.state.found, "picture")} to the class ${finished.label ?? name}.`);
     go(link("class", finished.label ?? name));
   }
 
@@ -212,7 +214,7 @@ class SessionView {
 
 const total = (parts) => Object.values(parts).reduce((sum, part) => sum + part, 0);
 
-/** The questions on one side, the best so far on the other. */
+/** The questions on the left, the best so far on the right. */
 function layout(view) {
   const { session } = view.state;
   const name = session.label ?? session.name ?? "";
@@ -220,8 +222,8 @@ function layout(view) {
     type: "text",
     name: "name",
     value: name,
-    placeholder: "Name it",
-    "aria-label": "Name of the class",
+    placeholder: "Class name",
+    "aria-label": "Class name",
     autocomplete: "off",
     required: true,
     maxlength: 200,
@@ -233,7 +235,7 @@ function layout(view) {
   return h(
     "div",
     { class: "view desk" },
-    lead(name || "What are you looking for?", null, {
+    lead(name || "Untitled session", null, {
       up: "sessions",
       tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, view.nameButton)],
     }),
@@ -243,17 +245,17 @@ function layout(view) {
       h(
         "section",
         { class: "asking" },
-        h("div", { class: "lane-head" }, h("h2", {}, "Please judge these"), view.timer),
+        h("div", { class: "lane-head" }, h("h2", {}, "Mark these pictures"), view.timer),
         view.questions.element,
         view.none,
         view.busy,
         h("div", { class: "acts" }, view.undoButton, view.restButton, view.nextButton),
-        h("p", { class: "quiet hint" }, "Click a picture for yes, once more for no. ", keyHints()),
+        h("p", { class: "quiet hint" }, "Click a picture for yes; click it again for no. ", keyHints()),
         view.hints,
         h(
           "details",
           { class: "story", open: filtered(view.query) },
-          h("summary", {}, "Look only among some pictures"),
+          h("summary", {}, "Filter the pictures"),
           bar(view.query, { signal: view.signal }),
         ),
       ),

@@ -1,4 +1,4 @@
-// The progress of a session: how many pictures were found of an estimated total, and the log of its marks.
+// Session progress: the number of pictures found, the estimated total, and the history of marks.
 import { thumbnail } from "./api.js";
 import { h, icon } from "./dom.js";
 import { count, many, moment, sureness } from "./format.js";
@@ -13,7 +13,7 @@ export function gauge(place, state) {
   if (!estimate) {
     place.replaceChildren(
       h("p", {}, "You have found ", h("b", {}, count(found)), " so far"),
-      h("p", { class: "quiet" }, "How many there are, a few more answers will tell."),
+      h("p", { class: "quiet" }, "Answer a few more to get an estimate of how many there are."),
     );
     return;
   }
@@ -35,15 +35,15 @@ export function gauge(place, state) {
   const total = Math.max(high, 1);
   bar.style.setProperty("--found", `${(100 * found) / total}%`);
   bar.style.setProperty("--low", `${(100 * low) / total}%`);
-  const between = low === high ? `${count(low)} in all` : `between ${count(low)} and ${count(high)} in all`;
+  const range = low === high ? `${count(low)} in total` : `${count(low)} to ${count(high)} in total`;
   place.replaceChildren(
     h("p", {}, "You have found ", h("b", {}, count(found)), " of about ", h("b", {}, count(value)), " like this"),
     bar,
-    h("p", { class: "quiet" }, `${sureness({ low, high })}: ${between}`),
+    h("p", { class: "quiet" }, `${sureness({ low, high })}: ${range}`),
   );
 }
 
-/** The log as a list, newest first; marks of one step are one line. */
+/** The log as a list, newest first, with one line per step. */
 export function history(log, { session }) {
   const events = (log.events ?? log).filter((event) => event.kind !== "shown" && event.kind !== "show");
   const steps = [];

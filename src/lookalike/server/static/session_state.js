@@ -1,5 +1,5 @@
-// The state of a session on the page: its marks and its last round. Marks show at once and are sent in order; the server
-// has all of them before the next round is requested.
+// The state of a session on the page: its marks and its last round. Marks are shown immediately and sent in order;
+// the next round is requested after the server has received all of them.
 import { post } from "./api.js";
 
 const SENT = { yes: "relevant", no: "irrelevant", skip: "skip" };
@@ -12,10 +12,10 @@ export class SessionState extends EventTarget {
     this.sending = Promise.resolve();
     this.slot = `lookalike.round.${session.id}.${JSON.stringify(body)}`;
     this.round = loadRound(this.slot);
-    this.#take(session);
+    this.#load(session);
   }
 
-  #take(session) {
+  #load(session) {
     this.session = session;
     this.marks = new Map();
     for (const [kind, mark] of Object.entries(MARK_BY_KIND))
@@ -47,12 +47,12 @@ export class SessionState extends EventTarget {
     return this.#queue(async () => {
       const { undone, session } = await post(`/sessions/${this.session.id}/undo`);
       ids = Object.keys(undone ?? {});
-      this.#take(session);
+      this.#load(session);
       this.#changed();
     }).then(() => ids);
   }
 
-  /** Play the next round. */
+  /** Run the next round. */
   next(signal) {
     return this.#queue(async () => {
       const round = await post(`/sessions/${this.session.id}/round`, { k: 60, window: 9, filter: this.body }, signal);
@@ -70,7 +70,7 @@ export class SessionState extends EventTarget {
     }).then(() => this.finished);
   }
 
-  /** Run requests one after the other; after a failure, revert, and pass the error to the caller. */
+  /** Run requests one after the other. If one fails, call `revert` and pass the error to the caller. */
   #queue(work, revert = () => {}) {
     const turn = this.sending.then(work);
     this.sending = turn.catch(() => {
@@ -81,7 +81,7 @@ export class SessionState extends EventTarget {
   }
 }
 
-// The last round is stored in this tab, so that returning to a session, or reloading it, plays no new one.
+// The last round is stored in this tab, so that returning to a session or reloading it does not start a new round.
 function loadRound(slot) {
   try {
     return JSON.parse(sessionStorage.getItem(slot));
@@ -94,6 +94,6 @@ function saveRound(slot, round) {
   try {
     sessionStorage.setItem(slot, JSON.stringify(round));
   } catch {
-    // full or not allowed: then a new round is played
+    // storage is full or not allowed: a reload starts a new round
   }
 }

@@ -1,4 +1,4 @@
-// All sessions: go on, or look at what was found.
+// The list of sessions: unfinished ones to continue or delete, and finished ones.
 import { get, remove } from "./api.js";
 import { cardThumbnails } from "./card_thumbnails.js";
 import { collection, may } from "./collection.js";
@@ -16,14 +16,14 @@ export async function show(_route, signal) {
   return h(
     "div",
     { class: "view" },
-    lead("Sessions", "You answer yes or no; Lookalike learns what you mean and finds the rest."),
+    lead("Sessions", "Answer yes or no for a few pictures; Lookalike learns what you are looking for and finds more."),
     sessions.length
       ? null
       : empty(
-          "No session yet. Open a picture and choose “Start a session”.",
-          anchor("pictures", "To the pictures", link("pictures"), { class: "button main" }),
+          "No sessions yet. Open a picture and choose “Start a session”.",
+          anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
         ),
-    part("To go on with", open, me, signal),
+    part("Unfinished", open, me, signal),
     part("Finished", done, me, signal),
   );
 }
@@ -48,10 +48,11 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
   const counts = `${many(rounds, "round")} · ${marks.relevant} yes, ${marks.irrelevant} no`;
   const answers = many(marks.relevant + marks.irrelevant + marks.skip, "answer");
   const mine = may("manage") || (may("judge") && author === me.name);
+  const warning = `This deletes ${answers}. The pictures stay in the collection.`;
   const forget = () =>
-    confirm("Delete this session?", `${answers} will be forgotten. The pictures stay.`, "Delete", async () => {
+    confirm("Delete this session?", warning, "Delete", async () => {
       await remove(`/sessions/${id}`);
-      note("The session is deleted.");
+      note("Session deleted.");
       dispatchEvent(new HashChangeEvent("hashchange"));
       return true;
     });
@@ -62,10 +63,10 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
       "a",
       { class: "card", href: link("session", id, { with: null, without: null }) },
       thumbnails,
-      h("b", {}, name ?? "Without a name"),
+      h("b", {}, name ?? "Untitled"),
       h("span", { class: "quiet" }, counts),
       h("span", { class: "quiet" }, `${author}, ${moment(started)}`),
     ),
-    !finished && mine && button("no", `Delete the session ${name ?? "without a name"}`, forget, { quiet: true }),
+    !finished && mine && button("no", `Delete the session ${name ?? "(untitled)"}`, forget, { quiet: true }),
   );
 }

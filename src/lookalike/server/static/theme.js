@@ -1,5 +1,5 @@
-// Light or dark, before the first paint: what was chosen here before, or what the system says, as long as it says so.
-// A plain script, not a module: a module would run after the page was drawn once in the wrong colours.
+// Set the light or dark theme before the first paint: the stored choice, or else the system's setting.
+// This is a plain script because a module would run after the first paint, with the wrong colours.
 (() => {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const apply = () => {
@@ -7,7 +7,7 @@
     try {
       chosen = localStorage.getItem("lookalike.theme");
     } catch {
-      // no storage: the system decides
+      // no storage: use the system's setting
     }
     const known = chosen === "light" || chosen === "dark";
     document.documentElement.dataset.theme = known ? chosen : system.matches ? "dark" : "light";

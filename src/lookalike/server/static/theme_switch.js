@@ -5,7 +5,7 @@ export const dark = () => document.documentElement.dataset.theme === "dark";
 
 export function themeSwitch() {
   const draw = () => {
-    const label = dark() ? "Change to light colours" : "Change to dark colours";
+    const label = dark() ? "Switch to light theme" : "Switch to dark theme";
     knob.replaceChildren(icon(dark() ? "light" : "dark"), h("span", { class: "unseen" }, label));
     knob.title = label;
   };
@@ -16,7 +16,7 @@ export function themeSwitch() {
     try {
       localStorage.setItem("lookalike.theme", choice);
     } catch {
-      // no storage: the choice holds until the page is closed
+      // no storage: the choice lasts until the page is closed
     }
     dispatchEvent(new Event("colours"));
     draw();

@@ -1,4 +1,4 @@
-// One picture of a grid or list, in a place of fixed size: the layout does not move when the picture loads.
+// Tiles of grids and lists. Their size is fixed, so that the layout does not shift when pictures load.
 import { thumbnail } from "./api.js";
 import { button, h, icon } from "./dom.js";
 import { title } from "./format.js";
@@ -6,7 +6,7 @@ import { put } from "./tray.js";
 
 export const MARKS = { yes: "Yes", no: "No", skip: "Skipped" };
 
-/** The picture itself; without words, as what is around it names it. */
+/** The image; its alt text is empty because the element around it has a label. */
 export function picture(item, side = 256) {
   const img = h("img", {
     src: thumbnail(item.id, side),
@@ -16,13 +16,13 @@ export function picture(item, side = 256) {
     draggable: "false",
   });
   img.addEventListener("load", () => img.classList.add("there"));
-  img.addEventListener("error", () => img.replaceWith(h("span", { class: "lost" }, "not readable")));
+  img.addEventListener("error", () => img.replaceWith(h("span", { class: "lost" }, "unreadable")));
   return img;
 }
 
-const SHAPE = 4 / 3; // of a tile
+const SHAPE = 4 / 3; // aspect ratio of a tile
 
-/** A frame around a part, on a tile that shows the whole picture in its middle. */
+/** A frame around a part of a picture, for a tile that shows the whole picture, centred. */
 export function frame(box, { width, height }) {
   const across = Math.min(1, width / height / SHAPE);
   const down = Math.min(1, SHAPE / (width / height));
@@ -35,7 +35,7 @@ export function frame(box, { width, height }) {
   return mark;
 }
 
-/** A tile that leads somewhere. `words` stand under the name when it is pointed at. */
+/** A tile that is a link. On hover, it shows the name of the picture and `words` below it. */
 export function linkTile(item, href, { words = "", box = null, side = 256 } = {}) {
   const caption = h("span", { class: "caption" }, h("b", {}, title(item)), words && h("i", {}, words));
   const name = words ? `${title(item)}, ${words}` : title(item);
@@ -48,7 +48,7 @@ export function linkTile(item, href, { words = "", box = null, side = 256 } = {}
   );
 }
 
-/** The same with + and − for the tray, which show when it is pointed at; keys do the same. */
+/** A link tile with buttons that add the picture to the tray, shown on hover. The keys + and - do the same. */
 export function exampleTile(item, href, props) {
   const add = (drawing, words, side) =>
     button(drawing, `${words}: ${title(item)}`, () => put({ id: item.id }, side), { quiet: true, tabindex: "-1" });
@@ -59,14 +59,14 @@ export function exampleTile(item, href, props) {
     h(
       "div",
       { class: "adds", "aria-hidden": "true" },
-      add("plus", "Wanted", "with"),
-      add("minus", "Not wanted", "without"),
+      add("plus", "Add as positive example", "with"),
+      add("minus", "Add as negative example", "without"),
     ),
   );
 }
 
-/** A badge that says a mark by shape and word besides colour. */
+/** A badge that shows a mark by shape, word and colour. */
 export const badge = (mark) => (mark ? h("span", { class: `badge ${mark}` }, icon(mark), MARKS[mark]) : null);
 
-/** What a screen reader says of a tile that can be marked. */
-export const spoken = (item, mark) => `${title(item)}, ${mark ? `marked ${MARKS[mark].toLowerCase()}` : "not judged"}`;
+/** The screen reader label of a tile that can be marked. */
+export const spoken = (item, mark) => `${title(item)}, ${mark ? `marked ${MARKS[mark].toLowerCase()}` : "not marked"}`;

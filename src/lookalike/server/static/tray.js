@@ -1,4 +1,4 @@
-// The tray: the examples of the address, wanted and unwanted, and what to do with them.
+// The tray: the positive and negative examples in the address, with buttons to search or start a session.
 import { portrait } from "./api.js";
 import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
@@ -8,7 +8,7 @@ import { startSession } from "./start_session.js";
 
 const SHOWN_IN = ["pictures", "item", "search", "map", "class"];
 
-/** Put an example into the address: side is "with" or "without"; it leaves the other list. */
+/** Add an example to the list `side`, "with" or "without", of the address, and remove it from the other list. */
 export function put(example, side) {
   const text = format(example);
   const other = side === "with" ? "without" : "with";
@@ -22,28 +22,28 @@ function chip(example, side) {
   const rest = read()
     .query.getAll(side)
     .filter((one) => one !== text);
-  const role = side === "with" ? "wanted" : "not wanted";
-  const image = h("img", { src: portrait(example), alt: `Example, ${role}` });
+  const role = side === "with" ? "positive" : "negative";
+  const image = h("img", { src: portrait(example), alt: `${role === "positive" ? "Positive" : "Negative"} example` });
   return h(
     "li",
     { class: side },
     image,
     h("span", { class: "sign" }, icon(side === "with" ? "plus" : "minus")),
-    button("no", `Take this example out (${role})`, () => go(amend({ [side]: rest })), { quiet: true, class: "take" }),
+    button("no", `Remove this ${role} example`, () => go(amend({ [side]: rest })), { quiet: true, class: "take" }),
   );
 }
 
 export function show(route) {
   const tray = document.getElementById("tray");
-  const { wanted, unwanted } = both(route.query);
-  tray.hidden = !SHOWN_IN.includes(route.view) || wanted.length + unwanted.length === 0;
+  const { positive, negative } = both(route.query);
+  tray.hidden = !SHOWN_IN.includes(route.view) || positive.length + negative.length === 0;
   document.body.classList.toggle("has-tray", !tray.hidden);
   if (tray.hidden) return tray.replaceChildren();
   const chips = h(
     "ul",
     { role: "list" },
-    wanted.map((one) => chip(one, "with")),
-    unwanted.map((one) => chip(one, "without")),
+    positive.map((one) => chip(one, "with")),
+    negative.map((one) => chip(one, "without")),
   );
   const search = h(
     "a",
@@ -53,8 +53,8 @@ export function show(route) {
   );
   const learn =
     may("judge") &&
-    button("session", "Start a session", () => startSession({ examples: wanted, without: unwanted }), {
-      disabled: !wanted.length,
+    button("session", "Start a session", () => startSession({ examples: positive, without: negative }), {
+      disabled: !positive.length,
       class: route.view === "search" ? "main" : null,
     });
   const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend({ with: null, without: null })), {

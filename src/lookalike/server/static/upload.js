@@ -1,4 +1,4 @@
-// A picture to search with, dropped anywhere on the page, pasted, or picked: it is sent and searched with, not added.
+// Search with a picture that is dropped anywhere on the page, pasted, or picked. It is uploaded, but not added.
 import { send } from "./api.js";
 import { button, h } from "./dom.js";
 import { format } from "./examples.js";
@@ -6,24 +6,24 @@ import { attempt, note } from "./notify.js";
 import { go, link, read } from "./router.js";
 import { waiting } from "./view_parts.js";
 
-const MOST = 8; // examples at once
-const LONG_SIDE = 2000; // of what is sent when a picture is larger than allowed
+const MOST = 8; // pictures per search
+const LONG_SIDE = 2000; // pixels to which pictures above the upload limit are reduced
 
 let limits = { upload_bytes: Infinity };
 
-export function allow(said) {
-  limits = said ?? limits;
+export function setLimits(given) {
+  limits = given ?? limits;
 }
 
 /** Search with these files. */
 export async function searchWith(files) {
   const pictures = [...files].filter((file) => file.type.startsWith("image/") || !file.type).slice(0, MOST);
   if (!pictures.length)
-    return note("That is no picture. Drop or paste a picture file (JPEG, PNG, WebP, …).", { problem: true });
+    return note("That file is not a picture. Drop or paste a picture file (JPEG, PNG, WebP, …).", { problem: true });
   const cover = h(
     "div",
     { class: "cover" },
-    waiting(pictures.length > 1 ? "Sending your pictures…" : "Sending your picture…"),
+    waiting(pictures.length > 1 ? "Uploading your pictures…" : "Uploading your picture…"),
   );
   const late = setTimeout(() => document.body.append(cover), 400);
   await attempt(async () => {
@@ -37,7 +37,7 @@ export async function searchWith(files) {
   cover.remove();
 }
 
-/** A file that is larger than the server takes is made smaller here, where the browser can. */
+/** The file, reduced in size by the browser if it exceeds the upload limit. */
 async function fit(file) {
   if (file.size <= limits.upload_bytes) return file;
   const image = await createImageBitmap(file);
@@ -61,7 +61,7 @@ export function picker(words, onfiles, props = {}) {
   });
   input.addEventListener("change", () => {
     const files = [...input.files];
-    input.value = ""; // the same file may be picked again
+    input.value = ""; // allow the same file to be picked again
     if (files.length) onfiles(files);
   });
   return h(
@@ -72,7 +72,7 @@ export function picker(words, onfiles, props = {}) {
   );
 }
 
-/** Let pictures be dropped and pasted anywhere. */
+/** Accept dropped and pasted pictures anywhere on the page. */
 export function listen() {
   let depth = 0;
   const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");

@@ -1,9 +1,9 @@
-// Parts that all views share: their head, and what they show while they load, if they are empty, and after an error.
+// Parts that all views share: the header, and the loading, empty and error states.
 import { alive } from "./api.js";
 import { button, h } from "./dom.js";
 import { link } from "./router.js";
 
-/** The head of a view: a link to its parent, its heading, a sentence, and its tools. */
+/** The header of a view: a link to its parent, a heading, a sentence, and tools. */
 export function lead(heading, text, { up = null, tools = [] } = {}) {
   return h(
     "header",
@@ -35,7 +35,7 @@ export function empty(text, ...actions) {
   return h("div", { class: "empty" }, h("p", {}, text), actions.length ? h("p", { class: "actions" }, actions) : null);
 }
 
-export function waiting(text = "One moment…") {
+export function waiting(text = "Loading…") {
   return h(
     "div",
     { class: "waiting", role: "status" },
@@ -44,20 +44,20 @@ export function waiting(text = "One moment…") {
   );
 }
 
-/** An error as a whole view; if the server does not answer, it retries until it does. */
+/** An error as a whole view. If the server cannot be reached, it retries until it responds. */
 export function failed(problem, again, signal) {
   const retry = button("undo", "Try again", again, { class: "main" });
   const home = h(
     "a",
     { class: "button", href: link("pictures", "", { with: null, without: null }) },
-    "To all pictures",
+    "Show all pictures",
   );
-  if (problem.kind === "gone") {
-    const look = setInterval(async () => (await alive()) && again(), 2000);
-    signal.addEventListener("abort", () => clearInterval(look));
-    return plate("Nobody answers", problem.message, retry);
+  if (problem.kind === "unreachable") {
+    const poll = setInterval(async () => (await alive()) && again(), 2000);
+    signal.addEventListener("abort", () => clearInterval(poll));
+    return plate("Cannot reach the server", problem.message, retry);
   }
-  if (problem.status === 404) return plate("There is nothing here", problem.message, home);
-  if (problem.status === 403) return plate("That is not yours to see", problem.message, home);
-  return plate("That did not work", problem.message, retry, home);
+  if (problem.status === 404) return plate("Not found", problem.message, home);
+  if (problem.status === 403) return plate("Access denied", problem.message, home);
+  return plate("Something went wrong", problem.message, retry, home);
 }

@@ -1,4 +1,4 @@
-// Why this one? The nearest pictures that were called yes and no, how far inside it lies, where it matches.
+// The dialog that explains a picture of a session: its margin, the most similar marked pictures, the matching part.
 import { get, thumbnail } from "./api.js";
 import { anchor, h } from "./dom.js";
 import { title } from "./format.js";
@@ -7,18 +7,18 @@ import { link } from "./router.js";
 import { frame } from "./tile.js";
 import { waiting } from "./view_parts.js";
 
-/** In words, from how far a picture lies on the wanted side: 1 and more is as sure as the examples. */
-function verdict(margin) {
-  if (margin === null || margin === undefined) return "Too little was said to tell.";
-  if (margin >= 1) return "As it stands, this is surely what you mean.";
-  if (margin > 0.25) return "As it stands, this is probably what you mean.";
-  if (margin > -0.25) return "As it stands, this may or may not be what you mean: your answer helps most here.";
-  return "As it stands, this is probably not what you mean.";
+/** The margin in words. It is positive on the relevant side; 1 is the margin of the examples. */
+function explanation(margin) {
+  if (margin === null || margin === undefined) return "There are too few answers to tell.";
+  if (margin >= 1) return "I'm confident that this is what you are looking for.";
+  if (margin > 0.25) return "This is probably what you are looking for.";
+  if (margin > -0.25) return "I'm unsure about this one, so your answer helps most.";
+  return "This is probably not what you are looking for.";
 }
 
 export async function why(session, item, signal) {
   const content = h("div", { class: "why" }, waiting());
-  dialog("Why this one?", content);
+  dialog("Why is this picture here?", content);
   try {
     const {
       margin,
@@ -44,7 +44,7 @@ export async function why(session, item, signal) {
             ),
           )
         : null;
-    const part = box && box.some((share, i) => share !== [0, 0, 1, 1][i]); // the whole picture needs no frame
+    const part = box && box.some((share, i) => share !== [0, 0, 1, 1][i]); // no frame around the whole picture
     const large = h(
       "div",
       { class: "pic whole" },
@@ -54,10 +54,10 @@ export async function why(session, item, signal) {
     const reasons = h(
       "div",
       { class: "reasons" },
-      h("p", {}, verdict(margin)),
-      part && h("p", { class: "quiet" }, "The frame shows what speaks for it most."),
-      strip("Of your yes, it is most like", yes),
-      strip("Of your no, it is most like", no),
+      h("p", {}, explanation(margin)),
+      part && h("p", { class: "quiet" }, "The frame shows the part that matches best."),
+      strip("Most similar pictures you marked yes", yes),
+      strip("Most similar pictures you marked no", no),
     );
     content.replaceChildren(
       large,
