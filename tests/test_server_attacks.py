@@ -303,7 +303,7 @@ def test_only_a_valid_bearer_token_replaces_the_header_of_the_page(shelf, tmp_pa
 
 
 def test_a_flood_is_slowed_down(shelf):
-    with running(shelf, rates=Rates(work=(0.1, 3), look=(0.1, 20))) as service:
+    with running(shelf, rates=Rates(work=(0.1, 3), read=(0.1, 20))) as service:
         item = service.get("/items")["items"][0]["id"]
         body = {"examples": [{"id": item}], "k": 1}
         seen = [service.client.post("/api/v1/search", json=body) for _ in range(5)]
@@ -325,7 +325,7 @@ def test_buckets_refill_with_time_and_are_few():
     limiter.check("work", "anna")
     assert limiter.take("work", "anna") == pytest.approx(0.5)
     for number in range(CLIENTS + 10):
-        limiter.check("look", str(number))
+        limiter.check("read", str(number))
     assert len(limiter) == CLIENTS + 2  # of other kinds: anna and bert
     assert limiter.take("work", "anna") > 0  # many clients of one kind do not make it forget those of another
 
