@@ -184,7 +184,7 @@ def test_a_cancelled_job_ends_at_once(jobs, slow, monkeypatch):
     assert jobs.cancel(queued.id).state == "cancelled"
     assert jobs.cancel(running.id).state == "cancelled"
     wait(jobs, running.id, lambda job: job.id not in jobs._processes)
-    assert jobs.cancel(running.id).message.startswith("It was cancelled")
+    assert jobs.cancel(running.id).message.startswith("The job was cancelled")
     assert jobs.cancel(99) is None
     monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
     assert wait(jobs, jobs.submit("refresh", {}, "anna").id).state == "done"

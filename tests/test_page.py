@@ -535,7 +535,7 @@ def test_pictures_are_added_with_progress(site, folder, tmp_path):
     site.allowed.append("403")
     page.get_by_label("Folder on the server").fill(str(folder.parent))
     page.get_by_role("button", name="Add folder").click()
-    expect(page.locator(".note.problem")).to_contain_text("not below one that may be added from")
+    expect(page.locator(".note.problem")).to_contain_text("inside an allowed folder")
 
 
 def test_links_that_lead_nowhere_say_so(site):

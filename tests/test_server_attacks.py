@@ -222,7 +222,7 @@ def test_wrong_tokens_are_limited_and_never_lock_out_valid_ones(shelf, tmp_path,
         token = mine["Authorization"].removeprefix("Bearer ")
         service.post("/login", {"token": token}, headers={"Cookie": forged_cookie("anna")})
         assert service.get("/collection")["me"]["name"] == "anna"  # by the cookie
-    assert "Refused a request from 127.0.0.1 with status 401" in caplog.text
+    assert "Rejected a request from 127.0.0.1 with status 401" in caplog.text
     assert secret not in caplog.text
 
 

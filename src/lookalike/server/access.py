@@ -224,7 +224,7 @@ class Access:
 
 
 def salvage(path: Path) -> tuple[list[Entry], int]:
-    """Return the valid tokens of a damaged access.json, and the number of invalid ones (1 if the list is unreadable)."""
+    """Return the valid tokens of a damaged access.json, and the number of invalid ones; 1 if the list is missing."""
     entries, problems = _read(path)
     return entries, len(problems)
 
@@ -236,7 +236,7 @@ def cookie_serializer(entry: Entry) -> URLSafeTimedSerializer:
 
 
 class Visible:
-    """Converts paths and messages to the form that a user may see. Create one per request: it reads the sources once."""
+    """Converts paths and messages to the form that a user may see. Create one per request: sources are read once."""
 
     def __init__(self, collection: Collection, person: Person):
         self._collection = collection
@@ -326,7 +326,9 @@ def _entry(row: Any) -> Entry:
 
 
 def _damaged(path: Path, problem: str) -> DamagedError:
-    return DamagedError(f"{path} is damaged: {problem}. All tokens are rejected until it is repaired. Run: lookalike repair")
+    return DamagedError(
+        f"{path} is damaged: {problem}. All tokens are rejected until it is repaired. Run: lookalike repair"
+    )
 
 
 def _check_name(name: str) -> str:

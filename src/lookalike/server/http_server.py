@@ -126,7 +126,7 @@ def bind(settings: Settings) -> socket.socket:
     """Return the listening socket; InputError if the address cannot be used."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(*found[:3])  # asyncio disables Nagle's algorithm (40 ms delay) only if the protocol is set
+        listener = socket.socket(*found[:3])  # with the protocol; otherwise asyncio keeps Nagle's delay of 40 ms
     except OSError as error:
         raise InputError(
             f"Cannot listen on {settings.host!r}: {error.strerror}. Choose another address with --host."

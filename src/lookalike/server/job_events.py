@@ -33,7 +33,7 @@ class JobEvents:
     def check(self) -> None:
         """Raise Problem 503 if too many streams are open."""
         if self.open >= MAX_STREAMS:
-            raise Problem(503, "Too many event streams are open. Close another window of the page, or try again later.", wait_s=BUSY_S)
+            raise Problem(503, "Too many event streams are open. Close another window, or try again.", wait_s=BUSY_S)
 
     async def stream(
         self, closing: threading.Event, since: int | None, only: int | None, may: Callable[[], bool], visible: Visible

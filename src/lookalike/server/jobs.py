@@ -131,7 +131,7 @@ class Jobs:
         self._closing = False
 
     def start(self) -> None:
-        """Load the stored jobs and start the queues. If jobs cannot be stored, `submit` raises an error with the reason."""
+        """Load the stored jobs and start the queues. If jobs cannot be stored, `submit` raises the reason."""
         try:
             self._ledger = JobLedger(self._collection, lambda fields: Job.read(0, fields) is not None)
             stored = self._ledger.read()
@@ -326,7 +326,7 @@ class Jobs:
                     log.error("Job %d: %s", job.id, message["trace"])
                 self._end(job, "failed", message["error"]["message"], kind=message["error"]["kind"])
             elif job.attempts < ATTEMPTS:
-                log.warning("Job %d: the process ended with exit code %s. The job starts again.", job.id, process.returncode)
+                log.warning("Job %d: the process ended with code %s. The job starts again.", job.id, process.returncode)
                 job.state, job.message = "queued", "The process of the job was killed. The job will resume."
                 self._save(job)
                 self._announce(job)

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from lookalike.collection import CORES
 from lookalike.server.metrics import Metrics
-from lookalike.server.problems import BUSY_S, RequestAbandoned, Problem
+from lookalike.server.problems import BUSY_S, Problem, RequestAbandoned
 from lookalike.server.settings import Budget
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Lanes:
                 disconnect.result()  # raises if the remaining body is too large or too slow
                 self._metrics.count("requests_left")
                 raise RequestAbandoned
-            raise Problem(503, "The request took too long and was stopped. Request fewer items, or try again.", wait_s=BUSY_S)
+            raise Problem(503, "The request took too long and was stopped. Request less, or try again.", wait_s=BUSY_S)
         finally:
             stop.set()
             disconnect.cancel()

@@ -27,7 +27,7 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
     try:
         return repair_jobs(folder, source) + done, left
     except LockedError:
-        locked = "jobs.sqlite cannot be replaced while a service is using it. Stop the service, then run: lookalike repair"
+        locked = "jobs.sqlite cannot be replaced while a service uses it. Stop the service, then run: lookalike repair"
         return done, [locked, *left]
 
 
@@ -42,8 +42,8 @@ def _repair_access(folder: Path, backup: Backup | None) -> tuple[list[str], list
     if copy is None and not entries:
         # Without the file, all clients on this machine have the role manage, so only the user may delete it.
         return [], [
-            f"{access.path} has no valid token, so the service rejects every request. Restore it: lookalike repair --from"
-            f" BACKUP. Or delete it and create new tokens: rm {access.path}"
+            f"{access.path} has no valid token, so the service rejects all requests. Restore it: lookalike repair"
+            f" --from BACKUP. Or delete it and create new tokens: rm {access.path}"
         ]
     with atomic_write(damaged_name(access.path)) as part:
         part.touch(0o600)

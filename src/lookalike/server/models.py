@@ -46,7 +46,7 @@ Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 TierName: TypeAlias = Literal["identical", "same", "alike"]
-SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum length of the longer side, in pixels.")]
+SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
 BoxQuery: TypeAlias = Annotated[
     str, Query(max_length=100, pattern=BOX_PATTERN, description="left,top,right,bottom from 0 to 1.")
 ]
@@ -88,7 +88,7 @@ class FilterIn(RequestModel):
     max_bytes: Count | None = None
 
     def to_filter(self, person: Person) -> Filter | None:
-        """Return the filter for `Collection`; None if every item matches. `path` matches the paths visible to the user."""
+        """Return the filter for `Collection`; None if every item matches. `path` matches visible paths."""
         given = {name: value for name in FilterIn.model_fields if (value := getattr(self, name)) is not None}
         return Filter(**given, relative=not person.may("manage")) if given else None
 
@@ -195,7 +195,7 @@ class UploadOut(TypedDict):
     upload: str
     width: int
     height: int
-    item: Annotated[str | None, Field(description="Id of the item with the same file; null if the collection does not have it.")]
+    item: Annotated[str | None, Field(description="Id of the item with the same file, or null.")]
 
 
 # Feedback sessions
@@ -574,7 +574,7 @@ class GroupsExportQuery(RequestModel):
 
 
 class DismissIn(RequestModel):
-    """Pictures that are not duplicates of each other. A single id means that its copies at several paths are intended."""
+    """Pictures that are not duplicates of each other. For a single id, its copies are intended."""
 
     items: SomeIds
 

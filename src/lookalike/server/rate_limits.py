@@ -44,7 +44,7 @@ class RateLimiter:
             raise Problem(429, f"{reason}. Try again in {math.ceil(wait)} s.", wait_s=wait)
 
     def take(self, kind: str, client: str) -> float:
-        """Take one token from the client's bucket and return 0; if it is empty, return the seconds until the next token."""
+        """Take one token from the client's bucket and return 0. If it is empty, return the seconds to wait."""
         (rate, most), buckets = self._rates[kind], self._left[kind]
         now = self._clock()
         left, at = buckets.pop(client, (float(most), now))
@@ -57,7 +57,7 @@ class RateLimiter:
 
 
 def network(address: str) -> str:
-    """Return the address that a limit applies to. For IPv6 it is the /64 network, since a client usually owns all of it.
+    """Return the address that a limit applies to. For IPv6 it is the /64 network, which one client usually owns.
 
     >>> network("192.0.2.7"), network("2001:db8:1:2:aaaa::1")
     ('192.0.2.7', '2001:db8:1:2::')

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.errors import StoreError
 from lookalike.server.access import COOKIE, FILE, Access, bearer_token, session_cookie
-from lookalike.server.problems import BUSY_S, RequestAbandoned, Problem, error_response, token_needed
+from lookalike.server.problems import BUSY_S, Problem, RequestAbandoned, error_response, token_needed
 from lookalike.server.rate_limits import network
 from lookalike.server.service import Service
 from lookalike.server.settings import Settings
@@ -92,7 +92,7 @@ class RequestChecks:
             if not self.service.closing.is_set():
                 raise
             if not out.status:  # the request took longer than the shutdown timeout
-                shutdown = Problem(503, "The service is shutting down. Try again after it has restarted.", wait_s=BUSY_S)
+                shutdown = Problem(503, "The service is shutting down. Try again after its restart.", wait_s=BUSY_S)
                 await error_response(shutdown, None)(scope, receive, out)
         except Exception as error:
             if not out.status:

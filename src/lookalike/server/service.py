@@ -198,7 +198,7 @@ def needs_role(role: Role) -> Any:
     async def check(request: Request) -> Person:
         person = person_of(request)
         if not person.may(role):
-            message = f"This request needs the role {role}; {person.name} has {person.role}. Ask the administrator for another token."
+            message = f"This request needs the role {role}; {person.name} has {person.role}. Ask for another token."
             raise Problem(403, message)
         return person
 

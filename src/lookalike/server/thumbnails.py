@@ -74,7 +74,7 @@ def fit(pixels: Pixels, side: int) -> Pixels:
 
 
 def scale(pixels: Pixels, share: float) -> Pixels:
-    """Downscale a picture to this fraction of its width and height; return it unchanged if the fraction is 1 or more."""
+    """Downscale a picture to this fraction of its width and height; return it unchanged if that is 1 or more."""
     if share >= 1:
         return pixels
     height, width = pixels.shape[:2]
@@ -100,7 +100,7 @@ def rounded(side: int) -> int:
 
 
 def etag(item: str, side: int) -> str:
-    """Return a strong ETag, which depends on the content of the picture and on the size and quality of the thumbnail."""
+    """Return a strong ETag, based on the content of the picture and the size and quality of the thumbnail."""
     return f'"{item}-{side}-{QUALITY}"'
 
 

@@ -87,7 +87,7 @@ async def cancel(request: Request, id: JobPath) -> Response:
     service, person = service_of(request), person_of(request)
     job = _job(service, id)
     if job.author != person.name and not person.may("manage"):
-        raise Problem(403, f"This job belongs to {job.author}. Only its author and users with the role manage can cancel it.")
+        raise Problem(403, f"This job belongs to {job.author}. Only its author and the role manage can cancel it.")
     return json_response(
         await service.lanes.run(
             request, lambda _: job_json(service.jobs.cancel(job.id) or job, service.visible(person))
@@ -172,7 +172,7 @@ def _stream(request: Request, last: str | None, only: int | None) -> Response:
 
 
 def _check_folder(service: Service, text: str) -> Path:
-    """Return a folder inside an allowed folder, with links resolved. Errors do not reveal whether other folders exist."""
+    """Return a folder inside an allowed one, with links resolved. Errors do not reveal whether other folders exist."""
     roots = [str(root) for root in service.settings.roots]
     if not roots:
         raise Problem(403, "No folder is allowed. Restart serve with --root DIR to allow one, or upload files.")
