@@ -139,7 +139,7 @@ def test_no_path_leads_out(service, item, path):
 
 def test_an_upload_above_the_limit_is_refused_before_it_is_read(shelf):
     with running(shelf, budget=quick(upload_bytes=100_000, json_bytes=1_000)) as service:
-        assert "may have 165,536 bytes" in error(service.upload(bytes(200_000)), 413, "too-large")
+        assert "must not exceed 165,536 bytes" in error(service.upload(bytes(200_000)), 413, "too-large")
         error(service.client.post("/api/v1/search", content=b"[" * 2_000), 413, "too-large")
 
         def drip():
