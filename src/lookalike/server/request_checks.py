@@ -73,7 +73,7 @@ class RequestChecks:
         self.metrics, self.rates = service.metrics, service.rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)

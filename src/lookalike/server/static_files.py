@@ -46,7 +46,7 @@ class StaticFiles:
             self.files["/"] = self.files[INDEX]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         file = self.files.get(scope["path"]) if reading else None
         if file is None:

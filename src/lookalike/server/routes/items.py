@@ -126,7 +126,7 @@ class Thumbnails:
         self.service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         match = self._path.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
         side = _plain_side(scope["query_string"]) if match else None
         if match is None or side is None:

@@ -104,15 +104,15 @@ async def undo(request: Request, id: SessionPath) -> Response:
     """Undo the last step of the user who sends the request."""
     service, person = service_of(request), person_of(request)
 
-    def take_back(_: object) -> UndoneOut:
+    def undo_step(_: object) -> UndoneOut:
         session = _open_own(service, id, person)
         undone: dict[str, str] = {format_id(item): kind for item, kind in session.undo().items()}
         return UndoneOut(undone=undone, session=_session_json(session))
 
-    return json_response(await service.lanes.run(request, take_back))
+    return json_response(await service.lanes.run(request, undo_step))
 
 
-@router.post("/{id}/round", response_model=RoundOut, dependencies=JUDGE)
+@router.post("/{id}/round", response_model=RoundOut, dependencies=JUDGE, summary="Run Round")
 async def play(request: Request, id: SessionPath, asked: RoundIn) -> Response:
     """Run a feedback round: learn from the marks, and return the ranking and the next questions."""
     service, person = service_of(request), person_of(request)
