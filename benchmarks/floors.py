@@ -1,6 +1,6 @@
-"""What extraction cannot do without, as functions for the reading processes (which import them from here).
+"""Lower bounds for the time of feature extraction: functions that do only the unavoidable part of the work.
 
-In: pixels. Out: nothing of worth: the time is what counts.
+The reading processes import them from here. Only their time matters; the returned values have no meaning.
 """
 
 from functools import lru_cache
@@ -11,12 +11,12 @@ from lookalike.features.points import lay_grid, scale
 
 
 def decode(image):
-    """Reading alone."""
+    """Only decode the picture."""
     return len(image)
 
 
 class Sift:
-    """Reading, and OpenCV's SIFT of the grey picture at the dense grid's points: nothing is kept or sent."""
+    """Decode the picture and compute OpenCV's SIFT at the points of the dense grid; discard the descriptors."""
 
     def __init__(self, channels=1):
         self.channels = channels

@@ -1,8 +1,8 @@
-"""What the service adds to the library, and how many thumbnails it sends: `python benchmarks/service.py [PICTURES]`.
+"""Overhead of HTTP for a search, and throughput of thumbnails: `python benchmarks/service.py [PICTURES_PER_KIND]`.
 
-In: drawn pictures, in a collection of its own. Out: JSON: the median of a search by the library and over HTTP in turns,
-their difference, and thumbnails a second from memory, on one connection and on several. Server and client are two
-processes on one machine: on two cores each has one.
+Creates a collection of synthetic pictures and prints a JSON object: the median time of a search in the library and over
+HTTP, measured alternately, their difference, and the number of cached thumbnails per second on one connection and on
+several. Server and client are two processes on the same machine.
 """
 
 import http.client
@@ -44,21 +44,21 @@ def main(per_kind: int) -> dict[str, object]:
 
 
 def search(collection: Collection, port: int) -> dict[str, float]:
-    """The same searches both ways, in turns, so that a busy moment is both's."""
+    """Time the same searches in the library and over HTTP, alternately, so that other load affects both."""
     client = http.client.HTTPConnection("127.0.0.1", port)
     ids = [item.id for item in collection.items()]
     times: dict[str, list[float]] = {"library": [], "service": []}
     headers = {"X-Lookalike": "1", "Content-Type": "application/json"}
     for item in np.random.default_rng(0).choice(ids, SEARCHES):
-        began = time.perf_counter()
+        start = time.perf_counter()
         collection.search(int(item), k=20)
-        times["library"].append(time.perf_counter() - began)
+        times["library"].append(time.perf_counter() - start)
         body = json.dumps({"examples": [{"id": f"{item:016x}"}], "k": 20})
-        began = time.perf_counter()
+        start = time.perf_counter()
         client.request("POST", "/api/v1/search", body, headers)
-        answer = client.getresponse()
-        results = json.loads(answer.read())["results"]
-        times["service"].append(time.perf_counter() - began)
+        response = client.getresponse()
+        results = json.loads(response.read())["results"]
+        times["service"].append(time.perf_counter() - start)
         assert len(results) == 20
     medians = {name: 1e3 * statistics.median(values[20:]) for name, values in times.items()}
     extra = medians["service"] - medians["library"]
@@ -66,27 +66,27 @@ def search(collection: Collection, port: int) -> dict[str, float]:
 
 
 def thumbnails(port: int) -> dict[str, float]:
-    """Thumbnails a second, from memory: on one connection, and on several at once."""
+    """Measure cached thumbnails per second on one connection and on several."""
     client = http.client.HTTPConnection("127.0.0.1", port)
     client.request("GET", "/api/v1/items?limit=200")
     paths = [f"/api/v1/items/{item['id']}/thumbnail" for item in json.loads(client.getresponse().read())["items"]]
     fetch(port, paths)
     rates = {}
     for connections in (1, CONNECTIONS):
-        wanted = [paths[i % len(paths)] for i in range(THUMBNAILS // connections)]
-        threads = [threading.Thread(target=fetch, args=(port, wanted)) for _ in range(connections)]
-        began = time.perf_counter()
+        requested = [paths[i % len(paths)] for i in range(THUMBNAILS // connections)]
+        threads = [threading.Thread(target=fetch, args=(port, requested)) for _ in range(connections)]
+        start = time.perf_counter()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        seconds = time.perf_counter() - began
-        rates[f"thumbnails_per_s_{connections}"] = round(connections * len(wanted) / seconds)
+        seconds = time.perf_counter() - start
+        rates[f"thumbnails_per_s_{connections}"] = round(connections * len(requested) / seconds)
     return rates
 
 
 def fetch(port: int, paths: list[str]) -> None:
-    """Ask for one after the other on one connection: a client that costs next to nothing."""
+    """Request paths one after the other on one connection, with little CPU time for the client."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         file = connection.makefile("rb")
         for path in paths:

@@ -1,9 +1,9 @@
-"""What a request costs the service: `python benchmarks/service_cost.py DIR`.
+"""CPU time and SQLite statements per request: `python benchmarks/service_cost.py DIR`.
 
-In: a collection that `service_load.py --make DIR` made, of which a copy is taken. Out: JSON: for each kind of request
-the processor time of all threads (the least and the lower quartile of some 20, ms) and how often SQLite was asked. Also
-right after somebody has added 200 pictures. Processor time, unlike what a clock says, can be measured on a machine that
-others use.
+Copies a collection that `service_load.py --make DIR` has created, and prints a JSON object. For each kind of request it
+has the CPU time of all threads (minimum and lower quartile of about 20 requests, in ms) and the number of SQLite
+statements; for some kinds also right after 200 pictures were added. Unlike elapsed time, CPU time can be measured on a
+shared machine.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ from lookalike.types import format_id
 
 TIMES, ROUNDS = 20, 5
 NEW = 200
-"""Pictures that are added at a time."""
+"""Number of pictures in an add."""
 
-asked: list[str] = []
+statements: list[str] = []
 
 
 def main() -> None:
     plain = database.connect
 
-    def connect(*told: Any, **options: Any) -> Any:
-        connection = plain(*told, **options)
-        connection.set_trace_callback(asked.append)
+    def connect(*arguments: Any, **options: Any) -> Any:
+        connection = plain(*arguments, **options)
+        connection.set_trace_callback(statements.append)
         return connection
 
     database.connect = connect
@@ -66,37 +66,37 @@ async def costs(collection: Collection) -> dict[str, Any]:
             "mark": lambda i: client.post(f"/sessions/{session}/marks", json={"relevant": [ids[10 + i]]}),
             "round": lambda _: client.post(f"/sessions/{session}/round", json={"k": 50, "window": 9}),
         }
-        told = {name: await cost(kind, ROUNDS if name == "round" else TIMES) for name, kind in kinds.items()}
+        measured = {name: await cost(kind, ROUNDS if name == "round" else TIMES) for name, kind in kinds.items()}
         for name in ("search", "page", "round"):
-            told[f"{name} after an add"] = await cost(kinds[name], ROUNDS, lambda: add(collection))
+            measured[f"{name} after an add"] = await cost(kinds[name], ROUNDS, lambda: add(collection))
     app.service.close()
-    return {"pictures": pictures, "requests": told}
+    return {"pictures": pictures, "requests": measured}
 
 
 async def cost(
     kind: Callable[[int], Awaitable[httpx.Response]], times: int, before: Callable[[], None] = lambda: None
 ) -> dict[str, float]:
-    taken, questions = [], []
+    times_ms, counts = [], []
     for number in range(times + 1):
         before()
-        asked.clear()
-        began = time.process_time()
-        answer = await kind(number)
-        taken.append(1e3 * (time.process_time() - began))
-        questions.append(len(asked))
-        assert answer.status_code < 300, answer.text
-    least, quartile = np.quantile(taken[1:], [0, 0.25])
+        statements.clear()
+        start = time.process_time()
+        response = await kind(number)
+        times_ms.append(1e3 * (time.process_time() - start))
+        counts.append(len(statements))
+        assert response.status_code < 300, response.text
+    least, quartile = np.quantile(times_ms[1:], [0, 0.25])
     return {
         "least_ms": round(least, 2),
         "quartile_ms": round(quartile, 2),
-        "statements": float(np.median(questions[1:])),
+        "statements": float(np.median(counts[1:])),
     }
 
 
 def add(collection: Collection) -> None:
-    """As another process would: pictures that nobody has, and their vectors."""
+    """Add new items with random vectors, as another process would."""
     store, random = collection._store, np.random.default_rng(time.time_ns())
-    base = store.vectors.spaces()[collection.spaces()[0]].chain[0]
+    base = store.vectors.spaces()[collection.spaces[0].name].chain[0]
     ids = np.unique(random.integers(0, 2**62, NEW))
     pending_rows = random.random((len(ids), store.vectors.spaces()[base].dim or 1), np.float32)
     with store.writer():

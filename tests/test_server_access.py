@@ -52,7 +52,7 @@ def test_a_token_identifies_its_person_until_it_is_removed(tmp_path):
     assert other.identify(headers(authorization=f"bearer  {tokens['anna']} ")) == Person("anna", "view")
     assert other.identify(headers(authorization=f"Basic {tokens['anna']}")) is None
     assert other.identify({}) is None
-    with pytest.raises(InputError, match="has a token"):
+    with pytest.raises(InputError, match="already has a token"):
         access.add("anna", "judge")
     access.remove("anna")
     assert other.identify(headers(authorization=f"Bearer {tokens['anna']}")) is None

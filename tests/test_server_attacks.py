@@ -139,7 +139,7 @@ def test_no_path_leads_out(service, item, path):
 
 def test_an_upload_above_the_limit_is_refused_before_it_is_read(shelf):
     with running(shelf, budget=quick(upload_bytes=100_000, json_bytes=1_000)) as service:
-        assert "may have 165,536 bytes" in error(service.upload(bytes(200_000)), 413, "too-large")
+        assert "must not exceed 165,536 bytes" in error(service.upload(bytes(200_000)), 413, "too-large")
         error(service.client.post("/api/v1/search", content=b"[" * 2_000), 413, "too-large")
 
         def drip():
@@ -222,7 +222,7 @@ def test_wrong_tokens_are_limited_and_never_lock_out_valid_ones(shelf, tmp_path,
         token = mine["Authorization"].removeprefix("Bearer ")
         service.post("/login", {"token": token}, headers={"Cookie": forged_cookie("anna")})
         assert service.get("/collection")["me"]["name"] == "anna"  # by the cookie
-    assert "Refused a request from 127.0.0.1 with status 401" in caplog.text
+    assert "Rejected a request from 127.0.0.1 with status 401" in caplog.text
     assert secret not in caplog.text
 
 
@@ -303,7 +303,7 @@ def test_only_a_valid_bearer_token_replaces_the_header_of_the_page(shelf, tmp_pa
 
 
 def test_a_flood_is_slowed_down(shelf):
-    with running(shelf, rates=Rates(work=(0.1, 3), look=(0.1, 20))) as service:
+    with running(shelf, rates=Rates(work=(0.1, 3), read=(0.1, 20))) as service:
         item = service.get("/items")["items"][0]["id"]
         body = {"examples": [{"id": item}], "k": 1}
         seen = [service.client.post("/api/v1/search", json=body) for _ in range(5)]
@@ -325,7 +325,7 @@ def test_buckets_refill_with_time_and_are_few():
     limiter.check("work", "anna")
     assert limiter.take("work", "anna") == pytest.approx(0.5)
     for number in range(CLIENTS + 10):
-        limiter.check("look", str(number))
+        limiter.check("read", str(number))
     assert len(limiter) == CLIENTS + 2  # of other kinds: anna and bert
     assert limiter.take("work", "anna") > 0  # many clients of one kind do not make it forget those of another
 

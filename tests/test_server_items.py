@@ -76,7 +76,7 @@ def test_one_item_is_the_same_as_in_the_list(service):
     first = service.get("/items", params={"limit": 1})["items"][0]
     assert service.get(f"/items/{first['id']}") == first
     assert first["name"] == "balloons-000.jpg"
-    assert "No picture with the id" in error(service.client.get("/api/v1/items/0000000000000000"), 404, "missing")
+    assert "no picture with the id" in error(service.client.get("/api/v1/items/0000000000000000"), 404, "missing")
 
 
 def test_a_thumbnail_has_the_requested_size_and_is_the_same_from_the_cache(service):

@@ -113,7 +113,7 @@ def test_uploaded_files_are_on_the_disk_when_the_request_is_answered_and_are_the
     answer = service.client.post("/api/v1/uploads/files", files=sent).json()
     assert [file["known"] for file in answer["files"]] == [True, True, False]
     job = wait(service.client, answer["job"]["id"])
-    assert job["message"] == "0 added, 1 known already, 1 skipped."
+    assert job["message"] == "0 added, 1 already known, 1 skipped."
     assert [(path[-8:], outcome) for path, outcome in job["result"]["files"].items()] == [("-old.jpg", "copied")]
     assert [path.endswith("-broken.jpg") for path in job["result"]["skipped"]] == [True]
     assert str(service.folder / "uploads") in service.get("/collection")["sources"]
@@ -246,7 +246,7 @@ def test_an_event_stream_sends_heartbeats_and_ends_when_its_client_disconnects(s
     last = service.app.service.jobs.last
     with service.client.stream("GET", "/api/v1/events", headers={"Last-Event-ID": str(last)}) as answer:
         lines = answer.iter_lines()
-        assert next(line for line in lines if line.startswith(":")) == ": still here"
+        assert next(line for line in lines if line.startswith(":")) == ": heartbeat"
         until(lambda: service.app.service.events.open == 1)  # the streams of earlier tests have ended
     until(lambda: service.app.service.events.open == 0)
     monkeypatch.setattr(job_events, "MAX_STREAMS", 0)
@@ -259,7 +259,7 @@ def test_a_stream_after_an_event_that_does_not_exist_starts_from_the_beginning(s
     ahead = {"Last-Event-ID": "9" * 19}
     with service.client.stream("GET", f"/api/v1/jobs/{job['id']}/events", headers=ahead) as answer:
         lines = [line for line in answer.iter_lines() if line]
-    assert lines[1] == ": there is no such event yet; the stream starts from the beginning"
+    assert lines[1] == ": unknown event id; the stream starts from the beginning"
     assert json.loads(lines[-1].removeprefix("data: "))["state"] == "done"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lookalike.server import http_server
 from lookalike.server.lanes import Stop
-from lookalike.server.problems import ClientGone, error_response
+from lookalike.server.problems import RequestAbandoned, error_response
 from lookalike.server.settings import Budget
 from lookalike.types import format_id
 from serving import error, running
@@ -172,6 +172,6 @@ def test_progress_raises_after_stop_is_set():
     stop = Stop()
     stop.progress("x", 1, None)
     stop.set()
-    with pytest.raises(ClientGone) as raised:
+    with pytest.raises(RequestAbandoned) as raised:
         stop.progress("x", 1, None)
     assert error_response(raised.value, None).status_code == 499

@@ -1,17 +1,16 @@
-"""The HTTP service of a collection and its page.
+"""The HTTP service of a collection and its web page.
 
-Start with `http_server.serve`, which runs `app.create_app` with uvicorn. A request passes, in this order,
+Start with `http_server.serve`, which runs `app.create_app` with uvicorn. A request passes through these modules:
 
-- `http_server`: uvicorn and its limits for connections,
-- `request_checks`: host, origin, credentials (`access`), rate (`rate_limits`), size and time,
-- `static_files`: the files of the page, in the folder static,
-- `routes`: one module for each noun of the API; `models` defines the JSON of every request and response,
-- `service`: the state that all handlers share. A handler runs in a thread of `lanes`.
+1. `http_server`: uvicorn and its limits for connections.
+2. `request_checks`: host, origin, credentials (`access`), rate (`rate_limits`), size and time.
+3. `static_files`: the files of the page, in the folder `static`.
+4. `routes`: one module per noun of the API. `models` defines the JSON of every request and response.
+5. `service`: the state that all handlers share. Handlers run in the threads of `lanes`.
 
-Errors become JSON in `problems`. Pictures are sent by `thumbnails`, received by `uploads`. Long work is queued in
-`jobs`, run by a process of `job_worker` and followed by clients through `job_events`.
-`maintenance` verifies and repairs the files that only the service uses; `settings` has all limits, `metrics` the
-counters for Prometheus.
+`problems` converts errors to JSON. `thumbnails` sends pictures, `uploads` receives them. `jobs` queues long-running
+tasks, `job_worker` runs each in a process, and `job_events` reports their progress to clients. `maintenance` verifies
+and repairs the files that only the service uses. `settings` defines all limits, `metrics` the counters for Prometheus.
 """
 
 import lazy_loader

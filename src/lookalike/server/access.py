@@ -1,9 +1,9 @@
-"""Access control: tokens, roles, the cookies that browsers log in with, and the paths that a person may see.
+"""Access control: tokens, roles, cookies, and the paths that a user may see.
 
-COLLECTION/access.json holds the SHA-256 of each token: 32 random bytes need no slow hash. A browser gets a cookie that
-itsdangerous signs with that hash: removing the token invalidates the cookie, and the cookie does not contain the token.
-Logging out creates an empty file, COLLECTION/logouts/UNTIL-ID, which exists until the cookie would have expired. There
-is one file for each logout, so that processes do not overwrite each other's entries.
+COLLECTION/access.json stores the SHA-256 of each token; 32 random bytes need no slow hash. A browser gets a cookie that
+itsdangerous signs with this hash, so removing the token invalidates the cookie. The cookie does not contain the token.
+A logout creates an empty file, COLLECTION/logouts/UNTIL-ID, which exists until the cookie would have expired. Each
+logout has its own file, so processes do not overwrite each other's entries.
 
 Only the role manage sees absolute paths; other roles see paths relative to their source. Every path and every error
 message that the service sends passes through `Visible` or `visible_text`.
@@ -34,29 +34,29 @@ log = logging.getLogger("lookalike.server")
 
 Role: TypeAlias = Literal["view", "judge", "manage"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Each role includes those before it."""
+"""Each role includes the roles before it."""
 
 FILE = "access.json"
 LOGOUTS = "logouts"
-"""Folder with a file for each cookie that was logged out and has not expired."""
+"""Folder with one file per revoked cookie that has not expired."""
 COOKIE = "lookalike"
 COOKIE_S = 30 * 24 * 3_600
 PREFIX = "lk_"
 MAX_NAME = 100
 LAST_TIME = 253_402_300_800
-"""POSIX seconds at the end of the year 9999, the last that can be printed as a date."""
+"""POSIX seconds at the end of the year 9999, the last time that can be printed as a date."""
 
 _COOKIE = re.compile(r"(?P<name>[\w.~%-]{1,300})\.(?P<signed>(?P<id>[\w-]{32})\.[\w-]{1,11}\.[\w-]{43})", re.ASCII)
-"""The person's name, which selects the key to verify with, and a random id in base64 that itsdangerous has signed.
+"""The user's name, which selects the key to verify with, and a random id in base64 that itsdangerous has signed.
 
-A compressed id, which itsdangerous would expand, begins with a dot and does not match.
+A compressed id, which itsdangerous would expand, starts with a dot and does not match.
 """
-HIDDEN = "The details name files on this machine, which only people with the role manage may see."
+HIDDEN = "The details contain paths on this machine, which only users with the role manage can see."
 
 _ABSOLUTE = re.compile(r"(?<![\w./])/(?=[^\s/])|(?<![\w./:])//")
-"""The start of an absolute path in a text: a slash that follows no name and precedes one, or two slashes."""
+"""Start of an absolute path in a text: a slash after no name and before a name, or two slashes."""
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
-"""Headers that a proxy adds: the client may then be on another machine, whatever its address is."""
+"""Headers that a proxy adds. The client may then be on another machine, even if the address is local."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Person:
     role: Role
 
     def may(self, role: Role) -> bool:
-        """Whether the person's role includes this one."""
+        """Whether the user's role includes this one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -82,12 +82,12 @@ class Entry:
 
 
 class Access:
-    """The tokens of a collection. The file is read again when it has changed: a removed token is rejected at once.
+    """The tokens of a collection. The file is read again when it has changed, so changes take effect immediately.
 
     Parameters
     ----------
-    folder : the collection's directory.
-    owner : the name of every client while there are no tokens; None: a token is required.
+    folder : Directory of the collection.
+    owner : Name of all clients while no tokens exist; None: a token is required.
     """
 
     def __init__(self, folder: Path, owner: str | None = None):
@@ -96,10 +96,10 @@ class Access:
         self._stamp: tuple[int, int, int] | None = None
         self._entries: list[Entry] = []
         self._logouts = folder / LOGOUTS
-        self._logged_out: set[str] = set()  # markers of the cookies that this process logged out
+        self._logged_out: set[str] = set()  # markers of the cookies that this process has revoked
 
     def entries(self) -> list[Entry]:
-        """The tokens that the file holds now. Raises DamagedError if it cannot be read."""
+        """Return the current tokens. Raises DamagedError if the file cannot be read."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -113,33 +113,34 @@ class Access:
         return self._entries
 
     def add(self, name: str, role: Role) -> str:
-        """Create a token for a person and return it. Only its hash is stored: it cannot be read again."""
+        """Create a token for a user and return it. Only its hash is stored."""
         name = _check_name(name)
         if role not in ROLES:
             raise UnknownNameError("role", role, ROLES)
         if any(entry.name == name for entry in self.entries()):
-            raise InputError(f"{name!r} has a token. Remove it first: lookalike token remove {name}")
+            raise InputError(f"{name!r} already has a token. Remove it first: lookalike token remove {name}")
         token = PREFIX + secrets.token_urlsafe(32)
         self.save([*self.entries(), Entry(name, role, _digest(token), time.time())])
         return token
 
     def remove(self, name: str) -> None:
-        """Remove a person's token; the service rejects it from the next request on."""
+        """Remove a user's token. The service rejects it from the next request on."""
         known = [entry.name for entry in self.entries()]
         if name not in known:
             raise UnknownNameError("token", name, known)
         self.save([entry for entry in self.entries() if entry.name != name])
 
     def save(self, entries: list[Entry]) -> None:
-        """Replace the file with one that holds these tokens."""
+        """Write these tokens to the file, instead of its previous content."""
         with atomic_write(self.path) as part:
             part.touch(0o600)
             part.write_text(json.dumps({"version": 1, "tokens": [asdict(entry) for entry in entries]}, indent=1))
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Person | None:
-        """The person who makes a request; None if the credential is missing or wrong.
+        """Return the user who sent a request; None if the credentials are missing or wrong.
 
-        With a bearer token, the cookie is ignored. So are other schemes of Authorization, which a proxy may use.
+        If there is a bearer token, the cookie is ignored. Other authorization schemes are ignored, too, because a proxy
+        may use them.
         """
         entries = self.entries()
         if not entries:
@@ -148,7 +149,7 @@ class Access:
         return self._check_cookie(session_cookie(headers)) if token is None else self.check(token)
 
     def check(self, token: str) -> Person | None:
-        """The person whose token this is."""
+        """Return the user with this token; None if it is unknown."""
         digest, found = _digest(token), None
         for entry in self.entries():
             if hmac.compare_digest(entry.sha256, digest):
@@ -156,7 +157,7 @@ class Access:
         return found
 
     def forged_name(self, headers: Mapping[bytes, bytes]) -> str | None:
-        """The person named by a cookie with a wrong signature; None for all other requests.
+        """Return the user named by a cookie with a wrong signature; None for all other requests.
 
         An expired or revoked cookie has a valid signature, so it is not an attempt to guess one.
         """
@@ -169,9 +170,9 @@ class Access:
         return f"{quote(entry.name, safe='')}.{cookie_serializer(entry).dumps(secrets.token_urlsafe(16))}"
 
     def log_out(self, cookie: str) -> None:
-        """Revoke a cookie in every process that serves the collection, also after a restart.
+        """Revoke a cookie in every process that serves the collection, even after a restart.
 
-        If the disk is full or read-only, only this process rejects it, and logs a warning.
+        If the disk is full or read-only, only this process rejects the cookie, and logs a warning.
         """
         verified = self._verify(cookie)
         if verified is None or self._has_ended(verified[1]):
@@ -189,7 +190,7 @@ class Access:
                 part.touch(0o600)
         except StoreError as error:
             log.warning(
-                "A logout could not be saved: after a restart, the service will accept its cookie again. %s", error
+                "A logout could not be saved. After a restart, the service will accept its cookie again. %s", error
             )
 
     def _check_cookie(self, cookie: str) -> Person | None:
@@ -203,13 +204,13 @@ class Access:
         return _expired(marker, time.time()) or marker in self._logged_out or os.path.exists(self._logouts / marker)
 
     def _verify(self, cookie: str) -> tuple[Entry, str] | None:
-        """The token that signed a cookie, and the cookie's marker, UNTIL-ID; None if the signature is wrong."""
+        """Return the token that signed a cookie, and the cookie's marker, UNTIL-ID; None if the signature is wrong."""
         match = _COOKIE.fullmatch(cookie)
         name = None if match is None else unquote(match["name"])
         entry = next((entry for entry in self.entries() if entry.name == name), None)
         if match is None or entry is None:
             return None
-        try:  # without max_age, which also rejects cookies that seem to be from the future: the clock may be set back
+        try:  # without max_age, which would also reject cookies from the future: the clock may have been set back
             _, signed_at = cookie_serializer(entry).loads(match["signed"], return_timestamp=True)
         except (BadData, ValueError, OverflowError, OSError):  # the owner of a token can sign a time that is not a date
             return None
@@ -217,25 +218,25 @@ class Access:
 
     def _load(self) -> list[Entry]:
         entries, problems = _read(self.path)
-        if problems:  # then none of the tokens is accepted
+        if problems:  # reject all tokens
             raise _damaged(self.path, problems[0])
         return entries
 
 
 def salvage(path: Path) -> tuple[list[Entry], int]:
-    """The valid tokens of a damaged access.json, and the number of invalid ones; 1 if there is no list of tokens."""
+    """Return the valid tokens of a damaged access.json, and the number of invalid ones; 1 if the list is missing."""
     entries, problems = _read(path)
     return entries, len(problems)
 
 
 def cookie_serializer(entry: Entry) -> URLSafeTimedSerializer:
-    """Return the object that signs and verifies the cookies of a person."""
+    """Return the object that signs and verifies the cookies of a user."""
     options = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
     return URLSafeTimedSerializer(bytes.fromhex(entry.sha256), salt="lookalike.cookie", signer_kwargs=options)
 
 
 class Visible:
-    """Paths and messages as one person may see them. It reads the sources only once: create one for each request."""
+    """Converts paths and messages to the form that a user may see. Create one per request: sources are read once."""
 
     def __init__(self, collection: Collection, person: Person):
         self._collection = collection
@@ -243,15 +244,15 @@ class Visible:
 
     @cached_property
     def path(self) -> Callable[[str], str]:
-        """A function that returns a path as the person may see it."""
+        """A function that returns the visible form of a path."""
         return str if self._person.may("manage") else self._collection.relative_paths()
 
     def text(self, text: str) -> str:
-        """A message as the person may see it."""
+        """Return the visible form of a message."""
         return visible_text(text, self._person)
 
     def texts(self, value: Any) -> Any:
-        """A JSON value whose texts are as the person may see them."""
+        """Return a JSON value with the visible form of all its texts."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -260,10 +261,10 @@ class Visible:
 
 
 def visible_text(text: str, person: Person | None, instead: str = HIDDEN) -> str:
-    """Return a text, or `instead` if it contains an absolute path that the person may not see.
+    """Return a text, or `instead` if it contains an absolute path that the user may not see.
 
-    `person` is None for a client without a valid token. The whole text is replaced, because names may contain spaces
-    and quotes: the end of a path cannot be found.
+    `person` is None for a client without a valid token. The whole text is replaced, because file names can contain
+    spaces and quotes, so the end of a path cannot be found.
     """
     if person is not None and person.may("manage"):
         return text
@@ -271,13 +272,13 @@ def visible_text(text: str, person: Person | None, instead: str = HIDDEN) -> str
 
 
 def bearer_token(headers: Mapping[bytes, bytes]) -> str | None:
-    """The token of `Authorization: Bearer TOKEN`, possibly empty; None without such a header."""
+    """Return the token of `Authorization: Bearer TOKEN`, possibly empty; None without such a header."""
     scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
     return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else None
 
 
 def session_cookie(headers: Mapping[bytes, bytes]) -> str:
-    """The value of our cookie in a request; empty if there is none."""
+    """Return the value of our cookie in a request; empty if there is none."""
     for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:
@@ -286,7 +287,7 @@ def session_cookie(headers: Mapping[bytes, bytes]) -> str:
 
 
 def _read(path: Path) -> tuple[list[Entry], list[str]]:
-    """The valid tokens of a file, and what is wrong with each of the others."""
+    """Return the valid tokens of a file, and the reason why each other token is invalid."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -301,7 +302,7 @@ def _read(path: Path) -> tuple[list[Entry], list[str]]:
         try:
             entry = _entry(row)
             if any(entry.name == other.name or entry.sha256 == other.sha256 for other in entries):
-                raise InputError(f"{entry.name!r} has a token already, or another name has the same token")
+                raise InputError(f"{entry.name!r} already has a token, or another user has the same token")
             entries.append(entry)
         except InputError as error:
             problems.append(f"token {place}: {error}")
@@ -309,7 +310,7 @@ def _read(path: Path) -> tuple[list[Entry], list[str]]:
 
 
 def _entry(row: Any) -> Entry:
-    """Check a row of access.json. Raises InputError if a value is wrong."""
+    """Check an entry of access.json. Raises InputError if a value is invalid."""
     if not isinstance(row, dict):
         raise InputError(f"it must be an object; got {row!r:.40}")
     name, role, sha256, added_at = (row.get(key) for key in ("name", "role", "sha256", "added_at"))
@@ -325,12 +326,14 @@ def _entry(row: Any) -> Entry:
 
 
 def _damaged(path: Path, problem: str) -> DamagedError:
-    return DamagedError(f"{path} is damaged: {problem}. No token is accepted until it is repaired: lookalike repair")
+    return DamagedError(
+        f"{path} is damaged: {problem}. All tokens are rejected until it is repaired. Run: lookalike repair"
+    )
 
 
 def _check_name(name: str) -> str:
     if not name.strip() or len(name) > MAX_NAME or not name.isprintable() or not name.isascii():
-        raise InputError(f"A person's name must be 1 to {MAX_NAME} plain characters. Got {name!r:.80}.")
+        raise InputError(f"A user name must have 1 to {MAX_NAME} printable ASCII characters. Got {name!r:.80}.")
     return name
 
 

@@ -1,4 +1,4 @@
-"""The ASGI application of the service: request checks, the files of the page, thumbnails, and the routes."""
+"""The ASGI application of the service: request checks, files of the page, thumbnails and routes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorOut, "description": "An error; all errors have this form."}
+    status: {"model": ErrorOut, "description": "Error; all errors have this form."}
     for status in (400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 507)
 }
 
@@ -41,7 +41,7 @@ def create_app(collection: Collection, settings: Settings | None = None, access:
     settings = settings or Settings()
     if access is None:
         access = Access(collection.path)
-        # Decided once: removing the last token later does not open the service to every client.
+        # Decided once at start: removing the last token later does not give access to all clients.
         if settings.local and not settings.names and not access.entries():
             access = Access(collection.path, login())
     service = Service(collection, settings, access)

@@ -1,15 +1,16 @@
 """The HTTP server: uvicorn, its socket and its signals.
 
-SIGINT and SIGTERM shut the service down: it answers running requests, then ends its processes. A second Ctrl-C ends it
-at once.
+SIGINT and SIGTERM shut the service down: it finishes running requests, then ends its processes. A second Ctrl-C stops
+it immediately.
 
-uvicorn parses requests with h11, which limits the size of a head, reads one request at a time and drops trailers. The
-kernel closes the connection of a client that does not read its response. docs/server.md says which limits a reverse
-proxy must add.
+uvicorn parses requests with h11, which limits the size of request headers, reads one request at a time and drops
+trailers. The kernel closes the connection of a client that does not read its response. docs/server.md lists the limits
+that a reverse proxy must add.
 """
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -19,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 import h11
-import sklearn.svm  # noqa: F401 — two threads that import parts of it at the same time can fail
+import sklearn.svm  # noqa: F401 — concurrent first imports in two threads can fail
 import uvicorn
 
 from lookalike.collection import Collection
@@ -35,13 +36,13 @@ SHUTDOWN_S = 10
 KEEP_ALIVE_S = 15
 CHECK_FILES_S = 1.0
 MAX_PARTIAL_HEAD_BYTES = 64 * 2**10
-"""Size of an incomplete request head. `request_checks` has a lower limit for complete heads."""
+"""Limit for incomplete request headers. `request_checks` has a lower limit for complete ones."""
 
 
 def serve(collection: Collection, settings: Settings, *, ready: Callable[[str], None]) -> None:
-    """Serve a collection until a signal ends it; `ready` is called with the URL when the socket listens."""
+    """Serve a collection until a signal arrives; `ready` is called with the URL when the socket listens."""
     check_tokens(collection, settings)
-    if settings.local and not Access(collection.path).entries():  # all clients are on this machine
+    if settings.local and not Access(collection.path).entries():  # clients are on this machine
         settings = replace(settings, rates=Rates.trusting())
     app = create_app(collection, settings)
     listener = bind(settings)
@@ -49,7 +50,7 @@ def serve(collection: Collection, settings: Settings, *, ready: Callable[[str], 
     ready(url(settings.host, listener.getsockname()[1]))
     threading.Thread(target=app.service.warm, name="warm", daemon=True).start()
     threading.Thread(target=_check_files, args=(app,), name="check-files", daemon=True).start()
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises a signal again after it has handled it
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again after its shutdown
     try:
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
@@ -58,18 +59,18 @@ def serve(collection: Collection, settings: Settings, *, ready: Callable[[str], 
 
 
 def _check_files(app: RequestChecks) -> None:
-    """Quarantine vectors whose files were changed: a search that reads a truncated file would end the process."""
+    """Quarantine vectors whose files have changed. A search that reads a truncated file would end the process."""
     while not app.service.closing.wait(CHECK_FILES_S):
         try:
             app.service.collection.check_open_files()
-        except LockedError:  # changed files are closed now, and quarantined when the other writer is done
+        except LockedError:  # changed files are closed already; they are quarantined when the other writer has finished
             continue
         except LookalikeError as error:
             log.warning("%s", error)
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server. When it shuts down, it first ends the event streams of the service."""
+    """uvicorn's server. At shutdown, it first ends the event streams of the service."""
 
     def __init__(self, app: RequestChecks, settings: Settings):
         self._service = app.service
@@ -92,7 +93,7 @@ class Server(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Set how errors of connections are logged, then accept connections."""
+        """Install the handler for connection errors, then accept connections."""
         asyncio.get_running_loop().set_exception_handler(_log_loop_error)
         await super().startup(sockets)
 
@@ -103,20 +104,20 @@ class Server(uvicorn.Server):
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of the event loop, unless clients can cause it at will.
+    """Log an error of the event loop, except one that clients can trigger on purpose.
 
-    uvicorn raises LocalProtocolError if the rest of a body is invalid after its response has begun. The event loop then
-    closes the connection.
+    uvicorn raises LocalProtocolError if the remaining body is invalid after the response has started. The event loop
+    then closes the connection.
     """
     if not isinstance(context.get("exception"), h11.LocalProtocolError):
         loop.default_exception_handler(context)
 
 
 def check_tokens(collection: Collection, settings: Settings) -> None:
-    """Refuse to listen on a public address while there are no tokens."""
+    """Raise InputError if other machines can connect but no token exists."""
     if not settings.local and not Access(collection.path).entries():
         raise InputError(
-            f"To listen on {settings.host}, which other machines can reach, the service needs a token. Create one:"
+            f"Other machines can connect to {settings.host}, so the service needs a token. Create one:"
             f" lookalike -c {collection.path} token add NAME --role manage"
         )
 
@@ -125,7 +126,7 @@ def bind(settings: Settings) -> socket.socket:
     """Return the listening socket; InputError if the address cannot be used."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(*found[:3])  # without the protocol, asyncio leaves Nagle's delay of 40 ms on
+        listener = socket.socket(*found[:3])  # with the protocol; otherwise asyncio keeps Nagle's delay of 40 ms
     except OSError as error:
         raise InputError(
             f"Cannot listen on {settings.host!r}: {error.strerror}. Choose another address with --host."
@@ -138,13 +139,16 @@ def bind(settings: Settings) -> socket.socket:
         listener.listen(settings.budget.connections)
     except OSError as error:
         listener.close()
+        problem = f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}."
+        if error.errno == errno.EADDRINUSE:
+            problem = f"Port {settings.port} is already in use."
         hint = f" Choose another: --port {settings.port + 1}" if settings.port else ""
-        raise InputError(f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}.{hint}") from None
+        raise InputError(problem + hint) from None
     return listener
 
 
 def url(host: str, port: int) -> str:
-    """The URL of the service.
+    """Return the URL of the service.
 
     >>> url("::1", 8321)
     'http://[::1]:8321/'

@@ -1,7 +1,7 @@
 """Jobs as JSON, and server-sent events about them (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 
-Nothing is buffered for a client: it gets the current state of the jobs that have changed since the last number it saw.
-A slow client misses intermediate states, never the last one.
+Events are not buffered. A client gets the current state of the jobs that have changed since the last event it received,
+so a slow client misses intermediate states but never the last one.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from lookalike.server.models import JobEventOut, JobOut
 from lookalike.server.problems import BUSY_S, Problem
 
 POLL_S = 0.1
-"""Time between two checks for changes."""
+"""Interval between two checks for changes."""
 HEARTBEAT_S = 10.0
-"""Time without an event until a comment is sent: it reveals disconnected clients, and keeps proxies from hanging up."""
+"""Time without an event after which a comment is sent, to detect disconnected clients and keep proxies connected."""
 MAX_STREAMS = 128
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -31,22 +31,22 @@ class JobEvents:
         self.open = 0
 
     def check(self) -> None:
-        """Raise Problem 503 if there are too many streams."""
+        """Raise Problem 503 if too many streams are open."""
         if self.open >= MAX_STREAMS:
             raise Problem(503, "Too many event streams are open. Close another window, or try again.", wait_s=BUSY_S)
 
     async def stream(
         self, closing: threading.Event, since: int | None, only: int | None, may: Callable[[], bool], visible: Visible
     ) -> AsyncIterator[str]:
-        """Yield the changes of all jobs, or of one until it ends; stop at shutdown, or when `may` returns False."""
+        """Yield the changes of all jobs, or of one job until it ends. Stop at shutdown, or when `may` returns False."""
         if self.open >= MAX_STREAMS:
-            yield f"retry: {1_000 * BUSY_S}\n\n"  # other streams were opened since `check`
+            yield f"retry: {1_000 * BUSY_S}\n\n"  # other streams were opened after `check`
             return
         self.open += 1
         try:
             yield "retry: 2000\n\n"
-            if since is not None and since > self.jobs.last:  # the clock was set back, or the number is invented
-                yield ": there is no such event yet; the stream starts from the beginning\n\n"
+            if since is not None and since > self.jobs.last:  # the clock was set back, or the client made the number up
+                yield ": unknown event id; the stream starts from the beginning\n\n"
                 since = None
             last, sent = since or 0, time.monotonic()
             is_first = since is None
@@ -57,7 +57,7 @@ class JobEvents:
                     if only is not None and job.id != only:
                         continue
                     if is_first and only is None and job.is_over:
-                        continue  # a new client only gets jobs that have not ended
+                        continue  # a new client gets only unfinished jobs
                     yield f"id: {job.change}\ndata: {json.dumps(event_json(job, visible))}\n\n"
                     sent = time.monotonic()
                     if only is not None and job.is_over:
@@ -66,7 +66,7 @@ class JobEvents:
                 if not may():
                     return
                 if time.monotonic() - sent >= HEARTBEAT_S:
-                    yield ": still here\n\n"
+                    yield ": heartbeat\n\n"
                     sent = time.monotonic()
                 await asyncio.sleep(POLL_S)
         finally:
@@ -74,7 +74,7 @@ class JobEvents:
 
 
 def event_json(job: Job, visible: Visible) -> JobEventOut:
-    """Return a change of a job, as a person may see it."""
+    """Return a change of a job as JSON that a user may see."""
     return JobEventOut(
         job=str(job.id),
         kind=job.kind,
@@ -88,7 +88,7 @@ def event_json(job: Job, visible: Visible) -> JobEventOut:
 
 
 def job_json(job: Job, visible: Visible) -> JobOut:
-    """Return a job, as a person may see it."""
+    """Return a job as JSON that a user may see."""
     given = {name: value for name, value in job.arguments.items() if value is not None}
     folder = {"folder": visible.path(given.pop("folder"))} if "folder" in given else {}
     result = dict(job.result or {})

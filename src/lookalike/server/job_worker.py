@@ -1,9 +1,9 @@
-"""The process of a job: opens the collection, calls the verb, and reports progress.
+"""The process of a job: opens the collection, runs the job, and reports progress.
 
 It reads one line of JSON from standard input: the collection, the folders that links may lead into, the kind of job and
 its arguments. It writes lines of JSON to standard output: {"stage", "done", "total"} for progress, and at the end
-{"result", "message"} or {"error"}, with a "trace" for an unexpected exception. Standard input closes when the service
-dies; then this process ends, too. The store survives a kill.
+{"result", "message"} or {"error"}, with a "trace" for an unexpected exception. When the service ends, standard input
+closes, and this process ends, too. The store survives a kill.
 """
 
 import json
@@ -24,15 +24,15 @@ from lookalike.text import many
 from lookalike.types import Progress
 
 WORKERS = job_threads(CORES)
-"""Processes that read pictures for a job."""
+"""Number of processes that read pictures for a job."""
 NICE = 19
-"""Niceness of jobs: the lowest priority."""
+"""Niceness of jobs (the lowest priority)."""
 REPORT_S = 0.1
-"""Time between two messages about the same stage."""
+"""Minimum interval between two messages about the same stage."""
 LOCK_WAIT_S = 24 * 3_600.0
-"""How long a job waits for another writer, such as a command; users cancel a job that they do not want to wait for."""
+"""How long a job waits for another writer, such as a command. Users can cancel a waiting job."""
 MAX_SKIPPED = 100
-"""Skipped files that are stored with their reasons."""
+"""Maximum number of skipped files that are stored with their reasons."""
 
 
 def main() -> None:
@@ -48,9 +48,9 @@ def main() -> None:
     except LookalikeError as error:
         _send(out, {"error": {"kind": type(error).__name__, "message": str(error)}})
         return
-    except Exception as error:  # noqa: BLE001 — a bug: the job would only fail again
+    except Exception as error:  # noqa: BLE001 — a bug, so another attempt would fail, too
         kind = type(error).__name__
-        message = f"{kind}: {error}. This is a bug in Lookalike; the service's log has the traceback."
+        message = f"{kind}: {error}. This is a bug in Lookalike. The log of the service has the traceback."
         _send(out, {"error": {"kind": kind, "message": message}, "trace": traceback.format_exc()})
         return
     _send(out, {"result": result, "message": message})
@@ -60,8 +60,8 @@ def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) 
     folder = arguments["folder"]
     if arguments.get("uploads"):  # the collection may have been moved
         folder = os.path.realpath(collection.path / FOLDER)
-    elif not leads_inside(folder, arguments["roots"]):  # checked again: it may have been moved since the request
-        raise InputError(f"{folder} is not below a root of the service. Start the service with --root {folder}")
+    elif not leads_inside(folder, arguments["roots"]):  # checked again: a link may have changed since the request
+        raise InputError(f"{folder} isn't inside an allowed folder. Restart serve with --root {folder} to allow it.")
     return _report(collection.add(folder, progress=progress, workers=WORKERS))
 
 
@@ -76,7 +76,7 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
     paths = [path for item in collection.get(present).values() for path in item.paths]
     removed = collection.remove(*present) if present else 0
     hide_removed(collection.path, paths)
-    return {"removed": removed}, f"{removed:,} removed from the collection. Their files are kept."
+    return {"removed": removed}, f"Removed {many(removed, 'picture')} from the collection. Files are kept."
 
 
 def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
@@ -90,26 +90,25 @@ def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) 
 
 def _map(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     drawn = collection.map(arguments.get("space"), progress=progress)
-    return {"space": drawn.space, "points": len(drawn.ids)}, f"Drew {many(len(drawn.ids), 'picture')}."
+    return {"space": drawn.space, "points": len(drawn.ids)}, f"The map shows {many(len(drawn.ids), 'picture')}."
 
 
 def _duplicates(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     groups = collection.duplicates(arguments["tier"], space=arguments.get("space"), progress=progress)
-    return {"tier": arguments["tier"], "groups": len(groups)}, f"{many(len(groups), 'group')}."
+    message = f"Found {many(len(groups), 'group')} of duplicates." if groups else "No duplicates found."
+    return {"tier": arguments["tier"], "groups": len(groups)}, message
 
 
 def _classify(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
     predicted = collection.classes.predict(progress=progress)
-    counts = predicted.classes
-    return {
-        "predicted": counts,
-        "none": predicted.none,
-    }, f"{sum(counts.values()):,} predicted, {predicted.none:,} none."
+    made = many(sum(predicted.classes.values()), "suggestion")
+    unmatched = f"{many(predicted.none, 'picture')} {'matches' if predicted.none == 1 else 'match'} no class"
+    return {"predicted": predicted.classes, "none": predicted.none}, f"{made} made; {unmatched}."
 
 
 def _backup(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     if "target" not in arguments:  # the service was restarted without the option after the job was submitted
-        raise InputError("The service has no directory for backups. Start it with --backup-dir DIR.")
+        raise InputError("The service has no directory for backups. Restart serve with --backup-dir DIR.")
     report = collection.backup(arguments["target"], progress)
     summary = f"{many(report.copied, 'file')} copied, {report.skipped:,} unchanged, all verified."
     return asdict(report), summary
@@ -133,9 +132,9 @@ def _report(report: Report) -> tuple[dict[str, Any], str]:
     result["skipped"], result["n_skipped"] = skipped, len(report.skipped)
     counts = {
         "added": report.added,
-        "known already": report.copied,
+        "already known": report.copied,
         "changed": report.changed,
-        "gone": report.gone,
+        "missing": report.gone,
         "skipped": len(report.skipped),
     }
     return result, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."

@@ -1,8 +1,8 @@
-"""The job queues: long work that runs in separate processes and survives crashes.
+"""The job queues: long-running tasks that run in separate processes and survive crashes.
 
-Jobs that write to the collection wait in one queue, jobs that only read in another; each queue runs one job at a time.
-Every change of a job has a number, so that clients can ask for newer changes. A job that was running when its process
-or the service was killed starts again: every verb resumes from what it has committed.
+Jobs that write to the collection wait in one queue, all others in a second one. Each queue runs one job at a time.
+Every change of a job has a number, so that clients can request newer changes. If the process of a job or the service is
+killed, the job starts again and resumes from its last commit.
 
 Jobs run at the lowest priority and with half of the threads, so that they do not slow down searches.
 """
@@ -42,17 +42,17 @@ State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
 MAX_ENDED = 200
-"""Ended jobs that are stored; the oldest are removed."""
+"""Maximum number of stored jobs that have ended; older ones are removed."""
 ATTEMPTS = 3
-"""How often a job is started if its process dies."""
+"""Maximum number of times that a job is started if its process is killed."""
 MAX_QUEUED = 100
 REPEAT_S = 60.0
-"""How long `ensure` returns a job that has ended, instead of starting it again."""
+"""Time during which `ensure` returns a job that has ended, instead of starting it again."""
 END_S = 5.0
-"""Time until a terminated process is killed."""
+"""Time after which a terminated process is killed."""
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from lookalike.server.job_worker import main; main()"
-"""The code of a job's process. `multiprocessing` would run the caller's main script again."""
+"""The code that a job's process runs. `multiprocessing` would run the caller's main script again."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Job:
         return self.state in ENDED
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields to store, without progress: after a restart, a job resumes from what it has committed."""
+        """Return the fields to store. Progress is not stored: after a restart, a job resumes from its last commit."""
         return {name: value for name, value in vars(self).items() if name not in NOT_STORED}
 
     @staticmethod
@@ -100,14 +100,14 @@ NOT_STORED = ("id", "stage", "done", "total", "eta_s", "change")
 
 
 class Jobs:
-    """The jobs of a collection; `start` resumes those that have not ended.
+    """The jobs of a collection; `start` resumes unfinished ones.
 
     Parameters
     ----------
-    collection : the collection's directory.
-    roots : folders below which pictures may be added.
-    sources : folders that were added before. Links may only lead into the real folders of `roots` and `sources`.
-    backup_dir : directory for backups; None: backup jobs fail.
+    collection : Directory of the collection.
+    roots : Allowed folders.
+    sources : Folders that were added before. Links are followed only into the real folders of `roots` and `sources`.
+    backup_dir : Directory for backups; None: backup jobs fail.
     """
 
     def __init__(
@@ -124,8 +124,8 @@ class Jobs:
         self._ledger: JobLedger | None = None
         self._error: StoreError | None = None  # why jobs are disabled
         self._jobs: dict[int, Job] = {}
-        self._changed = threading.Condition()  # its lock guards all attributes
-        self._change = time.time_ns() // 1_000  # greater than before a restart, for clients that reconnect
+        self._changed = threading.Condition()  # its lock protects all attributes
+        self._change = time.time_ns() // 1_000  # increases across restarts, for clients that reconnect
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
         self._closing = False
@@ -147,7 +147,7 @@ class Jobs:
                 continue
             if not job.is_over:
                 job.state = "queued"
-                job.message = "It was interrupted and will resume." if job.attempts else ""
+                job.message = "The job was interrupted and will resume." if job.attempts else ""
             self._jobs[job.id] = job
             self._announce(job)
         for queue in dict.fromkeys(QUEUES.values()):
@@ -156,14 +156,14 @@ class Jobs:
             thread.start()
 
     def submit(self, kind: str, arguments: dict[str, Any], author: str) -> Job:
-        """Queue a job; it is stored when this returns. If an equal job is queued already, that one is returned."""
+        """Store and queue a job, and return it. If an equal job is already queued, return that one."""
         with self._changed:
             return self._submit(kind, arguments, author)
 
     def ensure(self, kind: str, arguments: dict[str, Any], author: str) -> Job | None:
-        """As `submit`, but an equal job that runs or has just ended is returned, too; None if jobs are disabled.
+        """Like `submit`, but also return an equal job that is running or has just ended; None if jobs are disabled.
 
-        For requests that only read: they must also work if the collection is read-only.
+        This is for requests that only read, which must also work if the collection is read-only.
         """
         with self._changed:
             for job in reversed(self._jobs.values()):
@@ -180,7 +180,7 @@ class Jobs:
         with self._changed:
             job = self._jobs.get(id)
             if job is not None and not job.is_over:
-                self._end(job, "cancelled", "It was cancelled. Committed changes are kept.")
+                self._end(job, "cancelled", "The job was cancelled. Committed changes are kept.")
                 process = self._processes.get(id)
                 if process is not None:
                     process.terminate()
@@ -197,23 +197,23 @@ class Jobs:
 
     @property
     def last(self) -> int:
-        """The number of the last change."""
+        """Number of the last change."""
         return self._change
 
     def changed(self, since: int) -> list[Job]:
-        """Return the jobs that changed after the change with this number, in the order of their changes."""
+        """Return the jobs that changed after the change with this number, in order."""
         if self._change <= since:
             return []
         with self._changed:
             return sorted((job for job in self._jobs.values() if job.change > since), key=lambda job: job.change)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of queued and of running jobs."""
+        """Return the numbers of queued and running jobs."""
         states = [job.state for job in self.all()]
         return {state: states.count(state) for state in ("queued", "running")}
 
     def close(self) -> None:
-        """Start no more jobs, and end the processes; unfinished jobs resume when the service starts again."""
+        """Stop the queues and end the processes. Unfinished jobs resume when the service starts again."""
         with self._changed:
             self._closing = True
             for process in self._processes.values():
@@ -233,7 +233,7 @@ class Jobs:
             if (job.kind, job.arguments) == (kind, arguments):
                 return job
         if len(waiting) >= MAX_QUEUED:
-            raise LockedError(f"{MAX_QUEUED} jobs are waiting, the maximum. Cancel one, or try again later.")
+            raise LockedError(f"The queue is full ({MAX_QUEUED} jobs). Cancel a job, or try again later.")
         job = Job(0, kind, arguments, author, time.time())
         job.id = self._ledger.add(job.fields())
         self._jobs[job.id] = job
@@ -242,7 +242,7 @@ class Jobs:
         return job
 
     def _remove_oldest(self, ledger: JobLedger) -> None:
-        """Remove the oldest ended jobs if there are more than MAX_ENDED and the disk allows it."""
+        """Remove the oldest jobs that have ended if there are more than MAX_ENDED."""
         ended = [job.id for job in self._jobs.values() if job.is_over]
         oldest = ended[: max(0, len(ended) - MAX_ENDED)]
         try:
@@ -255,7 +255,7 @@ class Jobs:
             del self._jobs[number]
 
     def _work(self, queue: Queue) -> None:
-        """Run the jobs of a queue, one after the other, in a thread of its own."""
+        """Run the jobs of a queue one after the other; runs in its own thread."""
         while True:
             with self._changed:
                 while not self._closing and (job := self._next(queue)) is None:
@@ -270,7 +270,7 @@ class Jobs:
                 try:
                     process = self._spawn()
                 except OSError as error:
-                    self._end(job, "failed", f"A process could not be started: {error.strerror}.", kind="OSError")
+                    self._end(job, "failed", f"Cannot start a process for the job: {error.strerror}.", kind="OSError")
                     continue
                 self._processes[job.id] = process
             try:
@@ -289,12 +289,12 @@ class Jobs:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            process_group=0,  # Ctrl-C only reaches the service, which ends its processes itself
+            process_group=0,  # Ctrl-C reaches only the service, which then ends the process
             env=job_environment(CORES),
         )
 
     def _watch(self, job: Job, process: "subprocess.Popen[str]") -> None:
-        """Read the messages of a process until it ends, and update its job."""
+        """Read the messages of a job's process until it ends, and update the job."""
         assert process.stdin is not None
         assert process.stdout is not None
         order = {
@@ -307,12 +307,12 @@ class Jobs:
         report = self._progress(job)
         try:
             process.stdin.write(json.dumps(order) + "\n")
-            process.stdin.flush()  # but not closed: the process ends itself when its input closes
+            process.stdin.flush()  # not closed: the process ends when its input closes
             for line in process.stdout:
                 message = json.loads(line)
                 if "stage" in message:
                     report(message)
-        except (OSError, ValueError):  # the process died in the middle of a line
+        except (OSError, ValueError):  # the process was killed in the middle of a line
             message = {}
         self._wait(process)
         with self._changed:
@@ -326,17 +326,20 @@ class Jobs:
                     log.error("Job %d: %s", job.id, message["trace"])
                 self._end(job, "failed", message["error"]["message"], kind=message["error"]["kind"])
             elif job.attempts < ATTEMPTS:
-                log.warning("Job %d: its process ended with %s. It starts again.", job.id, process.returncode)
-                job.state, job.message = "queued", "Its process was killed; it will resume."
+                log.warning("Job %d: the process ended with code %s. The job starts again.", job.id, process.returncode)
+                job.state, job.message = "queued", "The process of the job was killed. The job will resume."
                 self._save(job)
                 self._announce(job)
             else:
                 self._end(
-                    job, "failed", f"Its process was killed {ATTEMPTS} times. Is there enough memory?", kind="Killed"
+                    job,
+                    "failed",
+                    f"The process of the job was killed {ATTEMPTS} times. The machine may have too little memory.",
+                    kind="Killed",
                 )
 
     def _arguments(self, job: Job) -> dict[str, Any]:
-        """Return the arguments of the verb, with the folders that the service may use now."""
+        """Return the arguments of a job, with the folders that the service may use now."""
         if job.kind == "backup" and self._backup_dir is not None:
             return job.arguments | {"target": str(self._backup_dir)}
         if job.kind == "add" and not job.arguments.get("uploads"):
@@ -344,7 +347,7 @@ class Jobs:
         return job.arguments
 
     def _progress(self, job: Job) -> Callable[[dict[str, Any]], None]:
-        """Return a function that updates the progress of a job from a message of its process."""
+        """Return a function that updates a job from a progress message of its process."""
         started: dict[str, float] = {}
 
         def report(message: dict[str, Any]) -> None:
@@ -367,7 +370,7 @@ class Jobs:
         self._announce(job)
 
     def _save(self, job: Job) -> None:
-        """Store the job. If the disk does not allow it, only the log says so: the job may run again after a restart."""
+        """Store the job. If that fails, only log the error: the job may run again after a restart."""
         assert self._ledger is not None
         try:
             self._ledger.write(job.id, job.fields())
@@ -375,14 +378,14 @@ class Jobs:
             log.warning("Job %d: %s", job.id, error)
 
     def _announce(self, job: Job) -> None:
-        """Number a change of a job, and wake the waiting threads."""
+        """Give a change of a job its number, and wake waiting threads."""
         with self._changed:
             self._change += 1
             job.change = self._change
             self._changed.notify_all()
 
     def _wait(self, process: "subprocess.Popen[str]") -> None:
-        """Wait for the end of a process, and close its pipes."""
+        """Wait until a process ends, and close its pipes."""
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -392,5 +395,5 @@ class Jobs:
             if stream is not None:
                 try:
                     stream.close()
-                except OSError:  # unread input of a dead process
+                except OSError:  # the process has ended without reading its input
                     continue

@@ -1,8 +1,8 @@
-"""Threads for handlers that would block the event loop; work is cancelled when its client disconnects.
+"""Threads for handlers that would block the event loop. Work is cancelled when its client disconnects.
 
-Each kind of work has a lane, which limits how many threads it may use at a time. `Budget.waiting` requests may wait for
-a lane; further requests get a 503. The function of a handler gets a `Stop`. A long one uses `stop.progress` as its
-progress callback, so that it ends soon after its client has disconnected.
+Each kind of work has a lane, which limits its number of threads. Up to `Budget.waiting` requests wait for a lane;
+further requests get status 503. The function of a handler gets a `Stop`. A long-running function uses `stop.progress`
+as its progress callback, so that it ends soon after its client has disconnected.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from starlette.requests import Request
 
 from lookalike.collection import CORES
 from lookalike.server.metrics import Metrics
-from lookalike.server.problems import BUSY_S, ClientGone, Problem
+from lookalike.server.problems import BUSY_S, Problem, RequestAbandoned
 from lookalike.server.settings import Budget
 
 T = TypeVar("T")
 
 DESCRIBE_THREADS = 2
-"""For requests that describe parts of pictures, which takes seconds."""
+"""For requests that extract the features of many pictures or parts, which takes seconds."""
 SEARCH_THREADS = min(3, CORES)
 """For searches. They compare vectors without the GIL, each on its own core."""
 LARGE_THREADS = 1
-"""For large pictures: they are decoded one at a time, each in seconds."""
+"""For large pictures. Decoding one takes seconds."""
 LEARN_THREADS = 1
 """For feedback rounds."""
 
@@ -42,17 +42,17 @@ class Stop:
         self._event.set()
 
     def check(self) -> None:
-        """Raise `ClientGone` if the work was cancelled."""
+        """Raise RequestAbandoned if the work was cancelled."""
         if self._event.is_set():
-            raise ClientGone
+            raise RequestAbandoned
 
     def progress(self, stage: str, done: int, total: int | None) -> None:  # noqa: ARG002 — a `Progress`
-        """A progress callback that raises `ClientGone` if the work was cancelled."""
+        """Progress callback that raises RequestAbandoned if the work was cancelled."""
         self.check()
 
 
 class Lanes:
-    """The lanes of a service."""
+    """The lanes of a service, each with its threads and its queue."""
 
     def __init__(self, budget: Budget, metrics: Metrics):
         self._budget = budget
@@ -73,8 +73,8 @@ class Lanes:
     async def run(self, request: Request, function: Callable[[Stop], T], *, lane: str = "read") -> T:
         """Run a function in a thread of a lane and return its result.
 
-        Raises Problem 503 if the queue of the lane is full or the function takes too long, ClientGone if the client
-        disconnects.
+        Raises Problem 503 if the queue of the lane is full or the function takes too long, and RequestAbandoned if the
+        client disconnects.
         """
         if self._closed or self._limiters[lane].statistics().tasks_waiting >= self._budget.waiting:
             raise Problem(503, "The service is overloaded. Try again in a moment.", wait_s=BUSY_S)
@@ -92,9 +92,9 @@ class Lanes:
             if work.done():
                 return work.result()
             if disconnect.done():
-                disconnect.result()  # raises if the rest of the body is too large or too slow
+                disconnect.result()  # raises if the remaining body is too large or too slow
                 self._metrics.count("requests_left")
-                raise ClientGone
+                raise RequestAbandoned
             raise Problem(503, "The request took too long and was stopped. Request less, or try again.", wait_s=BUSY_S)
         finally:
             stop.set()
@@ -104,7 +104,7 @@ class Lanes:
             work.add_done_callback(_forget)
 
     def close(self) -> None:
-        """Reject further work; running functions end by themselves."""
+        """Reject further work. Running functions finish."""
         self._closed = True
 
     def _pending(self, lane: str) -> int:
@@ -114,12 +114,12 @@ class Lanes:
 
 
 async def _disconnect(request: Request) -> None:
-    """Wait until the client disconnects; the rest of its body is read and discarded."""
+    """Wait until the client disconnects; read and discard the rest of its body."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _forget(work: "asyncio.Future[T]") -> None:
-    """Retrieve the exception of abandoned work; asyncio would log it otherwise."""
+    """Retrieve the exception of abandoned work; otherwise asyncio would log it."""
     if not work.cancelled():
         work.exception()

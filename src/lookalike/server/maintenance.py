@@ -20,7 +20,7 @@ def verify(collection: Path) -> list[str]:
 
 
 def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str], list[str]]:
-    """Repair these files; return what was done and which faults remain, in sentences."""
+    """Repair these files; return sentences about the repairs and about the remaining faults."""
     folder = Path(collection).expanduser().absolute()
     source = None if backup is None else Backup(Path(backup).expanduser())
     done, left = _repair_access(folder, source)
@@ -37,13 +37,13 @@ def _repair_access(folder: Path, backup: Backup | None) -> tuple[list[str], list
     if not invalid:
         return [], []
     copy = None if backup is None else backup.file(FILE)
-    if copy is not None and salvage(copy)[1]:  # it was damaged before it was backed up
+    if copy is not None and salvage(copy)[1]:  # the backup has the damaged file
         copy = None
     if copy is None and not entries:
-        # Without the file, every client on this machine has the role manage: the user must decide to remove it.
+        # Without the file, all clients on this machine have the role manage, so only the user may delete it.
         return [], [
-            f"{access.path} has no valid token: the service rejects every request. Restore it: lookalike repair --from"
-            f" BACKUP. Or remove it and create new tokens: rm {access.path}"
+            f"{access.path} has no valid token, so the service rejects all requests. Restore it: lookalike repair"
+            f" --from BACKUP. Or delete it and create new tokens: rm {access.path}"
         ]
     with atomic_write(damaged_name(access.path)) as part:
         part.touch(0o600)

@@ -1,6 +1,6 @@
-"""Metrics of the service in the text format of Prometheus, version 0.0.4.
+"""Metrics of the service in the Prometheus text format, version 0.0.4.
 
-Labels are routes, methods and status codes: never a path, a name or a query.
+Labels are routes, methods and status codes, never paths, names or queries.
 """
 
 import threading
@@ -36,7 +36,7 @@ class Metrics:
             self._events[event] += n
 
     def text(self) -> str:
-        """All metrics, in the format of Prometheus."""
+        """Return all metrics in the Prometheus text format."""
         with self._lock:
             requests, events, seconds = self._requests.copy(), self._events.copy(), self._seconds.copy()
             buckets = {route: list(counts) for route, counts in self._buckets.items()}
@@ -59,5 +59,5 @@ class Metrics:
 
 
 def _known_method(method: str) -> str:
-    """A known method, or "other": clients may send any word, and each would get a line."""
+    """Return a known method, or "other": clients can send any word, and each would create a metric."""
     return method if method in ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS") else "other"

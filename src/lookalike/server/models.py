@@ -1,8 +1,8 @@
 """The JSON of every request and every response.
 
-Requests are pydantic models: sizes are bounded and unknown fields are rejected. Responses are typed dictionaries: a
-handler builds them without validation at run time, mypy checks that each has exactly the fields of its definition, and
-the OpenAPI document describes them.
+Requests are pydantic models, which limit sizes and reject unknown fields. Responses are typed dictionaries: handlers
+build them without validation at run time, mypy checks that each has exactly the fields of its definition, and the
+OpenAPI document describes them.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -15,19 +15,28 @@ from lookalike.collection import Filter, Order
 from lookalike.server.access import Person, Role
 
 MAX_ITEMS = 1_000
-"""Ids in a request, and items in a response."""
+"""Maximum number of ids in a request, and of items in a response."""
 MAX_WILDCARDS = 4
-"""Stars in a path pattern: the time for a match grows exponentially with their number."""
+"""Maximum number of stars in a path pattern. The time for a match grows exponentially with their number."""
 FAST_EXAMPLES = 4
-"""Examples without stored vectors that the lane "search" accepts; they must be described first."""
+"""Maximum number of examples without stored vectors in the lane "search": their features must be extracted first."""
 
-Id: TypeAlias = Annotated[str, StringConstraints(pattern="^[0-7][0-9a-f]{15}$")]
-"""The id of an item: 16 hexadecimal digits."""
-ItemPath: TypeAlias = Annotated[str, Path(pattern="^[0-7][0-9a-f]{15}$", description="An item's id.")]
-SessionPath: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="A session's id.")]
-JobPath: TypeAlias = Annotated[str, Path(pattern="^[1-9][0-9]{0,8}$", description="A job's id.")]
-UploadId: TypeAlias = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{22}$")]
-UploadPath: TypeAlias = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{22}$")]
+ID_PATTERN = "^[0-7][0-9a-f]{15}$"
+UPLOAD_PATTERN = "^[A-Za-z0-9_-]{22}$"
+BOX_PATTERN = r"^[0-9.eE+-]+(,[0-9.eE+-]+){3}$"
+PATTERNS = {
+    ID_PATTERN: "the id of an item: 16 hexadecimal digits",
+    UPLOAD_PATTERN: "the id of an upload, as returned by POST /api/v1/uploads",
+    BOX_PATTERN: "left,top,right,bottom from 0 to 1, such as 0.1,0.2,0.5,0.9",
+}
+"""The patterns of bodies and queries, in words for error messages."""
+
+Id: TypeAlias = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+ItemPath: TypeAlias = Annotated[str, Path(pattern=ID_PATTERN, description="Id of an item.")]
+SessionPath: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="Id of a session.")]
+JobPath: TypeAlias = Annotated[str, Path(pattern="^[1-9][0-9]{0,8}$", description="Id of a job.")]
+UploadId: TypeAlias = Annotated[str, StringConstraints(pattern=UPLOAD_PATTERN)]
+UploadPath: TypeAlias = Annotated[str, Path(pattern=UPLOAD_PATTERN)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=4_096)]
 Ids: TypeAlias = Annotated[list[Id], Field(max_length=MAX_ITEMS)]
@@ -37,20 +46,20 @@ Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 TierName: TypeAlias = Literal["identical", "same", "alike"]
-SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum of the longer side, in pixels.")]
+SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
 BoxQuery: TypeAlias = Annotated[
-    str, Query(max_length=100, pattern=r"^[0-9.eE+-]+(,[0-9.eE+-]+){3}$", description="Left,top,right,bottom, 0 to 1.")
+    str, Query(max_length=100, pattern=BOX_PATTERN, description="left,top,right,bottom from 0 to 1.")
 ]
 
 
 class RequestModel(BaseModel):
-    """A request body or query; unknown fields are rejected."""
+    """A request body or query. Unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 def file_form(field: str, *, several: bool = False) -> dict[str, Any]:
-    """Return the OpenAPI description of a request that sends a file, or several, in a form field."""
+    """Return the OpenAPI description of a form with one file, or several, in a field."""
     file: dict[str, Any] = {"type": "string", "format": "binary"}
     properties = {field: {"type": "array", "items": file} if several else file}
     schema = {"type": "object", "required": [field], "properties": properties}
@@ -62,12 +71,12 @@ def file_form(field: str, *, several: bool = False) -> dict[str, Any]:
 
 def _check_glob(glob: str) -> str:
     if glob.count("*") > MAX_WILDCARDS:
-        raise ValueError(f"A path pattern may contain at most {MAX_WILDCARDS} stars. Got {glob.count('*')}.")
+        raise ValueError(f"a path pattern can contain at most {MAX_WILDCARDS} stars. Got {glob.count('*')}.")
     return glob
 
 
 class FilterIn(RequestModel):
-    """Conditions that items must meet; omitted ones do not apply."""
+    """Conditions on items. Omitted conditions do not apply."""
 
     path: Annotated[Text, AfterValidator(_check_glob)] | None = None
     label: Name | None = None
@@ -79,7 +88,7 @@ class FilterIn(RequestModel):
     max_bytes: Count | None = None
 
     def to_filter(self, person: Person) -> Filter | None:
-        """Return the filter for `Collection`; None if every item passes. `path` matches paths that the person sees."""
+        """Return the filter for `Collection`; None if every item matches. `path` matches visible paths."""
         given = {name: value for name in FilterIn.model_fields if (value := getattr(self, name)) is not None}
         return Filter(**given, relative=not person.may("manage")) if given else None
 
@@ -93,7 +102,7 @@ class ItemsQuery(FilterIn):
 
 
 class ExportQuery(FilterIn):
-    """Items to export, and the format."""
+    """A filter for the items to export, and the format."""
 
     format: Literal["json", "csv", "paths", "coco"] = "json"
 
@@ -123,7 +132,7 @@ class ItemOut(TypedDict):
 
 
 class ItemsOut(TypedDict):
-    """A page of the items that pass a filter."""
+    """A page of the items that match a filter."""
 
     total: int
     offset: int
@@ -134,12 +143,12 @@ class ItemsOut(TypedDict):
 
 
 class ExampleIn(RequestModel):
-    """A picture of the collection, an upload, or a part of one."""
+    """A picture of the collection or an upload, or a part of one."""
 
     id: Id | None = None
     upload: UploadId | None = None
     box: tuple[Share, Share, Share, Share] | None = Field(
-        None, description="Left, top, right, bottom, as shares of width and height."
+        None, description="Left, top, right, bottom, as fractions of width and height."
     )
 
 
@@ -148,18 +157,18 @@ SomeExamples: TypeAlias = Annotated[list[ExampleIn], Field(min_length=1, max_len
 
 
 class SearchIn(RequestModel):
-    """Positive and negative examples, and where to search."""
+    """Positive and negative examples, the space, and the number of results."""
 
     examples: SomeExamples
     without: Examples = []
     space: Name | None = None
     k: int = Field(50, ge=1, le=MAX_ITEMS)
     filter: FilterIn = Field(default_factory=FilterIn)
-    where: bool = Field(False, description="Return the matching part of each result; slower.")
+    where: bool = Field(False, description="Return the matching part of each result (slower).")
 
     @property
     def is_slow(self) -> bool:
-        """Whether the search must describe many pictures first."""
+        """Whether the features of many pictures must be extracted first."""
         new = [one for one in (*self.examples, *self.without) if one.upload is not None or one.box is not None]
         return self.where or len(new) > FAST_EXAMPLES
 
@@ -186,14 +195,14 @@ class UploadOut(TypedDict):
     upload: str
     width: int
     height: int
-    item: Annotated[str | None, Field(description="Id of the item with the same file, if the collection has it.")]
+    item: Annotated[str | None, Field(description="Id of the item with the same file, or null.")]
 
 
 # Feedback sessions
 
 
 class SessionIn(RequestModel):
-    """Start of a session: examples, or a label whose pictures are the examples."""
+    """Examples to start a session with, or a label whose pictures are the examples."""
 
     examples: Examples = []
     without: Examples = []
@@ -203,7 +212,7 @@ class SessionIn(RequestModel):
 
 
 class MarksIn(RequestModel):
-    """Marks for pictures, in one step."""
+    """Pictures to mark in one step."""
 
     relevant: Ids = []
     irrelevant: Ids = []
@@ -211,7 +220,7 @@ class MarksIn(RequestModel):
 
 
 class RoundIn(RequestModel):
-    """Number of results and of questions in a round."""
+    """Numbers of results (`k`) and questions (`window`) of a round, and a filter."""
 
     k: int = Field(50, ge=1, le=MAX_ITEMS)
     window: int = Field(9, ge=1, le=100)
@@ -219,13 +228,13 @@ class RoundIn(RequestModel):
 
 
 class FinishIn(RequestModel):
-    """Name of the class; by default the name of the session."""
+    """Name of the class. Default: the name of the session."""
 
     name: Name | None = None
 
 
 class MarkCountsOut(TypedDict):
-    """The number of marks of each kind."""
+    """Number of marks of each kind."""
 
     relevant: int
     irrelevant: int
@@ -266,7 +275,7 @@ class RankedOut(TypedDict):
     """A picture in the ranking of a session."""
 
     item: ItemOut
-    score: Annotated[float, Field(description="Minus the margin: smaller is better.")]
+    score: Annotated[float, Field(description="The negative margin; smaller is better.")]
     mark: str | None
 
 
@@ -277,7 +286,7 @@ class RankingOut(TypedDict):
 
 
 class EstimateOut(TypedDict):
-    """Estimated number of relevant pictures."""
+    """Estimated number of positive pictures in the collection."""
 
     value: int
     low: int
@@ -320,16 +329,16 @@ class FinishedOut(TypedDict):
 
 
 class NeighbourOut(TypedDict):
-    """A marked picture near another; no item if it is an example from outside the collection."""
+    """A marked picture near another. `item` is null for an example that is not in the collection."""
 
     item: ItemOut | None
     distance: float
 
 
 class ExplanationOut(TypedDict):
-    """Why a picture has its place in the ranking."""
+    """Why a picture has its rank."""
 
-    margin: Annotated[float | None, Field(description="Above 0 on the relevant side; null before the first fit.")]
+    margin: Annotated[float | None, Field(description="Above 0 on the positive side; null before the first fit.")]
     nearest_relevant: list[NeighbourOut]
     nearest_irrelevant: list[NeighbourOut]
     box: list[float] | None
@@ -357,7 +366,7 @@ class RenameIn(NameIn):
 
 
 class MergeIn(RequestModel):
-    """Classes, and the class that they become."""
+    """Classes, and the class to merge them into."""
 
     names: list[Name] = Field(min_length=1, max_length=MAX_ITEMS)
     into: Name
@@ -374,7 +383,7 @@ class ClassOut(TypedDict):
 
     name: str
     pictures: int
-    elsewhere: Annotated[int, Field(description="Labelled pictures that are not in the collection now.")]
+    elsewhere: Annotated[int, Field(description="Number of labelled pictures that are not in the collection.")]
     predicted: int
     parents: list[str]
 
@@ -389,14 +398,14 @@ class MemberOut(TypedDict):
 
 
 class PredictedItemOut(TypedDict):
-    """A picture that is predicted to be in a class."""
+    """A suggested member of a class."""
 
     item: ItemOut
     probability: float
 
 
 class ClassMembersOut(TypedDict):
-    """A page of the members and of the predicted members of a class."""
+    """A page of the labelled and of the suggested pictures of a class."""
 
     name: str
     total: int
@@ -408,7 +417,7 @@ class ClassMembersOut(TypedDict):
 
 
 class ClassChangeOut(TypedDict):
-    """A class that was changed, and the number of pictures that were changed."""
+    """The changed class, and the number of changed pictures."""
 
     name: str
     count: int
@@ -419,7 +428,7 @@ class ClassificationOut(TypedDict):
 
     id: str | None
     labels: list[str]
-    label: Annotated[str | None, Field(description="null: none of the classes.")]
+    label: Annotated[str | None, Field(description="null: none of these classes.")]
     probability: float
     runner_up: str | None
     runner_up_probability: float
@@ -429,20 +438,20 @@ class ClassificationOut(TypedDict):
 
 
 class AddIn(RequestModel):
-    """Add the pictures of a folder."""
+    """Add the pictures of a folder to the collection."""
 
     kind: Literal["add"]
-    folder: Text = Field(description="Below one of the service's roots.")
+    folder: Text = Field(description="Path of a folder inside an allowed folder (serve --root).")
 
 
 class RefreshIn(RequestModel):
-    """Update the collection from its sources: new, changed, moved and missing files."""
+    """Check the sources for new, changed, moved and missing files."""
 
     kind: Literal["refresh"]
 
 
 class RemoveIn(RequestModel):
-    """Remove pictures from the collection; their files are kept."""
+    """Remove pictures from the collection. Their files are kept."""
 
     kind: Literal["remove"]
     items: SomeIds
@@ -453,7 +462,7 @@ class FitIn(RequestModel):
 
     kind: Literal["fit"]
     spec: Text | None = Field(
-        None, description="A space, a step such as slem(lam=0.001), or NAME = SPEC | SPEC; by default all spaces."
+        None, description="A space, a step such as slem(lam=0.001), or NAME = SPEC | SPEC. Default: all spaces."
     )
 
 
@@ -473,13 +482,13 @@ class DuplicatesIn(RequestModel):
 
 
 class ClassifyAllIn(RequestModel):
-    """Classify every picture that has no label."""
+    """Classify all pictures without a label."""
 
     kind: Literal["classify"]
 
 
 class BackupIn(RequestModel):
-    """Make or update the backup in the service's backup directory."""
+    """Create or update the backup in the backup directory of the service."""
 
     kind: Literal["backup"]
 
@@ -529,16 +538,16 @@ class JobEventOut(TypedDict):
 
 
 class FileOut(TypedDict):
-    """A file that was saved."""
+    """A saved file."""
 
     name: str
     bytes: int
     item: str
-    known: Annotated[bool, Field(description="Whether the collection had the same picture before.")]
+    known: Annotated[bool, Field(description="Whether the collection already had this picture.")]
 
 
 class FilesOut(TypedDict):
-    """Files that were saved, and the job that adds them."""
+    """Saved files, and the job that adds them to the collection."""
 
     job: JobOut
     files: list[FileOut]
@@ -565,40 +574,40 @@ class GroupsExportQuery(RequestModel):
 
 
 class DismissIn(RequestModel):
-    """Pictures that are not duplicates of each other; a single one: its copies at several paths are intended."""
+    """Pictures that are not duplicates of each other. For a single id, its copies are intended."""
 
     items: SomeIds
 
 
 class GroupOut(TypedDict):
-    """A group of duplicates; the distances are those to the first picture."""
+    """A group of duplicates, with the distances to the first picture."""
 
     id: str
     tier: TierName
     items: list[ItemOut]
-    keep: Annotated[str, Field(description="The largest, in pixels, then in bytes: the others may be removed.")]
+    keep: Annotated[str, Field(description="Id of the largest picture, by pixels, then by bytes.")]
     distances: list[float]
     why: str
 
 
 class DuplicatesOut(TypedDict):
-    """Groups of duplicates, the largest first."""
+    """Groups of duplicates, largest first."""
 
     total: int
     offset: int
     groups: list[GroupOut]
-    current: Annotated[bool, Field(description="Whether the groups are up to date; if not, a job updates them.")]
+    current: Annotated[bool, Field(description="Whether the groups are up to date; if not, `job` updates them.")]
     job: JobOut | None
 
 
 class DismissedOut(TypedDict):
-    """The number of pairs that were not dismissed before."""
+    """Number of newly dismissed pairs."""
 
     pairs: int
 
 
 class MapOut(TypedDict):
-    """Coordinates of pictures in the unit square."""
+    """Map coordinates of pictures, in the unit square."""
 
     space: str
     ids: list[str]
@@ -606,7 +615,7 @@ class MapOut(TypedDict):
     y: list[float]
     labels: list[list[str]]
     total: int
-    current: Annotated[bool, Field(description="Whether the map is up to date; if not, a job updates it.")]
+    current: Annotated[bool, Field(description="Whether the map is up to date; if not, `job` updates it.")]
     job: JobOut | None
 
 
@@ -626,7 +635,7 @@ class HealthOut(TypedDict):
 
 
 class PersonOut(TypedDict):
-    """The person who makes the request."""
+    """The user who sent the request."""
 
     name: str
     role: Role
@@ -643,7 +652,7 @@ class SpaceOut(TypedDict):
 
 
 class LimitsOut(TypedDict):
-    """The limits for an upload."""
+    """Limits for uploads."""
 
     upload_bytes: int
     upload_pixels: int
@@ -665,7 +674,7 @@ class CollectionOut(TypedDict):
 
 
 class ErrorDetailOut(TypedDict):
-    """What failed, and what to do."""
+    """What failed and what to do."""
 
     kind: str
     message: str

@@ -1,6 +1,7 @@
-"""JSON responses, and the one JSON shape of all errors: {"error": {"kind", "message", "field"}}.
+"""JSON responses, and the JSON of all errors: {"error": {"kind", "message", "field"}}.
 
-Every message says what to do. An unexpected exception is logged with its traceback, and its response reveals nothing.
+Every message tells the client what to do. An unexpected exception is logged with its traceback; the response does not
+contain any details.
 """
 
 import json
@@ -31,7 +32,7 @@ from lookalike.errors import (
     StoreError,
 )
 from lookalike.server.access import HIDDEN, Person, visible_text
-from lookalike.server.models import ErrorDetailOut, ErrorOut
+from lookalike.server.models import PATTERNS, ErrorDetailOut, ErrorOut
 from lookalike.text import printable
 
 log = logging.getLogger("lookalike.server")
@@ -52,7 +53,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     InputError: (422, "input"),
     LookalikeError: (500, "broken"),
 }
-"""Status and kind of our errors; subclasses come before their base class."""
+"""Status and kind of our errors. Subclasses come before their base class."""
 
 STATUSES = {
     400: "input",
@@ -71,8 +72,8 @@ STATUSES = {
 }
 
 MESSAGES = {
-    404: "There is nothing at this address. The API is described at /api/v1/openapi.json.",
-    405: "This address does not support the method. The API is described at /api/v1/openapi.json.",
+    404: "Nothing found at this URL. The API is described at /api/v1/openapi.json.",
+    405: "This URL does not support the request method. The API is described at /api/v1/openapi.json.",
 }
 
 SHORT = {
@@ -81,17 +82,46 @@ SHORT = {
     "full": "The disk is full.",
     "read-only": "The collection is read-only.",
 }
-"""Messages for people who may not see the full message, which names files."""
+"""Messages for users who may not see the full message because it contains paths."""
+
+INVALID = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known field",
+    "literal_error": "must be {expected}",
+    "string_type": "must be text",
+    "string_too_short": "must have {min_length} or more characters",
+    "string_too_long": "must have {max_length} or fewer characters",
+    "int_type": "must be an integer",
+    "int_parsing": "must be an integer",
+    "int_parsing_size": "is too large",
+    "int_from_float": "must be an integer",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "greater_than_equal": "must be {ge} or greater",
+    "less_than_equal": "must be {le} or less",
+    "less_than": "must be less than {lt}",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "too_short": "must have {min_length} or more entries",
+    "too_long": "must have {max_length} or fewer entries",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+}
+"""What is wrong with a value, by pydantic's type of error; the names in braces are in the error's context."""
 
 CLIENT_CLOSED_REQUEST = 499
-"""The status of a request whose client has disconnected; only the log shows it."""
+"""Status of a request whose client has disconnected. Only the log shows it."""
 
 BUSY_S = 2
-"""Seconds that a client should wait before it tries again, when the service is busy."""
+"""Seconds after which a client should try again when the service is busy."""
 
 
-class ClientGone(Exception):  # noqa: N818 — not an error
-    """The client has disconnected or does not read the response: the rest of the work is not needed."""
+class RequestAbandoned(Exception):  # noqa: N818 — not an error
+    """The client has disconnected or does not read the response, so the result is not needed."""
 
 
 class Problem(HTTPException):
@@ -114,17 +144,17 @@ class Problem(HTTPException):
 
 
 def not_found(message: str) -> Problem:
-    """Return the error for something that does not exist."""
+    """Return the error with status 404."""
     return Problem(404, message)
 
 
 def token_needed(headers: Mapping[str, str] | None = None) -> Problem:
     """Return the error for a request without a valid token."""
-    return Problem(401, "This needs a token. Log in, or send it as: Authorization: Bearer TOKEN.", headers=headers)
+    return Problem(401, "This request needs a token. Log in, or send: Authorization: Bearer TOKEN", headers=headers)
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a value whose type is defined in `models` as a JSON response; it is not validated again."""
+    """Return a value of a type of `models` as a JSON response, without validation."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Response(body.encode("utf-8", "backslashreplace"), status, dict(headers or {}), "application/json")
 
@@ -135,11 +165,11 @@ def error_body(kind: str, message: str, field: str | None = None) -> ErrorOut:
 
 
 def error_response(error: Exception, person: Person | None) -> Response:
-    """Return the response to an error, as the person may see it; None: a client without a valid token."""
+    """Return the response to an error, with a message that the user may see; None: a client without a valid token."""
     if isinstance(error, Problem):
         message = visible_text(error.detail, person)
         return json_response(error_body(error.kind, message, error.field), error.status_code, error.headers)
-    if isinstance(error, ClientGone | ClientDisconnect):
+    if isinstance(error, RequestAbandoned | ClientDisconnect):
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     if isinstance(error, RequestValidationError):
         return _invalid(error)
@@ -152,15 +182,15 @@ def error_response(error: Exception, person: Person | None) -> Response:
             if status >= 500:
                 log.error("%s: %s", type(error).__name__, printable(str(error)))
             headers = {"Retry-After": str(BUSY_S)} if kind == "busy" else None
-            message = visible_text(str(error), person, f"{SHORT.get(kind, 'This cannot be done.')} {HIDDEN}")
+            message = visible_text(str(error), person, f"{SHORT.get(kind, 'The request failed.')} {HIDDEN}")
             return json_response(error_body(kind, message), status, headers)
     log.exception("A request failed.", exc_info=error)
-    message = "Internal error. The service's log has the details, and the collection is safe. Try again."
+    message = "Internal error. The log of the service has the details. The collection is not affected. Try again."
     return json_response(error_body("broken", message), 500)
 
 
 def install(app: FastAPI) -> None:
-    """Make the application answer every error in this shape."""
+    """Make the application return every error in this form."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return error_response(error, request.scope.get("state", {}).get("person"))
@@ -171,10 +201,30 @@ def install(app: FastAPI) -> None:
 
 
 def _invalid(error: RequestValidationError) -> Response:
-    """Return a response with the first fault of an invalid request, without the values that the client sent."""
+    """Return a response with the first error of an invalid request, without the values that the client sent."""
     first = error.errors()[0]
     if first["loc"][0] == "path":
-        return json_response(error_body("missing", "There is nothing at this address."), 404)
-    field = ".".join(str(part) for part in first["loc"][1:]) or None  # the first word is "body", "query" or "path"
-    message = str(first["msg"]).removeprefix("Value error, ").rstrip(".") + "."
-    return json_response(error_body("input", f"{field}: {message}" if field else message, field), 422)
+        return json_response(error_body("missing", MESSAGES[404]), 404)
+    field = ".".join(str(part) for part in first["loc"][1:]) or None  # the first part is "body", "query" or "header"
+    if first["type"] == "json_invalid":  # pydantic's field is a position in the body
+        message, field = f"The body is not valid JSON: syntax error at character {field}.", None
+    else:
+        message = _invalid_message(first["type"], first.get("ctx", {}), field, str(first["msg"]))
+    return json_response(error_body("input", message, field), 422)
+
+
+def _invalid_message(kind: str, context: dict[str, Any], field: str | None, message: str) -> str:
+    """Return a sentence for an error of pydantic; `message` is pydantic's own."""
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        name = context["discriminator"].strip("'")
+        return f"{name} must be one of {context['expected_tags']}." if "tag" in context else f"{name} is missing."
+    if kind == "string_pattern_mismatch":
+        return f"{field} must be {PATTERNS[context['pattern']]}."
+    if field is None and kind == "missing":
+        return "The request needs a JSON body."
+    if field is None and kind == "model_attributes_type":
+        return "The body must be a JSON object, sent with the header Content-Type: application/json."
+    if kind in INVALID:
+        return f"{field or 'The body'} {INVALID[kind].format(**context)}."
+    reason = message.removeprefix("Value error, ").rstrip(".")
+    return f"{field}: {reason}." if field else f"{reason}."

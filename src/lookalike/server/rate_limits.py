@@ -1,6 +1,6 @@
-"""Rate limits: a token bucket for each client and kind of request.
+"""Rate limits: one token bucket per client and kind of request.
 
-Each kind keeps the buckets of the last `CLIENTS` clients, so wrong credentials from many addresses evict only each
+Each kind stores the buckets of the last `CLIENTS` clients, so wrong credentials from many addresses only evict each
 other.
 """
 
@@ -14,19 +14,20 @@ from lookalike.server.problems import Problem
 from lookalike.server.settings import Rates
 
 CLIENTS = 10_000
+WRONG_CREDENTIALS = ("login", "forged")
 LINES = (0.2, 20)
-"""Rate limit for log lines about rejected requests of one client: lines per second on average, and lines at once."""
+"""Rate limit for log lines about rejected requests, per client: lines per second on average, and lines in a burst."""
 
 
 class RateLimiter:
-    """The buckets of all clients. Only the event loop uses them, so there is no lock."""
+    """The buckets of all clients. Only the event loop uses them, so they need no lock."""
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic):
         self._rates = {
             "work": rates.work,
-            "look": rates.look,
-            "login": rates.login,  # wrong credentials from an address
-            "forged": rates.login,  # wrong credentials that name a person
+            "read": rates.read,
+            "login": rates.login,  # wrong credentials, by address
+            "forged": rates.login,  # forged cookies, by the user they name
             "log": LINES,
         }
         self._clock = clock
@@ -36,13 +37,14 @@ class RateLimiter:
         return sum(map(len, self._left.values()))
 
     def check(self, kind: str, client: str) -> None:
-        """Take one token from the client's bucket; Problem 429 if it is empty."""
+        """Take one token from the client's bucket; Problem 429 if the bucket is empty."""
         wait = self.take(kind, client)
         if wait:
-            raise Problem(429, f"Too many requests. Try again in {math.ceil(wait)} s.", wait_s=wait)
+            reason = "Too many wrong tokens were sent" if kind in WRONG_CREDENTIALS else "Too many requests"
+            raise Problem(429, f"{reason}. Try again in {math.ceil(wait)} s.", wait_s=wait)
 
     def take(self, kind: str, client: str) -> float:
-        """Take one token from the client's bucket and return 0; if it is empty, return the seconds until it refills."""
+        """Take one token from the client's bucket and return 0. If it is empty, return the seconds to wait."""
         (rate, most), buckets = self._rates[kind], self._left[kind]
         now = self._clock()
         left, at = buckets.pop(client, (float(most), now))
@@ -55,7 +57,7 @@ class RateLimiter:
 
 
 def network(address: str) -> str:
-    """Return the address that a limit applies to: for IPv6 the /64 network, since a client usually has all of it.
+    """Return the address that a limit applies to. For IPv6 it is the /64 network, which one client usually owns.
 
     >>> network("192.0.2.7"), network("2001:db8:1:2:aaaa::1")
     ('192.0.2.7', '2001:db8:1:2::')

@@ -1,7 +1,7 @@
 """The checks that every request passes before it is routed: host, origin, credentials, rate, size and time.
 
-One layer of plain ASGI, about 50 µs per request. A rejected request never reaches a handler; its response has the same
-shape as all other errors. Every response gets the security headers.
+They are one layer of plain ASGI and take about 50 µs per request. A rejected request never reaches a handler, and its
+response has the same form as all other errors. Every response gets the security headers.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookalike.errors import StoreError
 from lookalike.server.access import COOKIE, FILE, Access, bearer_token, session_cookie
-from lookalike.server.problems import BUSY_S, ClientGone, Problem, error_response, token_needed
+from lookalike.server.problems import BUSY_S, Problem, RequestAbandoned, error_response, token_needed
 from lookalike.server.rate_limits import network
 from lookalike.server.service import Service
 from lookalike.server.settings import Settings
@@ -32,22 +32,22 @@ PUBLIC = ("/healthz", LOGIN, "/api/v1/logout")
 SAFE = ("GET", "HEAD", "OPTIONS")
 UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
 WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export")
-"""Last parts of the paths of expensive requests."""
+"""Last path components of expensive requests."""
 
 MAX_HEAD_BYTES, MAX_URL_BYTES = 32 * 2**10, 8 * 2**10
 LINGER_S = 2.0
-"""How long the rest of a rejected body is read. If the connection closed at once, a proxy that is still sending would
-answer 502 instead of passing the response on."""
+"""How long the rest of a rejected body is read. If the connection closed immediately, a proxy that is still sending
+would respond with 502 instead of forwarding the response."""
 LOGGED_STATUSES = (401, 403, 408, 413, 421, 429)
 """Statuses of rejected requests that are always logged."""
 LOGGED_CHARACTERS = 200
-"""Characters of a path in a line of the log."""
+"""Maximum length of a path in the log."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self';"
     " font-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""No inline scripts, nothing from other sites. `blob:` and `data:` are for pictures that a user drops on the page."""
+"""No inline scripts and nothing from other sites. `blob:` and `data:` are for pictures dropped on the page."""
 
 HEADERS = [
     (b"content-security-policy", POLICY.encode()),
@@ -60,11 +60,11 @@ HEADERS = [
 ]
 NO_STORE = (b"cache-control", b"no-store")
 NO_COOKIE = {"Set-Cookie": f'{COOKIE}=""; HttpOnly; Max-Age=0; Path=/; SameSite=strict'}
-"""Makes a browser delete a rejected cookie, so that it does not send it again."""
+"""Makes a browser delete a rejected cookie."""
 
 
 class RequestChecks:
-    """An ASGI application that checks requests and passes them to another."""
+    """An ASGI application that checks requests and passes them to another application."""
 
     def __init__(self, app: ASGIApp, service: Service):
         self.app = app
@@ -73,7 +73,7 @@ class RequestChecks:
         self.metrics, self.rates = service.metrics, service.rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -86,19 +86,19 @@ class RequestChecks:
             self._check(scope, headers)
             body.check_declared_size()
             await self.app(scope, body, out)
-        except (ClientGone, ClientDisconnect):
+        except (RequestAbandoned, ClientDisconnect):
             self.metrics.count("clients_left")
         except asyncio.CancelledError:
             if not self.service.closing.is_set():
                 raise
-            if not out.status:  # the request took longer than the service waits at shutdown
-                shutdown = Problem(503, "The service is shutting down. Try again when it is back.", wait_s=BUSY_S)
+            if not out.status:  # the request took longer than the shutdown timeout
+                shutdown = Problem(503, "The service is shutting down. Try again after its restart.", wait_s=BUSY_S)
                 await error_response(shutdown, None)(scope, receive, out)
         except Exception as error:
             if not out.status:
                 await error_response(error, scope.get("state", {}).get("person"))(scope, receive, out)
-            elif out.status != 500:  # a 500 was logged when it was answered
-                log.exception("A response was not completed.")
+            elif out.status != 500:  # a 500 was logged before
+                log.exception("A request failed after its response had started.")
         finally:
             seconds = time.perf_counter() - began
             route = str(scope.get("metrics_route") or getattr(scope.get("route"), "path", "other"))
@@ -106,20 +106,20 @@ class RequestChecks:
             self._log_request(scope, out.status, seconds)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Raise a Problem if the request is rejected; otherwise store the person in the scope."""
+        """Raise a Problem if the request is rejected; otherwise store the user in the scope."""
         if len(scope["path"]) + len(scope["query_string"]) > MAX_URL_BYTES:
-            raise Problem(414, f"A URL may have at most {MAX_URL_BYTES:,} characters. Send long values in the body.")
+            raise Problem(414, f"The URL must not exceed {MAX_URL_BYTES:,} characters. Send long values in the body.")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD_BYTES:
-            raise Problem(431, f"The headers of a request may have at most {MAX_HEAD_BYTES:,} bytes. Send fewer.")
+            raise Problem(431, f"The request headers must not exceed {MAX_HEAD_BYTES:,} bytes. Send fewer headers.")
         for single in (b"host", b"authorization"):
             if (count := sum(name == single for name, _ in scope["headers"])) > 1:
-                raise Problem(400, f"A request must have one {single.decode().title()} header. Got {count}.")
-        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may use the other one
+                raise Problem(400, f"A request must have only one {single.decode().title()} header. Got {count}.")
+        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy might trust the other one
             message = "A request must not have both Content-Length and Transfer-Encoding. Send one of them."
             raise Problem(400, message, headers={"Connection": "close"})
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self.settings.knows(_host_name(host)):
-            raise Problem(421, "This host name is not allowed. To allow it, start the service with --allow-host NAME.")
+            raise Problem(421, "This host name is not allowed. To allow it, restart serve with --allow-host NAME.")
         path, client = scope["path"], network(_address(scope))
         _check_origin(scope["method"], path, host, headers)
         try:
@@ -128,19 +128,19 @@ class RequestChecks:
             if person is None and path.startswith((API, "/metrics")) and path not in PUBLIC:
                 self._reject_credentials(client, headers)
             _check_header(scope["method"], headers, self.access)
-        except StoreError as error:  # only the log has the reason, which names files
+        except StoreError as error:  # only the log gets the reason, which contains paths
             if self.rates.take("log", FILE) == 0:
                 log.error("%s", error)
-            message = "The service cannot read its tokens. Its log says why."
+            message = "The service cannot read its tokens. The log of the service has the reason."
             raise Problem(500, message, kind="damaged") from None
         if path == LOGIN:
-            return  # the route counts wrong tokens only, so that they do not lock out valid ones
-        parts = path.rsplit("/", 2)  # the path may be "*", which has one part
-        kind = "work" if parts[-1] in WORK or "why" in parts[-2:-1] else "look"
+            return  # the route counts only wrong tokens, so they do not lock out valid ones
+        parts = path.rsplit("/", 2)  # the path can be "*", which has one component
+        kind = "work" if parts[-1] in WORK or "why" in parts[-2:-1] else "read"
         self.rates.check(kind, person.name if person is not None else client)
 
     def _reject_credentials(self, client: str, headers: dict[bytes, bytes]) -> None:
-        """Raise 401, or 429 after too many wrong credentials from one address or for one person."""
+        """Raise Problem 401, or 429 after too many wrong credentials from one address or for one user."""
         forged = self.access.forged_name(headers)
         if bearer_token(headers) is not None or forged is not None:
             self.rates.check("login", client)
@@ -149,9 +149,9 @@ class RequestChecks:
         raise token_needed(NO_COOKIE if session_cookie(headers) else None)
 
     def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
-        """Log the request, if requests are logged, without its query, which may be private.
+        """Log the request if --verbose is set, without its query, which may be private.
 
-        Rejected requests are always logged, with a rate limit, so that clients cannot fill the log.
+        Rejected requests are always logged, with a rate limit so that clients cannot fill the log.
         """
         client = _address(scope)
         if requests.isEnabledFor(logging.INFO):
@@ -160,7 +160,7 @@ class RequestChecks:
             shown = printable(scope["path"])[:LOGGED_CHARACTERS]
             requests.info("%s %s %s %d %.1f ms", name, printable(scope["method"])[:10], shown, status, 1e3 * seconds)
         if status in LOGGED_STATUSES and self.rates.take("log", network(client)) == 0:
-            log.warning("Refused a request from %s with status %d.", client, status)
+            log.warning("Rejected a request from %s with status %d.", client, status)
 
 
 class _LimitedBody:
@@ -182,7 +182,7 @@ class _LimitedBody:
             raise self._too_large()
 
     async def __call__(self) -> Message:
-        """Return the next part; Problem 413 if the body is too large, 408 if it is too slow."""
+        """Return the next part. Raises Problem 413 if the body is too large, 408 if it is too slow."""
         if self.done:
             return await self.receive()  # waits until the client disconnects
         now = time.monotonic()
@@ -192,7 +192,7 @@ class _LimitedBody:
             async with asyncio.timeout(min(allowed, self.budget.idle_s)):
                 message = await self.receive()
         except TimeoutError:
-            raise Problem(408, "The request body arrived too slowly. Send it again, faster.") from None
+            raise Problem(408, "The request body arrived too slowly. Check the connection and try again.") from None
         self.bytes += len(message.get("body", b""))
         self.done = not message.get("more_body", False)
         if self.bytes > self.max_bytes:
@@ -200,18 +200,18 @@ class _LimitedBody:
         return message
 
     async def discard(self) -> None:
-        """Read the rest for at most LINGER_S."""
+        """Read and discard the rest of the body, for at most LINGER_S."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
                 while not self.done:
                     self.done = not (await self.receive()).get("more_body", False)
 
     def _too_large(self) -> Problem:
-        return Problem(413, f"The body of this request may have {self.max_bytes:,} bytes at most. Send less.")
+        return Problem(413, f"The body of this request must not exceed {self.max_bytes:,} bytes. Send less data.")
 
 
 class _CheckedSend:
-    """The response, with our headers. If the body was not read to its end, the connection is closed after LINGER_S."""
+    """The response, with our headers. If the body was not read completely, the connection closes after LINGER_S."""
 
     def __init__(self, send: Send, body: _LimitedBody):
         self.send = send
@@ -219,7 +219,7 @@ class _CheckedSend:
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
-        """Send a part."""
+        """Send a part of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             given = message.get("headers", [])
@@ -227,7 +227,7 @@ class _CheckedSend:
             added = [header for header in HEADERS if header[0] not in names]
             if b"cache-control" not in names:
                 added.append(NO_STORE)
-            if not self.body.done:  # otherwise, the client could send it forever
+            if not self.body.done:  # otherwise the client could keep sending
                 added.append((b"connection", b"close"))
             message = {**message, "headers": [*given, *added]}
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
@@ -237,8 +237,8 @@ class _CheckedSend:
                 await self.body.discard()
                 message = {"type": "http.response.body"}
             await self.send(message)
-        except h11.LocalProtocolError:  # the rest of the body was invalid, and uvicorn has rejected the request
-            raise ClientGone from None
+        except h11.LocalProtocolError:  # the rest of the body was invalid, so uvicorn rejected the request
+            raise RequestAbandoned from None
 
 
 def _host_name(host: str) -> str:
@@ -262,13 +262,13 @@ def _check_origin(method: str, path: str, host: str, headers: dict[bytes, bytes]
     origin = headers.get(b"origin")
     ours = origin is None or origin.decode("latin-1").lower() in (f"http://{host}", f"https://{host}")
     if other_site or (not ours and (method not in SAFE or path.startswith(API))):
-        raise Problem(403, "Requests from pages of other sites are rejected.")
+        raise Problem(403, "Requests from pages of other sites are not allowed.")
 
 
 def _check_header(method: str, headers: dict[bytes, bytes], access: Access) -> None:
-    """Reject a change without the header, which no form can send, unless a valid token shows it is not from a form."""
+    """Reject a change without our header or a valid bearer token; HTML forms can send neither."""
     if method in SAFE or headers.get(b"x-lookalike") == b"1":
         return
     token = bearer_token(headers)
     if token is None or access.check(token) is None:
-        raise Problem(403, "A request that changes something needs the header X-Lookalike: 1, or a valid bearer token.")
+        raise Problem(403, "Requests other than GET need the header X-Lookalike: 1, or a valid bearer token.")

@@ -1,7 +1,7 @@
 """The state that all handlers share: the collection, access control, lanes, caches and jobs.
 
-The methods of `Service` block and run in the threads of `lanes`; only `has` may be called by the event loop.
-The functions at the end are for routes: the service and the person of a request, the role check, ids and texts.
+The methods of `Service` block, so they run in the threads of `lanes`; the event loop calls only `has`. The functions at
+the end are for routes: the service and the user of a request, the role check, ids and texts.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ class Service:
         self.collection = collection
         self.settings = settings
         self.access = access
-        self.upload_folder = os.path.realpath(collection.path / FOLDER)  # pictures that clients sent to be added
+        self.upload_folder = os.path.realpath(collection.path / FOLDER)  # files that clients uploaded to add
         self.closing = threading.Event()  # set at shutdown: event streams end
         self.metrics = Metrics()
         self.rates = RateLimiter(settings.rates)
         self.lanes = Lanes(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
-        self.uploading = asyncio.Semaphore(settings.budget.uploading)
+        self.upload_slots = asyncio.Semaphore(settings.budget.concurrent_uploads)
         self.thumbnails = ThumbnailCache(settings.budget.thumbnail_bytes)
         self._large = LargePictures()
         if settings.backup_dir is not None:
@@ -61,7 +61,7 @@ class Service:
         }
 
     def close(self) -> None:
-        """Start no more work, and end the processes."""
+        """Reject further work, and end the processes."""
         self.closing.set()
         self.lanes.close()
         self.uploads.close()
@@ -69,14 +69,14 @@ class Service:
         self.jobs.close()
 
     def warm(self) -> None:
-        """Load what the first search, the first round and the first upload need."""
+        """Load the data and code that the first search, round and upload need."""
         for load in (self.collection.warm_up, self._search_once, self.uploads.warm):
             with contextlib.suppress(LookalikeError):  # the request that needs it gets the error
                 if not self.closing.is_set():
                     load()
 
     def has(self, id: str) -> bool:
-        """Whether an item is in the collection: one query, fast enough for the event loop."""
+        """Whether an item is in the collection. This is one query, fast enough for the event loop."""
         number = parse_id(id)
         return number is not None and self.collection.has([number])
 
@@ -85,18 +85,18 @@ class Service:
         number = parse_id(id)
         found = {} if number is None else self.collection.get([number])
         if number is None or number not in found:
-            raise not_found(f"No picture with the id {id} in the collection.")
+            raise not_found(f"There is no picture with the id {id} in the collection.")
         return found[number]
 
     def read(self, item: Item) -> bytes:
-        """Return the bytes of an item's file; Problem 404 if its files are missing or changed."""
+        """Return the bytes of an item's file; Problem 404 if the file is missing or has changed."""
         try:
             return self.collection.read(item)
         except ImageError as error:
             raise not_found(str(error)) from None
 
     def thumbnail(self, item: Item, side: int) -> bytes:
-        """Return a thumbnail: from the cache if another request has just made it, otherwise from the file."""
+        """Return a thumbnail, from the cache if another request has just created it."""
         key = format_id(item.id), side
         data = self.thumbnails.peek(key)
         if data is None:
@@ -115,19 +115,19 @@ class Service:
         """Return an upload; Problem 404 if it is no longer cached."""
         found = self.uploads.get(id)
         if found is None:
-            raise not_found("This upload is no longer cached. Send the picture again.")
+            raise not_found("This upload has expired. Send the picture again.")
         return found
 
     def examples(self, given: Sequence[ExampleIn], field: str) -> list[Any]:
-        """Return the examples of a request as `Collection` expects them. Text from clients is never used as a path."""
+        """Return the examples of a request for `Collection`. Text from clients is never used as a path."""
         return [self._example(example, f"{field}.{place}") for place, example in enumerate(given)]
 
     def visible(self, person: Person) -> Visible:
-        """Return the view of paths and messages that a person may see."""
+        """Return the object that hides paths and messages that a user may not see."""
         return Visible(self.collection, person)
 
     def items_json(self, items: Iterable[Item], person: Person) -> list[ItemOut]:
-        """Return items as JSON that a person may see, in the same order."""
+        """Return items as JSON that a user may see, in the same order."""
         listed, shown = list(items), self.visible(person).path
         ids = [item.id for item in listed]
         labels: dict[int, list[str]] = {}
@@ -137,12 +137,12 @@ class Service:
         return [_item_json(item, labels.get(item.id, []), predicted.get(item.id), shown) for item in listed]
 
     def items_by_id(self, ids: Sequence[int], person: Person) -> dict[int, ItemOut]:
-        """Return the items with these ids, as JSON that a person may see; ids that the collection lacks are skipped."""
+        """Return the items with these ids, as JSON that a user may see. Unknown ids are skipped."""
         items = self.collection.get(ids)
         return dict(zip(items, self.items_json(items.values(), person), strict=True))
 
     def results_json(self, results: Sequence[Result], person: Person) -> list[ResultOut]:
-        """Return results as JSON that a person may see, with the items that the search has read."""
+        """Return results as JSON that a user may see."""
         items = self.items_json((result.item for result in results if result.item is not None), person)
         return [
             ResultOut(item=item, score=round(result.score, 6), box=None if result.box is None else list(result.box))
@@ -150,11 +150,11 @@ class Service:
         ]
 
     def default_space(self) -> str:
-        """Return the name of the space that is searched by default."""
+        """Return the name of the default space."""
         return self.collection.space().name
 
     def _search_once(self) -> None:
-        """Search for one picture in every space, which loads indexes and models."""
+        """Search for one picture in every space, to load indexes and models."""
         first = self.collection.page(limit=1).items
         for space in self.collection.spaces if first else ():
             if not self.closing.is_set():
@@ -162,7 +162,7 @@ class Service:
 
     def _example(self, example: ExampleIn, field: str) -> Any:
         if (example.id is None) == (example.upload is None):
-            raise Problem(422, "An example must have an id or an upload, and not both.", field=field)
+            raise Problem(422, "An example must have either an id or an upload.", field=field)
         if example.id is not None:
             picture: Any = parse_id(example.id)
         else:
@@ -185,7 +185,7 @@ def service_of(request: Request) -> Service:
 
 
 def person_of(request: Request) -> Person:
-    """Return the person who makes a request; Problem 401 without a valid token."""
+    """Return the user who sent a request; Problem 401 without a valid token."""
     found: Person | None = request.scope["state"].get("person")
     if found is None:
         raise token_needed()
@@ -193,12 +193,12 @@ def person_of(request: Request) -> Person:
 
 
 def needs_role(role: Role) -> Any:
-    """Return a FastAPI dependency that rejects people without this role."""
+    """Return a FastAPI dependency that rejects users without this role."""
 
     async def check(request: Request) -> Person:
         person = person_of(request)
         if not person.may(role):
-            message = f"This needs the role {role}; {person.name} has {person.role}. Ask for another token."
+            message = f"This request needs the role {role}; {person.name} has {person.role}. Ask for another token."
             raise Problem(403, message)
         return person
 
@@ -231,10 +231,10 @@ def _item_json(
 
 
 def parse_ids(ids: Sequence[str]) -> list[int]:
-    """Return ids as `Collection` expects them: integers, which cannot be mistaken for paths."""
+    """Return ids as integers, which `Collection` cannot mistake for paths."""
     return [number for text in ids if (number := parse_id(text)) is not None]
 
 
 def valid_text(text: str) -> str:
-    """Return a text with its undecodable bytes as escapes, so that it is valid JSON."""
+    """Return a text with undecodable bytes escaped, so that it is valid in JSON."""
     return text.encode("utf-8", "backslashreplace").decode()

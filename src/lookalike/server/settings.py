@@ -1,4 +1,4 @@
-"""The settings of the service: its address, the folders it may read, its limits, and the threads of libraries."""
+"""The settings of the service: address, allowed folders, limits, and threads of libraries."""
 
 import ipaddress
 import os
@@ -11,7 +11,7 @@ from lookalike.errors import InputError
 PORT = 8321
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
-"""Environment variables that BLAS and OpenMP libraries read when they are loaded."""
+"""Environment variables that BLAS and OpenMP libraries read when they load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,33 +22,33 @@ class Budget:
     upload_bytes: int = 64 * 2**20
     upload_pixels: int = 100_000_000
     upload_s: float = 20.0  # to decode an upload
-    upload_cache_bytes: int = 256 * 2**20  # pixels of the uploads that are cached for searches
+    upload_cache_bytes: int = 256 * 2**20  # decoded uploads to search with
     upload_cache_s: float = 3_600.0
-    uploading: int = 4  # uploads in memory at a time; others wait on the disk
-    decoders: int = 2  # threads, and processes, that decode uploads: a slow picture does not block the others
+    concurrent_uploads: int = 4  # held in memory; others wait as temporary files
+    decoders: int = 2  # threads and processes that decode uploads, so that a slow picture does not block others
     thumbnail_bytes: int = 128 * 2**20
     image_bytes: int = 16 * 2**20  # larger originals are sent as a smaller JPEG
-    readers: int = 4  # threads of the lane "read", at most; not more than cores
-    waiting: int = 256  # requests that may wait for a thread, in each lane
-    request_s: float = 60.0  # to answer a request
+    readers: int = 4  # maximum number of threads of the lane "read"
+    waiting: int = 256  # requests that can wait for a thread, per lane
+    request_s: float = 60.0  # to process a request
     idle_s: float = 10.0  # between two parts of a request body
-    least_rate: int = 20_000  # bytes per second of a body, after the first `idle_s`
-    send_s: float = 30.0  # until a client that does not read its response is disconnected
+    least_rate: int = 20_000  # minimum bytes per second of a body, after the first `idle_s`
+    send_s: float = 30.0  # after which a client that does not read its response is disconnected
     connections: int = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rate limits of one client: requests per second on average, and requests at once."""
+    """Rate limits per client: requests per second on average, and requests in a burst."""
 
     work: tuple[float, int] = (100.0, 400)  # requests that compute: searches, rounds, uploads
-    look: tuple[float, int] = (3_000.0, 6_000)  # everything else
-    login: tuple[float, int] = (0.2, 10)  # wrong tokens and cookies, from an address or for a person
+    read: tuple[float, int] = (3_000.0, 6_000)  # everything else
+    login: tuple[float, int] = (0.2, 10)  # wrong tokens and cookies, per address and per user
 
     @classmethod
     def trusting(cls) -> "Rates":
-        """Return limits for clients on the same machine: they only stop runaway scripts."""
-        return cls(work=(5_000.0, 10_000), look=(50_000.0, 100_000))
+        """Return limits for clients on the same machine, which only stop runaway scripts."""
+        return cls(work=(5_000.0, 10_000), read=(50_000.0, 100_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Settings:
 
     Parameters
     ----------
-    host, port : address to listen on; port 0 picks a free one.
-    names : further names that a Host header may contain, such as that of a proxy.
-    roots : folders below which clients may add pictures. Links are resolved once, here: changing a link later has no
-        effect.
-    backup_dir : the only directory in which jobs may make a backup; None: backup jobs are rejected.
-    budget, rates : the limits.
+    host, port : Address to listen on; port 0 picks a free one.
+    names : Further names that a Host header may contain, such as the name of a proxy.
+    roots : Allowed folders: clients may add pictures from these. Links are resolved once, here, so changing a link
+        later has no effect.
+    backup_dir : The only directory in which jobs may create a backup; None: backup jobs are rejected.
+    budget, rates : The limits.
     """
 
     host: str = "127.0.0.1"
@@ -75,16 +75,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
-            raise InputError(f"port must be between 0 and 65535. Got {self.port}.")
+            raise InputError(f"The port must be between 0 and 65535. Got {self.port}.")
         for root in self.roots:
             if not root.is_dir():
-                raise InputError(f"A root must be a folder. Got {root}. Choose another with --root.")
+                raise InputError(f"--root must be an existing folder. Got {root}.")
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
         object.__setattr__(self, "backup_dir", self.backup_dir and self.backup_dir.resolve())
 
     @property
     def local(self) -> bool:
-        """Whether only this machine can reach the service."""
+        """Whether only this machine can connect to the service."""
         if self.host == "localhost":
             return True
         try:
@@ -95,21 +95,21 @@ class Settings:
     def knows(self, name: str) -> bool:
         """Whether a Host header may contain this name.
 
-        With DNS rebinding, a page of another site sends its own name. IP addresses cannot be rebound, so they are
-        accepted; on a loopback address only loopback addresses.
+        In a DNS rebinding attack, the page of another site sends its own name. IP addresses cannot be rebound, so they
+        are accepted; a service on a loopback address accepts only loopback addresses.
         """
         if name in ("localhost", *self.names):
             return True
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
-            own = socket.gethostname().lower()  # no DNS lookup: clients could trigger many
+            own = socket.gethostname().lower()  # without a DNS lookup, since clients could trigger many
             return not self.local and name in (own, f"{own}.local")
         return address.is_loopback or not self.local
 
 
 def limit_blas_threads() -> None:
-    """Make libraries that are loaded from now on use one thread per matrix product, unless the user has set a number.
+    """Make libraries that load later use one thread per matrix product, unless the user has set a number.
 
     The service runs several requests at a time, each on its own core. With one thread per core for each product,
     concurrent searches wait for each other's threads and take five times as long under load.
@@ -119,10 +119,10 @@ def limit_blas_threads() -> None:
 
 
 def job_threads(cores: int) -> int:
-    """Return how many threads, and how many processes that read pictures, a job may use: half of the cores."""
+    """Return the number of threads, and of reading processes, of a job: half of the cores."""
     return max(1, cores // 2)
 
 
 def job_environment(cores: int) -> dict[str, str]:
-    """Return the environment of a job's process, which limits the threads of its libraries."""
+    """Return the environment of a job's process, with limits for the threads of its libraries."""
     return os.environ | dict.fromkeys((*THREAD_VARIABLES, "NUMBA_NUM_THREADS"), str(job_threads(cores)))

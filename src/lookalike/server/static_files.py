@@ -1,6 +1,6 @@
-"""The files of the page: read once, sent from memory.
+"""The files of the page, read once and sent from memory.
 
-A path is looked up in a table of the files, so no path can lead out of the folder.
+Paths are looked up in a table of these files, so no request can reach a file outside the folder.
 """
 
 import gzip
@@ -37,7 +37,7 @@ class File:
 
 
 class StaticFiles:
-    """An ASGI application that sends the files of the page, and passes all other requests to another."""
+    """An ASGI application that sends the files of the page and passes other requests to another application."""
 
     def __init__(self, app: ASGIApp, folder: Path = STATIC):
         self.app = app
@@ -46,7 +46,7 @@ class StaticFiles:
             self.files["/"] = self.files[INDEX]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         file = self.files.get(scope["path"]) if reading else None
         if file is None:

@@ -1,7 +1,7 @@
-"""Small copies of pictures as JPEG, and a cache of them.
+"""JPEG thumbnails of pictures, and their cache.
 
-Large pictures are decoded by separate processes with limits on memory and time: each takes hundreds of megabytes and
-seconds, and a failure must not end the service.
+Large pictures are decoded in separate processes with limits on memory and time. Each takes hundreds of megabytes and
+several seconds, and a crash must not end the service.
 """
 
 import threading
@@ -17,21 +17,21 @@ from lookalike.errors import ImageError, LookalikeError
 from lookalike.types import Box, Pixels, crop
 
 SIDES = (64, 128, 192, 256, 384, 512, 768, 1024, 2048)
-"""Requested sides are rounded up to one of these, so that few sizes are cached."""
+"""Requested sides are rounded up to one of these, so that the cache has few sizes."""
 DEFAULT_SIDE = 256
 QUALITY = 82
 CACHE_FOREVER = "private, max-age=31536000, immutable"
-"""For responses that never change: an id is a digest of the picture's content."""
+"""For responses that never change, because an id is a digest of the picture's content."""
 
 LARGE_PIXELS = 25_000_000
 """Pictures with more pixels are decoded by `LargePictures`."""
 LARGE_SIDES = (1_024, 4_096)
-"""The longer sides to which the processes decode: fast with JPEG for thumbnails, and larger for parts of pictures."""
+"""Longer sides that the processes decode to: a small one for thumbnails, fast for JPEG; a large one for parts."""
 LARGE_TIMEOUT_S = 30.0
 
 
 def shrink(data: bytes, side: int, box: Box | None = None, *, limits: Limits = LIMITS) -> bytes:
-    """Encode a picture, or its part in the box, as JPEG with neither side above `side`."""
+    """Return a picture, or its part in the box, as JPEG with no side longer than `side`."""
     needed = side if box is None else round(side / max(min(box[2] - box[0], box[3] - box[1]), 1 / 16))
     pixels = read(data, side=needed, limits=limits).pixels
     return encode(fit(pixels if box is None else crop(pixels, box), side))
@@ -43,7 +43,7 @@ def is_large(item: Item) -> bool:
 
 
 class LargePictures:
-    """The processes that decode large pictures, one for each side; they start with the first picture."""
+    """The processes that decode large pictures, one per side. They start with the first picture."""
 
     def __init__(self) -> None:
         self._closed = False
@@ -53,10 +53,10 @@ class LargePictures:
         }
 
     def shrink(self, data: bytes, side: int, box: Box | None = None) -> bytes:
-        """As the function `shrink`; ImageError if the picture cannot be decoded."""
+        """Like the function `shrink`. Raises ImageError if the picture cannot be decoded."""
         small, large = LARGE_SIDES
         pool = self._pools[small if box is None and side <= small else large]
-        if self._closed:  # otherwise, the pool would start another process
+        if self._closed:  # the pool would start another process
             raise ImageError("the service is shutting down")
         pixels = pool.read("a large picture", data).parts
         return encode(fit(pixels if box is None else crop(pixels, box), side))
@@ -69,12 +69,12 @@ class LargePictures:
 
 
 def fit(pixels: Pixels, side: int) -> Pixels:
-    """Reduce a picture if one of its sides is longer than `side`."""
+    """Downscale a picture if one of its sides is longer than `side`."""
     return scale(pixels, side / max(pixels.shape[:2]))
 
 
 def scale(pixels: Pixels, share: float) -> Pixels:
-    """Reduce a picture to this share of its width and height; return it unchanged if that is 1 or more."""
+    """Downscale a picture to this fraction of its width and height; return it unchanged if that is 1 or more."""
     if share >= 1:
         return pixels
     height, width = pixels.shape[:2]
@@ -86,7 +86,7 @@ def encode(pixels: Pixels) -> bytes:
     """Encode (h, w, 3) uint8 RGB as JPEG."""
     done, data = cv2.imencode(".jpg", np.ascontiguousarray(pixels[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
     if not done:
-        raise LookalikeError("A picture could not be written as JPEG.")
+        raise LookalikeError("Encoding a picture as JPEG failed.")
     return data.tobytes()
 
 
@@ -100,12 +100,12 @@ def rounded(side: int) -> int:
 
 
 def etag(item: str, side: int) -> str:
-    """Return a strong ETag: the content of the picture, and the size and quality of the copy."""
+    """Return a strong ETag, based on the content of the picture and the size and quality of the thumbnail."""
     return f'"{item}-{side}-{QUALITY}"'
 
 
 class ThumbnailCache:
-    """Thumbnails by item and side, up to a number of bytes; the least recently used are removed first. Thread-safe."""
+    """Thread-safe LRU cache of thumbnails by item and side, with a limit on its bytes."""
 
     def __init__(self, max_bytes: int):
         self.hits = self.misses = 0
@@ -114,7 +114,7 @@ class ThumbnailCache:
 
     @property
     def n_bytes(self) -> float:
-        """The size of all cached thumbnails."""
+        """Total size of the cached thumbnails."""
         return self._cached.currsize
 
     def get(self, key: tuple[str, int]) -> bytes | None:
@@ -126,7 +126,7 @@ class ThumbnailCache:
             return data
 
     def peek(self, key: tuple[str, int]) -> bytes | None:
-        """As `get`, without counting as a hit or a miss."""
+        """Like `get`, but without counting a hit or a miss."""
         with self._lock:
             return self._cached.get(key)
 

@@ -1,8 +1,8 @@
-"""Pictures that clients send: to search with (`Uploads`, in memory), or to add (`save_files`, on the disk).
+"""Pictures that clients upload: to search with (`Uploads`, in memory), or to add (`save_files`, on the disk).
 
-The service never decodes an upload itself: a separate process with limits does, and returns pixels in the size that a
-search needs. Files to add are written to COLLECTION/uploads, a source like any other. Their names begin with the
-id of the picture, so clients cannot choose a path, and a file that is sent twice is stored once.
+Separate processes with limits on memory and time decode uploads, and return pixels in the size that a search needs.
+Files to add are written to COLLECTION/uploads, a source like any other. Their names start with the id of the picture,
+so clients cannot choose a path, and a file that is sent twice is stored once.
 """
 
 import queue
@@ -25,21 +25,21 @@ from lookalike.server.thumbnails import scale
 from lookalike.types import Pixels, format_id
 
 SIDE = 1_024
-"""The shorter side, in pixels, of a cached upload: enough to search with parts of it."""
+"""The shorter side of a cached upload, in pixels. It is large enough to search with parts of the picture."""
 MAX_SIDE = 8 * SIDE
 
 FOLDER = "uploads"
 REMOVED = ".removed"
-"""Folder for the files of pictures that were removed from the collection: uploaded files are never deleted."""
+"""Folder for the files of removed pictures, because uploaded files are never deleted."""
 MAX_NAME = 60
-"""Length of the part of a file's name that comes from the client."""
+"""Maximum length of the client's part of a file name."""
 
 _SIGNATURES = re.compile(
     rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n\x1a\n)|(?P<gif>GIF8[79]a)|(?P<webp>RIFF.{4}WEBP)"
     rb"|(?P<tif>II[*+]\0|MM\0[*+])|(?P<bmp>BM)|(?P<avif>.{4}ftyp.{0,48}?avi[fs])|(?P<heic>.{4}ftyp(hei|hev|mif1|msf1))",
     re.DOTALL,
 )
-"""The first bytes of image formats. Whether the file can be read is only known when the job decodes it."""
+"""The first bytes of image formats. Other damage is only found when the job decodes the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Upload:
 
 
 class Uploads:
-    """The pictures to search with, cached under ids that cannot be guessed, and the processes that decode them."""
+    """The pictures to search with, cached under random ids, and the processes that decode them."""
 
     def __init__(self, budget: Budget):
-        self._lock = threading.Lock()  # guards `_cached`: even `len` removes expired uploads
+        self._lock = threading.Lock()  # protects `_cached`, since even `len` removes expired uploads
         self._cached: TTLCache[str, Upload] = TTLCache(
             budget.upload_cache_bytes, budget.upload_cache_s, getsizeof=lambda upload: upload.pixels.nbytes
         )
@@ -76,12 +76,12 @@ class Uploads:
             return len(self._cached)
 
     def add(self, data: bytes) -> Upload:
-        """Decode a picture and cache it; ImageError with the reason if it cannot be decoded."""
+        """Decode a picture and cache it. Raises ImageError with the reason if it cannot be decoded."""
         pool = self._idle.get()  # a pool is used by one thread at a time
         try:
             outcome = pool.read("the upload", data)
         except ImageError as error:
-            raise ImageError(f"The upload cannot be read as a picture: {error}.") from None
+            raise ImageError(f"Can't read this file: {error}.") from None
         finally:
             self._idle.put(pool)
         made = Upload(secrets.token_urlsafe(16), outcome.id, outcome.width, outcome.height, outcome.parts)
@@ -96,7 +96,7 @@ class Uploads:
                 list(pool.map([Entry("nothing", 0, 0, data=b"")]))
 
     def get(self, id: str) -> Upload | None:
-        """Return an upload; None if it is no longer cached."""
+        """Return an upload; None if it is unknown or has expired."""
         with self._lock:
             return self._cached.get(id)
 
@@ -108,26 +108,26 @@ class Uploads:
 
 
 def reduce(pixels: Pixels) -> Pixels:
-    """Reduce a picture to the size that is cached; runs in the decoding process."""
+    """Downscale a picture to the cached size. This runs in the decoding process."""
     height, width = pixels.shape[:2]
     return scale(pixels, min(SIDE / min(height, width), MAX_SIDE / max(height, width)))
 
 
 class SavedFile(NamedTuple):
-    """A file to add that was saved."""
+    """A saved file to add."""
 
-    name: str  # the client's name for it, made safe
+    name: str  # the client's file name, sanitised
     bytes: int
     item: int  # the id that it will have
     path: Path | None = None  # None if the same file was saved before
 
 
 _saving = threading.Lock()
-"""Held by the request that saves files, so that no other request deletes files that it found."""
+"""Held while a request saves files, so that another request does not delete a file that this one relies on."""
 
 
 def save_files(collection: Path, files: Sequence[tuple[str, bytes]]) -> list[SavedFile]:
-    """Write files (name, bytes) for the next job to add. When this returns, all are on the disk; on an error, none."""
+    """Save files (name, bytes) for a job to add. If one of them cannot be saved, none is."""
     checked = [_check(name, data) for name, data in files]
     folder = collection / FOLDER
     saved: list[SavedFile] = []
@@ -157,7 +157,7 @@ def delete_files(saved: Sequence[SavedFile]) -> None:
 
 
 def hide_removed(collection: Path, paths: Sequence[str]) -> None:
-    """Move uploaded files among these, whose pictures were removed, out of the folder that the next job adds."""
+    """Move those of these files that were uploaded out of the upload folder, so that the next job does not add them."""
     folder = collection / FOLDER
     for file in map(Path, paths):
         if file.parent == folder and file.exists():
@@ -170,8 +170,8 @@ def _check(name: str, data: bytes) -> SavedFile:
     signature, safe = _SIGNATURES.match(data), safe_name(name)
     if signature is None:
         raise ImageError(
-            f"{safe} is not a picture: send JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC. No file of this request was"
-            " saved. Leave this file out, and send the others again."
+            f"{safe} is not an image. Allowed formats are JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF and HEIC. No file of"
+            " this request was saved. Send the other files again."
         )
     if Path(safe).suffix.lower() not in SUFFIXES:
         safe = f"{safe}.{signature.lastgroup}"
@@ -179,7 +179,7 @@ def _check(name: str, data: bytes) -> SavedFile:
 
 
 def safe_name(name: str) -> str:
-    r"""Return the last part of a client's file name, with letters, digits, dots and hyphens only.
+    r"""Return the last part of a client's file name, reduced to letters, digits, dots and hyphens.
 
     >>> safe_name("../../etc/passwd\0.jpg"), safe_name(r"C:\\me\\Beach 1.JPG"), safe_name("…")
     ('passwd_.jpg', 'Beach_1.JPG', 'picture')

@@ -1,6 +1,6 @@
-"""Classes: list, show, label, confirm, reject, rename, merge, delete; and the classification of pictures.
+"""Classes: list, show, label, confirm, reject, rename, merge and delete; classification of pictures.
 
-Labelling needs the role judge; changing a class as a whole needs manage.
+Changing labels needs the role judge; renaming, merging and deleting classes needs manage.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ JUDGE, MANAGE = [Depends(needs_role("judge"))], [Depends(needs_role("manage"))]
 
 @router.get("/classes", response_model=list[ClassOut])
 async def list_classes(request: Request) -> Response:
-    """Every class, sorted by name."""
+    """List all classes, sorted by name."""
     service = service_of(request)
 
     def look_up(_: object) -> list[ClassOut]:
@@ -60,14 +60,14 @@ async def one_class(
     offset: int = Query(0, ge=0, lt=2**31),
     limit: int = Query(200, ge=1, le=MAX_ITEMS),
 ) -> Response:
-    """A class: its labelled and its predicted pictures, a page of each."""
+    """Return a class with a page of its labelled pictures and a page of its suggestions."""
     service, person = service_of(request), person_of(request)
     return json_response(await service.lanes.run(request, lambda _: _members(service, name, offset, limit, person)))
 
 
 @router.post("/classes/add", response_model=ClassChangeOut, dependencies=JUDGE)
 async def add(request: Request, asked: MembersIn) -> Response:
-    """Add pictures to a class, which may be new."""
+    """Add pictures to a class. The class is created if it does not exist."""
     author, items = person_of(request).name, parse_ids(asked.items)
     return await _change(request, lambda classes: classes.add(asked.name, items, author=author), asked.name)
 
@@ -80,14 +80,14 @@ async def remove(request: Request, asked: MembersIn) -> Response:
 
 @router.post("/classes/confirm", response_model=ClassChangeOut, dependencies=JUDGE)
 async def confirm(request: Request, asked: MembersIn) -> Response:
-    """Confirm predictions: the pictures get the label."""
+    """Confirm suggestions: the pictures get the label."""
     author, items = person_of(request).name, parse_ids(asked.items)
     return await _change(request, lambda classes: classes.confirm(asked.name, items, author=author), asked.name)
 
 
 @router.post("/classes/reject", response_model=ClassChangeOut, dependencies=JUDGE)
 async def reject(request: Request, asked: MembersIn) -> Response:
-    """Reject predictions: the class is never predicted for these pictures again."""
+    """Reject suggestions: the class is never suggested for these pictures again."""
     author, items = person_of(request).name, parse_ids(asked.items)
     return await _change(request, lambda classes: classes.reject(asked.name, items, author=author), asked.name)
 
@@ -112,7 +112,7 @@ async def delete(request: Request, asked: NameIn) -> Response:
 
 @router.post("/classify", response_model=list[ClassificationOut])
 async def classify(request: Request, asked: ClassifyIn) -> Response:
-    """Predict the classes of pictures; nothing is stored."""
+    """Predict the classes of pictures. Nothing is stored."""
     service = service_of(request)
 
     def predict(_: object) -> list[ClassificationOut]:
@@ -132,7 +132,7 @@ async def classify(request: Request, asked: ClassifyIn) -> Response:
 
 
 async def _change(request: Request, verb: Callable[[Classes], int], name: str) -> Response:
-    """Change a class; the response has the number of pictures that were changed."""
+    """Change a class; the response has the number of changed pictures."""
     service = service_of(request)
 
     def change(_: object) -> ClassChangeOut:

@@ -1,4 +1,4 @@
-"""The collection as a whole: its summary, its map, and its export for other tools."""
+"""The collection as a whole: summary, map, and export for other tools."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -38,14 +38,14 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(needs_role("view"))])
 
 @router.get("/collection", response_model=CollectionOut, tags=["service"])
 async def summary(request: Request) -> Response:
-    """Summary of the collection."""
+    """Return a summary of the collection."""
     service, person = service_of(request), person_of(request)
     return json_response(await service.lanes.run(request, lambda _: _summary(service, person)))
 
 
 @router.get("/map", response_model=MapOut, tags=["map"])
 async def coordinates(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
-    """Coordinates of at most 5,000 pictures of a space. If there are none or they are stale, a job computes them."""
+    """Return map coordinates of at most 5,000 pictures. If they are missing or stale, a job computes them."""
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> MapOut:
@@ -69,7 +69,7 @@ async def coordinates(request: Request, space: Annotated[Name | None, Query()] =
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
 async def export(request: Request, asked: Annotated[ExportQuery, Query()]) -> Response:
-    """The items that pass a filter, with their labels, as a file."""
+    """Export the items that match a filter, with their labels, as a file."""
     collection, person = service_of(request).collection, person_of(request)
     lines = partial(collection.lines, asked.format, filter=asked.to_filter(person), relative=not person.may("manage"))
     return await send_file(request, lines, *EXPORT_FILES[asked.format])
@@ -81,7 +81,7 @@ async def send_file(request: Request, make: Callable[[], Iterator[str]], name: s
 
     def start(_: object) -> tuple[str, Iterator[str]]:
         lines = make()
-        return next(lines, ""), lines  # errors of the request are raised before anything is sent
+        return next(lines, ""), lines  # raises errors before the response starts
 
     first, lines = await service.lanes.run(request, start)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}

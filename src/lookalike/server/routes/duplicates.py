@@ -1,4 +1,4 @@
-"""Duplicates: groups in three tiers, their export, and pictures that are not duplicates of each other."""
+"""Duplicates: groups in three tiers, their export, and dismissed groups."""
 
 from functools import partial
 from typing import Annotated
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api/v1/duplicates", dependencies=[Depends(needs_role
 
 @router.get("", response_model=DuplicatesOut, tags=["duplicates"])
 async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query()]) -> Response:
-    """A page of groups, the largest first. If there are none or they are stale, a job finds them."""
+    """Return a page of groups, largest first. If they are missing or stale, a job finds them."""
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> DuplicatesOut:
@@ -59,7 +59,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
 
 @router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs_role("judge"))], tags=["duplicates"])
 async def dismiss(request: Request, asked: DismissIn) -> Response:
-    """Record that pictures are not duplicates of each other."""
+    """Record permanently that pictures are not duplicates of each other."""
     service, person = service_of(request), person_of(request)
     items = parse_ids(asked.items)
     pairs = await service.lanes.run(request, lambda _: service.collection.not_duplicates(items, author=person.name))
@@ -68,7 +68,7 @@ async def dismiss(request: Request, asked: DismissIn) -> Response:
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
 async def export_groups(request: Request, asked: Annotated[GroupsExportQuery, Query()]) -> Response:
-    """The known groups of duplicates with their items, as a file."""
+    """Export the stored groups of duplicates with their items, as a file."""
     collection, (_, media_type) = service_of(request).collection, EXPORT_FILES[asked.format]
     relative = not person_of(request).may("manage")
     lines = partial(collection.group_lines, asked.tier, asked.format, space=asked.space, relative=relative)

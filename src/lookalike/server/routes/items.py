@@ -1,6 +1,6 @@
 """The pictures of the collection: lists, items, images, thumbnails and regions.
 
-The service sends only files that are in the catalogue, and only if they still have the bytes that were added.
+The service sends a file only if it is in the catalogue and its bytes have not changed since it was added.
 """
 
 import re
@@ -28,9 +28,9 @@ WEB_FORMATS = {
     "webp": "image/webp",
     "avif": "image/avif",
 }
-"""Formats that browsers can display; other pictures are sent as JPEG."""
+"""Formats that browsers can display. Other pictures are sent as JPEG."""
 MAX_SIDE = 4_096
-"""The longer side of a picture that is sent as JPEG instead of its own file."""
+"""Maximum length of the longer side of a picture that is sent as JPEG instead of its file."""
 PICTURE_HEADERS = {"Cache-Control": CACHE_FOREVER, "Content-Security-Policy": "default-src 'none'; sandbox"}
 PICTURE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
@@ -41,7 +41,7 @@ router = APIRouter(prefix="/api/v1/items", tags=["items"], dependencies=[Depends
 
 @router.get("", response_model=ItemsOut)
 async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) -> Response:
-    """A page of the items that pass a filter: ordered by path or id, or the newest or the last added first."""
+    """Return a page of the items that match a filter. `taken` and `added` list the newest items first."""
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> ItemsOut:
@@ -55,21 +55,21 @@ async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) ->
 
 @router.get("/{id}", response_model=ItemOut)
 async def one_item(request: Request, id: ItemPath) -> Response:
-    """One item."""
+    """Return one item."""
     service, person = service_of(request), person_of(request)
     return json_response(await service.lanes.run(request, lambda _: service.items_json([service.item(id)], person)[0]))
 
 
 @router.get("/{id}/thumbnail", response_class=Response, responses=PICTURE_RESPONSES)
 async def thumbnail(request: Request, id: ItemPath, side: SideQuery = DEFAULT_SIDE) -> Response:
-    """A small copy, as JPEG."""
+    """Return a thumbnail, as JPEG."""
     service, side = service_of(request), rounded(side)
     return await _send_picture(request, id, etag(id, side), lambda item: (service.thumbnail(item, side), JPEG))
 
 
 @router.get("/{id}/region", response_class=Response, responses=PICTURE_RESPONSES)
 async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery = DEFAULT_SIDE) -> Response:
-    """A part of a picture, as JPEG."""
+    """Return a part of a picture, as JPEG."""
     service, part = service_of(request), _parse_box(box)
     tag = f'"{id}-{side}-{",".join(f"{edge:g}" for edge in part)}"'
     return await _send_picture(request, id, tag, lambda item: (service.picture(item, side, part), JPEG))
@@ -77,7 +77,7 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE_RESPONSES)
 async def image(request: Request, id: ItemPath) -> Response:
-    """The picture itself: its file if browsers can display the format, otherwise as JPEG."""
+    """Return the picture: its file, or a JPEG if browsers cannot display the format or the file is too large."""
     service = service_of(request)
 
     def load(item: Item) -> tuple[bytes, str]:
@@ -89,7 +89,7 @@ async def image(request: Request, id: ItemPath) -> Response:
 
 
 async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Item], tuple[bytes, str]]) -> Response:
-    """Send the bytes and media type that `load` returns, or a 304 if the client has the picture."""
+    """Send the bytes and media type that `load` returns, or status 304 if the client has the picture."""
     service, headers = service_of(request), {"ETag": tag, **PICTURE_HEADERS}
     if tag in request.headers.get("if-none-match", "") and service.has(id):
         return Response(status_code=304, headers=headers)
@@ -98,7 +98,7 @@ async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Ite
 
 
 async def _load(service: Service, request: Request, id: str, load: Callable[[Item], T]) -> T:
-    """Look up an item and load its picture; large pictures have a lane of their own."""
+    """Look up an item and load its picture. Large pictures have their own lane."""
     item = await service.lanes.run(request, lambda _: service.item(id))
     return await service.lanes.run(request, lambda _: load(item), lane="large" if is_large(item) else "read")
 
@@ -114,9 +114,9 @@ def _parse_box(text: str) -> Box:
 
 
 class Thumbnails:
-    """An ASGI application that answers plain requests for thumbnails, and passes all others to the routes.
+    """An ASGI application that handles simple requests for thumbnails and passes all others to the routes.
 
-    A grid requests hundreds of thumbnails at once, and routing would take longer than the rest of the work.
+    A grid requests hundreds of thumbnails in one burst, and routing would take longer than the rest of the work.
     """
 
     _path = re.compile(r"/api/v1/items/([0-7][0-9a-f]{15})/thumbnail")
@@ -126,7 +126,7 @@ class Thumbnails:
         self.service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         match = self._path.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
         side = _plain_side(scope["query_string"]) if match else None
         if match is None or side is None:
@@ -151,7 +151,7 @@ class Thumbnails:
 
 
 def _plain_side(query: bytes) -> int | None:
-    """The side in a query, rounded up; None if the route must check the query."""
+    """Return the side in a query, rounded up; None if the route must check the query."""
     if not query:
         return DEFAULT_SIDE
     sides = parse_qs(query.decode("latin-1")).get("side", [])

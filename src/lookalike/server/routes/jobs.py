@@ -1,7 +1,7 @@
-"""Jobs: submit, follow, cancel; and the upload of files to add.
+"""Jobs: submit, follow, cancel; upload of files to add.
 
-A response does not wait for the job, which runs in a separate process. Submitted jobs and files are on the disk when
-the request is answered: none is lost if the service is killed.
+Responses do not wait for the job, which runs in a separate process. Submitted jobs and files are on the disk before the
+response is sent, so none is lost if the service is killed.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ from lookalike.server.service import Service, needs_role, person_of, service_of
 from lookalike.server.uploads import delete_files, save_files
 
 MAX_FILES = 100
-"""Files in one request."""
+"""Maximum number of files in one request."""
 STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 }
@@ -43,7 +43,7 @@ LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)]
 
 @router.get("/jobs", response_model=JobsOut)
 async def list_jobs(request: Request) -> Response:
-    """All jobs, newest first."""
+    """List all jobs, newest first."""
     service = service_of(request)
     visible = service.visible(person_of(request))
     return json_response(
@@ -57,9 +57,9 @@ async def submit(request: Request, asked: JobIn) -> Response:
     service, person = service_of(request), person_of(request)
     role: Role = "manage" if QUEUES[asked.kind] == "write" or isinstance(asked, BackupIn) else "judge"
     if not person.may(role):
-        raise Problem(403, f"A job of the kind {asked.kind} needs the role {role}; {person.name} has {person.role}.")
+        raise Problem(403, f"A job of kind {asked.kind} needs the role {role}; {person.name} has {person.role}.")
     if isinstance(asked, BackupIn) and service.settings.backup_dir is None:
-        raise Problem(403, "This service has no directory for backups. Start it with --backup-dir DIR.")
+        raise Problem(403, "The service has no directory for backups. Restart serve with --backup-dir DIR.")
 
     def queue(_: object) -> JobOut:
         arguments = asked.model_dump(exclude={"kind"})
@@ -74,7 +74,7 @@ async def submit(request: Request, asked: JobIn) -> Response:
 
 @router.get("/jobs/{id}", response_model=JobOut)
 async def one_job(request: Request, id: JobPath) -> Response:
-    """One job."""
+    """Return one job."""
     service, person = service_of(request), person_of(request)
     return json_response(
         await service.lanes.run(request, lambda _: job_json(_job(service, id), service.visible(person)))
@@ -83,11 +83,11 @@ async def one_job(request: Request, id: JobPath) -> Response:
 
 @router.delete("/jobs/{id}", response_model=JobOut, dependencies=[Depends(needs_role("judge"))])
 async def cancel(request: Request, id: JobPath) -> Response:
-    """Cancel one's own job, or with the role manage any job. Its committed changes are kept."""
+    """Cancel a job. Users can cancel their own jobs; the role manage can cancel any. Committed changes are kept."""
     service, person = service_of(request), person_of(request)
     job = _job(service, id)
     if job.author != person.name and not person.may("manage"):
-        raise Problem(403, f"This job belongs to {job.author}. Only its author and the role manage may cancel it.")
+        raise Problem(403, f"This job belongs to {job.author}. Only its author and the role manage can cancel it.")
     return json_response(
         await service.lanes.run(
             request, lambda _: job_json(service.jobs.cancel(job.id) or job, service.visible(person))
@@ -97,14 +97,14 @@ async def cancel(request: Request, id: JobPath) -> Response:
 
 @router.get("/jobs/{id}/events", response_class=StreamingResponse, responses=STREAM_RESPONSES)
 async def follow_one(request: Request, id: JobPath, last: LastEvent = None) -> Response:
-    """The progress of a job until it ends, as server-sent events."""
+    """Stream the progress of a job until it ends, as server-sent events."""
     service = service_of(request)
     return _stream(request, last, _job(service, id).id)
 
 
 @router.get("/events", response_class=StreamingResponse, responses=STREAM_RESPONSES)
 async def follow(request: Request, last: LastEvent = None) -> Response:
-    """The progress of all jobs, as server-sent events; first those that have not ended."""
+    """Stream the progress of all jobs as server-sent events, starting with the unfinished ones."""
     return _stream(request, last, None)
 
 
@@ -116,13 +116,13 @@ async def follow(request: Request, last: LastEvent = None) -> Response:
     dependencies=[Depends(needs_role("manage"))],
 )
 async def add_files(request: Request) -> Response:
-    """Upload pictures to add. All are on the disk when this is answered, or none; a job adds them."""
+    """Upload pictures and submit a job that adds them. All files are on the disk before the response, or none is."""
     service, person = service_of(request), person_of(request)
     async with request.form(max_files=MAX_FILES, max_fields=4) as form:
         sent = [file for file in form.getlist("files") if not isinstance(file, str)]
         if not sent:
-            raise Problem(422, "Send pictures as the form's field 'files'.", field="files")
-        async with service.uploading:  # until now, a large picture is a temporary file
+            raise Problem(422, "Send the pictures in the form field 'files'.", field="files")
+        async with service.upload_slots:  # before this, a large file is on the disk, not in memory
             files = [(file.filename or "picture", await file.read()) for file in sent]
 
             def save(_: object) -> FilesOut:
@@ -149,7 +149,7 @@ async def add_files(request: Request) -> Response:
 def _job(service: Service, id: str) -> Job:
     found = service.jobs.get(int(id))
     if found is None:
-        raise not_found(f"There is no job {id}. The last {MAX_ENDED} ended jobs are kept.")
+        raise not_found(f"There is no job {id}. Only the last {MAX_ENDED} jobs that have ended are stored.")
     return found
 
 
@@ -159,7 +159,7 @@ def _stream(request: Request, last: str | None, only: int | None) -> Response:
 
     def may() -> bool:
         try:
-            return service.access.identify(headers) is not None  # a removed token ends its streams, too
+            return service.access.identify(headers) is not None  # removing a token also ends its streams
         except StoreError:  # the next request gets the error
             return False
 
@@ -172,17 +172,17 @@ def _stream(request: Request, last: str | None, only: int | None) -> Response:
 
 
 def _check_folder(service: Service, text: str) -> Path:
-    """A folder below a root, with links resolved. The error does not reveal whether another folder exists."""
+    """Return a folder inside an allowed one, with links resolved. Errors do not reveal whether other folders exist."""
     roots = [str(root) for root in service.settings.roots]
     if not roots:
-        raise Problem(403, "This service may not add folders. Start it with --root DIR, or send files.")
+        raise Problem(403, "No folder is allowed. Restart serve with --root DIR to allow one, or upload files.")
     try:
         folder = Path(text).resolve()
         if not leads_inside(str(folder), roots):
-            raise Problem(403, "This folder is not below one that may be added from; see the collection's roots.")
+            raise Problem(403, "That folder isn't inside an allowed folder. Restart serve with --root to allow it.")
         exists = folder.is_dir()
     except (OSError, ValueError, RuntimeError):
         exists = False
     if not exists:
-        raise Problem(422, "There is no such folder below the roots.", field="folder")
+        raise Problem(422, "That folder does not exist. Choose another one inside an allowed folder.", field="folder")
     return folder

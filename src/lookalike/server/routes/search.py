@@ -1,4 +1,4 @@
-"""Search by pictures of the collection or by uploads, which are cached for a while and not added."""
+"""Search with pictures of the collection or with uploads, which are cached for an hour and not added."""
 
 import time
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(need
 
 @router.post("/search", response_model=SearchOut)
 async def search(request: Request, asked: SearchIn) -> Response:
-    """The pictures most like the positive examples and least like the negative ones, best first."""
+    """Return the pictures most similar to the positive examples and least similar to the negative ones, best first."""
     service, person = service_of(request), person_of(request)
 
     def find(stop: Stop) -> SearchOut:
@@ -42,14 +42,14 @@ async def search(request: Request, asked: SearchIn) -> Response:
 
 @router.post("/uploads", response_model=UploadOut, openapi_extra=file_form("file"))
 async def upload(request: Request) -> Response:
-    """Upload a picture to search with. It is cached for a while, and not added."""
+    """Upload a picture to search with. It is cached for an hour and not added to the collection."""
     service = service_of(request)
 
     async with request.form(max_files=1, max_fields=4) as form:
         file = form.get("file")
         if file is None or isinstance(file, str):
-            raise Problem(422, "Send the picture as the form's field 'file'.", field="file")
-        async with service.uploading:  # until now, a large picture is a temporary file
+            raise Problem(422, "Send the picture in the form field 'file'.", field="file")
+        async with service.upload_slots:  # before this, a large file is on the disk, not in memory
             data = await file.read()
 
             def decode(_: object) -> UploadOut:
@@ -62,7 +62,7 @@ async def upload(request: Request) -> Response:
 
 @router.get("/uploads/{upload}/thumbnail", response_class=Response, responses=PICTURE_RESPONSES)
 async def upload_thumbnail(request: Request, upload: UploadPath, side: SideQuery = DEFAULT_SIDE) -> Response:
-    """A small copy of an upload, as JPEG."""
+    """Return a thumbnail of an upload, as JPEG."""
     service = service_of(request)
     data = await service.lanes.run(request, lambda _: encode(fit(service.upload(upload).pixels, side)))
     return Response(data, headers=PICTURE_HEADERS, media_type="image/jpeg")

@@ -16,18 +16,18 @@ router = APIRouter(tags=["service"], dependencies=[Depends(needs_role("view"))])
 
 @public_router.get("/healthz")
 async def health() -> HealthOut:
-    """Whether the service answers."""
+    """Check that the service responds."""
     return HealthOut(status="ok")
 
 
 @public_router.post("/api/v1/login", response_model=PersonOut)
 async def login(request: Request, given: LoginIn) -> Response:
-    """Log in with a token: the browser gets a cookie."""
+    """Log in with a token. The response sets a cookie."""
     service = service_of(request)
     person = service.access.check(given.token)
     if person is None:
         service.rates.check("login", network(request.client.host if request.client else "unknown"))
-        raise Problem(401, "Unknown token. Create one with: lookalike token add NAME --role view")
+        raise Problem(401, "Unknown token. Check it, or create a new one: lookalike token add NAME --role view")
     response = json_response(PersonOut(name=person.name, role=person.role))
     response.set_cookie(
         COOKIE,
@@ -42,7 +42,7 @@ async def login(request: Request, given: LoginIn) -> Response:
 
 @public_router.post("/api/v1/logout", status_code=204, response_class=Response)
 async def logout(request: Request) -> Response:
-    """Log out: the browser deletes its cookie, and the service rejects it from now on."""
+    """Log out. The browser deletes its cookie, and the service rejects it from then on."""
     service, cookie = service_of(request), session_cookie(dict(request.scope["headers"]))
     await service.lanes.run(request, lambda _: service.access.log_out(cookie))
     response = Response(status_code=204)
@@ -52,5 +52,5 @@ async def logout(request: Request) -> Response:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Metrics for Prometheus."""
+    """Return metrics for Prometheus."""
     return Response(service_of(request).metrics.text(), media_type=TYPE)

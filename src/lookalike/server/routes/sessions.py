@@ -1,6 +1,6 @@
 """Feedback sessions: start, mark, undo, run a round, explain, finish with a class.
 
-A session belongs to its author. Other people may read it; those with the role manage may also continue it.
+A session belongs to its author. All users can read it; users with the role manage can also resume it.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ JUDGE = [Depends(needs_role("judge"))]
 
 @router.get("", response_model=list[SessionSummaryOut])
 async def list_sessions(request: Request) -> Response:
-    """Every session, the last changed first; without their marks."""
+    """List all sessions without their marks, the most recently changed first."""
     service = service_of(request)
     return json_response(
         await service.lanes.run(request, lambda _: [_summary_json(one) for one in service.collection.sessions()])
@@ -68,14 +68,14 @@ async def start(request: Request, asked: SessionIn) -> Response:
 
 @router.get("/{id}", response_model=SessionOut)
 async def one_session(request: Request, id: SessionPath) -> Response:
-    """One session, with its marks."""
+    """Return one session with its marks."""
     service, person = service_of(request), person_of(request)
     return json_response(await service.lanes.run(request, lambda _: _session_json(_open(service, id, person))))
 
 
 @router.delete("/{id}", response_model=SessionOut, dependencies=JUDGE)
 async def delete(request: Request, id: SessionPath) -> Response:
-    """Delete an open session and its marks. A finished one cannot be deleted."""
+    """Delete an unfinished session and its marks. Finished sessions cannot be deleted."""
     service, person = service_of(request), person_of(request)
 
     def remove(_: object) -> SessionOut:
@@ -88,7 +88,7 @@ async def delete(request: Request, id: SessionPath) -> Response:
 
 @router.post("/{id}/marks", response_model=SessionOut, dependencies=JUDGE)
 async def mark(request: Request, id: SessionPath, asked: MarksIn) -> Response:
-    """Mark pictures; the marks are on the disk when this is answered. One request is one step for undo."""
+    """Mark pictures. The marks are on the disk before the response is sent. `undo` undoes one request."""
     service, person = service_of(request), person_of(request)
 
     def save_marks(_: object) -> SessionOut:
@@ -101,20 +101,20 @@ async def mark(request: Request, id: SessionPath, asked: MarksIn) -> Response:
 
 @router.post("/{id}/undo", response_model=UndoneOut, dependencies=JUDGE)
 async def undo(request: Request, id: SessionPath) -> Response:
-    """Undo the last step of the person who makes the request."""
+    """Undo the last step of the user who sends the request."""
     service, person = service_of(request), person_of(request)
 
-    def take_back(_: object) -> UndoneOut:
+    def undo_step(_: object) -> UndoneOut:
         session = _open_own(service, id, person)
         undone: dict[str, str] = {format_id(item): kind for item, kind in session.undo().items()}
         return UndoneOut(undone=undone, session=_session_json(session))
 
-    return json_response(await service.lanes.run(request, take_back))
+    return json_response(await service.lanes.run(request, undo_step))
 
 
-@router.post("/{id}/round", response_model=RoundOut, dependencies=JUDGE)
+@router.post("/{id}/round", response_model=RoundOut, dependencies=JUDGE, summary="Run Round")
 async def play(request: Request, id: SessionPath, asked: RoundIn) -> Response:
-    """Learn from the marks: the ranking now, and the pictures to mark next."""
+    """Run a feedback round: learn from the marks, and return the ranking and the next questions."""
     service, person = service_of(request), person_of(request)
 
     def learn(_: object) -> RoundOut:
@@ -127,7 +127,7 @@ async def play(request: Request, id: SessionPath, asked: RoundIn) -> Response:
 
 @router.get("/{id}/best", response_model=RankingOut)
 async def best(request: Request, id: SessionPath, k: int = Query(50, ge=1, le=MAX_ITEMS)) -> Response:
-    """The ranking of a session, open or finished; nothing is stored."""
+    """Return the ranking of a session, finished or not. Nothing is stored."""
     service, person = service_of(request), person_of(request)
 
     def rank(_: object) -> RankingOut:
@@ -139,7 +139,7 @@ async def best(request: Request, id: SessionPath, k: int = Query(50, ge=1, le=MA
 
 @router.get("/{id}/log", response_model=list[LogEntryOut])
 async def log(request: Request, id: SessionPath) -> Response:
-    """Everything that was shown, marked and undone, in order."""
+    """List all questions, marks and undone marks, in order."""
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> list[LogEntryOut]:
@@ -161,7 +161,7 @@ async def log(request: Request, id: SessionPath) -> Response:
 
 @router.post("/{id}/finish", response_model=FinishedOut, dependencies=JUDGE)
 async def finish(request: Request, id: SessionPath, asked: FinishIn) -> Response:
-    """Give the relevant pictures a label: they become a class, and the session ends."""
+    """Finish the session: the positive pictures get a label and become a class."""
     service, person = service_of(request), person_of(request)
 
     def label(_: object) -> FinishedOut:
@@ -179,7 +179,7 @@ async def finish(request: Request, id: SessionPath, asked: FinishIn) -> Response
 
 @router.get("/{id}/why/{item}", response_model=ExplanationOut)
 async def why(request: Request, id: SessionPath, item: ItemPath) -> Response:
-    """Why a picture has its rank: its margin, the nearest marked pictures, the part that matches best."""
+    """Explain the rank of a picture: its margin, the nearest marked pictures, and the part that matches best."""
     service, person = service_of(request), person_of(request)
 
     def explain(_: object) -> ExplanationOut:
@@ -204,12 +204,12 @@ def _open(service: Service, id: str, person: Person) -> Session:
 
 
 def _open_own(service: Service, id: str, person: Person) -> Session:
-    """Return a session to change; Problem 403 if it belongs to another person."""
+    """Return a session to change; Problem 403 if it belongs to another user."""
     session = _open(service, id, person)
     author = session.summary.author
     if author != person.name and not person.may("manage"):
         raise Problem(
-            403, f"This session belongs to {author}: you may only read it. Start one of your own to mark pictures."
+            403, f"This session belongs to {author}, so you can only read it. Start your own session to mark pictures."
         )
     return session
 
