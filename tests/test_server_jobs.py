@@ -113,7 +113,7 @@ def test_uploaded_files_are_on_the_disk_when_the_request_is_answered_and_are_the
     answer = service.client.post("/api/v1/uploads/files", files=sent).json()
     assert [file["known"] for file in answer["files"]] == [True, True, False]
     job = wait(service.client, answer["job"]["id"])
-    assert job["message"] == "0 added, 1 already known, 1 skipped."
+    assert job["message"] == "0 added, 1 already in the collection, 1 skipped."
     assert [(path[-8:], outcome) for path, outcome in job["result"]["files"].items()] == [("-old.jpg", "copied")]
     assert [path.endswith("-broken.jpg") for path in job["result"]["skipped"]] == [True]
     assert str(service.folder / "uploads") in service.get("/collection")["sources"]

@@ -132,7 +132,7 @@ def _report(report: Report) -> tuple[dict[str, Any], str]:
     result["skipped"], result["n_skipped"] = skipped, len(report.skipped)
     counts = {
         "added": report.added,
-        "already known": report.copied,
+        "already in the collection": report.copied,
         "changed": report.changed,
         "missing": report.gone,
         "skipped": len(report.skipped),
