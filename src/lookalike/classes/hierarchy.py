@@ -29,7 +29,7 @@ class Ancestry(NamedTuple):
 
     of: NDArray[np.int64]  # (p,) the class of each pair
     above: NDArray[np.int64]  # (p,) an ancestor of it
-    below: Any  # (A, C) 1 if a class is the ancestor or below it
+    below: Any  # (A, C) 1 for the ancestor itself and the classes below it
 
 
 class Hierarchy:
@@ -53,7 +53,9 @@ class Hierarchy:
         try:
             named = [(str(child), str(parent)) for child, parent in pairs]
         except (TypeError, ValueError):
-            raise InputError(f"A hierarchy must be a list of pairs (child, parent). Got {pairs!r:.80}.") from None
+            raise InputError(
+                f"A hierarchy must consist of pairs of names, (child, parent). Got {pairs!r:.80}."
+            ) from None
         for child, parent in named:
             known = self.parents.setdefault(child, [])
             if parent not in known:

@@ -43,7 +43,7 @@ class Lmnn(TrainedProjection):
     targets : targets of a query. "dynamic": its k nearest under the current metric (best in the paper); "fixed": its k
         nearest by ℓ2 in the input; "all": every row of its class.
     k : targets per query, and neighbours that vote in validation. In a class with no more than k rows, all others.
-    rate : step size, for rows scaled to a mean squared distance of 2. A step is the mean over the triplets that have a
+    rate : step size, for rows scaled to a mean squared distance of 2. The step is the mean over the triplets with a
         loss, so one rate serves easy and hard problems.
     max_iterations : maximum number of steps.
     measure : validation score on a fifth of each class, used to decide when to stop: "top1" (the class of most of the
