@@ -13,7 +13,7 @@ OURS = "#2f6fde"
 
 
 def read_table(page: str, head: str) -> tuple[list[str], dict[str, list[list[float]]]]:
-    """Return the columns and rows of the table whose first line starts with `head`; a row is the numbers of its cells."""
+    """Return the column names of the table whose first line starts with `head`, and the numbers of its cells by row."""
     lines = (DOCS / f"{page}.md").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(head))
     columns = [cell.strip() for cell in lines[start].strip("|").split("|")][1:]
