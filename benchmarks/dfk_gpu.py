@@ -1,12 +1,12 @@
-"""DFK on a GPU: 25,000 pictures of 100 made-up descriptors of 64 numbers, 256 Gaussians, steps of 2,000 pictures.
+"""Speed of DFK on a GPU, by default with 25,000 synthetic pictures of 100 descriptors.
 
     python benchmarks/dfk_gpu.py [--device cuda] [--items 25000] [--rows 100] [--d 64] [--k 256] [--batch 2000]
                                  [--steps 24] [--peak 67] [--tf32] [--json]
 
-Prints steps a second; the share of the throughput of the bare matrix products, timed in turns with the steps; the share
-of the machine's peak (--peak, TFLOP/s: 67 is an H200's in float32 without tensor cores); the most memory held; and the
-objective before and after, of pictures that no step saw. --rows 1 are vectors. Everything is made on the device.
-A small run on the CPU: --device cpu --items 600 --rows 5 --d 8 --k 8 --batch 100 --steps 4
+Prints the steps per second; the share of the throughput of the matrix products alone, timed in turns with the steps;
+the share of the peak of the GPU (--peak in TFLOP/s; 67 is an H200 in float32 without tensor cores); the peak memory;
+and the objective before and after training, on held-out pictures. Use --rows 1 for vectors. All data is generated on
+the device. A small run on the CPU: --device cpu --items 600 --rows 5 --d 8 --k 8 --batch 100 --steps 4
 """
 
 import argparse
@@ -28,14 +28,14 @@ CLASSES, WORDS, OWN = 50, 1_000, 40
 
 
 def main() -> None:
-    """One run."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     for name, default in {"items": 25_000, "rows": 100, "d": 64, "k": 256, "batch": 2_000, "steps": 24}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--peak", type=float, default=67.0, help="TFLOP/s")
-    parser.add_argument("--tf32", action="store_true", help="let products use tensor cores at 10 bits")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--peak", type=float, default=67.0, help="peak throughput of the device in TFLOP/s")
+    parser.add_argument("--tf32", action="store_true", help="allow tensor cores (TF32, 10-bit mantissa) for products")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = options.tf32
     row = measure(options)
@@ -44,8 +44,9 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Time training steps and their matrix products, and evaluate the objective."""
     n, m, d, k, b = options.items, options.rows, options.d, options.k, options.batch
-    X, y, words = make(n, m, d, options.device)
+    X, y, words = generate(n, m, d, options.device)
     first = Objective(Mixture(np.full(k, 1 / k), words[:k], np.ones((k, d))), "all")
     random = np.random.default_rng(0)
     order, held = np.arange(n - b), np.arange(n - b, n)
@@ -61,7 +62,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         middle = clock(options.device)
         bare()
         end = clock(options.device)
-        if done > 1:  # the first ones make ready
+        if done > 1:  # the first two are warm-up
             seconds["step"].append(middle - start)
             seconds["products"].append(end - middle)
     step, shares = statistics.median(seconds["step"]), np.divide(seconds["products"], seconds["step"])
@@ -69,10 +70,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     flops = 4 * b * b * P + 2 * b * m * P * (4 if m > 1 else 2)
     found: dict[str, Any] = {
         "case": f"n={n} rows={m} d={d} k={k} batch={b} {options.device}{' tf32' if options.tf32 else ''}",
-        "steps a second": 1 / step,
-        "pictures a second": b / step,
-        "ms a step": 1e3 * step,
-        "share of its products": float(np.median(shares)),
+        "steps per second": 1 / step,
+        "pictures per second": b / step,
+        "ms per step": 1e3 * step,
+        "share of products": float(np.median(shares)),
         "least": float(shares.min()),
         "most": float(shares.max()),
         "TFLOP/s": flops / step / 1e12,
@@ -81,13 +82,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "objective after": -float(first.step(parameters, *take(X, held), y[held], scale)[0]),
     }
     if options.device != "cpu":
-        found["most memory, GB"] = torch.cuda.max_memory_allocated() / 1e9
-        found["of it descriptors, GB"] = 4 * n * m * d / 1e9
+        found["peak memory, GB"] = torch.cuda.max_memory_allocated() / 1e9
+        found["descriptors, GB"] = 4 * n * m * d / 1e9
     return found
 
 
-def make(n: int, m: int, d: int, device: str) -> tuple[Any, torch.Tensor, np.ndarray]:
-    """Pictures, their labels and the words; each class has words of its own, half of a picture is of any."""
+def generate(n: int, m: int, d: int, device: str) -> tuple[Any, torch.Tensor, np.ndarray]:
+    """Return synthetic pictures, their labels and the words; half of a picture consists of words of its class."""
     torch.manual_seed(0)
     words = 2 * torch.randn(WORDS, d, device=device)
     own = torch.randint(WORDS, (CLASSES, OWN), device=device)
@@ -103,7 +104,7 @@ def make(n: int, m: int, d: int, device: str) -> tuple[Any, torch.Tensor, np.nda
 
 
 def products(b: int, m: int, d: int, k: int, device: str) -> Callable[[], None]:
-    """The matrix products of a step, and nothing else."""
+    """Return a function that computes only the matrix products of a step."""
     c = 2 * d + 1
     shapes = ((c, b * m), (k, c), (k * c, b), (b, b), (k, b * m), (b, k, c), (b, c, m), (b, k, m))
     Y, W, U, M, g, S, Z, G = (torch.randn(shape, device=device) for shape in shapes)
@@ -111,17 +112,17 @@ def products(b: int, m: int, d: int, k: int, device: str) -> Callable[[], None]:
     def run() -> None:
         W @ Y  # log-densities
         U.T @ U  # distances
-        U @ M  # the gradient by scores
+        U @ M  # gradient by scores
         if m > 1:
             G @ Z.mT  # sums of each item
-            S @ Z  # the gradient by posteriors
-        g @ Y.T  # the gradient by the mixture
+            S @ Z  # gradient by posteriors
+        g @ Y.T  # gradient by the mixture
 
     return run
 
 
 def clock(device: str) -> float:
-    """Now, when all that was asked for is done."""
+    """Wait for the device and return the time."""
     if device != "cpu":
         torch.cuda.synchronize()
     return time.perf_counter()

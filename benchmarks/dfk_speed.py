@@ -1,12 +1,14 @@
-"""DFK's speed: an epoch beside its bare matrix products, the slope of its time against n, and its memory.
+"""Speed of DFK: an epoch relative to its matrix products, the slope of its time against n, and its memory.
 
     python benchmarks/dfk_speed.py [--cases share,slope,memory] [--items 3500] [--k 60] [--batch 500] [--repeats 5]
                                    [--shapes 128x1,64x1,64x100] [--torch] [--json]
 
-A shape is columns × rows an item: 128x1 are vectors, 64x100 sets of 100 descriptors. share: an epoch (reading batches,
-steps, Adam) as a share of the throughput of the products it cannot do without: log-densities, their sums by item, all
-scores with each other, the pull of each on each, and the way back to the mixture. slope: of log time against log n,
-1 for linear. memory: the peak of an epoch over the bytes of the scores of one batch. Rows are made up.
+A shape is columns x rows per item: 128x1 are vectors, 64x100 sets of 100 descriptors. Rows are synthetic. Cases:
+
+share   an epoch (reading batches, steps, Adam) as a share of the throughput of its matrix products alone:
+        log-densities, their sums by item, distances, and the gradients by scores, posteriors and the mixture
+slope   slope of log time against log n; 1 is linear
+memory  peak memory of an epoch, divided by the bytes of the scores and rows of one batch
 """
 
 import argparse
@@ -26,16 +28,16 @@ from lookalike.learn.training import Adam, train
 
 
 def main() -> None:
-    """Run the cases that the command line asks for."""
+    """Run the selected cases."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--items", type=int, default=3_500)
     parser.add_argument("--k", type=int, default=60)
     parser.add_argument("--batch", type=int, default=500)
-    parser.add_argument("--shapes", default="128x1,64x1,64x100", help="columns x rows an item")
+    parser.add_argument("--shapes", default="128x1,64x1,64x100", help="columns x rows per item")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--torch", action="store_true", help="torch on the CPU")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--torch", action="store_true", help="use torch on the CPU")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     options = parser.parse_args()
     for case in options.cases.split(","):
         for shape in options.shapes.split(","):
@@ -47,7 +49,7 @@ def main() -> None:
 
 
 def share(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, Any]]:
-    """Epochs, each step in turns with its products, so that whatever else the machine does hits both alike."""
+    """Time epochs, each step in turns with its products, so that other load affects both equally."""
     n, k, b = options.items, options.k, min(options.batch, options.items)
     steps, P = n // b, k * (2 * d + 1)
     bare, seconds = products(b, d, m, k, options.torch), {"products": 0.0, "steps": 0.0}
@@ -59,7 +61,7 @@ def share(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, Any
             now["products"] += clock(bare)
 
         now["steps"] = clock(epoch(n, d, m, k, b, options.torch, time_products)) - now["products"]
-        if done:  # the first one makes ready
+        if done:  # the first one is warm-up
             shares.append(now["products"] / now["steps"])
             seconds = {name: seconds[name] + now[name] / options.repeats for name in now}
     yield {
@@ -74,7 +76,7 @@ def share(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, Any
 
 
 def slope(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, Any]]:
-    """Epochs of the same batch over more and more items."""
+    """Time epochs with the same batch size and increasing numbers of items."""
     b, k = min(options.batch, 250), options.k
     sizes = [b * factor for factor in (2, 4, 8, 16)]
     runs = {str(n): epoch(n, d, m, k, b, options.torch) for n in sizes}
@@ -85,21 +87,24 @@ def slope(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, Any
 
 
 def memory(options: argparse.Namespace, d: int, m: int) -> Iterator[dict[str, Any]]:
-    """What Python and NumPy hold at most, besides the rows themselves."""
+    """Measure the peak memory of Python and NumPy without the rows themselves."""
     b, k = min(options.batch, 250), options.k
     held = 4 * b * (k * (2 * d + 1) + (m * (d + k) if m > 1 else 0))
     for n in (4 * b, 16 * b):
-        tracemalloc.start()  # before anything is made: a step keeps its memory for the next one
+        tracemalloc.start()  # before the epoch, because a step reuses the memory of the previous one
         epoch(n, d, m, k, b, options.torch)()
         peak = tracemalloc.get_traced_memory()[1] - 4 * n * m * d
         tracemalloc.stop()
-        yield {"case": f"memory n={n} k={k} d={d} rows={m} batch={b}", "of a batch's scores and rows": peak / held}
+        yield {
+            "case": f"memory n={n} k={k} d={d} rows={m} batch={b}",
+            "peak / scores and rows": peak / held,
+        }
 
 
 def epoch(
     n: int, d: int, m: int, k: int, batch: int, torch: bool, after: Callable[[], None] = lambda: None
 ) -> Callable[[], object]:
-    """Each item once, as `Dfk.fit` does it; `after` each step something else."""
+    """Return a function that trains one epoch as `Dfk.fit` does; `after` is called in each step."""
     random = np.random.default_rng(0)
     rows = random.standard_normal((n * m, d), np.float32)
     y = np.arange(n) % 50
@@ -125,7 +130,7 @@ def epoch(
 
 
 def products(b: int, d: int, m: int, k: int, torch: bool) -> Callable[[], object]:
-    """The matrix products of a step, and nothing else."""
+    """Return a function that computes only the matrix products of a step."""
     random, c = np.random.default_rng(0), 2 * d + 1
     shapes = {"Y": (b * m, c), "W": (c, k), "V": (b, k * c), "L": (b, b), "E": (b * m, k), "S": (b, k, c)}
     arrays: Any = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
@@ -137,17 +142,17 @@ def products(b: int, d: int, m: int, k: int, torch: bool) -> Callable[[], object
     def run() -> None:
         Y @ W  # log-densities
         V @ V.T  # distances
-        L @ V  # the gradient by scores
+        L @ V  # gradient by scores
         if m > 1:
             by_item @ rows_of  # sums of each item
-            rows_of @ S.swapaxes(1, 2)  # the gradient by posteriors
-        E.T @ Y  # the gradient by the mixture
+            rows_of @ S.swapaxes(1, 2)  # gradient by posteriors
+        E.T @ Y  # gradient by the mixture
 
     return run
 
 
 def mixture(k: int, d: int) -> Mixture:
-    """Gaussians that share the rows."""
+    """Return a mixture of Gaussians that overlap, so that each has some of the rows."""
     random = np.random.default_rng(1)
     return Mixture(np.full(k, 1 / k), random.normal(size=(k, d)) * 0.5, np.ones((k, d)))
 

@@ -1,13 +1,13 @@
-"""What the defaults of the metrics that learn were chosen by: errors on a validation part of the training part.
+"""Validation errors by which the defaults of the trained metrics were chosen.
 
     python benchmarks/metric_choices.py --data DIR [--sets corel5k-deep,cifar10-deep,mnist]
                                         [--methods ncmml,lmnn,lmnn-all,lmnn-dynamic,wsabie,jscl,ncm-fda,svm]
                                         [--lams 1,3,10] [--rates 0.03,0.1,0.3,1] [--dim 64] [--most 8000] [--keep DIR]
 
-Rows are those of the training part of a set of `lookalike bench run ncm`, at most so many; a quarter of each class, by
-lot, is validated on. The test part is never read into anything. λ is that of the whitening that training starts from,
-as a share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as they do in the bench. `--keep` is
-the folder of descriptors of `lookalike bench run --keep`.
+Rows are from the training part of a dataset of `lookalike bench run ncm`, at most `--most`; a random quarter of each
+class is used for validation. The test part is never used. λ is that of the whitening at the start of training, as a
+share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as in the benchmark. `--keep` is the folder
+of cached vectors of `lookalike bench run --keep`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from lookalike_bench.vectors import caching, train_test
 
 
 def main() -> None:
-    """Print a line a method, λ and rate."""
+    """Print one line per method, λ and rate."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", default="corel5k-deep,cifar10-deep,mnist")
@@ -48,26 +48,26 @@ def main() -> None:
             for lam in map(float, options.lams.split(",") if learns else ["0"]):
                 training.LAM = lam or training.LAM
                 for rate in options.rates.split(",") if learns else [""]:
-                    begin = time.perf_counter()
+                    start = time.perf_counter()
                     score = fit(method, X[kept], y[kept], options.dim, rate)
                     error = 100 * np.mean(ranks(score(X[out]), y[out]) > 0)
                     print(
                         f"{name}  {row}  lam {lam or 'own'}  rate {rate or 'default'}  error {error:.2f} %  "
-                        f"{time.perf_counter() - begin:.1f} s",
+                        f"{time.perf_counter() - start:.1f} s",
                         flush=True,
                     )
 
 
 def fit(method: Method, X: np.ndarray, y: np.ndarray, dim: int, rate: str):
-    """The scorer of a method, at a rate where one is given."""
+    """Return the scoring function of a fitted method, at the given rate if there is one."""
     params = choose(method, X, y, dim, seed=0)
     if not rate:
         return method.fit(X, y, dim, 0, **params)
-    made = method.metric(dim, 0, rate=float(rate)).fit(X, y)
-    if hasattr(made, "decision_function"):
-        return made.decision_function
-    score = method.classify(made.transform(X), y)
-    return lambda rows: score(made.transform(rows))
+    metric = method.metric(dim, 0, rate=float(rate)).fit(X, y)
+    if hasattr(metric, "decision_function"):
+        return metric.decision_function
+    score = method.classify(metric.transform(X), y)
+    return lambda rows: score(metric.transform(rows))
 
 
 if __name__ == "__main__":

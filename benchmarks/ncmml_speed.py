@@ -1,10 +1,10 @@
-"""NCMML's speed: a step beside its bare matrix products.
+"""Speed of NCMML: a gradient step relative to its matrix products.
 
     python benchmarks/ncmml_speed.py [--shape 1000,1000,4096,128] [--device cpu] [--repeats 9] [--json]
 
-A gradient step (batch, classes, d, D) as a share of the throughput of the products it cannot do without: rows and means
-projected, their scores, and the same backwards. `--device cuda` runs it on a GPU. Training beside scikit-learn's NCA:
-`lookalike bench run peers`.
+Prints the throughput of a gradient step (batch, classes, d, D) as a share of that of its matrix products alone: the
+projection of rows and means, their scores, and the gradients of both. `--device cuda` uses a GPU. To compare training
+with scikit-learn's NCA, run `lookalike bench run peers`.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from lookalike.learn.ncmml import likelihood_step
 
 
 def main() -> None:
-    """Measure a step of the shape that the command line asks for."""
+    """Measure a step of the given shape."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", default="1000,1000,4096,128", help="batch,classes,d,D")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     row = step(options)
     short = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in row.items()}
@@ -32,11 +32,11 @@ def main() -> None:
 
 
 def step(options: argparse.Namespace) -> dict[str, Any]:
-    """A step and its products, in turns."""
+    """Time a step and its products, in turns."""
     b, C, d, D = map(int, options.shape.split(","))
     random = np.random.default_rng(0)
-    drawn = [random.standard_normal((m, d), np.float32) for m in (D, b, C)]
-    W, X, means = (on_device(part, options.device)[0] for part in drawn)
+    arrays = [random.standard_normal((m, d), np.float32) for m in (D, b, C)]
+    W, X, means = (on_device(part, options.device)[0] for part in arrays)
     W /= d**0.5
     y, xp, wait = on_device(random.integers(0, C, b), options.device)
     centre = X[0]

@@ -1,6 +1,6 @@
-"""`make gallery` also draws figures of the method pages that are tables there, so that the two never differ.
+"""Plot tables of the documentation: docs/learn.png, docs/tsvm.png and docs/dfk.png; part of `make gallery`.
 
-In: tables in docs/learn.md, docs/codes.md and docs/dfk.md. Out: docs/learn.png, docs/tsvm.png, docs/dfk.png.
+The plots read the tables from the Markdown pages, so they always show the same numbers.
 """
 
 import re
@@ -13,7 +13,7 @@ OURS = "#2f6fde"
 
 
 def read_table(page: str, head: str) -> tuple[list[str], dict[str, list[list[float]]]]:
-    """The table whose first line begins with `head`: names of its columns; name of a row → the numbers of each cell."""
+    """Return the column names of the table whose first line starts with `head`, and the numbers of its cells by row."""
     lines = (DOCS / f"{page}.md").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(head))
     columns = [cell.strip() for cell in lines[start].strip("|").split("|")][1:]
@@ -27,7 +27,7 @@ def read_table(page: str, head: str) -> tuple[list[str], dict[str, list[list[flo
 
 
 def draw_curves(page: str, head: str, across: str, up: str, target: str) -> None:
-    """A line for each row of a table, its columns being numbers that double."""
+    """Plot each row of a table as a line; the columns are equally spaced."""
     columns, rows = read_table(page, head)
     figure, panel = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     for number, (name, cells) in enumerate(rows.items()):
@@ -41,7 +41,7 @@ def draw_curves(page: str, head: str, across: str, up: str, target: str) -> None
 
 
 def draw_bars(page: str, head: str, across: list[str], target: str) -> None:
-    """A bar with its 95 % interval for each row of a table's first columns, a panel each."""
+    """Plot the first columns of a table, one panel per column, with one bar and 95 % interval per row."""
     _, rows = read_table(page, head)
     figure, panels = plt.subplots(1, len(across), figsize=(9.6, 4.2), layout="constrained")
     for column, (panel, label) in enumerate(zip(panels, across, strict=True)):
@@ -56,11 +56,11 @@ def draw_bars(page: str, head: str, across: list[str], target: str) -> None:
 
 
 def main() -> None:
-    """Draw all of them."""
-    draw_curves("learn", "| row | 32 | 64 |", "dimensions", "error in per cent", "learn.png")
+    """Draw all plots."""
+    draw_curves("experiments/learn", "| method | 32 | 64 |", "Dimensions", "Test error (%)", "learn.png")
     draw_curves("codes", "| row | 32 | 64 |", "bits a digit", "mAP of the first 500", "tsvm.png")
-    labels = ["corel1k, mAP of the first 20", "corel5k, mAP of all", "corel5k by words, mAP of all"]
-    draw_bars("dfk", "| row | `corel1k`, mAP of 20", labels, "dfk.png")
+    labels = ["corel1k, mAP@20", "corel5k, mAP", "corel5k-words, mAP"]
+    draw_bars("dfk", "| method | `corel1k`, mAP@20", labels, "dfk.png")
 
 
 if __name__ == "__main__":

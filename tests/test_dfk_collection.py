@@ -202,5 +202,5 @@ def test_wrong_options_are_refused(options, words):
 def test_too_few_patches_are_refused():
     feature = DfkPictures(k=60, patch_dim=8)
     tiny = feature.prepare(np.zeros((8, 8, 3), np.uint8))
-    with pytest.raises(InputError, match=r"at least 60 patches to be fitted on. Got \d+. Give it more labelled"):
+    with pytest.raises(InputError, match=r"at least 60 patches. Got \d+. Label more pictures"):
         feature.fit([(tiny, ["a"])])

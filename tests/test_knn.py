@@ -147,7 +147,7 @@ def test_bad_input_raises_an_error_and_changes_nothing():
     for method in (knn.fit, knn.partial_fit):
         with pytest.raises(InputError, match=r"X must be finite. Got NaN or infinity in 1 of 200 rows"):
             method(bad, Y)
-        with pytest.raises(InputError, match=r"one label a row, 200 in all. Got 3"):
+        with pytest.raises(InputError, match=r"one label for each of 200 rows. Got 3"):
             method(X, Y[:3])
         with pytest.raises(InputError, match="Got NoneType"):
             method(X, [None, *Y[1:].tolist()])

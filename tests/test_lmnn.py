@@ -122,7 +122,7 @@ def test_labels_that_cannot_be_learned_from_are_refused(y, message):
 
 
 def test_rows_without_a_pair_are_refused():
-    with pytest.raises(InputError, match=r"y must give a class to 2 rows or more. Got 9 rows and 9 classes."):
+    with pytest.raises(InputError, match=r"y must contain a class with at least 2 rows. Got 9 rows and 9 classes."):
         Lmnn().fit(X[:9], np.arange(9))
 
 

@@ -76,11 +76,11 @@ def test_removing_what_was_not_there_changes_nothing():
     moments = empty(2, 2)
     moments.add(np.array([[0.0, 1.0], [1.0, 0.0], [5.0, 5.0]]), np.array([0, 0, 1]))
     before = moments.counts.copy(), moments.sums.copy(), moments.scatter.copy()
-    with pytest.raises(InputError, match="more than there are"):
+    with pytest.raises(InputError, match="more rows than a group has"):
         moments.remove(np.zeros((2, 2)), np.array([1, 1]))
-    with pytest.raises(InputError, match="Got others"):  # a variance would be negative
+    with pytest.raises(InputError, match="Got different rows"):  # a variance would be negative
         moments.remove(np.array([[90.0, 90.0]]), np.array([0]))
-    with pytest.raises(InputError, match="Got others"):  # no rows, but a sum
+    with pytest.raises(InputError, match="Got different rows"):  # no rows, but a sum
         moments.remove(np.array([[5.0, 5.1]]), np.array([1]))
     for now, then in zip((moments.counts, moments.sums, moments.scatter), before, strict=True):
         np.testing.assert_array_equal(now, then)

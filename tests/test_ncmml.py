@@ -193,7 +193,7 @@ def test_a_class_of_one_row_is_learned_with():
     ("labels", "problem"),
     [
         (None, "requires y to be passed"),
-        (np.zeros(600, int), r"at least 2 classes to tell apart. Got 1 class"),
+        (np.zeros(600, int), r"at least 2 classes. Got 1 class"),
         (np.where(np.arange(600) < 3, np.nan, Y), r"Got none for 3 of 600 rows"),
         (np.where(np.arange(600) < 3, "", Y.astype(str)), r"Got none for 3 of 600 rows"),
         (np.where(np.arange(600) < 3, None, Y.astype(object)), r"Got none for 3 of 600 rows"),
@@ -207,7 +207,7 @@ def test_labels_that_cannot_be_learned_from_are_refused(labels, problem):
 
 
 def test_labels_of_other_classes_cannot_be_validated_on():
-    with pytest.raises(InputError, match=r"among those to train on. Got \[8\] besides"):
+    with pytest.raises(InputError, match=r"must occur in the training labels. Got \[8\], which do not"):
         Ncmml().fit(X, Y, held=(X[:2], np.array([1, 8])))
 
 

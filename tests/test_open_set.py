@@ -298,7 +298,7 @@ def test_recalibrating_on_its_own_images_equals_a_fresh_fit(kind):
 
 def test_numbers_need_a_number_for_none():
     y = np.arange(150) % 3
-    with pytest.raises(InputError, match="all texts or all numbers"):
+    with pytest.raises(InputError, match="all strings or all numbers"):
         OpenSet(reject=0.1).fit(X, y)
     model = OpenSet(reject=0.1, none_label=-1).fit(X, y)
     assert model.predict(X + 100).tolist() == [-1] * 150
@@ -453,24 +453,24 @@ def test_bad_input_raises_an_error_and_changes_nothing(kind):
     bad = np.where(np.arange(6) == 3, np.nan, X[:2])
     wrong = [
         (lambda: model.remove(X[:1], ["ante"]), "No class named 'ante'.*Did you mean 'ant'"),
-        (lambda: model.remove(np.repeat(X[:1], 31, axis=0), ["ant"] * 31), "has 30 images: 31 cannot be removed"),
+        (lambda: model.remove(np.repeat(X[:1], 31, axis=0), ["ant"] * 31), "remove 31 images from .*'ant': it has 30"),
         (lambda: model.partial_fit(bad, ["ant", "bee"]), "finite"),
         (lambda: model.remove(bad, ["ant", "bee"]), "finite"),
         (lambda: model.predict(bad), "finite"),
         (lambda: model.add_class("ant", X[:2]), "'ant' already"),
         (lambda: model.add_class("ant"), "'ant' already"),
         (lambda: model.add_class("none of these", X[:2]), "none_label"),
-        (lambda: model.add_class(7, X[:2]), "all texts or all numbers"),
+        (lambda: model.add_class(7, X[:2]), "all strings or all numbers"),
         (lambda: model.rename("ant", "bee"), "'bee' already"),
         (lambda: model.rename("who", "bee"), "No class named 'who'"),
-        (lambda: model.merge("ant", "ant"), "Two classes"),
+        (lambda: model.merge("ant", "ant"), "two different classes"),
         (lambda: model.merge("ant", "who"), "No class named 'who'"),
         (lambda: model.split("ant", "bee", X[:3]), "'bee' already"),
-        (lambda: model.split("ant", "new", np.repeat(X[:1], 31, axis=0)), "31 cannot be removed"),
-        (lambda: model.split("ant", 3, X[:3]), "all texts or all numbers"),
+        (lambda: model.split("ant", "new", np.repeat(X[:1], 31, axis=0)), "Cannot remove 31 images"),
+        (lambda: model.split("ant", 3, X[:3]), "all strings or all numbers"),
         (lambda: model.add_class("new", X[:0]), "minimum of 1"),
         (lambda: model.delete("who"), "No class named 'who'"),
-        (lambda: model.partial_fit(X[:2], ["ant"]), "one label a row, 2 in all. Got 1"),
+        (lambda: model.partial_fit(X[:2], ["ant"]), "one label for each of 2 rows. Got 1"),
         (lambda: model.partial_fit(X[:2, :3], ["ant", "ant"]), "3 features"),
         (lambda: model.calibrate(X[:1], ["who"]), "No class named 'who'"),
         (lambda: model.use_hierarchy([("a", "b")], weight=0), "weight must be"),
@@ -532,7 +532,7 @@ def test_labels_of_every_kind_become_plain():
     assert OpenSet().fit(X[:4], np.array(["a", "bb", "a", "bb"], object)).classes_.dtype.kind == "U"
     assert OpenSet().fit(X[:4], [3, 1, 3, 1]).rename(3, 70000).classes_.tolist() == [1, 70000]
     for labels in ([None, "a", "b", "c"], ["a", 1, 2, 3]):
-        with pytest.raises(InputError, match="all texts or all numbers"):
+        with pytest.raises(InputError, match="all strings or all numbers"):
             OpenSet().fit(X[:4], np.array(labels, object))
     for labels in ([1.0, np.nan], [1.0, 0.5]):
         with pytest.raises(InputError, match="whole numbers"):

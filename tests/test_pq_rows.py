@@ -60,7 +60,7 @@ def test_sub_vectors_that_are_zero_stay_zero_and_take_no_byte(seed, share):
 @pytest.mark.parametrize("what", [[[1]], 4, [700], [-701], [0.5], [True, False]])
 def test_what_is_no_list_of_rows_is_refused(what):
     rows = PqRows(X[:, :8])
-    with pytest.raises(InputError, match="Rows are asked for by"):
+    with pytest.raises(InputError, match="Rows must be selected by"):
         rows[what]
 
 

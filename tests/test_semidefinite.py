@@ -108,13 +108,13 @@ def test_torch_gives_the_same_numbers():
 
 @BOTH
 def test_what_cannot_be_learned_from_is_refused(kind):
-    with pytest.raises(InputError, match="a label of its own for each row"):
+    with pytest.raises(InputError, match="a different label for each row"):
         kind().fit(X, np.arange(150))
     with pytest.raises(InputError, match="at least 2 classes"):
         kind().fit(X, np.ones(150))
     with pytest.raises(InputError, match="requires y"):
         kind().fit(X)
-    with pytest.raises(InputError, match="unlike must hold pairs of row numbers"):
+    with pytest.raises(InputError, match="unlike must contain pairs of row numbers"):
         kind().fit(X, alike=[[0, 1]])
     with pytest.raises(InputError, match="row numbers from 0 to 149"):
         kind().fit(X, alike=np.array([[0, 1]]), unlike=np.array([[0, 150]]))
@@ -184,11 +184,11 @@ def test_sdpm_finds_rows_of_the_same_class_better_than_before():
 
 
 def test_sdpm_rejects_what_it_cannot_learn_from():
-    with pytest.raises(InputError, match="a label of its own for each row"):
+    with pytest.raises(InputError, match="a different label for each row"):
         Sdpm().fit(X, np.arange(150))
     with pytest.raises(InputError, match="at least 2 classes"):
         Sdpm().fit(X, np.ones(150))
-    with pytest.raises(InputError, match=r"triplets must hold row numbers, \(m, 3\)"):
+    with pytest.raises(InputError, match=r"triplets must contain row numbers, \(m, 3\)"):
         Sdpm().fit(X, triplets=np.array([[0, 1]]))
     with pytest.raises(InputError, match="from 0 to 149"):
         Sdpm().fit(X, triplets=np.array([[0, 1, 150]]))

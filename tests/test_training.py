@@ -91,7 +91,7 @@ def test_the_seed_decides_the_batches():
 
 
 def test_too_large_a_rate_is_said():
-    with pytest.raises(InputError, match=r"rate must be smaller: the loss is no longer finite by step \d+. Got 1e\+30"):
+    with pytest.raises(InputError, match=r"rate must be smaller: the loss is not finite at step \d+. Got 1e\+30"):
         run(rate=1e30)
 
 

@@ -1,6 +1,6 @@
-"""The labelled classes of an open-ended classifier: their labels, moments and prototypes, and the operations on them.
+"""The labelled classes of an open-ended classifier: labels, moments, prototypes, and the operations on them.
 
-Labels are texts or whole numbers, given as lists, NumPy arrays or tensors; inside, a class is a number. Mensink et al.,
+Labels are strings or whole numbers, as lists, NumPy arrays or tensors. Internally, a class is a number. Mensink et al.,
 "Large scale metric learning for distance-based image classification on open ended data sets", 2013 (ncm), Sec. 3; for
 classes with few images or none, Eq. 33 and 34.
 """
@@ -21,7 +21,7 @@ from lookalike.errors import InputError
 from lookalike.types import Array
 
 Label: TypeAlias = str | int | float | bool
-"""The name of a class. The labels of one classifier are all texts, or all numbers."""
+"""Name of a class. The labels of one classifier are all strings or all numbers."""
 
 
 class ClassTable:
@@ -29,10 +29,10 @@ class ClassTable:
 
     Parameters
     ----------
-    labels : (C,) texts or numbers.
-    cells : their moments.
-    ridge : of the covariance, if the moments have a scatter.
-    hierarchy : gives means to classes with few images or none.
+    labels : (C,) strings or numbers.
+    cells : moments of the classes.
+    ridge : ridge of the covariance, if the moments have a scatter.
+    hierarchy : provides prior means for classes with few images or none.
     weight : m of Eq. 34.
 
     """
@@ -48,11 +48,11 @@ class ClassTable:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The labels, (C,); the same object until they change."""
+        """Labels, (C,); the same object until they change."""
         return self.index.labels
 
     def has_images(self) -> bool:
-        """Whether any class has images."""
+        """Return whether any class has images."""
         return bool(self.cells.moments.counts.any())
 
     def append(self, labels: NDArray[Any]) -> None:
@@ -70,10 +70,10 @@ class ClassTable:
     def remove(self, X: Array, y: NDArray[Any]) -> None:
         """Remove rows from their classes."""
         codes = self.index.codes(y)
-        removed, there = np.bincount(codes, minlength=len(self.labels)), self.cells.counts
-        for c in np.flatnonzero(removed > there)[:1]:
+        removed, counts = np.bincount(codes, minlength=len(self.labels)), self.cells.counts
+        for c in np.flatnonzero(removed > counts)[:1]:
             raise InputError(
-                f"Class {self.labels[c].item()!r} has {there[c]} images: {removed[c]} cannot be removed from it."
+                f"Cannot remove {removed[c]} images from class {self.labels[c].item()!r}: it has {counts[c]}."
             )
         self.cells.remove(X, codes)
         self._mark_changed(*np.unique(codes))
@@ -86,10 +86,10 @@ class ClassTable:
             self._prototypes = None
 
     def merge(self, into: Label, other: Label, X: Array | None) -> None:
-        """Move the rows of class `other` into class `into` and drop `other`."""
+        """Move the rows of class `other` to class `into` and drop `other`."""
         c, o = self._code(into), self._code(other)
         if c == o:
-            raise InputError(f"Two classes are needed to merge. Got {into!r} twice.")
+            raise InputError(f"Merging requires two different classes. Got {into!r} twice.")
         if self.cells.k == 1:
             self.cells.moments.merge(c, o)
         else:
@@ -101,8 +101,8 @@ class ClassTable:
         self._drop(o)
 
     def split(self, label: Label, new: Label, X: Array) -> None:
-        """Move rows X of one class into a new class."""
-        self.index.with_new(one_label(new))  # may raise, before anything has changed
+        """Move rows X of one class to a new class."""
+        self.index.with_new(one_label(new))  # raises before anything has changed
         self.remove(X, np.repeat(one_label(label), X.shape[0]))
         self.append(one_label(new))
         self.add(X, np.repeat(one_label(new), X.shape[0]))
@@ -125,12 +125,12 @@ class ClassTable:
         self._mark_changed(c)
 
     def prototypes(self, wide: bool) -> Prototypes:
-        """The prototypes that score rows: float64 if `wide`, else float32. Updates only changed classes if it can."""
+        """Return the prototypes, float64 if `wide`, else float32; update only changed classes if possible."""
         moments, k = self.cells.moments, self.cells.k
         xp = namespace(moments.sums)
         precision = xp.float64 if wide else xp.float32
         ready = self._prototypes
-        depend = moments.scatter is not None or self.hierarchy is not None  # one class changes the others
+        depend = moments.scatter is not None or self.hierarchy is not None  # a change of one class changes the others
         if ready is None or ready.precision != precision or (depend and self._changed):
             ready = self._prototypes = Prototypes(*self._means(), self._inverse(), precision)
         elif self._changed or len(ready) != len(moments.counts):
@@ -142,21 +142,21 @@ class ClassTable:
         return ready
 
     def _means(self) -> tuple[Array, NDArray[np.bool_]]:
-        """The mean of each cell (C · k, d), and which cells have one."""
+        """Return the mean of each cell (C · k, d), and whether each cell has one."""
         cells, k = self.cells, self.cells.k
         means, known = cells.moments.means(slice(None)), cells.moments.counts > 0
         if self.hierarchy is None or not len(self.labels):
             return means, known
         counts, own = cells.counts, cells.means()  # (C,), (C, d): n and μ_s
         prior, has_prior = prior_means(self.hierarchy, [str(label) for label in self.labels], own, counts)
-        # All cells of a class move by the same step; with one cell a class, this is Eq. 34.
+        # All cells of a class move by the same step; with one cell per class, this is Eq. 34.
         step = (map_means(own, counts, prior, self.weight) - own) * like(own, has_prior.astype(np.float64))[:, None]
         known = known.reshape(-1, k).copy()
         known[:, 0] |= has_prior & (counts == 0)
         return means + namespace(means).repeat(step, k, axis=0), known.ravel()
 
     def _inverse(self) -> Array | None:
-        """(Σ + ridge · s · I)⁻¹, (d, d), exactly symmetric; None without a scatter, or if the scatter is zero."""
+        """Return (Σ + ridge · s · I)⁻¹, (d, d), exactly symmetric; None without a scatter, or if it is zero."""
         moments = self.cells.moments
         if moments.scatter is None:
             return None
@@ -185,7 +185,7 @@ class ClassTable:
 
 
 class LabelIndex:
-    """The labels of C classes, all texts or all numbers, and the number of each.
+    """The labels of C classes, all strings or all numbers, and the number of each.
 
     Examples
     --------
@@ -201,7 +201,7 @@ class LabelIndex:
         self._places = {label: c for c, label in enumerate(labels.tolist())}
 
     def find(self, y: NDArray[Any]) -> NDArray[np.int64]:
-        """The number of each of these labels, (m,); −1 if no class has it."""
+        """Return the class number of each of these labels, (m,); −1 if there is no such class."""
         distinct, inverse = np.unique(y, return_inverse=True)
         found: NDArray[np.int64] = np.array([self._places.get(label, -1) for label in distinct.tolist()], np.int64)[
             inverse
@@ -209,17 +209,17 @@ class LabelIndex:
         return found
 
     def codes(self, y: NDArray[Any]) -> NDArray[np.int64]:
-        """The number of each of these labels, (m,); InputError if no class has it."""
+        """Return the class number of each of these labels, (m,); InputError if there is no such class."""
         codes = self.find(y)
         if (codes < 0).any():
             raise self._unknown(y[codes < 0][0].item())
         return codes
 
     def with_new(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """All labels followed by these, which must be new."""
-        there = self.find(labels)
-        if (there >= 0).any():
-            raise InputError(f"There is a class named {labels[there >= 0][0].item()!r} already.")
+        """Return all labels followed by these, which must be new."""
+        found = self.find(labels)
+        if (found >= 0).any():
+            raise InputError(f"Class {labels[found >= 0][0].item()!r} already exists.")
         return join_labels(self.labels, labels)
 
     def append(self, labels: NDArray[Any]) -> None:
@@ -229,7 +229,7 @@ class LabelIndex:
 
     def rename(self, c: int, label: NDArray[Any]) -> None:
         """Replace the label of class c by `label` (1,)."""
-        labels = self.with_new(label)  # wide enough for both
+        labels = self.with_new(label)  # a dtype wide enough for both
         del self._places[self.labels[c].item()]
         labels[c] = labels[-1]
         self.labels = labels[:-1]
@@ -253,50 +253,52 @@ class LabelIndex:
 
 
 def as_labels(y: Any, n: int) -> NDArray[Any]:
-    """Labels for n rows, (n,), as an array of texts or numbers, never of objects."""
+    """Check labels for n rows and return them as an array (n,) of strings or numbers, never of objects."""
     if y is None:
         raise InputError("This estimator requires y to be passed, but the target y is None.")
     labels: NDArray[Any] = column_or_1d(as_numpy(y), warn=True)
     if len(labels) != n:
-        raise InputError(f"y must have one label a row, {n} in all. Got {len(labels)}.")
+        raise InputError(f"y must contain one label for each of {n} rows. Got {len(labels)}.")
     if labels.dtype.kind == "O":
         labels = _from_objects(labels)
     if labels.dtype.kind == "f" and not (np.isfinite(labels) & (labels == np.round(labels))).all():
-        raise InputError("Labels must be texts or whole numbers. Got continuous ones, NaN or infinity.")
+        raise InputError("Labels must be strings or whole numbers. Got continuous numbers, NaN or infinity.")
     return labels
 
 
 def one_label(label: Any) -> NDArray[Any]:
-    """One label, (1,)."""
+    """Check one label and return it as an array (1,)."""
     return as_labels([label], 1)
 
 
 def join_labels(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Both arrays concatenated; InputError if one holds texts and the other numbers."""
+    """Concatenate both arrays; InputError if one contains strings and the other numbers."""
     if len(known) and len(new) and (known.dtype.kind == "U") != (new.dtype.kind == "U"):
-        raise InputError(f"Labels must be all texts or all numbers. Got {new[0].item()!r} beside {known[0].item()!r}.")
+        raise InputError(f"Labels must be all strings or all numbers. Got {new[0].item()!r} and {known[0].item()!r}.")
     return np.concatenate([known, new]) if len(known) else new.copy()
 
 
 def _from_objects(y: NDArray[Any]) -> NDArray[Any]:
-    """An array of objects as one of texts or numbers."""
-    texts = sum(isinstance(label, str) for label in y)
-    if texts not in (0, len(y)):
-        raise InputError(f"Labels must be all texts or all numbers. Got {texts} texts among {len(y)}.")
+    """Convert an array of objects to one of strings or numbers."""
+    strings = sum(isinstance(label, str) for label in y)
+    if strings not in (0, len(y)):
+        raise InputError(f"Labels must be all strings or all numbers. Got {strings} strings among {len(y)} labels.")
     plain = np.array(y.tolist())
     if plain.dtype.kind not in "Uiufb":
-        raise InputError(f"Labels must be texts or numbers. Got {type(y[0]).__name__}, {y[0]!r}. Unknown label type.")
+        raise InputError(f"Labels must be strings or numbers. Got {type(y[0]).__name__}, {y[0]!r}. Unknown label type.")
     return plain
 
 
 def _check_all_rows(names: str, X: Array | None, n: int, total: Array) -> Array:
-    """X, which must be all n rows, of this sum, of the classes `names`."""
+    """Return X after checking that it contains all n rows, with this sum, of the classes `names`."""
     if X is None:
-        raise InputError(f"X must be the {n} images of {names}: the classifier keeps only their sums. Got None.")
+        raise InputError(
+            f"X must be the {n} images of {names}, because the classifier stores only their sums. Got None."
+        )
     xp = namespace(X)
     rows = xp.astype(X, xp.float64)
     size = float(xp.sum(xp.abs(rows)))
     off = xp.abs(xp.sum(rows, axis=0) - like(X, total))
     if X.shape[0] != n or float(xp.max(off)) > SAME * size:
-        raise InputError(f"X must be the {n} images of {names}. Got {X.shape[0]}, or others.")
+        raise InputError(f"X must be the {n} images of {names}. Got {X.shape[0]} images, or different ones.")
     return X

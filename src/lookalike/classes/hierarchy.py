@@ -1,4 +1,4 @@
-"""A hierarchy of classes, and the prior means that it gives to classes with few images or none.
+"""A hierarchy of classes, and prior means for classes with few images or none.
 
 Mensink et al., "Large scale metric learning for distance-based image classification on open ended data sets", 2013
 (ncm), Eq. 33 and 34.
@@ -19,25 +19,25 @@ from lookalike.errors import InputError
 from lookalike.types import Array
 
 DENSE = 0.05
-"""Share of non-zero entries above which a matrix is dense: long chains of classes have half of them."""
+"""Share of non-zero entries above which a matrix is stored as dense: in long chains of classes it is a half."""
 BRANCHES = 4
 """Average number of children of a group of `cluster_hierarchy`."""
 
 
 class Ancestry(NamedTuple):
-    """The ancestors of C classes, A names in all."""
+    """The ancestors of C classes, A names in total."""
 
     of: NDArray[np.int64]  # (p,) the class of each pair
-    above: NDArray[np.int64]  # (p,) one of its ancestors
-    below: Any  # (A, C) 1 if a class is the ancestor itself or below it
+    above: NDArray[np.int64]  # (p,) an ancestor of it
+    below: Any  # (A, C) 1 for the ancestor itself and the classes below it
 
 
 class Hierarchy:
-    """Which class is a kind of which: a tree, or any graph without cycles, in which a child may have several parents.
+    """A hierarchy of classes: a tree, or any acyclic graph, in which a child can have several parents.
 
     Parameters
     ----------
-    pairs : (child, parent) names, in any order. A class need not be a leaf, nor be in any pair.
+    pairs : (child, parent) names, in any order. A class can be an inner node, and need not occur in a pair.
 
     Examples
     --------
@@ -53,17 +53,19 @@ class Hierarchy:
         try:
             named = [(str(child), str(parent)) for child, parent in pairs]
         except (TypeError, ValueError):
-            raise InputError(f"A hierarchy must be pairs of names, (child, parent). Got {pairs!r:.80}.") from None
+            raise InputError(
+                f"A hierarchy must consist of pairs of names, (child, parent). Got {pairs!r:.80}."
+            ) from None
         for child, parent in named:
             known = self.parents.setdefault(child, [])
             if parent not in known:
                 known.append(parent)
-        self._ancestry: tuple[list[str], Ancestry] | None = None  # cache, for the labels of the last call
+        self._ancestry: tuple[list[str], Ancestry] | None = None  # cached for the labels of the last call
         self._check_cycles()
 
     @classmethod
     def from_names(cls, names: Iterable[str], separator: str = "/") -> Self:
-        """From nested names, such as folders: "a/b/c" is a kind of "a/b", and that is a kind of "a"."""
+        """Create a hierarchy from nested names, such as folders: "a/b/c" is a kind of "a/b", which is a kind of "a"."""
         pairs = {}
         for name in names:
             parts = str(name).split(separator)
@@ -73,7 +75,7 @@ class Hierarchy:
 
     @classmethod
     def from_csv(cls, path: str | Path) -> Self:
-        """From a CSV file with lines child,parent; the header line is optional."""
+        """Create a hierarchy from a CSV file with lines child,parent; the header line is optional."""
         with Path(path).open(newline="", encoding="utf-8-sig") as stream:
             rows = [(i, [cell.strip() for cell in row]) for i, row in enumerate(csv.reader(stream), 1) if any(row)]
         if rows and [cell.lower() for cell in rows[0][1]] == ["child", "parent"]:
@@ -85,11 +87,11 @@ class Hierarchy:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Every (child, parent)."""
+        """All pairs (child, parent)."""
         return [(child, parent) for child, found in self.parents.items() for parent in found]
 
     def ancestors(self, name: str) -> list[str]:
-        """The names that this class is a kind of, nearest first."""
+        """Return the ancestors of this class, nearest first."""
         found: dict[str, None] = {}
         level = self.parents.get(str(name), [])
         while level:
@@ -98,7 +100,7 @@ class Hierarchy:
         return list(found)
 
     def ancestry(self, labels: Sequence[str]) -> Ancestry:
-        """The ancestors of these C classes; cached for the next call with the same labels."""
+        """Return the ancestors of these C classes; cached for the next call with the same labels."""
         if self._ancestry is None or self._ancestry[0] != list(labels):
             lines = [self.ancestors(label) for label in labels]
             place = {name: i for i, name in enumerate(dict.fromkeys(name for line in lines for name in line))}
@@ -113,7 +115,7 @@ class Hierarchy:
         return self._ancestry[1]
 
     def renamed(self, old: str, new: str) -> "Hierarchy":
-        """A copy with another name for one class."""
+        """Return a copy with another name for one class."""
         return Hierarchy(tuple(new if name == old else name for name in pair) for pair in self.pairs)  # type: ignore[misc]
 
     def _check_cycles(self) -> None:
@@ -135,11 +137,11 @@ class Hierarchy:
 def prior_means(
     hierarchy: Hierarchy, labels: Sequence[str], means: Array, counts: NDArray[np.int64]
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """The zero-shot mean μ_z of each class (Eq. 33), (C, d), and which classes have one, (C,).
+    """Return the zero-shot mean μ_z of each class (Eq. 33), (C, d), and whether each class has one, (C,).
 
-    μ_z is the average of the means of the ancestors of the class; the mean of an ancestor is the average of the means
-    of the classes with images that are below it, and of its own if it has images. A class does not count for its own
-    prior; ancestors without another class below them do not count.
+    μ_z is the average of the means of the ancestors of the class. The mean of an ancestor is the average of the means
+    of the classes with images below it, and of its own if it has images. A class does not contribute to its own prior,
+    and ancestors without another class below them are not used.
 
     >>> tree = Hierarchy.from_names(["animal/cat", "animal/dog", "animal/fox"])
     >>> means, known = prior_means(tree, ["animal/cat", "animal/dog", "animal/fox"], np.array([[1.0], [3.0], [0.0]]),
@@ -152,16 +154,16 @@ def prior_means(
     of, above, below = hierarchy.ancestry(labels)
     others = (below @ seen)[above] - seen[of]
     share = np.where(others > 0, 1 / np.maximum(others, 1), 0.0)
-    # Sums go up to ancestors, (A, d), and back down to classes, (C, d), minus the share of the class itself.
+    # Sum over ancestors, (A, d), then back to classes, (C, d), minus the share of the class itself.
     total = _matrix(of, above, share, below.shape[::-1]) @ (below @ kept) - np.bincount(of, share, C)[:, None] * kept
-    counted = np.bincount(of[others > 0], minlength=C)  # ancestors that count
+    counted = np.bincount(of[others > 0], minlength=C)  # number of ancestors used
     return like(means, total / np.maximum(counted, 1)[:, None]), counted > 0
 
 
 def _matrix(
     rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, int]
 ) -> Any:
-    """The matrix with these entries, zero elsewhere; dense or sparse, whichever multiplies faster."""
+    """Return the matrix with these entries, zero elsewhere; dense or sparse, whichever multiplies faster."""
     if len(rows) <= DENSE * shape[0] * shape[1]:
         return csr_array((values, (rows, columns)), shape=shape)
     made = np.zeros(shape)
@@ -170,7 +172,7 @@ def _matrix(
 
 
 def map_means(means: Array, counts: NDArray[np.int64], prior: Array, weight: float) -> Array:
-    """The MAP mean μ_p = (n μ_s + m μ_z) / (n + m) of Eq. 34, (C, d); `weight`, above 0, is m, in images.
+    """Return the MAP mean μ_p = (n μ_s + m μ_z) / (n + m) of Eq. 34, (C, d); `weight`, above 0, is m, in images.
 
     >>> map_means(np.array([[4.0], [4.0]]), np.array([0, 30]), np.array([[0.0], [0.0]]), weight=10.0).ravel().tolist()
     [0.0, 3.0]
@@ -180,9 +182,9 @@ def map_means(means: Array, counts: NDArray[np.int64], prior: Array, weight: flo
 
 
 def cluster_hierarchy(means: Array, labels: Sequence[str]) -> Hierarchy:
-    """A hierarchy of classes from their means (C, d): groups of near means by Ward's method, and groups of groups.
+    """Cluster classes by their means (C, d) with Ward's method, and return the clusters as a hierarchy.
 
-    Each level is a cut of one tree, with a fourth of the groups of the level below, up to a single group. O(C²).
+    Each level is a cut of the same tree, with a quarter as many groups as the level below, up to a single group. O(C²).
 
     >>> means = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0], [30.0], [31.0]])
     >>> tree = cluster_hierarchy(means, list("abcdefgh"))
@@ -191,7 +193,7 @@ def cluster_hierarchy(means: Array, labels: Sequence[str]) -> Hierarchy:
     """
     C = len(labels)
     if tuple(means.shape[:1]) != (C,) or C < 2:
-        raise InputError(f"means must be those of at least 2 labels. Got {tuple(means.shape)} for {C}.")
+        raise InputError(f"means must be those of at least 2 labels. Got shape {tuple(means.shape)} for {C} labels.")
     tree = linkage(as_numpy(means).astype(np.float64), "ward")
     pairs, names, groups = [], [str(label) for label in labels], C
     level = 0

@@ -1,9 +1,9 @@
 """Counts, sums and scatter of classes, updated as rows are added and removed.
 
-`Moments` holds them for any groups of rows; `Cells` divides each class into one group, or into k groups around centres
-that k-means finds (NCMC: Mensink et al., "Large scale metric learning for distance-based image classification on open
+`Moments` stores them for any groups of rows. `Cells` divides each class into one group, or into k groups around centres
+found by k-means (NCMC: Mensink et al., "Large scale metric learning for distance-based image classification on open
 ended data sets", 2013, Sec. 3.3). Both are exact: after any sequence of changes they equal, up to rounding, moments
-computed from the rows that are left (Chan, Golub & LeVeque, COMPSTAT 1982). Rows are NumPy or torch.
+computed from the remaining rows (Chan, Golub & LeVeque, COMPSTAT 1982). Rows are NumPy or torch.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,17 @@ from lookalike.features.clustering import kmeans
 from lookalike.types import Array, Vectors
 
 ROUNDING = 1e-9
-"""Tolerance for negative variances, relative to the squares of the rows: below it, other rows were removed."""
+"""Tolerance for negative variances, relative to the squares of the rows: beyond it, the removed rows were not in the
+groups."""
 SAME = 1e-6
-"""Tolerance for the sum of a group's rows, relative to their size: beyond it, they are not the group's rows."""
+"""Tolerance for the sum of the rows of a group, relative to their size: beyond it, they are different rows."""
 
 Codes = NDArray[np.int64]
-"""(n,) the number of the class of each row."""
+"""(n,) the class number of each row."""
 
 
 class GrowingRows:
-    """A matrix with spare capacity at its end, so that appending one row does not copy all of them.
+    """A matrix with spare capacity, so that appending a row does not copy the matrix.
 
     Examples
     --------
@@ -55,13 +56,13 @@ class GrowingRows:
 
 
 class Moments:
-    """The number of rows of each of M groups, their sums and, optionally, the scatter within groups.
+    """Number of rows of each of M groups, their sums and, optionally, the scatter within groups.
 
     Parameters
     ----------
     counts : (M,) int64, NumPy.
     sums : (M, d) float64, NumPy or torch; changed in place.
-    scatter : (d, d) float64 of the same kind, Σ (x − μ)(x − μ)ᵀ with μ the mean of the group of x; None: not kept.
+    scatter : (d, d) float64 of the same type, Σ (x − μ)(x − μ)ᵀ with μ the mean of the group of x; None: not stored.
 
     Examples
     --------
@@ -80,11 +81,11 @@ class Moments:
 
     @property
     def sums(self) -> Array:
-        """The sum of each group, (M, d); the same object until the number of groups changes."""
+        """Sum of each group, (M, d); the same object until the number of groups changes."""
         return self._sums.values
 
     def means(self, groups: NDArray[np.int64] | slice) -> Array:
-        """The means of these groups, (m, d) float64; zero for a group without rows."""
+        """Return the means of these groups, (m, d) float64; zero for a group without rows."""
         return _divide(self.sums[groups if isinstance(groups, slice) else like(self.sums, groups)], self.counts[groups])
 
     def resize(self, M: int) -> None:
@@ -93,7 +94,7 @@ class Moments:
         self._sums.resize(M)
 
     def add(self, X: Array, groups: NDArray[np.int64]) -> None:
-        """Add finite rows (n, d), each to its group: O(d) a row, O(d²) with the scatter."""
+        """Add finite rows (n, d), each to its group: O(d) per row, O(d²) with the scatter."""
         for part in chunks(X.shape[0], row_bytes=24 * X.shape[1]):
             some, m, t, within = self._gather(X[part], groups[part])
             n = self.counts[some]
@@ -103,14 +104,14 @@ class Moments:
             self.counts[some] = n + m
 
     def remove(self, X: Array, groups: NDArray[np.int64]) -> None:
-        """Remove rows (n, d), each from the group it was added to, at the cost of adding them.
+        """Remove rows (n, d), each from the group it was added to, at the same cost as adding them.
 
-        Raises InputError and changes nothing if a group has fewer rows, or if the result shows that other rows had been
-        added: a sum without rows, or a negative variance.
+        Raises InputError and changes nothing if a group has fewer rows, or if the result shows that different rows had
+        been added: a non-zero sum without rows, or a negative variance.
         """
         some, removed = np.unique(groups, return_counts=True)
         if (self.counts[some] < removed).any():
-            raise InputError("X must be rows that were added before. Got more than there are.")
+            raise InputError("X must be rows that were added before. Got more rows than a group has.")
         where = like(self.sums, some)
         before = self.counts[some], self.sums[where], self.scatter
         self.scatter = None if self.scatter is None else self.scatter + 0  # a copy
@@ -118,13 +119,13 @@ class Moments:
             self._subtract(X[part], groups[part])
         if self._is_impossible(X, some):
             self.counts[some], self.sums[where], self.scatter = before
-            raise InputError("X must be rows that were added before. Got others.")
+            raise InputError("X must be rows that were added before. Got different rows.")
         self.sums[like(self.sums, some[self.counts[some] == 0])] = 0  # drop rounding errors
         if self.scatter is not None and not (self.counts > 1).any():
             self.scatter *= 0
 
     def merge(self, i: int, j: int) -> None:
-        """Move the rows of group j into group i. O(d), O(d²) with the scatter."""
+        """Move the rows of group j to group i. O(d), O(d²) with the scatter."""
         n, m = int(self.counts[i]), int(self.counts[j])
         if self.scatter is not None and n and m:
             step = self.sums[j] / m - self.sums[i] / n  # (d,)
@@ -144,13 +145,13 @@ class Moments:
     def _added_scatter(
         self, within: Array, some: NDArray[np.int64], t: Array, m: NDArray[np.int64], n: NDArray[np.int64]
     ) -> Any:
-        """What m more rows with sums t add to the scatter of groups that have n, (d, d): one product."""
+        """Return what m more rows with sums t add to the scatter of groups of n rows, (d, d), by one product."""
         step = (_divide(t, m) - self.means(some)) * like(t, np.sqrt(n * m / (n + m)))[:, None]  # (G, d)
         rows = namespace(t).concat([within, step])  # (r + G, d)
         return rows.T @ rows
 
     def _gather(self, X: Array, groups: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Any]:
-        """The groups that occur (G,), their counts and sums (G, d), and the rows minus their group's mean (r, d)."""
+        """Return the groups that occur (G,), their counts and sums (G, d), and rows minus their group's mean (r, d)."""
         rows = like(self.sums, X)
         xp = namespace(rows)
         rows = xp.astype(rows, xp.float64)
@@ -161,7 +162,7 @@ class Moments:
         return some, m, t, rows - _divide(t, m)[like(rows, inverse)]
 
     def _is_impossible(self, X: Array, some: NDArray[np.int64]) -> bool:
-        """Whether no rows can have the moments that are left after removing rows X."""
+        """Return whether the moments after removing rows X are impossible for any rows."""
         xp = namespace(X)
         size = float(xp.max(xp.abs(X))) if X.shape[0] else 0.0
         left = as_numpy(self.sums[like(self.sums, some[self.counts[some] == 0])])
@@ -176,16 +177,16 @@ class Moments:
 class Cells:
     """The moments of C classes with k cells each; cell j of class c is group c · k + j.
 
-    With k > 1, k-means finds the centres of a class in its first rows, and they stay fixed: a row always belongs to the
-    nearest centre, so that adding and removing rows is exact in any order. `cluster` replaces the centres.
+    With k > 1, k-means finds the centres of a class in its first rows, and they stay fixed. A row always belongs to the
+    nearest centre, so adding and removing rows is exact in any order. `cluster` replaces the centres.
 
     Parameters
     ----------
-    moments : of C · k groups.
-    k : cells of a class.
+    moments : moments of C · k groups.
+    k : cells per class.
     anchors : (C · k, d) float32, the centres; None if k is 1.
     widths : (C,) int64, the number of centres of each class, at most k; None if k is 1.
-    random_state : seed of k-means.
+    random_state : random seed of k-means.
 
     """
 
@@ -198,7 +199,7 @@ class Cells:
 
     @classmethod
     def empty(cls, X: Array, k: int, second: bool, random_state: int) -> Self:
-        """No classes, for rows like X; `second` also keeps the scatter within classes."""
+        """Create an object without classes, for rows like X; `second` also stores the scatter within classes."""
         xp, d, device = namespace(X), X.shape[1], array_api_compat.device(X)
         sums = xp.zeros((0, d), dtype=xp.float64, device=device)
         scatter = xp.zeros((d, d), dtype=xp.float64, device=device) if second else None
@@ -210,23 +211,23 @@ class Cells:
 
     @property
     def anchors(self) -> Array | None:
-        """The centres, (C · k, d)."""
+        """Centres, (C · k, d)."""
         return None if self._anchors is None else self._anchors.values
 
     @property
     def counts(self) -> Codes:
-        """The number of rows of each class, (C,)."""
+        """Number of rows of each class, (C,)."""
         counts: Codes = self.moments.counts.reshape(-1, self.k).sum(axis=1)
         return counts
 
     def means(self) -> Array:
-        """The mean of each class, (C, d) float64; zero for a class without rows."""
+        """Return the mean of each class, (C, d) float64; zero for a class without rows."""
         xp, sums = namespace(self.moments.sums), self.moments.sums
         sums = xp.sum(xp.reshape(sums, (-1, self.k, sums.shape[1])), axis=1)  # (C, d)
         return _divide(sums, self.counts)
 
     def sum_of(self, c: int) -> Array:
-        """The sum of the rows of class c, (d,) float64."""
+        """Return the sum of the rows of class c, (d,) float64."""
         return namespace(self.moments.sums).sum(self.moments.sums[c * self.k : (c + 1) * self.k], axis=0)
 
     def resize(self, C: int) -> None:
@@ -258,7 +259,7 @@ class Cells:
         self.add(X, np.full(X.shape[0], c, np.int64))
 
     def clear(self, c: int) -> None:
-        """Drop the counts and sums of class c; the scatter, if kept, still includes its rows."""
+        """Drop the counts and sums of class c; the scatter, if stored, still includes its rows."""
         cells = slice(c * self.k, (c + 1) * self.k)
         self.moments.counts[cells], self.moments.sums[cells] = 0, 0
         if self.widths is not None:
@@ -272,7 +273,7 @@ class Cells:
             self.anchors[new], self.widths[to] = self.anchors[old], self.widths[c]
 
     def _groups(self, X: Array, codes: Codes) -> Codes:
-        """The cell of each row, (n,): that of the nearest centre of its class."""
+        """Return the cell of each row, (n,): that of the nearest centre of its class."""
         if self.anchors is None or self.widths is None:
             return codes
         groups = codes * self.k
@@ -283,7 +284,7 @@ class Cells:
 
 
 def sum_groups(X: Array, groups: NDArray[np.int64], M: int) -> Array:
-    """The sums of rows X (n, d) over groups 0 … M−1, (M, d).
+    """Return the sums of rows X (n, d) over groups 0 … M−1, (M, d).
 
     >>> sum_groups(np.array([[1.0], [2.0], [4.0]]), np.array([2, 0, 2]), 3).tolist()
     [[2.0], [0.0], [5.0]]
@@ -293,7 +294,7 @@ def sum_groups(X: Array, groups: NDArray[np.int64], M: int) -> Array:
     if array_api_compat.is_torch_array(X):
         return sums.index_add_(0, like(X, groups), X)
     if M == 1:
-        return xp.sum(X, axis=0, keepdims=True)  # in place: no sorted copy
+        return xp.sum(X, axis=0, keepdims=True)  # avoids a sorted copy
     order = np.argsort(groups, kind="stable")
     some, starts = np.unique(groups[order], return_index=True)
     if len(some):
@@ -302,7 +303,7 @@ def sum_groups(X: Array, groups: NDArray[np.int64], M: int) -> Array:
 
 
 def _find_centres(X: Array, k: int, random_state: int) -> Vectors:
-    """At most k centres of rows X (n, d) by k-means, float32: the same for the same rows in any order.
+    """Find at most k centres of rows X (n, d) by k-means, float32; the order of the rows does not matter.
 
     >>> _find_centres(np.array([[5.0], [1.0], [5.0]]), 3, random_state=0).ravel().tolist()
     [1.0, 5.0]
@@ -312,14 +313,14 @@ def _find_centres(X: Array, k: int, random_state: int) -> Vectors:
 
 
 def _nearest(X: Array, centres: Array) -> Codes:
-    """The number of the centre nearest to each row, (n,), by exact distances: the same in any batch."""
+    """Return the number of the centre nearest to each row, (n,), by exact distances: the same in any batch."""
     xp = namespace(X)
     found = xp.argmin(distances(xp.astype(X, xp.float64), xp.astype(centres, xp.float64), 2), axis=1)
     return as_numpy(found).astype(np.int64)
 
 
 def _by_class(codes: Codes) -> Iterator[tuple[int, Codes]]:
-    """Each class that occurs, and the places of its rows."""
+    """Yield each class that occurs, and the positions of its rows."""
     order = np.argsort(codes, kind="stable")
     classes, starts = np.unique(codes[order], return_index=True)
     yield from zip(classes.tolist(), np.split(order, starts)[1:], strict=True)

@@ -1,4 +1,4 @@
-"""`OpenSet`: a classifier by the nearest class mean, to which images and classes can be added and removed at any time.
+"""`OpenSet`: a nearest-class-mean classifier; images and classes can be added and removed at any time.
 
 Nothing is trained: a class is a count and a sum. Mensink et al., "Large scale metric learning for distance-based image
 classification on open ended data sets", 2013 (ncm), Eq. 3–7, 21–23, 29. Rows are NumPy or torch.
@@ -27,46 +27,46 @@ from lookalike.types import Array
 
 KINDS = ("ncm", "ncmc", "second")
 FOLDS = 5
-"""`fit` holds out one image in this many of each class at a time to choose the temperature and the threshold."""
+"""Folds of each class that `fit` holds out in turn to choose the temperature and the threshold."""
 HELD_ROWS, HELD_SCORES = 20_000, 2**22
-"""The most images, and scores of them, used for that."""
+"""Maximum number of images, and of their scores, used for that."""
 
 HeldOut: TypeAlias = Callable[[], tuple[Scores, NDArray[Any]]]
-"""Returns the present scores (m, C) and squared distances to the nearest class (m,) of held-out rows."""
+"""Returns the current scores (m, C) and squared distances to the nearest class (m,) of held-out rows."""
 
 
 class OpenSet(ClassifierMixin, BaseEstimator):
-    """The nearest class mean, with classes that can change at any time.
+    """Nearest-class-mean classifier with classes that can change at any time.
 
     A class is a count and a sum (ncm), k of them (ncmc), or a count and a sum with one covariance for all classes
-    (second). Adding or removing an image costs O(d) (O(kd) for ncmc, O(d²) for second), and the state equals that of a
-    new `fit` on the present images, in whatever order they came, up to rounding. The exception is ncmc: the cells of a
-    class are those of its first images until `cluster` is called. Temperature and threshold change only with `fit`,
-    `calibrate` and `recalibrate`. A method that raises an error has changed nothing.
+    (second). Adding or removing an image costs O(d) (O(kd) for ncmc, O(d²) for second). The state equals, up to
+    rounding, that of a new `fit` on the current images, in any order. The exception is ncmc: the cells of a class are
+    those of its first images until `cluster` is called. Only `fit`, `calibrate` and `recalibrate` change the
+    temperature and the threshold. A method that raises an error has changed nothing.
 
     Parameters
     ----------
-    kind : "ncm": the nearest mean. "ncmc": k centroids a class, summed as in Eq. 22 with equal weights. "second": the
+    kind : "ncm": the nearest mean. "ncmc": k centroids per class, summed as in Eq. 22 with equal weights. "second": the
         nearest mean by (x − μ)ᵀ(Σ + ridge · s · I)⁻¹(x − μ), Σ the covariance within classes, s its mean variance.
-    k : centroids a class; ncmc only.
-    ridge : above 0, as above; second only. A large ridge gives ncm.
-    reject : share of the images of its classes, from 0 to below 1, that may be predicted as none of these. 0: no image
-        is, unless `calibrate` gets images of no class.
-    none_label : what `predict` returns for none of these. It must be a number, such as -1, if classes are numbers.
-    random_state : seed for the choice of held-out images, and for k-means.
+    k : centroids per class; ncmc only.
+    ridge : ridge of the covariance, above 0; second only. A large ridge gives ncm.
+    reject : share of the classes' own images, from 0 to below 1, that may be predicted as none of these. 0: no image is
+        rejected, unless `calibrate` receives images of no class.
+    none_label : label that `predict` returns for none of these. If labels are numbers, it must be one, such as -1.
+    random_state : random seed of the held-out images and of k-means.
 
     Attributes
     ----------
-    classes_ : (C,) the labels: sorted after `fit`, new ones at the end. The last one takes the place of a deleted one.
+    classes_ : (C,) labels, sorted after `fit`, new ones at the end. The last label replaces a deleted one.
     counts_ : (C · k,) int64, images of each cell; k is 1 except for ncmc.
-    sums_ : (C · k, d) float64, their sums, of the kind of the rows it was fitted on.
+    sums_ : (C · k, d) float64, their sums, of the type of the training rows.
     scatter_ : (d, d) float64, within classes; second only.
     anchors_, widths_ : (C · k, d) float32 and (C,) int64, the centres of the cells and their number; ncmc only.
-    softness_ : the distance to a class is −2 s ln mean exp(−½ d² / s) of those to its centroids, s = softness_; 0,
-        until calibrated, is the nearest centroid; ncmc only.
-    temperature_ : probabilities are softmax(−½ d² / temperature_); 1 until calibrated.
+    softness_ : s in the squared distance to a class, −2 s ln mean exp(−½ d² / s) over its centroids. 0, the value
+        before calibration, means the nearest centroid; ncmc only.
+    temperature_ : probabilities are softmax(−½ d² / temperature_); 1 before calibration.
     threshold_ : squared distance to the nearest class beyond which an image is none of these; infinity: never.
-    hierarchy_, prior_weight_ : (p, 2) texts child, parent, and m of Eq. 34; after `use_hierarchy` only.
+    hierarchy_, prior_weight_ : (p, 2) strings child, parent, and m of Eq. 34; only after `use_hierarchy`.
 
     Examples
     --------
@@ -104,9 +104,9 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Any) -> Self:
-        """Learn classes from rows X (n, d) with labels y (n,); replaces all that was learned except the hierarchy.
+        """Fit classes to rows X (n, d) with labels y (n,); replaces the whole state except the hierarchy.
 
-        Temperature and threshold are chosen on held-out images, a fifth of each class of two or more at a time.
+        Temperature and threshold are chosen on held-out images, a fifth at a time of each class with two or more.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
         table = self._new_table(X, np.unique(y))
@@ -114,7 +114,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return self._store(table)._hold_out(table, X, y)
 
     def partial_fit(self, X: Array, y: Any, classes: Any = None) -> Self:
-        """Add images X (m, d) to the classes y (m,), which may be new; `classes` are added even without images."""
+        """Add images X (m, d) to the classes y (m,), which can be new; `classes` are added even without images."""
         first = not hasattr(self, "classes_")
         X, y = self._rows_and_labels(X, y, reset=first)
         named = np.unique(y if classes is None else np.concatenate([y, self._labels(classes, len(classes))]))
@@ -131,7 +131,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return self._store(table)
 
     def add_class(self, label: Label, X: Array | None = None) -> Self:
-        """Add a class with images X (m, d), or without: then it is predicted only if a hierarchy gives it a mean."""
+        """Add a class with images X (m, d). Without images, it is predicted only if a hierarchy gives it a mean."""
         if X is not None:
             if hasattr(self, "classes_"):
                 self._table().index.with_new(one_label(label))
@@ -142,19 +142,19 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return self._store(table)
 
     def rename(self, old: Label, new: Label) -> Self:
-        """Change the label of a class to one that no class has."""
+        """Change the label of a class to a new label."""
         table = self._table()
         table.rename(old, self._labels([new], 1)[0].item())
         return self._store(table)
 
     def merge(self, into: Label, other: Label, X: Array | None = None) -> Self:
-        """Move the images of class `other` into class `into`. ncmc finds new centres and needs all images of both."""
+        """Move the images of class `other` to class `into`. ncmc finds new centres and requires all images of both."""
         table = self._table()
         table.merge(into, other, self._rows(X))
         return self._store(table)
 
     def split(self, label: Label, new: Label, X: Array) -> Self:
-        """Move images X (m, d) of class `label` into a new class `new`."""
+        """Move images X (m, d) of class `label` to a new class `new`."""
         table = self._table()
         table.split(label, self._labels([new], 1)[0].item(), self._rows(X))
         return self._store(table)
@@ -166,7 +166,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return self._store(table)
 
     def cluster(self, label: Label, X: Array) -> Self:
-        """Find new centres for a class of ncmc that has grown; X are all its images."""
+        """Find new centres for an ncmc class that has grown; X are all its images."""
         table = self._table()
         table.cluster(label, self._rows(X))
         return self._store(table)
@@ -175,7 +175,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         """Give classes with few images or none a prior mean from related classes, worth `weight` images: Eq. 33, 34.
 
         Pairs are child, parent; `Hierarchy` reads them from files and nested names. Labels that are numbers are written
-        as texts there. May be called before `fit`, and again.
+        as strings there. It can be called before `fit`, and more than once.
         """
         check_number("weight", weight, *POSITIVE)
         pairs = (hierarchy if isinstance(hierarchy, Hierarchy) else Hierarchy(hierarchy)).pairs
@@ -185,17 +185,17 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return self
 
     def sizes(self) -> Codes:
-        """The number of images of each of classes_, (C,)."""
+        """Return the number of images of each of classes_, (C,)."""
         return self._table().cells.counts
 
     def means(self) -> Array:
-        """The mean of the images of each of classes_, (C, d) float64, without a prior; zero if it has no images."""
+        """Return the mean of the images of each of classes_, (C, d) float64, without a prior; zero without images."""
         return self._table().cells.means()
 
     def calibrate(self, X: Array, y: Any) -> Self:
         """Choose temperature and threshold on images X (m, d) that were not added, of classes y (m,).
 
-        Images of no class have the label none_label: the threshold is then the one with the fewest errors, and `reject`
+        Images of no class have the label none_label. The threshold is then the one with the fewest errors, and `reject`
         is not used.
         """
         table = self._table()
@@ -209,18 +209,18 @@ class OpenSet(ClassifierMixin, BaseEstimator):
     def recalibrate(self, X: Array, y: Any) -> Self:
         """Choose temperature and threshold as `fit` does, on images X (m, d) that are in the classes y (m,).
 
-        X may be all images or some; at most `most_held` of them are used. A part of each class is removed, scored and
-        added again at a time.
+        X can be all images or some; at most `most_held` of them are used. They are removed, scored and added again, a
+        part of each class at a time.
         """
         table = self._table()
         return self._hold_out(table, *self._rows_and_labels(X, y))
 
     def most_held(self) -> int:
-        """The most images that `fit` and `recalibrate` hold out: fewer if there are many classes."""
+        """Return the maximum number of images that `fit` and `recalibrate` hold out; fewer with many classes."""
         return min(HELD_ROWS, max(1, HELD_SCORES // max(1, len(self._table().labels))))
 
     def predict(self, X: Array) -> NDArray[Any]:
-        """The label of the nearest class of each row, (m,), or none_label if that is farther than threshold_."""
+        """Return the label of the nearest class of each row, (m,), or none_label if it is farther than threshold_."""
         X = self._queries(X)
         best = np.empty(X.shape[0], np.int64)
         for part, scores, squares in self._scores(X, squares=bool(np.isfinite(self.threshold_))):
@@ -234,7 +234,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return join_labels(self.classes_, one_label(self.none_label))[best]  # the last is -1
 
     def predict_proba(self, X: Array) -> Array:
-        """The probability of each of classes_, (m, C) of the kind of X, given that it is one of them (Eq. 5)."""
+        """Return the probability of each of classes_, (m, C) of the type of X, given that it is one of them (Eq. 5)."""
         X = self._queries(X)
         xp = namespace(X)
         out = self._empty(X)
@@ -247,7 +247,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return out
 
     def distances(self, X: Array) -> Array:
-        """The squared distance to each of classes_, (m, C) of the kind of X; infinity for a class without a mean."""
+        """Return the squared distance to each of classes_, (m, C) of the type of X; infinity if it has no mean."""
         X = self._queries(X)
         xp = namespace(X)
         out = self._empty(X)
@@ -256,12 +256,12 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return out
 
     def _scores(self, X: Array, squares: bool = False) -> Iterator[tuple[slice, Array, Any]]:
-        """Chunks of X: their slice, scores for each class (m, C), and squares (m,) that turn scores into distances."""
+        """Yield for chunks of X the slice, class scores (m, C), and squares (m,) to turn scores into distances."""
         table = self._table()
         xp = namespace(X)
         prototypes = table.prototypes(wide=X.dtype == xp.float64)
         if not table.has_images():
-            raise InputError("There is no class with images to choose from. Add images with `partial_fit` first.")
+            raise InputError("Cannot predict: there is no class with images. Add images with `partial_fit` first.")
         for part, scores, centred in prototypes.scores(X):
             if table.cells.k > 1:
                 scores = prototypes.join_cells(scores, table.cells.k, self.softness_)
@@ -278,7 +278,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return xp.empty(shape, dtype=precision, device=array_api_compat.device(X))
 
     def _hold_out(self, table: ClassTable, X: Array, y: NDArray[Any]) -> Self:
-        """Calibrate on rows that are in the table, of classes that have two or more."""
+        """Calibrate on rows that are in the table, of classes with two or more."""
         codes = table.index.codes(y)
         folds = [rows for rows in self._folds(codes, table.cells.counts) if len(rows)]
         self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
@@ -297,16 +297,16 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return self._store(table)
 
     def _folds(self, codes: Codes, counts: Codes) -> list[Codes]:
-        """Random rows to hold out together, never all rows of a class."""
+        """Return random rows to hold out together, never all rows of a class."""
         random = np.random.default_rng(self.random_state)
         some = random.permutation(np.flatnonzero(counts[codes] > 1))[: self.most_held()]
-        some = some[np.argsort(codes[some], kind="stable")]  # by class, at random within
+        some = some[np.argsort(codes[some], kind="stable")]  # by class, in random order within each
         _, starts, sizes = np.unique(codes[some], return_index=True, return_counts=True)
-        rank = np.arange(len(some)) - np.repeat(starts, sizes)  # place in its class
+        rank = np.arange(len(some)) - np.repeat(starts, sizes)  # position in its class
         return [some[rank % FOLDS == fold] for fold in range(FOLDS)]
 
     def _score_once(self, X: Array) -> tuple[Scores, NDArray[Any]]:
-        """The scores of all classes, (m, C), and the squared distance to the nearest, (m,)."""
+        """Return the scores of all classes, (m, C), and the squared distance to the nearest, (m,)."""
         parts = [
             (as_numpy(scores).copy(), as_numpy(squares - 2 * namespace(scores).max(scores, axis=1)))
             for _, scores, squares in self._scores(X, squares=True)
@@ -332,10 +332,10 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return X
 
     def _labels(self, y: Any, n: int) -> NDArray[Any]:
-        """Labels that classes may have."""
+        """Check labels that are to become classes."""
         labels = as_labels(y, n)
         if (LabelIndex(one_label(self.none_label)).find(labels) == 0).any():
-            raise InputError(f"No class can be named {self.none_label!r}: it is the none_label.")
+            raise InputError(f"A class cannot have the none_label, {self.none_label!r}, as its name. Choose another.")
         return labels
 
     def _rows_and_labels(self, X: Array, y: Any, reset: bool = False) -> tuple[Array, NDArray[Any]]:
@@ -345,7 +345,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return X, y
 
     def _new_table(self, X: Array, labels: NDArray[Any]) -> ClassTable:
-        """Classes without images, for rows like X; resets the calibration."""
+        """Create a table of classes without images, for rows like X; reset the calibration."""
         if self.kind not in KINDS:
             raise UnknownNameError("kind of OpenSet", str(self.kind), KINDS)
         check_number("k", self.k, *COUNT)
@@ -353,7 +353,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         check_number("ridge", self.ridge, Real, f"a number of at least {least:.1g}", least, most)
         check_number("reject", self.reject, *SHARE)
         if self.reject:
-            join_labels(labels, one_label(self.none_label))  # both must be texts, or both numbers
+            join_labels(labels, one_label(self.none_label))  # both must be strings, or both numbers
         self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
         cells = Cells.empty(X, self._cells_per_class(), self.kind == "second", self.random_state)
         table = ClassTable(labels[:0], cells, self.ridge, *self._hierarchy())
@@ -368,7 +368,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return (None, 0.0) if pairs is None else (Hierarchy(map(tuple, pairs.tolist())), self.prior_weight_)
 
     def _table(self) -> ClassTable:
-        """The table of the present attributes: cached, or rebuilt if the attributes were replaced, as `load` does."""
+        """Return the table of the current attributes: cached, or rebuilt if `load` replaced the attributes."""
         check_is_fitted(self, "classes_")
         table = getattr(self, "_cached_table", None)
         if table is None or table.labels is not self.classes_ or table.cells.moments.sums is not self.sums_:
@@ -391,7 +391,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """The learned attributes without the cached table, so that copies and pickles do not hold the sums twice."""
+        """Return the state without the cached table, so that copies and pickles do not contain the sums twice."""
         state: dict[str, Any] = super().__getstate__()
         return {key: value for key, value in state.items() if key != "_cached_table"}
 
@@ -402,7 +402,7 @@ def _check_finite(X: Array) -> None:
 
 
 def _choose_temperature(scores: Scores, codes: Codes) -> float:
-    """The temperature for held-out rows of classes that have a mean."""
+    """Choose the temperature on held-out rows of classes that have a mean."""
     seen: NDArray[np.bool_] = np.max(scores, axis=0) > ABSENT / 2  # (C,), the same for all rows
     right = (codes >= 0) & seen[codes]
     if seen.all() and right.all():

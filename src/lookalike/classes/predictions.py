@@ -1,9 +1,9 @@
-"""From distances to probabilities and predictions, and their calibration on held-out rows.
+"""Probabilities and predictions from distances, and their calibration on held-out rows.
 
-A prediction has the probability of its class (Mensink et al., "Large scale metric learning for distance-based image
-classification on open ended data sets", 2013 (ncm), Eq. 5) at a temperature, and is "none of these" beyond a threshold.
-`choose_temperature` (Guo et al., "On calibration of modern neural networks", ICML 2017) and `choose_threshold` take
-both from rows that were held out.
+The probability of a class is a softmax of distances at a temperature (Mensink et al., "Large scale metric learning for
+distance-based image classification on open ended data sets", 2013 (ncm), Eq. 5). Beyond a threshold, the prediction is
+"none of these". `choose_temperature` (Guo et al., "On calibration of modern neural networks", ICML 2017) and
+`choose_threshold` choose both on held-out rows.
 """
 
 import math
@@ -19,14 +19,14 @@ from lookalike.arrays import chunks
 TEMPERATURES = 1e4
 """Temperatures are searched from 1 / TEMPERATURES to TEMPERATURES times the spread of the scores."""
 CALIBRATION_BYTES = 2**20
-"""Scores processed at a time when choosing a temperature: they stay in a cache from one operation to the next."""
+"""Size of the scores processed at a time when choosing a temperature; they stay in the cache between operations."""
 
 Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The predicted class of a picture, and the runner-up; probabilities are given that it is of one of the classes."""
+    """Predicted class of a picture, and the runner-up; probabilities assume that it belongs to one of the classes."""
 
     label: str | None  # None: none of these
     probability: float  # of `nearest`
@@ -35,15 +35,15 @@ class Prediction:
     runner_up_probability: float
     id: int | None = None  # of the picture, if it is a file or an item of a collection
     path: str | None = None
-    labels: list[str] = field(default_factory=list)  # that users gave the picture
+    labels: list[str] = field(default_factory=list)  # labels of the picture
 
 
 def predict_from_distances(
     distances: NDArray[np.float64], names: Mapping[int, str], temperature: float, threshold: float
 ) -> list[Prediction]:
-    """The prediction of each row from its squared distances to C classes, (m, C); infinite: the class is excluded.
+    """Return the prediction of each row from its squared distances to C classes, (m, C); infinity excludes a class.
 
-    `names` are those of the columns; `temperature` and `threshold` are `OpenSet.temperature_` and `threshold_`.
+    `names` are the classes of the columns; `temperature` and `threshold` are `OpenSet.temperature_` and `threshold_`.
 
     >>> predict_from_distances(np.array([[1.0, 9.0]]), {0: "cat", 1: "dog"}, temperature=1.0, threshold=4.0)[0].label
     'cat'
@@ -72,10 +72,10 @@ def predict_from_distances(
 
 
 def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
-    """The T that maximises the likelihood of softmax(scores / T) on held-out rows, with scores (n, C), classes (n,).
+    """Return the T that maximises the likelihood of softmax(scores / T) on held-out rows: scores (n, C), classes (n,).
 
-    The true class has the target (n + 1) / (n + 2) instead of 1 (Platt, "Probabilistic outputs for SVMs", 1999):
-    otherwise T would go to zero if all n rows are right. Equal scores, or fewer than two classes, give 1.
+    The target of the true class is (n + 1) / (n + 2) instead of 1 (Platt, "Probabilistic outputs for SVMs", 1999).
+    Otherwise T would go to zero if all n rows are right. Equal scores, or fewer than two classes, give 1.
 
     >>> choose_temperature(np.array([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]]), np.array([0, 1, 1])) > 4
     True
@@ -111,10 +111,10 @@ def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
 
 
 def choose_threshold(known: NDArray[np.float64], others: NDArray[np.float64], reject: float) -> float:
-    """The distance beyond which a row is of no class; infinity: never.
+    """Return the distance beyond which a row belongs to no class; infinity: never.
 
-    `known` (n,) are distances of held-out rows of the classes to the nearest class, `others` (m,) those of rows of no
-    class. With others, the threshold has the lowest sum of both error rates; without, it rejects a share `reject` of
+    `known` (n,) are the distances of held-out rows of the classes to the nearest class, `others` (m,) those of rows of
+    no class. With others, the threshold minimises the sum of both error rates; without, it rejects a share `reject` of
     the known rows.
 
     >>> choose_threshold(np.arange(11.0), np.empty(0), 0.1)

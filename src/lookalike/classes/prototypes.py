@@ -1,4 +1,4 @@
-"""Score rows against class means: one matrix product gives the score of each row for each class.
+"""Scores of rows for all class means, by one matrix product.
 
 The dot-product form of Mensink et al., "Large scale metric learning for distance-based image classification on open
 ended data sets", 2013 (ncm), Eq. 27 and 29. Means and rows are NumPy or torch.
@@ -16,20 +16,20 @@ from lookalike.classes.moments import GrowingRows
 from lookalike.types import Array
 
 ABSENT = -1e30
-"""The score of a class without a mean: below any other, and finite, so that no sum becomes NaN."""
+"""Score of a class without a mean: lower than any other, and finite, so that no sum becomes NaN."""
 SCORES_BYTES = 32 * 2**20
-"""Scores computed at a time: enough for a product at full speed, few enough to stay in a cache."""
+"""Size of the scores computed at a time: enough for a product at full speed, few enough to stay in the cache."""
 
 
 class Prototypes:
-    """Means minus a common origin, with the bias as one more column: the product with [x − origin, 1] is the score.
+    """Means minus a common origin, with the bias as an extra column: the product with [x − origin, 1] is the score.
 
-    A score is −½ d²(x, μ) up to a term of x alone, with the bias −½‖Wμ‖²: larger is nearer.
+    A score is −½ d²(x, μ) up to a term that depends only on x, with the bias −½‖Wμ‖². Larger scores are closer.
 
     Parameters
     ----------
-    means : (M, d) float64. The origin is the mean of the known ones: subtracting it keeps digits.
-    known : (M,) whether there is such a mean; the others score ABSENT.
+    means : (M, d) float64. The origin is the mean of the known ones; subtracting it reduces rounding errors.
+    known : (M,) whether the mean exists; the others score ABSENT.
     inverse : (d, d) float64, the matrix of d²(x, μ) = (x − μ)ᵀ inverse (x − μ); None: the Euclidean distance.
     precision : float32 or float64 of the namespace of `means`.
 
@@ -54,18 +54,18 @@ class Prototypes:
         xp = namespace(means)
         centred = means - self.origin
         weights = centred
-        if self.inverse is not None:  # the slowest part: at the precision of the result
+        if self.inverse is not None:  # the slowest part, so it is computed at the precision of the result
             weights = xp.astype(centred, self.precision) @ xp.astype(self.inverse, self.precision)  # (m, d)
         bias = xp.where(like(means, known), -xp.sum(centred * weights, axis=1) / 2, ABSENT)  # (m,)
         rows = xp.concat([xp.astype(weights, self.precision), xp.astype(bias, self.precision)[:, None]], axis=1)
         self._rows.values[like(means, where)] = rows
 
     def resize(self, M: int) -> None:
-        """Set the number of rows to M; new ones must be put before they are used."""
+        """Set the number of rows to M; new rows must be written with `put` before they are used."""
         self._rows.resize(M)
 
     def scores(self, X: Array) -> Iterator[tuple[slice, Array, Array]]:
-        """Chunks of X: their slice, their scores (m, M), valid until the next chunk, and x − origin (m, d)."""
+        """Yield for chunks of X the slice, the scores (m, M), valid until the next chunk, and x − origin (m, d)."""
         xp, device = namespace(X), array_api_compat.device(X)
         precision = xp.float64 if X.dtype == xp.float64 else xp.float32
         W = xp.astype(like(X, self._rows.values), precision, copy=False)  # (M, d + 1)
@@ -73,7 +73,7 @@ class Prototypes:
         M, width = W.shape
         parts = list(chunks(X.shape[0], 4 * (M + width), held_bytes(X, SCORES_BYTES)))
         rows = parts[0].stop if parts else 0
-        # All chunks share these buffers: allocating new memory is slow. NumPy and torch both have `out`.
+        # All chunks share these buffers, because allocating memory is slow. NumPy and torch both support `out`.
         centred = xp.ones((rows, width), dtype=precision, device=device)
         products = xp.empty((rows, M), dtype=precision, device=device)
         for part in parts:
@@ -82,9 +82,9 @@ class Prototypes:
             yield part, xp.matmul(centred[:m], W.T, out=products[:m]), centred[:m, :-1]
 
     def join_cells(self, scores: Array, k: int, softness: float) -> Array:
-        """The scores of classes (m, M / k) from those of their k cells each, Eq. 22 at temperature `softness`.
+        """Return the scores of classes (m, M / k) from those of their k cells, Eq. 22 at temperature `softness`.
 
-        The cells of a class have equal weights; at softness 0, the nearest cell counts alone. Overwrites `scores`.
+        The cells of a class have equal weights; at softness 0, only the nearest cell counts. Overwrites `scores`.
         """
         xp = namespace(scores)
         cells = xp.reshape(scores, (scores.shape[0], -1, k))  # (m, C, k)
@@ -100,7 +100,7 @@ class Prototypes:
         return best + softness * xp.log(total / xp.clip(live, 1, None))
 
     def squares(self, centred: Array) -> Array:
-        """d²(x, origin) of rows x − origin (m, d): it turns scores into distances, d² = squares − 2 score."""
+        """Return d²(x, origin) of rows x − origin (m, d), which turns scores into distances: d² = squares − 2 score."""
         xp = namespace(centred)
         weighted = centred
         if self.inverse is not None:

@@ -2,27 +2,28 @@
 
 Metrics trained by gradient descent:
 
-- `ncmml`: rows near the mean of their class (`Ncmml`, `NcmmlDot`); `ncmc`: near one of several centroids (`Ncmc`).
-- `lmnn`: rows whose nearest neighbours have their label (`Lmnn`).
-- `wsabie`: a projection and a linear classifier in it (`Wsabie`, `Jscl`).
-- `training`: the loop, the start and the early stopping that they share.
+- `ncmml`: rows are close to the mean of their class (`Ncmml`, `NcmmlDot`).
+- `ncmc`: rows are close to one of several centroids of their class (`Ncmc`).
+- `lmnn`: the nearest neighbours of a row have its label (`Lmnn`).
+- `wsabie`: a projection together with a linear classifier (`Wsabie`, `Jscl`).
+- `training`: the training loop, initialisation and early stopping that these share.
 
-Metrics in closed form, or as convex problems:
+Metrics with a closed-form solution, or as convex problems:
 
-- `linear`: Fisher's discriminants, ridge regression, inverse covariance (`Fda`, `Ridge`, `InverseCovariance`).
-- `chunklets`: covariances inside groups of rows (`Rca`, `Dca`).
-- `semidefinite`: pairs and triplets of rows (`Mmc`, `DmlEig`, `Sdpm`).
+- `linear`: Fisher's linear discriminants, ridge regression, inverse covariance (`Fda`, `Ridge`, `InverseCovariance`).
+- `chunklets`: from covariances within groups of rows (`Rca`, `Dca`).
+- `semidefinite`: from pairs and triplets of rows (`Mmc`, `DmlEig`, `Sdpm`).
 
-Metrics of sets of local descriptors (`sets`), by a mixture of Gaussians:
+Metrics for sets of local descriptors (`sets`), based on a mixture of Gaussians:
 
 - `dfk`: the discriminative Fisher kernel (`Dfk`); `dfk_pictures`: the same as a feature of pictures (`DfkPictures`);
   `fisher_scores`: the scores that both are built on.
 - `fess`: free energy scores and posterior divergence, without labels (`Fess`, `Pd`).
 
-What they share: `labels` (encoding labels, holding rows out), `measures` (validation scores), `rows` (rows from any
+Shared modules: `labels` (label encoding, held-out rows), `measures` (validation scores), `rows` (rows from any
 source), `pq_rows` (rows compressed in memory, `PqRows`; library only).
 
-Each public name is imported when it is first used: scikit-learn takes a second to load.
+Public names are imported on first use, because importing scikit-learn takes a second.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""RCA and DCA: metrics in closed form from chunklets, small groups of rows known to be of one class.
+"""RCA and DCA: closed-form metrics from chunklets, small groups of rows known to belong to one class.
 
 Bar-Hillel et al., "Learning a Mahalanobis metric from equivalence constraints", JMLR 2005; Hoi et al., "Learning
 distance metrics with contextual constraints for image retrieval", CVPR 2006.
@@ -18,20 +18,20 @@ from lookalike.types import Array
 
 Matrix = NDArray[np.float64]
 TINY = 1e-10
-"""Eigenvalues below this share of the largest are zero."""
+"""Eigenvalues below this share of the largest are treated as zero."""
 
 
 class Rca(Projection):
-    """Relevant component analysis: whitening by the covariance inside chunklets, W = (C + λI)⁻¹ᐟ².
+    """Relevant component analysis: whitening by the covariance within chunklets, W = (C + λI)⁻¹ᐟ².
 
     Parameters
     ----------
-    lam : λ, as a share of the mean variance inside chunklets.
+    lam : λ, as a share of the mean variance within chunklets.
 
     Attributes
     ----------
     W_ : (d, d) float32, NumPy, symmetric.
-    classes_ : (C,) sorted labels, or the numbers of chunklets.
+    classes_ : (C,) sorted labels, or chunklet numbers.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Rca(Projection):
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None, *, chunklets: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,), each class a chunklet.
+        """Fit to rows (n, d) and labels (n,); each class is one chunklet.
 
         `chunklets` (n,) replaces the labels: the chunklet number of each row, -1 for none.
         """
@@ -58,20 +58,20 @@ class Rca(Projection):
 
 
 class Dca(Projection):
-    """Discriminative component analysis: directions in which chunklets differ, whitened by the covariance inside them.
+    """Discriminative component analysis: directions in which chunklets differ, whitened by the covariance within them.
 
-    Of the span of the differences between chunklet means, the directions with the smallest variance inside chunklets
-    relative to that between them, each with unit variance inside. D = min(dim, d, C - 1).
+    Selects the directions, in the span of the differences between chunklet means, with the smallest variance within
+    chunklets relative to that between them, and scales each to unit variance within. D = min(dim, d, C - 1).
 
     Parameters
     ----------
     dim : maximum output dimension.
-    lam : added to the variances inside chunklets, as a share of their mean.
+    lam : added to the variances within chunklets, as a share of their mean.
 
     Attributes
     ----------
-    W_ : (D, d) float32, NumPy, by decreasing variance between chunklets.
-    classes_ : (C,) sorted labels, or the numbers of chunklets.
+    W_ : (D, d) float32, NumPy, sorted by decreasing variance between chunklets.
+    classes_ : (C,) sorted labels, or chunklet numbers.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Dca(Projection):
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None, *, chunklets: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,), each class a chunklet.
+        """Fit to rows (n, d) and labels (n,); each class is one chunklet.
 
         `chunklets` (n,) replaces the labels: the chunklet number of each row, -1 for none.
         """
@@ -98,11 +98,11 @@ class Dca(Projection):
         mean = np.trace(found.by_chunklets) / d or 1.0
         inside = found.by_chunklets + max(self.lam, TINY) * mean * np.eye(d)
         apart = found.means - found.means.mean(axis=0)
-        between, U = np.linalg.eigh(2 / (C - 1) * apart.T @ apart)  # the mean over pairs of chunklets
+        between, U = np.linalg.eigh(2 / (C - 1) * apart.T @ apart)  # mean over pairs of chunklets
         real = between > TINY * max(between[-1], np.finfo(np.float64).tiny)
         real[-1] = True  # if all chunklets have the same mean, keep one direction
         Z = U[:, real] / np.sqrt(np.maximum(between[real], np.finfo(np.float64).eps))  # ZᵀC_bZ = I
-        values, V = np.linalg.eigh(Z.T @ inside @ Z)  # increasing: the first vary least inside
+        values, V = np.linalg.eigh(Z.T @ inside @ Z)  # ascending: the first directions vary least within chunklets
         W = (Z @ V / np.sqrt(values)).T[: self.dim]
         extremes = np.argmax(np.abs(W), axis=1)[:, None]
         self.W_ = (W * np.sign(np.take_along_axis(W, extremes, axis=1))).astype(np.float32)
@@ -114,25 +114,25 @@ class _Chunklets(NamedTuple):
 
     classes: NDArray[Any]  # (C,)
     means: Matrix  # (C, d)
-    by_rows: Matrix  # (d, d) covariance inside chunklets with equal weights of rows: rca
-    by_chunklets: Matrix  # (d, d) the same with equal weights of chunklets: dca
+    by_rows: Matrix  # (d, d) covariance within chunklets, rows weighted equally: rca
+    by_chunklets: Matrix  # (d, d) the same, chunklets weighted equally: dca
 
 
 def _gather(part: Projection, X: Rows, y: Array | None, chunklets: Array | None, lam: float) -> _Chunklets:
-    """Check the arguments; the moments, in two passes over X."""
+    """Check the arguments and compute the moments, in two passes over X."""
     check_number("lam", lam, *NOT_NEGATIVE)
     X = check_source(part, X, reset=True, min_rows=2)
     if chunklets is not None:
         y = as_numpy(chunklets)
         if y.shape != (X.shape[0],) or y.dtype.kind not in "iu":
             raise InputError(
-                f"chunklets must hold a whole number for each of {X.shape[0]} rows, -1 for none."
+                f"chunklets must contain a whole number for each of {X.shape[0]} rows, -1 for none."
                 f" Got {y.dtype} of shape {y.shape}."
             )
         inside = np.flatnonzero(y >= 0)
         X, y = Picked(X, inside), y[inside]
         if not len(inside):
-            raise InputError("chunklets must hold at least 2 chunklets. Got -1 for all rows.")
+            raise InputError("chunklets must contain at least 2 chunklets. Got -1 for all rows.")
     classes, codes = encode_labels(y, X.shape[0])
     counts = np.bincount(codes)
     means = as_numpy(means_by_label(X, codes, len(classes)))

@@ -1,8 +1,8 @@
-"""DFK: Fisher scores whose weights, and whose mixture, are learned so that items with labels in common are near.
+"""DFK: Fisher scores with learned weights and a learned mixture, such that items with common labels are close together.
 
 Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches. An
-item is a row or a set of rows; plain Euclidean distance between transformed items is the learned one. Eq. 8–11 are
-derived again: the printed label similarity is negative throughout, and Eq. 10–11 lack a factor.
+item is one row or a set of rows. Euclidean distance between transformed items is the learned distance. We derived
+Eq. 8–11 again, because the printed label similarity is always negative, and Eq. 10–11 lack a factor.
 """
 
 from dataclasses import dataclass, field
@@ -29,14 +29,14 @@ from lookalike.limits import COUNT, COUNT_OR_ZERO, SHARE, Limit, check_limits
 from lookalike.types import Array, OneOf
 
 MAX_HELD = 1_000
-"""Items to validate on, at most: each is compared with all others."""
+"""Maximum number of validation items: each is compared with all others."""
 RATE = 0.03
-"""The length of a step (Adam's), as a share of weights and deviations."""
+"""Step size (of Adam), as a share of weights and deviations."""
 EVERY, PATIENCE = 10, 10
-"""Batches between two validations, and validations without a gain that end the training."""
+"""Batches between two validations, and validations without improvement after which training stops."""
 SPREAD = 24.0
-"""The mean of D over pairs at the start, which fixes the scale. If the scale is learned, or chosen by the objective, it
-grows until only the nearest neighbour of an item counts, and training overfits (docs/dfk.md)."""
+"""Mean of D over pairs at the start, which fixes the scale. If the scale is learned, or chosen by the objective, it
+grows until only the nearest neighbour of an item counts, and training overfits (docs/experiments/dfk.md)."""
 LIMITS: dict[str, Limit] = {
     "k": COUNT,
     "batch": (Integral, "a whole number of at least 2", 2, np.inf),
@@ -49,28 +49,30 @@ PARTS = ("all", "fixed", "weights")
 class Dfk(TransformerMixin, BaseEstimator):
     """Discriminative Fisher kernel: items become weighted Fisher scores of a mixture of Gaussians.
 
-    EM fits the mixture; then training maximises the mean of Σ_j s_ij p_ij by the weights w of the scores' columns and
-    by the mixture: p are soft nearest neighbours, s grows with the number of labels that two items share. Scores are
-    divided by the root of their Fisher information, weighted, replaced by their signed roots and scaled to one length;
-    w = exp(v), σ = σ₀ exp(t) and α = softmax(a), so that every step leaves them valid.
+    EM fits the mixture. Then training maximises the mean of Σ_j s_ij p_ij over the weights w of the scores' columns and
+    over the mixture: p are soft nearest neighbours, and s grows with the number of labels that two items share. Scores
+    are divided by the root of their Fisher information, weighted by √w, replaced by their signed roots and scaled to
+    one length. √w = exp(v), σ = σ₀ exp(t) and α = softmax(a) stay valid in every step.
 
     Parameters
     ----------
-    k : Gaussians; at most the number of rows.
-    batch : items per step, which cost batch² distances; full batches if it is at least the number of items.
-    max_iterations : maximum number of steps; 0 is the plain Fisher kernel.
+    k : number of Gaussians; at most the number of rows.
+    batch : items per step; a step computes batch² distances. If there are no more items, a step uses all of them.
+    max_iterations : maximum number of steps; 0 gives the plain Fisher kernel.
     validation : share of the items (at most 1,000), below 1, held out to decide when to stop, by mean average
-        precision; the best parameters are kept. 0: all steps are taken, and the last parameters are kept.
-    learned : "all"; "fixed": the same with the paper's gradient, which holds posteriors fixed; or "weights": the
-        mixture of EM is kept.
-    random_state : seed of the mixture, of the validation part and of the batches.
+        precision; the best parameters are kept. 0 runs all steps and keeps the last parameters.
+    learned : what is learned. "all": weights and mixture; "fixed": the same with the paper's gradient, which treats
+        posteriors as constants; "weights": only the weights.
+    random_state : random seed of the mixture, of the validation part and of the batches.
 
     Attributes
     ----------
-    roots_ : (k(2d + 1),) float32, √w. scale_ : float, the length of transformed items.
+    roots_ : (k(2d + 1),) float32, √w.
+    scale_ : float, the length of transformed items.
     alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. All NumPy.
     likelihoods_ : (passes,) float64, the mean log-likelihood of a row before each step of EM.
-    curve_ : (t, 3) float64: step, mean loss (negative objective) since the previous entry, score, at each validation.
+    curve_ : (t, 3) float64; for each validation the step, the mean loss (negative objective) since the previous
+        validation, and the score.
 
     Examples
     --------
@@ -82,8 +84,8 @@ class Dfk(TransformerMixin, BaseEstimator):
 
     """
 
-    labels = True  # fit needs y
-    several = True  # an item may have more than one
+    labels = True  # fit requires y
+    several = True  # an item can have several labels
 
     roots_: NDArray[np.float32]
     scale_: float
@@ -110,10 +112,10 @@ class Dfk(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Array | None = None, *, callback: Callback | None = None) -> Self:
-        """Learn from items and their labels, (n,), or (n, C), 0 and 1, if an item may have several.
+        """Fit to items and their labels: (n,), or (n, C) of 0 and 1 if items can have several.
 
-        X is a matrix (n, d), a list of n matrices (m, d), or `Sets`. An item that shares no label with another only
-        serves as a negative. `callback(step, loss, score)` is called at each validation.
+        X is a matrix (n, d), a list of n matrices (m, d), or `Sets`. An item that shares no label with another serves
+        only as a negative. `callback(step, loss, score)` is called at each validation.
         """
         check_limits(self, LIMITS)
         if self.learned not in PARTS:
@@ -140,7 +142,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         parameters, curve = train(
             start,
             step,
-            np.empty((len(kept), 0)),  # `step` reads items by number: they may have many rows
+            np.empty((len(kept), 0)),  # `step` reads items by number, because they can have many rows
             kept,
             rate=RATE,
             batch=batch,
@@ -158,7 +160,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Transform items to (n, k(2d + 1)) float32: roots of weighted scores, all of length `scale_`."""
+        """Transform items to (n, k(2d + 1)) float32: signed roots of weighted scores, all of length `scale_`."""
         check_is_fitted(self)
         X = check_items(self, X, reset=False, min_items=0)
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
@@ -178,12 +180,12 @@ class Objective:
     The parameters are v (P,), the shifts of means u and of log deviations t (k, d) from EM's mixture, and a (k,).
     """
 
-    mixture: Mixture  # of EM
+    mixture: Mixture  # from EM
     learned: str
     buffers: Buffers = field(default_factory=Buffers)
 
     def unpack(self, parameters: Array) -> tuple[Mixture, NDArray[np.float64]]:
-        """The mixture, and √w (P,)."""
+        """Return the mixture and √w (P,)."""
         values = as_numpy(parameters).astype(np.float64)
         k, d = self.mixture.means.shape
         v, u, t, a = np.split(values, np.cumsum([k * (2 * d + 1), k * d, k * d]))
@@ -194,18 +196,18 @@ class Objective:
         return mixture, np.exp(v)
 
     def start(self, rows: Array, starts: NDArray[np.int64]) -> tuple[Array, float]:
-        """The parameters of EM's mixture and weights of 1, of the type of the rows, and the scale of scores."""
+        """Return initial parameters (EM's mixture, weights of 1), of the type of the rows, and the scale of scores."""
         xp, (k, d) = namespace(rows), self.mixture.means.shape
         fisher = FisherScores(self.mixture, rows)
         products, _ = _products(fisher.rooted(fisher.score(rows, starts, self.buffers)))
-        mean = 2 * float(xp.mean(xp.linalg.diagonal(products)) - xp.mean(products))  # of D, over all pairs
+        mean = 2 * float(xp.mean(xp.linalg.diagonal(products)) - xp.mean(products))  # of D over all pairs
         zeros = xp.zeros((fisher.dim + 2 * k * d + k,), dtype=rows.dtype, device=array_api_compat.device(rows))
         return zeros, (SPREAD / mean) ** 0.5 if mean > 0 else 1.0
 
     def step(
         self, parameters: Array, rows: Array, starts: NDArray[np.int64], y: Array, scale: float
     ) -> tuple[Array, Array]:
-        """The loss of a batch, which is the negative objective, and its gradient."""
+        """Return the loss of a batch, which is the negative objective, and its gradient."""
         xp, (mixture, _) = namespace(parameters), self.unpack(parameters)
         rows = xp.astype(like(parameters, rows), parameters.dtype, copy=False)
         k, d = mixture.means.shape
@@ -214,16 +216,16 @@ class Objective:
         R = fisher.rooted(scored)
         products, lengths = _products(R)  # (n, n), (n,)
         value, M = neighbour_objective(scale**2 * products, y)
-        M *= 2 * scale**2  # times V, the roots at unit length, it is the gradient by V
+        M *= 2 * scale**2  # times V, the roots scaled to unit length, this is the gradient by V
         each = xp.arange(M.shape[0], device=array_api_compat.device(M))
-        M[each, each] -= xp.sum(M * products, axis=1)  # without the part along V, which only changes its length
+        M[each, each] -= xp.sum(M * products, axis=1)  # remove the part along V, which only changes its length
         M /= lengths
         M /= lengths[:, None]
         found = fisher.backward(scored, R, M, self.learned)
         return -value, -xp.concat([found.logs, self._by_mixture(mixture, found)])
 
     def _by_mixture(self, mixture: Mixture, found: Gradients) -> Array:
-        """Gradients by u, t and a, in one array, from those by means, deviations and weights."""
+        """Convert gradients by means, deviations and weights to those by u, t and a, in one array."""
         xp = namespace(found.alphas)
 
         def cast(values: NDArray[np.float64]) -> Array:
@@ -237,18 +239,18 @@ class Objective:
 
 
 def neighbour_objective(products: Array, y: Array) -> tuple[Array, Array]:
-    """The mean over items of Σ_j s_ij p_ij (Eq. 9), from inner products (n, n) of weighted scores, n ≥ 2, and L (n, n).
+    """Return the mean over items of Σ_j s_ij p_ij (Eq. 9) and L (n, n), from inner products (n, n) of weighted scores.
 
-    L is the Laplacian of ∂O/∂D: 2L times the weighted scores is the gradient by them; its rows sum to 0. Labels y are
-    as for `likeness`. With one label per item this is the objective of NCA (Goldberger et al. 2004).
+    n ≥ 2. L is the Laplacian of ∂O/∂D: 2L times the weighted scores is the gradient by them; its rows sum to 0. Labels
+    y are as in `label_similarity`. With one label per item, this is the objective of NCA (Goldberger et al. 2004).
     """
     xp, n = namespace(products), products.shape[0]
-    p, s = neighbour_shares(products), likeness(y, products.dtype)
+    p, s = neighbour_shares(products), label_similarity(y, products.dtype)
     means = xp.sum(s * p, axis=1, keepdims=True)  # (n, 1)
     by_distance = p * (means - s) / n  # ∂O/∂D
     L = -(by_distance + by_distance.T)
     own = xp.arange(n, device=array_api_compat.device(L))
-    L[own, own] = -xp.sum(L, axis=1)  # an item is not its own neighbour: the diagonal was zero
+    L[own, own] = -xp.sum(L, axis=1)  # the diagonal was zero: an item is not its own neighbour
     return xp.mean(means), L
 
 
@@ -267,12 +269,12 @@ def neighbour_shares(products: Array) -> Array:
     return p / xp.sum(p, axis=1, keepdims=True)
 
 
-def likeness(y: Array, dtype: object) -> Array:
-    """The similarity (n, n), of the type of y, of items with c labels in common: 2 / (1 + exp(1 − 2c)) − 1.
+def label_similarity(y: Array, dtype: object) -> Array:
+    """Return the similarity (n, n), of the type of y, of items with c common labels: 2 / (1 + exp(1 − 2c)) − 1.
 
     y is (n,), one label per item, or (n, C), 0 and 1.
 
-    >>> likeness(np.array([[1, 1], [1, 1], [0, 0]]), np.float64)[0].round(2).tolist()
+    >>> label_similarity(np.array([[1, 1], [1, 1], [0, 0]]), np.float64)[0].round(2).tolist()
     [0.91, 0.91, -0.46]
     """
     xp = namespace(y)
@@ -281,7 +283,7 @@ def likeness(y: Array, dtype: object) -> Array:
 
 
 def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArray[Any]) -> Array:
-    """The weighted scores (n, P) of the chosen items, at unit length."""
+    """Return the signed roots of weighted scores (n, P) of the chosen items, scaled to unit length."""
     out = []
     for part in chunks(max(len(chosen), 1), row_bytes=16 * len(roots)):
         rows, starts = take(X, chosen[part])
@@ -291,7 +293,7 @@ def _transform(X: Any, chosen: NDArray[np.int64], mixture: Mixture, roots: NDArr
 
 
 def _products(R: Array) -> tuple[Array, Array]:
-    """Inner products (n, n) of the roots of scores R (k, 2d + 1, n) at unit length, and their lengths before, (n,)."""
+    """Return inner products (n, n) of the roots R (k, 2d + 1, n) scaled to unit length, and their original lengths."""
     xp = namespace(R)
     R = xp.reshape(R, (-1, R.shape[2]))
     products = R.T @ R

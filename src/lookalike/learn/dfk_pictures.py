@@ -1,7 +1,7 @@
-"""DFK as a feature of pictures: the scores of their local descriptors, learned from labels.
+"""DFK as a feature of pictures: Fisher scores of their local descriptors, learned from labels.
 
-`Dfk` does the learning. It is imported when a feature is fitted: processes that only describe pictures need no
-scikit-learn. Vectors have unit length; plain Euclidean distance is the learned one.
+Training is done by `Dfk`, which is imported only when a feature is fitted: processes that only extract features do not
+need scikit-learn. Vectors have unit length, and Euclidean distance is the learned distance.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,27 +20,27 @@ from lookalike.learn.labels import join_names
 from lookalike.types import FIT_BYTES, LabelledFeature, LocalSpec, Patches, Prepared, Progress, Vectors, silent
 
 PCA_SHARE = 4
-"""One part in so many of `max_bytes` holds raw patches, which the PCA is fitted to."""
+"""`max_bytes` divided by this is the memory limit for the raw patches to which the PCA is fitted."""
 
 
 class DfkPictures(Aggregate, LabelledFeature):
     """Discriminative Fisher kernel of local descriptors, reduced by PCA, learned from labelled pictures.
 
-    It learns from a random sample of each picture's patches, as large as `max_bytes` allows, and describes a picture by
-    all of its patches.
+    Training uses a random sample of the patches of each picture, as large as `max_bytes` allows. The vector of a
+    picture is computed from all of its patches.
 
     Parameters
     ----------
-    local : the spec of a local.
-    k : Gaussians.
-    patch_dim : dimension of patches after PCA; at most that of the local.
-    max_iterations : maximum number of training steps; 0 is the plain Fisher kernel.
-    random_state : seed of the sample of patches, and of `Dfk`.
+    local : spec of a local descriptor.
+    k : number of Gaussians.
+    patch_dim : dimension of patches after PCA; at most that of the local descriptor.
+    max_iterations : maximum number of training steps; 0 gives the plain Fisher kernel.
+    random_state : random seed of the sample of patches and of `Dfk`.
 
     Attributes
     ----------
-    center_ : (the local's dim,) float32, the mean patch.
-    components_ : (patch_dim, the local's dim) float32, the PCA.
+    center_ : (dim of the local descriptor,) float32, the mean patch.
+    components_ : (patch_dim, dim of the local descriptor) float32, the PCA.
     roots_ : (k · (2 · patch_dim + 1),) float32, alphas_ : (k,), means_ and deviations_ : (k, patch_dim) float64, as in
         `Dfk`.
 
@@ -64,7 +64,7 @@ class DfkPictures(Aggregate, LabelledFeature):
         random_state: int = 0,
     ):
         if not isinstance(local, str):
-            raise InputError(f"local must be the spec of a local, such as 'sift()'. Got {local!r}.")
+            raise InputError(f"local must be the spec of a local descriptor, such as 'sift()'. Got {local!r}.")
         if not isinstance(max_iterations, int) or max_iterations < 0:
             raise InputError(f"max_iterations must be a whole number of at least 0. Got {max_iterations!r}.")
         self.local = local
@@ -73,7 +73,7 @@ class DfkPictures(Aggregate, LabelledFeature):
 
     @property
     def dim(self) -> int:
-        """The length of a row."""
+        """Number of dimensions of a vector."""
         return self.k * (2 * self._lengths()[0] + 1)
 
     def fit(
@@ -83,7 +83,7 @@ class DfkPictures(Aggregate, LabelledFeature):
         max_bytes: int = FIT_BYTES,
         progress: Progress = silent,
     ) -> Self:
-        """Learn from a stream of prepared pictures, each with the names of its labels."""
+        """Fit to a stream of prepared pictures, each with the names of its labels."""
         from lookalike.learn.dfk import Dfk  # loads scikit-learn
         from lookalike.learn.sets import Sets
 
@@ -98,8 +98,8 @@ class DfkPictures(Aggregate, LabelledFeature):
         seen, least = sum(map(len, first)), max(self.k, D, 2)
         if seen < least:
             raise InputError(
-                f"DFK with k={self.k} and patch_dim={self.patch_dim} must have at least {least} patches to be fitted"
-                f" on. Got {seen}. Give it more labelled pictures, or smaller numbers."
+                f"DFK with k={self.k} and patch_dim={self.patch_dim} needs at least {least} patches. Got {seen}. Label"
+                " more pictures, or reduce k or patch_dim."
             )
         center, components, _ = (part.astype(np.float32) for part in principal(np.concatenate(first), D))
         sample = _Sample(max_bytes // (2 * D))
@@ -121,7 +121,7 @@ class DfkPictures(Aggregate, LabelledFeature):
     def _patches(
         self, labelled: Iterable[tuple[Prepared, Sequence[str]]], names: list[Sequence[str]], random: Any
     ) -> Iterator[Vectors]:
-        """The patches of each picture, (m, d), in random order; appends its labels to `names`."""
+        """Yield the patches of each picture, (m, d), in random order, and append its labels to `names`."""
         stream = iter(labelled)
         while batch := list(islice(stream, PICTURES)):
             described = self._describe([prepared for prepared, _ in batch])
@@ -145,7 +145,7 @@ class DfkPictures(Aggregate, LabelledFeature):
 
 
 class _Sample:
-    """Items with a limited total of rows: above the limit, each item keeps the first half of its rows."""
+    """Items with a limited total number of rows: above the limit, each item keeps the first half of its rows."""
 
     def __init__(self, most: int):
         self.items: list[Any] = []
@@ -161,7 +161,7 @@ class _Sample:
 
 
 def _then(first: list[Vectors], rest: Iterator[Vectors]) -> Iterator[Vectors]:
-    """The first arrays, then the rest; frees each array once it is used."""
+    """Yield the first arrays, then the remaining ones; free each array after use."""
     while first:
         yield first.pop(0)
     yield from rest

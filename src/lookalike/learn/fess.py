@@ -1,9 +1,9 @@
-"""FESS and PD: items as scores of a mixture of Gaussians, without labels.
+"""FESS and PD: scores of items under a mixture of Gaussians, without labels.
 
 FESS: Perina, Cristani, Castellani, Murino & Jojic, "Free energy score spaces", PAMI 2012. PD: Li, Lee & Liu, "Hybrid
-generative-discriminative classification using posterior divergence", CVPR 2011, the likelihood of incremental EM by
-its terms; the formulas are derived here from that idea. Both for mixtures with diagonal covariances. An item is a row,
-or a set of rows such as a picture's local descriptors.
+generative-discriminative classification using posterior divergence", CVPR 2011. PD uses the terms of the likelihood of
+incremental EM; we derived the formulas from that idea. Covariances are diagonal. An item is one row, or a set of rows
+such as the local descriptors of a picture.
 """
 
 import math
@@ -24,22 +24,22 @@ from lookalike.types import Array
 
 
 class Fess(TransformerMixin, BaseEstimator):
-    """Free energy score space: the terms of an item's free energy under a mixture of Gaussians as its coordinates.
+    """Free energy score space: the coordinates of an item are the terms of its free energy under a Gaussian mixture.
 
-    A row's log-likelihood is the sum over Gaussians of −g log g, of g log α and, column by column, of g log N(x). These
-    terms are its coordinates; an item's are the mean over its rows. As terms differ much in size, columns are
-    standardised; then items are scaled to unit length. Labels are not used.
+    The log-likelihood of a row is the sum over Gaussians of −g log g, g log α and, column by column, g log N(x). These
+    terms are its coordinates; those of an item are the mean over its rows. Columns are standardised, because the terms
+    differ in size, and items are scaled to unit length. Labels are not used.
 
     Parameters
     ----------
-    k : Gaussians; at most the number of rows.
-    random_state : seed of the mixture.
+    k : number of Gaussians; at most the number of rows.
+    random_state : random seed of the mixture.
 
     Attributes
     ----------
     alphas_ : (k,), means_ and deviations_ : (k, d) float64, the mixture. All NumPy.
-    items_ : int, the number of items it was fitted on.
-    centre_, spreads_ : (P,) float64, the mean and the standard deviation of each column over those items.
+    items_ : int, number of items it was fitted on.
+    centre_, spreads_ : (P,) float64, mean and standard deviation of each column over those items.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Fess(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 (scikit-learn's signature)
-        """Learn from a matrix (n, d), a list of n matrices (m, d), or `Sets`."""
+        """Fit to a matrix (n, d), a list of n matrices (m, d), or `Sets`."""
         check_number("k", self.k, *COUNT)
         X = check_items(self, X, reset=True, min_items=1)
         mixture, _ = fit_items(X, int(self.k), self.random_state, np.random.default_rng(self.random_state))
@@ -93,13 +93,13 @@ class Fess(TransformerMixin, BaseEstimator):
         return namespace(out[0]).concat(out)
 
     def terms(self, gaussians: "Gaussians", moments: "Moments") -> Array:
-        """(n, k(d + 2)): the terms of densities, of weights and of entropies."""
+        """Return the terms of densities, weights and entropies, (n, k(d + 2))."""
         xp, (alpha, _, _), (counts, _, _, entropies) = namespace(moments.counts), gaussians, moments
         densities = log_densities(gaussians, moments, gaussians.variances)
         return xp.concat([xp.reshape(densities, (counts.shape[0], -1)), counts * xp.log(alpha), entropies], axis=1)
 
     def _parts(self, X: Any) -> Any:
-        """The terms (m, P) of all items, some at a time."""
+        """Yield the terms (m, P) of all items, in chunks."""
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
         n, (k, d) = X.shape[0], self.means_.shape
         for part in chunks(n, row_bytes=64 * k * (2 * d + 3)):
@@ -112,10 +112,10 @@ class Fess(TransformerMixin, BaseEstimator):
 class Pd(Fess):
     """Posterior divergence: the effect of an item on the mixture in one step of incremental EM.
 
-    With N the number of items fitted on, θ the mixture, θ⁺ the mixture after the step, and g the item's posteriors, its
-    coordinates are, for each Gaussian: the effect on the other items, Nα log(α⁺ / α) and, column by column,
+    N is the number of items fitted on, θ the mixture, θ⁺ the mixture after the step, and g the posteriors of the item.
+    The coordinates for each Gaussian are the effect on the other items, Nα log(α⁺ / α) and, column by column,
     −Nα KL(N(u, σ²) ‖ N(u⁺, σ⁺²)); the fit of the item, g log α⁺ and g log N(x; u⁺, σ⁺²); and −g log g. Their sum is the
-    gain of the bound on the log-likelihood of all items. Everything else is as in `Fess`.
+    increase of the bound on the log-likelihood of all items. Everything else is as in `Fess`.
 
     Examples
     --------
@@ -127,9 +127,9 @@ class Pd(Fess):
     """
 
     def terms(self, gaussians: "Gaussians", moments: "Moments") -> Array:
-        """(n, k(2d + 3)): effect and fit of the densities, of the weights, and the entropies."""
+        """Return effect and fit of densities and weights, and the entropies, (n, k(2d + 3))."""
         xp, (alpha, old, _), (counts, off, squares, entropies) = namespace(moments.counts), gaussians, moments
-        rows = self.items_ * alpha  # (k,), items of each Gaussian before the step
+        rows = self.items_ * alpha  # (k,), items per Gaussian before the step
         now = rows + counts  # (n, k)
         new_alpha = now / (self.items_ + 1)
         shift = off / now[:, :, None]  # (n, k, d), u⁺ − u
@@ -143,7 +143,7 @@ class Pd(Fess):
 
 
 class Moments(NamedTuple):
-    """Moments of items under a mixture, means over their rows; g are posteriors, z standardised rows."""
+    """Moments of items under a mixture, averaged over their rows; g are posteriors, z standardised rows."""
 
     counts: Array  # (n, k), Σ g
     off: Array  # (n, k, d), Σ g (z − m)
@@ -160,7 +160,7 @@ class Gaussians(NamedTuple):
 
 
 def summarise(mixture: Mixture, rows: Array, starts: NDArray[np.int64]) -> tuple[Gaussians, Moments]:
-    """The mixture and the moments of items under it; the rows of item i are those from starts[i] to starts[i + 1]."""
+    """Return the mixture and the moments of items; the rows of item i are those from starts[i] to starts[i + 1]."""
     xp, products = namespace(rows), Products(mixture, rows)
     d, scale = mixture.means.shape[1], products.scale
     gaussians = Gaussians(*(like(rows, a) for a in (mixture.weights, mixture.variances / scale**2, scale)))

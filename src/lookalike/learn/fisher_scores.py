@@ -1,9 +1,10 @@
 """Fisher scores of a mixture of Gaussians: the gradient of an item's log-likelihood by the mixture's parameters.
 
 Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image retrieval" (dfk), Eq. 3, 5–7, and the gradients
-that DFK needs, Eq. 10–11, derived again, with the dependence of posteriors on the mixture that the paper leaves out.
-Eq. 6 holds for each Gaussian by itself; weights are a soft-max, as weights that sum to 1 have k - 1 directions, not k.
-An item has one row or many. scikit-learn is not imported: processes that only describe pictures do not need it.
+that DFK needs, Eq. 10–11. We derived them again, including the dependence of posteriors on the mixture, which the paper
+omits. Eq. 6 holds for each Gaussian separately. Weights are parameterised by a softmax, because weights that sum to 1
+have k - 1 degrees of freedom, not k. An item has one row or many. scikit-learn is not imported here: processes that
+only extract features do not need it.
 """
 
 import math
@@ -19,7 +20,7 @@ from lookalike.features.clustering import FARTHEST, NEGLIGIBLE, Mixture, Product
 from lookalike.types import Array
 
 SMALL = 1e-3
-"""Scores below this, in deviations, are nearly linear in `root`, as the slope of a square root has no bound at zero."""
+"""Below this, in deviations, `root` is nearly linear, because the slope of a square root is unbounded at zero."""
 
 
 class Scored(NamedTuple):
@@ -28,25 +29,25 @@ class Scored(NamedTuple):
     U: Array  # (k, 2d + 1, n): scores for the deviations, the means and the weight of each Gaussian
     counts: Array  # (k, n), mean posteriors
     Y: Array  # (2d + 1, n): (z², z, 1) of items of one row
-    groups: list[tuple["ItemGroup", Array, Array]]  # of items of many: shares g, (k, c · m), and Y, (2d + 1, c · m)
-    buffers: "Buffers"  # that hold all these
+    groups: list[tuple["ItemGroup", Array, Array]]  # items of many rows: shares g, (k, c · m), and Y, (2d + 1, c · m)
+    buffers: "Buffers"  # contain all these arrays
 
 
 class Gradients(NamedTuple):
-    """Gradients by everything that scores depend on."""
+    """Gradients by all parameters that scores depend on."""
 
     logs: Array  # (k(2d + 1),), by the logarithms of `roots`
-    alphas: Array  # (k,), taken as k free numbers
+    alphas: Array  # (k,), treated as k independent numbers
     means: Array  # (k, d)
     deviations: Array  # (k, d)
 
 
 class FisherScores:
-    """Scores under one mixture, for rows of the type and the precision of X, times `roots` (k(2d + 1),) if given.
+    """Scores under one mixture, for rows of the type and precision of X, times `roots` (k(2d + 1),) if given.
 
-    `scores` are divided by the root of their Fisher information, so that their parts are comparable; `information`
-    undoes it. Inside, z are standardised rows, which changes no score, and rows or items are the last axis: operations
-    on all of them run over contiguous numbers.
+    `scores` are divided by the root of their Fisher information, which makes their parts comparable; multiply by
+    `information` to undo this. Internally, z are standardised rows, which does not change the scores, and rows or items
+    are the last axis, for contiguous memory access.
 
     >>> mixture = Mixture(np.array([1.0]), np.array([[0.0]]), np.array([[4.0]]))
     >>> fisher = FisherScores(mixture, np.empty((0, 1)))
@@ -69,7 +70,7 @@ class FisherScores:
         self._shift, self._by_scale = cast(products.shift)[:, None], 1 / self.scale[:, None]  # (d, 1)
         self._W, self._row_bytes = products.W.T, products.row_bytes
         self._negligible, self._farthest = cast(NEGLIGIBLE), cast(FARTHEST)
-        reach = FARTHEST * products.scale  # rows inside are not clipped
+        reach = FARTHEST * products.scale  # rows within are not clipped
         self._least, self._most = float(np.max(products.shift - reach)), float(np.min(products.shift + reach))
         root = xp.sqrt(self.alpha)
         # Scores are A Σg(z − m), B (Σg(z − m)² / s² − Σg) and C (Σg − α), Σ the mean over an item's rows.
@@ -82,20 +83,20 @@ class FisherScores:
             self.C = self.C * roots[2 * k * d :, None]
 
     def scores(self, rows: Array, starts: NDArray[np.int64]) -> Array:
-        """Scores (n, k(2d + 1)): for the means of all Gaussians, then for deviations, then for weights (Eq. 6)."""
+        """Return scores (n, k(2d + 1)) for the means of all Gaussians, then deviations, then weights (Eq. 6)."""
         xp, n, d = self.xp, len(starts) - 1, self.d
         U = self.score(rows, starts).U
         parts = (U[:, d:-1, :], U[:, :d, :], U[:, -1:, :])
         return xp.concat([xp.reshape(part, (part.shape[0] * part.shape[1], n)) for part in parts]).T
 
     def information(self) -> Array:
-        """The divisors (k(2d + 1),) of `scores`; scores times these are Eq. 6, in the units of the rows."""
+        """Return the divisors (k(2d + 1),) of `scores`; scores times these are Eq. 6, in the units of the rows."""
         xp, root = self.xp, self.xp.sqrt(self.alpha)[:, :, None]
         by_mean = root / (self.s * self.scale[:, None])  # (k, d, 1)
         return xp.concat([xp.reshape(part, (-1,)) for part in (by_mean, 2**0.5 * by_mean, root)])
 
     def score(self, rows: Array, starts: NDArray[np.int64], buffers: "Buffers | None" = None) -> Scored:
-        """The scores of items, in buffers; the rows of item i are those from starts[i] to starts[i + 1]."""
+        """Compute the scores of items, in buffers; the rows of item i are those from starts[i] to starts[i + 1]."""
         xp, n, width, buffers = self.xp, len(starts) - 1, 2 * self.d + 1, buffers or Buffers()
         U = buffers.array("U", (self.k, width, n), like=self.m)
         if len(rows) == n:
@@ -123,7 +124,7 @@ class FisherScores:
         return Scored(U, counts, U[0, :, :0], groups, buffers)
 
     def rooted(self, scored: Scored) -> Array:
-        """`root` of scores U (k, 2d + 1, n), of the same shape, in their buffers."""
+        """Return `root` of scores U (k, 2d + 1, n), of the same shape, in their buffers."""
         xp, U = self.xp, scored.U
         R = scored.buffers.array("R", U.shape, like=U)
         for part in self.blocks(U.shape[2]):
@@ -135,15 +136,15 @@ class FisherScores:
         return R
 
     def backward(self, scored: Scored, R: Array, M: Array, learned: str = "all") -> Gradients:
-        """Gradients of a function whose gradient by R (k, 2d + 1, n), the roots of scores U, is R M; M is (n, n).
+        """Return gradients of a function whose gradient by R (k, 2d + 1, n), the roots of scores U, is R M, M (n, n).
 
-        `learned` is "all"; "fixed": as if posteriors did not depend on the mixture, as in the paper's Eq. 10–11; or
-        "weights": by the roots alone, all others are zero. R and U are overwritten; H is the gradient by U.
+        `learned` is "all"; "fixed": posteriors are treated as constants, as in the paper's Eq. 10–11; or "weights":
+        only the gradient by the roots, all others are zero. R and U are overwritten; H is the gradient by U.
         """
         xp, d, U, counts, buffers = self.xp, self.d, scored.U, scored.counts, scored.buffers
         logs = xp.empty_like(U[:, :, 0])  # (k, 2d + 1)
         by_alpha, by_m, by_s = (xp.zeros_like(part[..., 0]) for part in (self.alpha, self.m, self.s))
-        by_g = xp.empty_like(counts)  # (k, n): Σ over scores of H by posteriors, times these where an item is one row
+        by_g = xp.empty_like(counts)  # (k, n): Σ over scores of H by posteriors, times these if an item is one row
         M, n, ones = M / 2, M.shape[0], xp.ones_like(M[:, 0])  # `root_slope` is twice the derivative
         by_sums = buffers.array("sums", (n, U.shape[0] * U.shape[1] if scored.groups else 0), like=U)
         for part in self.blocks(n):
@@ -187,14 +188,14 @@ class FisherScores:
         return Gradients(logs, by_alpha, by_m / self.scale, by_s / self.scale)
 
     def blocks(self, n: int) -> Iterator[slice]:
-        """Slices of a few Gaussians, so that operations on the scores of n items stay in the processor's cache."""
+        """Yield slices of a few Gaussians, small enough to keep the scores of n items in the processor cache."""
         return chunks(self.k, 5 * self.d * n * self.m.itemsize, held_bytes(self.m, 2 * CACHE_BYTES))
 
     def powers(self, rows: Array, Y: Array) -> Array:
-        """(z², z, 1) of rows (m, d), in Y (2d + 1, m)."""
+        """Write (z², z, 1) of rows (m, d) to Y (2d + 1, m) and return it."""
         xp, d = self.xp, self.d
         z = Y[d:-1, :]
-        xp.subtract(rows.T, self._shift, out=z)  # NumPy and torch both know `out`
+        xp.subtract(rows.T, self._shift, out=z)  # NumPy and torch both support `out`
         z *= self._by_scale
         if rows.shape[0] and not (self._least <= float(xp.min(rows)) and float(xp.max(rows)) <= self._most):
             xp.minimum(z, self._farthest, out=z)
@@ -204,7 +205,7 @@ class FisherScores:
         return Y
 
     def posteriors(self, Y: Array, g: Array, shares: Any = 1.0) -> Array:
-        """Posteriors of the Gaussians for rows Y (2d + 1, m), times the rows' shares, in g (k, m)."""
+        """Write posteriors of the Gaussians for rows Y (2d + 1, m), times the rows' shares, to g (k, m); return g."""
         xp = self.xp
         xp.matmul(self._W, Y, out=g)
         g -= xp.max(g, axis=0)
@@ -239,9 +240,10 @@ class FisherScores:
 
 
 def root(U: Array) -> Array:
-    """The signed square root, smooth at zero.
+    """Return the signed square root, smoothed at zero.
 
-    Roots keep the few Gaussians with large scores from dominating the others (Perronnin, Sánchez & Mensink, ECCV 2010).
+    Roots prevent the few Gaussians with large scores from dominating the others (Perronnin, Sánchez & Mensink, ECCV
+    2010).
 
     >>> root(np.array([-4.0, 0.0, 9.0])).round(3).tolist()
     [-2.0, 0.0, 3.0]
@@ -251,7 +253,7 @@ def root(U: Array) -> Array:
 
 
 def root_slope(U: Array, out: Array, scratch: Array) -> Array:
-    """Twice the derivative of `root`, in `out`; `scratch` is another array of its shape."""
+    """Write twice the derivative of `root` to `out` and return it; `scratch` is another array of its shape."""
     xp = namespace(U)
     xp.abs(U, out=out)
     out += SMALL
@@ -267,9 +269,9 @@ class ItemGroup:
 
     Parameters
     ----------
-    items : their numbers; a slice if they are consecutive and of one size.
-    starts, sizes : (c,), the first row and the number of rows of each, the largest last.
-    X : an array of the type that `take` will be given.
+    items : their numbers; a slice if they are consecutive and of equal size.
+    starts, sizes : (c,), first row and number of rows of each, the largest last.
+    X : an array of the type that `take` will receive.
     """
 
     def __init__(self, items: Any, starts: NDArray[np.int64], sizes: NDArray[np.int64], X: Array):
@@ -286,17 +288,17 @@ class ItemGroup:
             self.shares = xp.astype(like(X, (there / sizes[:, None]).ravel()), X.dtype)
 
     def take(self, rows: Array) -> Array:
-        """The rows of all its items, (c · m, d)."""
+        """Return the rows of all its items, (c · m, d)."""
         return rows[self._rows, :]
 
     def split(self, values: Array) -> Array:
-        """A view of values (k, c · m) by item, (c, k, m)."""
+        """Return a view of values (k, c · m) by item, (c, k, m)."""
         xp = namespace(values)
         return xp.permute_dims(xp.reshape(values, (values.shape[0], *self.shape)), (1, 0, 2))
 
 
 def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Array) -> Iterator[ItemGroup]:
-    """Divide all items into groups of similar size that fit into the cache, at so many bytes per row and per item.
+    """Divide all items into groups of similar size that fit into the cache, given the bytes per row and per item.
 
     >>> X = np.arange(5.0).reshape(5, 1)
     >>> [(group.items, group.take(X).ravel().tolist()) for group in group_rows(np.array([0, 3, 5]), 1, 1, X)]
@@ -310,7 +312,7 @@ def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Ar
     costs = sizes[order] * row_bytes + item_bytes
     most, begin = held_bytes(X), 0
     while begin < len(order):
-        # The longest item of a group is its last, and all are padded to it.
+        # Items are padded to the longest item of their group, which is the last.
         together = np.arange(1, len(order) - begin + 1) * costs[begin:]
         chosen = order[begin : begin + max(1, int(np.searchsorted(together, most, side="right")))]
         items = slice(begin, begin + len(chosen)) if even else like(X, chosen)
@@ -319,9 +321,9 @@ def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Ar
 
 
 class Buffers:
-    """Arrays by name, reused from one training step to the next: fresh memory is slow.
+    """Arrays by name, reused from one training step to the next, because new memory is slow.
 
-    An array holds whatever it held before, and is valid until its name is requested again.
+    The content of an array is undefined. The array is valid until its name is requested again.
 
     >>> buffers = Buffers()
     >>> buffers.array("sums", (2, 3), like=np.empty(0)).shape, buffers.array("sums", (1, 4), like=np.empty(0)).shape
@@ -332,7 +334,7 @@ class Buffers:
         self._held: dict[Hashable, Array] = {}
 
     def array(self, name: Hashable, shape: tuple[int, ...], like: Array) -> Array:
-        """An array of this shape, of the type, the precision and the device of `like`."""
+        """Return an array of this shape, with the type, precision and device of `like`."""
         xp, size, held = namespace(like), math.prod(shape), self._held.get(name)
         if held is None or held.shape[0] < size or held.dtype != like.dtype:
             held = self._held[name] = xp.empty((size,), dtype=like.dtype, device=array_api_compat.device(like))
@@ -340,16 +342,16 @@ class Buffers:
 
 
 def _sum_over_rows(scored: Scored, by_logs: Array) -> Array:
-    """Gradients by log(α N(x)) times (z², z, 1), summed over items of one row: (k, 2d + 1).
+    """Return gradients by log(α N(x)) times (z², z, 1), summed over items of one row: (k, 2d + 1).
 
     `by_logs` (k, n) are gradients by posteriors, times the posteriors.
     """
-    g = scored.counts  # of items of one row: their posteriors
+    g = scored.counts  # for items of one row, their posteriors
     return (by_logs - g * namespace(g).sum(by_logs, axis=0)) @ scored.Y.T
 
 
 def _sum_over_sets(scored: Scored, by_sums: Array) -> Array:
-    """The same over items of many rows; `by_sums` (n, k(2d + 1)) are gradients by the sums over their rows."""
+    """Return the same for items of many rows; `by_sums` (n, k(2d + 1)) are gradients by the sums over their rows."""
     (k, width, _), buffers = scored.U.shape, scored.buffers
     xp, total = namespace(by_sums), namespace(by_sums).zeros_like(scored.U[:, :, 0])
     for group, g, Y in scored.groups:
@@ -363,6 +365,6 @@ def _sum_over_sets(scored: Scored, by_sums: Array) -> Array:
 
 
 def _positive(values: Array) -> Array:
-    """The values, at least the smallest positive number: a weight that underflows divides a gradient that does, too."""
+    """Clip values to the smallest positive number: if a weight underflows, the gradient it divides underflows too."""
     xp = namespace(values)
     return xp.maximum(values, xp.ones_like(values) * xp.finfo(values.dtype).tiny)

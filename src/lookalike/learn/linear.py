@@ -1,7 +1,7 @@
-"""Metrics in closed form: Fisher's discriminants, ridge regression, the inverse covariance.
+"""Closed-form metrics: Fisher's linear discriminants, ridge regression, inverse covariance.
 
-The baselines of NCMML: Mensink et al. 2013 (ncm), Eq. 11, 17–18 and §5.3. Rows are read twice in chunks. λ is a share
-of the mean variance, so that one value serves rows of any length.
+These are the baselines of NCMML: Mensink et al. 2013 (ncm), Eq. 11, 17–18 and §5.3. Rows are read twice, in chunks. λ
+is a share of the mean variance, so one value serves rows of any scale.
 """
 
 from typing import NamedTuple, Self
@@ -17,11 +17,11 @@ from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
 from lookalike.types import Array
 
 LEAST = 1e-6
-"""The smallest λ, as a share of the mean variance: directions without variance have no inverse."""
+"""Smallest λ, as a share of the mean variance, so that directions without variance can be inverted."""
 
 
 class _Affine(Projection):
-    """x ↦ Wx + b."""
+    """Affine map x ↦ Wx + b."""
 
     bias_: Array  # (D,) float32
 
@@ -37,18 +37,20 @@ class _Affine(Projection):
 
 
 class Fda(_Affine):
-    """Fisher's discriminants: directions in which class means differ most relative to the spread in classes (Eq. 11).
+    """Fisher's discriminants: directions in which classes differ most relative to the variance within them, Eq. 11.
 
-    Scaled so that classes have unit variance on average. D = min(dim, d, C - 1): C means span no more dimensions.
+    They are scaled to an average variance of one within classes. D = min(dim, d, C - 1), because C means span no more
+    dimensions.
 
     Parameters
     ----------
     dim : maximum output dimension.
-    lam : added to the variances inside classes, as a share of their mean.
+    lam : added to the variances within classes, as a share of their mean.
 
     Attributes
     ----------
-    W_ : (D, d) float32, by decreasing share of variance between classes. bias_ : (D,) float32: the mean becomes zero.
+    W_ : (D, d) float32, sorted by decreasing share of variance between classes.
+    bias_ : (D,) float32; it maps the mean to zero.
     classes_ : (C,) sorted labels, NumPy.
 
     Examples
@@ -66,7 +68,7 @@ class Fda(_Affine):
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,) of at least 2 classes."""
+        """Fit to rows (n, d) and labels (n,) of at least 2 classes."""
         check_number("dim", self.dim, *COUNT)
         X = check_source(self, X, reset=True, min_rows=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
@@ -78,12 +80,12 @@ class Fda(_Affine):
         U = U[:, : min(self.dim, X.shape[1], len(self.classes_) - 1)]
         W = solve_lower(L, U, transposed=True).T  # (D, d): Wᵀ = L⁻ᵀU
         extremes = xp.argmax(xp.abs(W), axis=1)
-        W = W * xp.sign(xp.take_along_axis(W, extremes[:, None], axis=1))  # the largest entry of each is positive
+        W = W * xp.sign(xp.take_along_axis(W, extremes[:, None], axis=1))  # make the largest entry of each positive
         return self._keep(W, -W @ found.mean)
 
 
 class Ridge(_Affine):
-    """Ridge regression of each class against the others: rows become their scores for the C classes (Eq. 17–18).
+    """Ridge regression of each class against the others: a row becomes its scores for the C classes (Eq. 17–18).
 
     Parameters
     ----------
@@ -107,7 +109,7 @@ class Ridge(_Affine):
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,) of at least 2 classes."""
+        """Fit to rows (n, d) and labels (n,) of at least 2 classes."""
         X = check_source(self, X, reset=True, min_rows=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         found = _moments(X, codes, self.lam)
@@ -123,12 +125,13 @@ class InverseCovariance(_Affine):
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d): the directions of largest variance.
+    dim : output dimension. D = min(dim, d); the directions of largest variance are kept.
     lam : λ, as a share of the mean variance.
 
     Attributes
     ----------
-    W_ : (D, d) float32, by decreasing variance. bias_ : (D,) float32: the mean becomes zero.
+    W_ : (D, d) float32, sorted by decreasing variance.
+    bias_ : (D,) float32; it maps the mean to zero.
 
     Examples
     --------
@@ -145,12 +148,12 @@ class InverseCovariance(_Affine):
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Learn from rows (n, d), n ≥ 2."""
+        """Fit to rows (n, d), n ≥ 2."""
         check_number("dim", self.dim, *COUNT)
         X = check_source(self, X, reset=True, min_rows=2)
         found = _moments(X, np.zeros(X.shape[0], np.int64), self.lam)
         xp, D = namespace(found.mean), min(self.dim, X.shape[1])
-        values, vectors = xp.linalg.eigh(found.within)  # (d,) increasing, (d, d) in columns
+        values, vectors = xp.linalg.eigh(found.within)  # (d,) ascending, (d, d) in columns
         V = xp.flip(vectors[:, -D:], axis=1).T  # (D, d)
         extremes = xp.argmax(xp.abs(V), axis=1)
         V = V * xp.sign(xp.take_along_axis(V, extremes[:, None], axis=1))
@@ -162,14 +165,14 @@ class _Moments(NamedTuple):
     """Moments of classes, float64, divided by n."""
 
     means: Array  # (C, d)
-    shares: Array  # (C,) of all rows
+    shares: Array  # (C,) share of each class in all rows
     mean: Array  # (d,)
-    within: Array  # (d, d) covariance inside classes
+    within: Array  # (d, d) covariance within classes
     lam: float  # λ in the units of the rows
 
 
 def _moments(X: Rows, codes: NDArray[np.int64], lam: float) -> _Moments:
-    """The moments of classes `codes` (n,), in two passes over X."""
+    """Compute the moments of classes `codes` (n,), in two passes over X."""
     check_number("lam", lam, *NOT_NEGATIVE)
     counts = np.bincount(codes)
     means = means_by_label(X, codes, len(counts))  # (C, d)

@@ -1,4 +1,4 @@
-"""Validation scores, larger is better: ranks of the right class, and mean average precision of retrieval.
+"""Validation scores (larger is better): ranks of the right class, and mean average precision of retrieval.
 
 Mensink et al. 2013 (ncm), §5.1 and §5.4.
 """
@@ -15,14 +15,14 @@ MEASURES = ("top5", "top1", "map")
 
 
 def ranks(scores: Array, y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rank, from 0, of each row's own class by its scores (n, C); equal scores rank before it."""
+    """Return the rank, from 0, of each row's own class by its scores (n, C); equal scores rank before it."""
     scores = as_numpy(scores)
     own = scores[np.arange(len(y)), y][:, None]  # (n, 1)
     return np.asarray((scores >= own).sum(axis=1) - 1)
 
 
 def top(found: NDArray[np.int64], k: int) -> float:
-    """The share of ranks below k; a tiny bonus for first places orders equal shares.
+    """Return the share of ranks below k; a tiny bonus for first places breaks ties.
 
     >>> top(np.array([0, 3, 9]), 5) > top(np.array([1, 3, 9]), 5) > top(np.array([0, 0, 9]), 1) - 0.1
     True
@@ -32,7 +32,7 @@ def top(found: NDArray[np.int64], k: int) -> float:
 
 
 def precisions(relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The average precision of each ranking (q, n), the best first; rankings without a relevant item are left out.
+    """Return the average precision of each ranking (q, n), best first; rankings without a relevant item are left out.
 
     >>> precisions(np.array([[True, False, True], [False, False, False]]))
     array([0.83333333])
@@ -44,14 +44,17 @@ def precisions(relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def alike(y: NDArray[np.int64], part: slice = slice(None)) -> NDArray[np.bool_]:
-    """Which of all n items share a label with the m items of a part, (m, n); y is (n,), or 0 and 1, (n, C)."""
+    """Return whether each of the m items of a part shares a label with each of n items, (m, n).
+
+    y is (n,), or 0 and 1, (n, C).
+    """
     return y[part][:, None] == y[None, :] if y.ndim == 1 else y[part] @ y.T > 0
 
 
 def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
-    """The mean average precision of the rows X (n, D) as queries for the other rows of their label, by cosine.
+    """Return the mean average precision of the rows X (n, D) as queries for the other rows of their label, by cosine.
 
-    Rows that are alone with their label are not queries.
+    Rows whose label occurs only once are not used as queries.
 
     >>> mean_average_precision(np.array([[1.0, 0], [1, 0.1], [0, 1], [0.2, 1]]), np.array([0, 0, 1, 1]))
     1.0
@@ -61,7 +64,7 @@ def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
 
 
 def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
-    """The same by Euclidean distance; rows that share a label are relevant, y as for `alike`.
+    """Return the same by Euclidean distance; rows that share a label are relevant; y is as in `alike`.
 
     >>> retrieval(np.array([[0.0], [1.0], [5.0], [6.0]]), np.array([0, 0, 1, 1]))
     1.0
@@ -71,14 +74,14 @@ def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
 
 
 def _retrieval_precision(distances: Callable[[slice], Array], y: NDArray[np.int64]) -> float:
-    """Mean average precision of n rows as queries among the others; `distances(part)` are those to all rows, (m, n)."""
+    """Return the mean average precision of n rows as queries; `distances(part)` returns those to all rows, (m, n)."""
     n = len(y)
     if n < 2:
         return 0.0
     found: list[NDArray[np.float64]] = []
     for part in chunks(n, row_bytes=48 * n):
         D = as_numpy(distances(part)).astype(np.float64)  # (m, n)
-        D[np.arange(len(D)), np.arange(part.start, part.stop)] = np.inf  # the query itself comes last
+        D[np.arange(len(D)), np.arange(part.start, part.stop)] = np.inf  # rank the query itself last
         order = np.argsort(D, axis=1, kind="stable")[:, :-1]
         found.append(precisions(np.take_along_axis(alike(y, part), order, axis=1)))  # (m, n - 1)
     every = np.concatenate(found)

@@ -1,4 +1,4 @@
-"""NCMC: NCMML with several centroids per class instead of one mean, a classifier that is not linear.
+"""NCMC: NCMML with several centroids per class instead of one mean; a non-linear classifier.
 
 Mensink et al. 2013 (ncm), Eq. 21–25.
 """
@@ -29,20 +29,20 @@ class Ncmc(ClassifierMixin, Ncmml):
     Parameters
     ----------
     dim, rate, batch, max_iterations, random_state : as in `Ncmml`.
-    k : centroids per class, by k-means of its rows; a class of fewer rows has one per row. 1 is NCM.
-    rounds : 1, as in the paper: k-means of the rows, then W for those centroids. More: k-means of the projected rows,
-        and W again, until a round brings no gain. 0: W is learned for one mean per class, and k centroids of the
-        projected rows are used for predictions only (the paper's NCMC-test).
+    k : centroids per class, by k-means; a class with fewer rows has one per row. 1 is NCM.
+    rounds : 1, as in the paper: k-means of the rows, then W for these centroids. 2 or more: alternate k-means of the
+        projected rows and learning of W until a round brings no improvement. 0: learn W for one mean per class, and use
+        k centroids of the projected rows only for predictions (NCMC-test in the paper).
 
     Attributes
     ----------
     W_, classes_, curve_ : as in `Ncmml`; steps are counted over all rounds.
     centroids_ : (K, d) float32, class by class, each the mean of its rows.
-    centroid_labels_ : (K,) the class of each, NumPy.
+    centroid_labels_ : (K,) the class of each centroid, NumPy.
 
     Examples
     --------
-    >>> X = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0]]).repeat(20, axis=0)  # exclusive or: no plane separates it
+    >>> X = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0]]).repeat(20, axis=0)  # exclusive or: not linearly separable
     >>> X += np.random.default_rng(0).normal(size=X.shape) / 10
     >>> y = np.array(["same", "same", "other", "other"]).repeat(20)
     >>> Ncmc(dim=2, k=2).fit(X, y).predict([[0.1, 0.1], [0.9, 0.2]])
@@ -81,7 +81,7 @@ class Ncmc(ClassifierMixin, Ncmml):
         held: tuple[Rows, Array] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from rows (n, d) and labels (n,) of at least 2 classes; `held` and `callback` as in `Ncmml`."""
+        """Fit to rows (n, d) and labels (n,) of at least 2 classes; `held` and `callback` are as in `Ncmml`."""
         problem = self._problem(X, y, held, MAX_HELD_OUT)
         start = find_start(problem.rows, problem.labels, int(self.dim), problem.random)
         if self.rounds:
@@ -91,28 +91,28 @@ class Ncmc(ClassifierMixin, Ncmml):
             self.W_, curve = self._learn(problem, start, means, callback)
             clusters, _ = self._cluster(problem.with_all_rows() if problem.repeats else problem, start, self.W_)
             self.curve_ = curve.table()
-        joined = _assign(problem.X, problem.codes, clusters)  # held-out rows join the nearest cluster of their class
+        joined = _assign(problem.X, problem.codes, clusters)  # held-out rows: the nearest cluster of their class
         self.classes_ = problem.classes
         self.centroids_ = class_means(problem.X, joined, len(clusters.owners), start.W)
         self.centroid_labels_ = problem.classes[clusters.owners]
         return self
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """The most likely class of each row, (n,)."""
+        """Return the most likely class of each row, (n,)."""
         likely = np.argmax(as_numpy(self._scores(X)), axis=1)
         return np.asarray(self.classes_[likely])
 
     def predict_proba(self, X: Rows) -> Array:
-        """p(c|x), (n, C) float32 of the type of X, in the order of `classes_`: Eq. 22."""
+        """Return p(c|x), (n, C) float32 of the type of X, in the order of `classes_`: Eq. 22."""
         scores = self._scores(X)
         xp = namespace(scores)
         p = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
         return p / xp.sum(p, axis=1, keepdims=True)
 
     def decision_function(self, X: Rows) -> Array:
-        """ln p(c|x) up to a constant per row, (n, C) float32, which orders even classes whose p is rounded to 0.
+        """Return ln p(c|x) up to a constant per row, (n, C) float32, which ranks even classes whose p is rounded to 0.
 
-        Of two classes (n,), the second minus the first, as in scikit-learn.
+        For two classes (n,), the second minus the first, as in scikit-learn.
         """
         scores = self._scores(X)
         return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
@@ -135,7 +135,7 @@ class Ncmc(ClassifierMixin, Ncmml):
     def _alternate(
         self, problem: Problem, start: Start, callback: Callback | None
     ) -> tuple[Array, "Clusters", NDArray[np.float64]]:
-        """The best W over all rounds with its clusters, and the learning curve."""
+        """Return the best W over all rounds with its clusters, and the learning curve."""
         W, space, best_score, past = start.W, None, -np.inf, 0.0
         curves: list[NDArray[np.float64]] = []
         for _ in range(self.rounds):
@@ -154,7 +154,7 @@ class Ncmc(ClassifierMixin, Ncmml):
         return W, best, np.concatenate(curves)
 
     def _cluster(self, problem: Problem, start: Start, space: Array | None) -> tuple["Clusters", Likelihood]:
-        """At most k clusters of each class, by k-means in a space, and the likelihood of the means of their rows."""
+        """Find at most k clusters of each class by k-means in a space; also return the likelihood with their means."""
         centres, owners = [], []
         random = np.random.default_rng(self.random_state)
         for c, members in enumerate(_members(problem.labels)):
@@ -166,7 +166,7 @@ class Ncmc(ClassifierMixin, Ncmml):
             owners += [c] * k
         clusters = Clusters(np.concatenate(centres), np.array(owners), space)
         joined = _assign(problem.rows, problem.labels, clusters)
-        used, joined = np.unique(joined, return_inverse=True)  # equal rows leave clusters empty
+        used, joined = np.unique(joined, return_inverse=True)  # clusters are empty if rows are equal
         clusters = Clusters(clusters.centres[used], clusters.owners[used], space)
         centroids = class_means(problem.rows, joined, len(used), start.W)
         return clusters, Likelihood(centroids, clusters.owners, start)
@@ -176,12 +176,12 @@ class Clusters(NamedTuple):
     """The clusters of all classes."""
 
     centres: Vectors  # (K, D), or (K, d) without a space
-    owners: NDArray[np.int64]  # (K,) sorted: the class of each
-    space: Array | None  # W (D, d) of the space they were found in
+    owners: NDArray[np.int64]  # (K,) sorted: the class of each cluster
+    space: Array | None  # W (D, d) of the space in which they were found
 
 
 def _assign(X: Rows, y: NDArray[np.int64], clusters: Clusters) -> NDArray[np.int64]:
-    """The nearest cluster of each row's own class, (n,)."""
+    """Return the nearest cluster of each row's own class, (n,)."""
     out = np.empty(len(y), np.int64)
     first = 0
     for members, k in zip(_members(y), np.bincount(clusters.owners), strict=True):
@@ -197,11 +197,11 @@ def _assign(X: Rows, y: NDArray[np.int64], clusters: Clusters) -> NDArray[np.int
 
 
 def _enter(rows: Array, space: Array | None) -> Array:
-    """Rows in the space, float32."""
+    """Project rows into the space, float32."""
     rows = check_rows(rows)
     return namespace(rows).astype(rows, namespace(rows).float32) if space is None else project(rows, space)
 
 
 def _members(y: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The row numbers of each class."""
+    """Return the row numbers of each class."""
     return np.split(np.argsort(y, kind="stable"), np.cumsum(np.bincount(y))[:-1])

@@ -1,8 +1,8 @@
-"""NCMML: a projection under which rows are near the mean of their own class and far from the others.
+"""NCMML: a projection under which rows are close to the mean of their own class and far from the others.
 
 Mensink et al. 2013, "Large scale metric learning for distance-based image classification on open ended data sets"
-(ncm), Eq. 3–10, and Eq. 27 for the form with inner products. The estimators, then the likelihood that they, and NCMC
-with several centroids per class, maximise.
+(ncm), Eq. 3–10, and Eq. 27 for the form with inner products. The module contains the estimators and the likelihood that
+they, and NCMC with several centroids per class, maximise.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,12 @@ from lookalike.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit
 from lookalike.types import Array, OneOf
 
 SPREADS = 2.0 ** np.arange(-4, 2.5, 0.5)
-"""Standard deviations within classes that training may start at; the most likely one for held-out labels is chosen."""
+"""Candidates for the initial standard deviation within classes; the one that maximises the likelihood of the held-out
+labels is chosen."""
 MAX_TO_SCALE = 2_000
-"""Rows that choose it, at most."""
+"""Maximum number of rows used for that choice."""
 MAX_HELD_FOR_MAP = 2_000
-"""Rows held out to measure retrieval: each is compared with all others."""
+"""Maximum number of rows held out to measure retrieval: each is compared with all others."""
 LIMITS: dict[str, Limit] = {
     "dim": COUNT,
     "rate": POSITIVE,
@@ -38,49 +39,49 @@ LIMITS: dict[str, Limit] = {
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The likelihood of the right class under centroids, as a function of parameters: here of W itself."""
+    """Likelihood of the right class under centroids, as a function of the parameters, here W."""
 
     centroids: Array  # (K, d)
-    owners: NDArray[np.int64] | None  # (K,), the class of each; None: one per class
+    owners: NDArray[np.int64] | None  # (K,), the class of each centroid; None: one centroid per class
     start: Start
 
     def step(self) -> Step:
-        """The loss of a batch and its gradient."""
+        """Return the function that computes the loss of a batch and its gradient."""
         owners = None if self.owners is None else like(self.centroids, self.owners)
         return likelihood_step(self.centroids, owners, self.start.mean)
 
     def parameters(self, W: Array) -> Array:
-        """The parameters that training starts at."""
+        """Return the initial parameters."""
         return W
 
     def metric(self, parameters: Array) -> Array:
-        """W among the parameters."""
+        """Return W from the parameters."""
         return parameters
 
     def condition(self, gradient: Array) -> Array:
-        """The preconditioned gradient; the division makes one rate serve rows of any length."""
+        """Return the preconditioned gradient, divided such that one rate serves rows of any scale."""
         return self.start.condition(gradient) / self.start.first
 
 
 class InnerProducts(Likelihood):
-    """The same with inner products and a bias per class (Eq. 27): the parameters are W and the biases in one vector."""
+    """The same with inner products and one bias per class (Eq. 27); parameters are W and the biases in one vector."""
 
     def step(self) -> Step:
-        """The loss of a batch and its gradient."""
+        """Return the function that computes the loss of a batch and its gradient."""
         return inner_product_step(self.centroids, self.start.mean, self.start.first**0.5)
 
     def parameters(self, W: Array) -> Array:
-        """W, and the biases −½‖Wμ_c‖² of the Euclidean form."""
+        """Return W and the biases −½‖Wμ_c‖² of the Euclidean form, in one vector."""
         M = (self.centroids - self.start.mean) @ W.T  # (C, D)
         return pack(W, namespace(W).sum(M * M, axis=1) / (-2 * self.start.first**0.5))
 
     def metric(self, parameters: Array) -> Array:
-        """W among the parameters."""
+        """Return W from the parameters."""
         C, d = self.centroids.shape
         return unpack(parameters, d, C)[0]
 
     def condition(self, gradient: Array) -> Array:
-        """The preconditioned gradient by W, and that by the biases."""
+        """Return the preconditioned gradient by W, and the gradient by the biases, in one vector."""
         C, d = self.centroids.shape
         W, biases = unpack(gradient, d, C)
         return pack(self.start.condition(W), biases) / self.start.first
@@ -89,35 +90,35 @@ class InnerProducts(Likelihood):
 class Ncmml(TrainedProjection):
     """Nearest class mean metric learning: W that makes the right class mean the most likely one for each row.
 
-    Maximises the mean of ln p(y|x), p(c|x) ∝ exp(−½‖Wx − Wμ_c‖²), by mini-batch descent from `find_start`. Distances
-    after `transform` are those of the metric; means of new classes need no new training.
+    Maximises the mean of ln p(y|x), p(c|x) ∝ exp(−½‖Wx − Wμ_c‖²), by mini-batch descent from `find_start`. Euclidean
+    distance after `transform` is the learned metric. New classes do not require training.
 
     Parameters
     ----------
     dim : output dimension. D = min(dim, d, n - 1), n the number of training rows.
-    rate : length of a step, at a scale where the variance along the first direction of whitened rows is one.
+    rate : step size, for rows scaled to a variance of one along the first direction of the whitened rows.
     batch : rows per step.
     max_iterations : maximum number of steps.
-    validation : share of each class, below 1, held out to decide when to stop; up to 100,000 rows are then all trained
-        on, for the best number of steps. 0: all steps are taken, and the last W is the result.
-    measure : the score of the validation part: "top1" (the right class first), "top5" (among the first five; ties by
-        the first) or "map" (retrieval by cosine, for which training should stop much sooner).
-    random_state : seed of the validation part and of the batches.
+    validation : share of each class, below 1, held out to decide when to stop; afterwards, up to 100,000 rows are all
+        trained on, for the best number of steps. 0 runs all steps and keeps the last W.
+    measure : validation score: "top1" (the right class is first), "top5" (among the first five; ties broken by top-1)
+        or "map" (retrieval by cosine, for which training should stop much earlier).
+    random_state : random seed of the validation part and of the batches.
 
     Attributes
     ----------
-    Arrays have the type and the device of the rows it was fitted on; `transform` takes rows of any type.
+    Arrays have the type and device of the training rows; `transform` accepts rows of any type.
 
     W_ : (D, d) float32.
     classes_ : (C,) sorted labels, NumPy.
-    means_ : (C, d) float32, of all rows of each class.
-    curve_ : (t, 3) float64, NumPy: step, mean loss since the previous entry, and score, at each validation.
+    means_ : (C, d) float32, the mean of all rows of each class.
+    curve_ : (t, 3) float64, NumPy; step, mean loss since the previous validation, and score of each validation.
 
     Examples
     --------
     >>> random = np.random.default_rng(0)
     >>> y = np.repeat(["cat", "owl"], 100)
-    >>> X = random.normal(size=(200, 5)) * [1, 5, 5, 5, 5]  # four columns are large and useless
+    >>> X = random.normal(size=(200, 5)) * [1, 5, 5, 5, 5]  # four columns are large noise
     >>> X[y == "owl", 0] += 4
     >>> W = np.abs(Ncmml(dim=1).fit(X, y).W_)
     >>> (W / W.max()).round(1).tolist()
@@ -157,9 +158,9 @@ class Ncmml(TrainedProjection):
         held: tuple[Rows, Array] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from rows (n, d) and labels (n,) of at least 2 classes.
+        """Fit to rows (n, d) and labels (n,) of at least 2 classes.
 
-        `held`, rows and labels, replaces the validation part of X; for "map" its labels may be of any classes.
+        `held`, rows and labels, replaces the validation part of X; for "map" its labels can be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
         problem = self._problem(X, y, held, MAX_HELD_FOR_MAP if self.measure == "map" else MAX_HELD_OUT)
@@ -170,7 +171,7 @@ class Ncmml(TrainedProjection):
         return self
 
     def _learn(self, problem: Problem, start: Start, means: Array, callback: Callback | None) -> tuple[Array, Curve]:
-        """The best W for one mean per class, and the learning curve; `means` (C, d) are those of all rows."""
+        """Return the best W for one mean per class, and the learning curve; `means` (C, d) are those of all rows."""
         part = class_means(problem.rows, problem.labels, len(means), start.W)
         likelihood = self._likelihood(part, None, start)
         W = self._scaled(problem, likelihood)
@@ -181,10 +182,10 @@ class Ncmml(TrainedProjection):
         return found, curve
 
     def _scaled(self, problem: Problem, likelihood: Likelihood) -> Array:
-        """The W to start at, (D, d), at the length that makes the labels of validation or training rows most likely.
+        """Return the initial W, (D, d), scaled to maximise the likelihood of the labels of validation or training rows.
 
-        If W is too long, every row has only one class near it; if it is too short, all classes are equally near. Both
-        have small gradients.
+        If W is too large, every row is close to only one class; if it is too small, all classes are equally close. In
+        both cases gradients are small.
         """
         start, owners = likelihood.start, likelihood.owners
         W, centre = start.W, start.mean
@@ -197,7 +198,7 @@ class Ncmml(TrainedProjection):
         M = (likelihood.centroids - centre) @ W.T  # (K, D)
         nearest = namespace(P).max(class_scores(P, M, owners), axis=1)  # −½d² up to ½‖p‖²
         unit = float(namespace(P).mean(namespace(P).vecdot(P, P) - 2 * nearest)) / P.shape[1]
-        unit = max(unit, 1e-6 * start.first) ** -0.5  # one over the distance to a class, in each direction
+        unit = max(unit, 1e-6 * start.first) ** -0.5  # inverse distance to a class, per direction
         likely = [_mean_log_p(class_scores(P * length, M * length, owners), labels[some]) for length in SPREADS * unit]
         return W * float(SPREADS[int(np.argmax(likely))] * unit)
 
@@ -210,7 +211,7 @@ class Ncmml(TrainedProjection):
         steps: int | None = None,
         callback: Callback | None = None,
     ) -> tuple[Array, Curve]:
-        """The best W found from this start, and the learning curve; `steps` in place of `max_iterations`."""
+        """Return the best W from this start, and the learning curve; `steps` replaces `max_iterations`."""
         centre = likelihood.start.mean
 
         def score(parameters: Array) -> float:
@@ -236,9 +237,9 @@ class Ncmml(TrainedProjection):
 
 
 class NcmmlDot(Ncmml):
-    """NCMML learned with inner products and a bias per class (Eq. 27): faster steps where `batch` is below `dim`.
+    """NCMML with inner products and one bias per class (Eq. 27): its steps are faster if `batch` is below `dim`.
 
-    Everything else is as in `Ncmml`; the biases are used in training only, −½‖Wμ_c‖² replaces them afterwards.
+    Everything else is as in `Ncmml`. The biases are used only in training; afterwards, −½‖Wμ_c‖² replaces them.
 
     Examples
     --------
@@ -252,17 +253,18 @@ class NcmmlDot(Ncmml):
 
 
 def class_means(rows: Rows, y: NDArray[np.int64], C: int, W: Array) -> Array:
-    """The mean of the rows of each of C labels, (C, d), of the type and the precision of W."""
+    """Return the mean of the rows of each of C labels, (C, d), with the type and precision of W."""
     means = like(W, means_by_label(rows, y, C))
     return namespace(means).astype(means, W.dtype)
 
 
 def likelihood_step(centroids: Array, owners: Array | None, centre: Array) -> Step:
-    """The loss −mean ln p(y|x) of a batch and its gradient by W, for centroids (K, d) whose classes are `owners` (K,).
+    """Return a step: the loss −mean ln p(y|x) of a batch and its gradient by W, for centroids (K, d).
 
-    p(c|x) is the sum of exp(−½‖Wx − Wm‖²) over the centroids of c, normalised (Eq. 21–22); without owners each centroid
-    is the mean of a class (Eq. 5). No difference of a row and a centroid is formed: a step costs O(D · d · (b + K)).
-    `centre` is any point near the rows and only reduces rounding errors.
+    `owners` (K,) are the classes of the centroids. p(c|x) is the sum of exp(−½‖Wx − Wm‖²) over the centroids of c,
+    normalised (Eq. 21–22); without owners, each centroid is the mean of a class (Eq. 5). Differences of rows and
+    centroids are never formed: a step costs O(D · d · (b + K)). `centre` is any point near the rows; it only reduces
+    rounding errors.
     """
     means = centroids - centre
 
@@ -278,9 +280,9 @@ def likelihood_step(centroids: Array, owners: Array | None, centre: Array) -> St
 
 
 def inner_product_step(means: Array, centre: Array, unit: float) -> Step:
-    """The same with inner products: p(c|x) ∝ exp(xᵀWᵀWμ_c + s_c), Eq. 27, by W and s in one vector `pack(W, s / unit)`.
+    """Return the same with inner products: p(c|x) ∝ exp(xᵀWᵀWμ_c + s_c), Eq. 27; parameters are `pack(W, s / unit)`.
 
-    A batch of fewer than D rows is projected twice instead of projecting the class means.
+    If a batch has fewer than D rows, its rows are projected twice instead of projecting the class means.
     """
     means = means - centre
     C, d = means.shape
@@ -304,18 +306,18 @@ def inner_product_step(means: Array, centre: Array, unit: float) -> Step:
 
 
 def pack(W: Array, t: Array) -> Array:
-    """A matrix and a vector in one vector."""
+    """Join a matrix and a vector in one vector."""
     xp = namespace(W)
     return xp.concat([xp.reshape(W, (-1,)), t])
 
 
 def unpack(packed: Array, d: int, C: int) -> tuple[Array, Array]:
-    """The matrix (D, d) and the vector (C,) of a packed pair."""
+    """Return the matrix (D, d) and the vector (C,) of a packed pair."""
     return namespace(packed).reshape(packed[:-C], (-1, d)), packed[-C:]
 
 
 def class_scores(P: Array, M: Array, owners: NDArray[np.int64] | None = None) -> Array:
-    """ln p(c|x) up to a constant per row, (n, C), from projected rows (n, D) and projected centroids (K, D).
+    """Return ln p(c|x) up to a constant per row, (n, C), from projected rows (n, D) and projected centroids (K, D).
 
     `owners` (K,) are sorted, and every class has a centroid.
     """
@@ -325,7 +327,7 @@ def class_scores(P: Array, M: Array, owners: NDArray[np.int64] | None = None) ->
         return scores
     counts = np.bincount(owners)  # (C,)
     place = np.arange(counts.max())  # (k,)
-    there = place < counts[:, None]  # (C, k): a class may have fewer than k centroids
+    there = place < counts[:, None]  # (C, k): a class can have fewer than k centroids
     columns = np.where(there, (np.cumsum(counts) - counts)[:, None] + place, 0)
     own = xp.where(like(P, there), scores[:, like(P, columns)], -xp.inf)  # (n, C, k)
     highest = xp.max(own, axis=2, keepdims=True)
@@ -333,7 +335,7 @@ def class_scores(P: Array, M: Array, owners: NDArray[np.int64] | None = None) ->
 
 
 def _residuals(scores: Array, labels: Array, owners: Array | None) -> tuple[Any, Array]:
-    """The loss, and α of Eq. 10 or 25 over the size of the batch, (b, K); `scores` are overwritten."""
+    """Return the loss, and α of Eq. 10 or 25 divided by the batch size, (b, K); `scores` are overwritten."""
     xp, b = namespace(scores), scores.shape[0]
     scores -= xp.max(scores, axis=1, keepdims=True)
     if owners is None:
@@ -357,6 +359,6 @@ def _residuals(scores: Array, labels: Array, owners: Array | None) -> tuple[Any,
 
 
 def _mean_log_p(scores: Array, y: NDArray[np.int64]) -> float:
-    """The mean of ln p(y|x), from scores (m, C)."""
+    """Return the mean of ln p(y|x), from scores (m, C)."""
     scores = as_numpy(scores).astype(np.float64)
     return float(np.mean(scores[np.arange(len(y)), y] - logsumexp(scores, axis=1)))

@@ -1,8 +1,8 @@
-"""Training rows compressed to a byte for every 8 numbers by product quantisation, decompressed batch by batch.
+"""Training rows compressed by product quantisation to one byte per 8 dimensions, decompressed batch by batch.
 
-Jégou et al., "Product quantization for nearest neighbor search", IEEE TPAMI 2011; sub-vectors that are all zero, many
-in Fisher vectors, take no byte: Sánchez & Perronnin, CVPR 2011; as in Mensink et al. 2013 (ncm), §5.1. Library only: no
-command uses it, but every metric of this package accepts `PqRows` in place of an array.
+Jégou et al., "Product quantization for nearest neighbor search", IEEE TPAMI 2011. Sub-vectors of zeros, which are
+frequent in Fisher vectors, need no byte (Sánchez & Perronnin, CVPR 2011), as in Mensink et al. 2013 (ncm), §5.1.
+Library only: no command uses it, but every metric of this package accepts `PqRows` instead of an array.
 """
 
 from typing import Any
@@ -19,13 +19,13 @@ from lookalike.types import Array, Vectors
 faiss: Any = _faiss  # its stubs are incomplete
 
 PART = 8
-"""Numbers in a sub-vector."""
+"""Dimensions of a sub-vector."""
 ITERATIONS = 10
-"""Iterations of k-means; more hardly change centroids of so few dimensions."""
+"""Iterations of k-means; in so few dimensions, more of them hardly change the centroids."""
 CODES = 256
-"""Centroids of each sub-vector: a byte."""
+"""Centroids per sub-vector: one byte."""
 SAMPLE_BYTES = 128 * 2**20
-"""Size of the sample of rows that centroids are found in; at least as many rows as there are centroids."""
+"""Size of the sample of rows for k-means; it has at least as many rows as centroids."""
 
 
 class PqRows:
@@ -33,14 +33,14 @@ class PqRows:
 
     Parameters
     ----------
-    X : rows (n, d) from any source; a sample is read first, then all rows once in chunks.
-    device : None for NumPy rows; a torch device ("cpu", "cuda") for tensors there, where codes are decompressed.
+    X : rows (n, d) from any source; a sample is read first, then all rows once, in chunks.
+    device : None for NumPy rows; a torch device ("cpu", "cuda") to decompress codes to tensors on that device.
     random_state : seed of the sample.
 
     Attributes
     ----------
     shape : (n, d).
-    nbytes : memory in use: a byte for each sub-vector that is not zero, a bit for each, and the centroids.
+    nbytes : memory in use: one byte per sub-vector that is not zero, one bit per sub-vector, and the centroids.
 
     Examples
     --------
@@ -55,16 +55,16 @@ class PqRows:
     def __init__(self, X: Rows, *, device: str | None = None, random_state: int = 0):
         n, d = X.shape
         if n < 1:
-            raise InputError("X must hold at least 1 row to compress. Got none.")
+            raise InputError("X must contain at least 1 row to compress. Got none.")
         self.shape: tuple[int, int] = (n, d)
-        parts = -(-d // PART)  # the last may be part zeros
+        parts = -(-d // PART)  # the last one can be padded with zeros
         quantiser = faiss.ProductQuantizer(parts * PART, parts, 8)
         quantiser.cp.niter = ITERATIONS
-        quantiser.cp.min_points_per_centroid = 1  # avoids a printed warning
+        quantiser.cp.min_points_per_centroid = 1  # prevents a printed warning
         quantiser.cp.seed = int(np.random.default_rng(random_state).integers(2**31))
         quantiser.train(_sample(X, parts * PART, random_state))
-        self.there = np.empty((n, -(-parts // 8)), np.uint8)  # a bit for each sub-vector: whether it is not zero
-        self.starts = np.zeros(n + 1, np.int64)  # where the codes of each row begin
+        self.there = np.empty((n, -(-parts // 8)), np.uint8)  # one bit per sub-vector: whether it is not zero
+        self.starts = np.zeros(n + 1, np.int64)  # where the codes of each row start
         codes = np.empty(n * parts, np.uint8)  # pages are allocated when they are written
         for part in chunks(n, row_bytes=16 * d):
             rows = _padded(X[part], parts * PART)
@@ -80,7 +80,9 @@ class PqRows:
             try:
                 import torch
             except ImportError:
-                raise MissingError("Rows on a device need torch: pip install 'lookalike[torch]'.") from None
+                raise MissingError(
+                    "PqRows on a device needs torch. Install it with: pip install 'lookalike[torch]'"
+                ) from None
             self._torch, self._tables = torch, torch.asarray(self._tables, device=device)
 
     @property
@@ -99,28 +101,28 @@ class PqRows:
         numbers = numbers if numbers.size else numbers.astype(np.int64)
         wrong = numbers.ndim != 1 or numbers.dtype.kind not in "iu"
         if wrong or (len(numbers) and not -n <= numbers.min() <= numbers.max() < n):
-            raise InputError(f"Rows are asked for by a slice, or a list of row numbers below {n}. Got {rows!r}.")
+            raise InputError(f"Rows must be selected by a slice or by row numbers below {n}. Got {rows!r}.")
         entries = self._entries(numbers % n)  # (m, parts)
         if self._torch is not None:
             entries = self._torch.asarray(entries).to(self._tables.device)
         return self._tables[entries].reshape(len(numbers), entries.shape[1] * PART)[:, :d]
 
     def _entries(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of the sub-vectors of these rows in the tables, (m, parts)."""
+        """Return the positions of the sub-vectors of these rows in the tables, (m, parts)."""
         parts = len(self._tables) // CODES
-        tables = CODES * np.arange(parts)  # where the table of each sub-vector begins
+        tables = CODES * np.arange(parts)  # where the table of each sub-vector starts
         if len(self.codes) == len(self) * parts:  # none is zero
             return self.codes.reshape(len(self), parts)[numbers] + tables
         there = np.unpackbits(self.there[numbers], axis=1, count=parts).view(bool)  # (m, parts)
         lengths = self.starts[numbers + 1] - self.starts[numbers]
-        shift = self.starts[numbers] - (np.cumsum(lengths) - lengths)  # from places here to those among all codes
+        shift = self.starts[numbers] - (np.cumsum(lengths) - lengths)  # from positions here to those in all codes
         entries = np.full((len(numbers), parts), parts * CODES)
         entries[there] = self.codes[np.repeat(shift, lengths) + np.arange(lengths.sum())]
         return np.where(there, entries + tables, entries)
 
 
 def _sample(X: Rows, width: int, random_state: int) -> Vectors:
-    """A random sample of rows, at least as many as there are centroids: rows are repeated if there are fewer."""
+    """Return a random sample of rows, at least as many as centroids: if there are fewer, rows are repeated."""
     n = X.shape[0]
     some = max(CODES, SAMPLE_BYTES // (4 * width))
     chosen = np.arange(max(n, CODES)) % n
@@ -130,6 +132,6 @@ def _sample(X: Rows, width: int, random_state: int) -> Vectors:
 
 
 def _padded(rows: Array, width: int) -> Vectors:
-    """Rows padded with columns of zeros to this width, float32."""
+    """Pad rows with columns of zeros to this width, float32."""
     found: NDArray[np.float32] = to_numpy(check_rows(rows))
     return found if found.shape[1] == width else np.pad(found, ((0, 0), (0, width - found.shape[1])))

@@ -1,6 +1,6 @@
 """Training rows from any source (arrays, tensors, memory maps, `PqRows`), and projections of them.
 
-Rows are read in chunks: a source larger than memory is never held as a whole.
+Rows are read in chunks, so a source can be larger than memory.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ Rows: TypeAlias = Any
 
 
 def check_source(part: BaseEstimator, X: Rows, *, reset: bool, min_rows: int = 1) -> Rows:
-    """Return X, a matrix of at least `min_rows` rows with as many columns as `part` was fitted on.
+    """Check that X is a matrix of at least `min_rows` rows with as many columns as `part` was fitted on, and return it.
 
-    `reset` stores the number of columns instead. Values are not read; `blocks` finds NaN.
+    With `reset`, store the number of columns instead. Values are not read here; `blocks` rejects NaN.
     """
     if hasattr(X, "__array__") or not hasattr(X, "shape") or scipy.sparse.issparse(X):
         return check_matrix(part, X, reset=reset, min_rows=min_rows)
@@ -40,7 +40,7 @@ def check_source(part: BaseEstimator, X: Rows, *, reset: bool, min_rows: int = 1
 
 
 class Picked:
-    """Some rows of a source, in the order of `chosen`, without a copy of them.
+    """View of some rows of a source, in the order of `chosen`, without a copy.
 
     >>> Picked(np.arange(10.0).reshape(5, 2), np.array([4, 0]))[:1]
     array([[8., 9.]])
@@ -55,19 +55,19 @@ class Picked:
 
 
 def blocks(X: Rows) -> Iterator[tuple[slice, Array]]:
-    """All rows, block by block, as finite floats of their own type."""
+    """Yield all rows, block by block, as finite floats of their own type."""
     for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
         yield part, check_rows(X[part])
 
 
 def check_values(X: Rows) -> None:
-    """Reject rows with NaN or infinity, for trainings that may not read every row."""
+    """Reject rows with NaN or infinity, for training that may not read every row."""
     for _ in blocks(X):
         pass
 
 
 def project(X: Rows, W: Array) -> Array:
-    """XWᵀ, (n, D), of the type of the rows, at the precision of W; W may be of another type."""
+    """Return XWᵀ, (n, D), of the type of the rows and at the precision of W; W can be of another type."""
     out = []
     for _, rows in blocks(X):
         xp, there = namespace(rows), like(rows, W)
@@ -79,7 +79,7 @@ def project(X: Rows, W: Array) -> Array:
 
 
 def means_by_label(X: Rows, y: NDArray[np.int64], C: int) -> Array:
-    """The mean of the rows of each of C labels, (C, d) float64 of their type; zero for a label without rows."""
+    """Return the mean of the rows of each of C labels, (C, d) float64 of their type; zero for a label without rows."""
     total: Any = None
     for part, rows in blocks(X):
         xp, labels = namespace(rows), y[part]
@@ -94,7 +94,7 @@ def means_by_label(X: Rows, y: NDArray[np.int64], C: int) -> Array:
 
 
 class Projection(TransformerMixin, BaseEstimator):
-    """A learned linear map x ↦ Wx as a scikit-learn transformer; subclasses have `fit`."""
+    """Learned linear map x ↦ Wx as a scikit-learn transformer; subclasses define `fit`."""
 
     labels = True  # whether fit needs y
 

@@ -1,11 +1,11 @@
 """MMC, DML-eig and SDPM: metrics as convex problems over matrices B ⪰ 0 of trace 1.
 
 MMC (Xing et al., "Distance metric learning with application to clustering with side-information", NIPS 2002) and
-DML-eig (Ying & Li, "Distance metric learning with eigenvalue optimization", JMLR 2012) learn from alike and unlike
-pairs of rows; both keep the mean squared distance of alike pairs at 1 or less, which is trace(B) ≤ 1 in rows whitened
-by those pairs. SDPM learns from triplets (Kim, Shen & Wang, "A scalable algorithm for learning a Mahalanobis distance
-metric", ACCV 2009; Shen, Kim & Wang, "Scalable large-margin Mahalanobis distance metric learning", IEEE Trans. Neural
-Networks 2010, with the squared hinge loss).
+DML-eig (Ying & Li, "Distance metric learning with eigenvalue optimization", JMLR 2012) learn from similar (`alike`)
+and dissimilar (`unlike`) pairs of rows. Both limit the mean squared distance of similar pairs to 1, which is
+trace(B) ≤ 1 in rows whitened by those pairs. SDPM learns from triplets with the squared hinge loss (Kim, Shen & Wang,
+"A scalable algorithm for learning a Mahalanobis distance metric", ACCV 2009; Shen, Kim & Wang, "Scalable large-margin
+Mahalanobis distance metric learning", IEEE Trans. Neural Networks 2010).
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from lookalike.types import Array
 
 Matrix = NDArray[np.float64]
 TINY = 1e-10
-"""Below this share of the largest eigenvalue, or of the mean distance, a number is zero."""
+"""Numbers below this share of the largest eigenvalue, or of the mean distance, are treated as zero."""
 NEAREST = 3
-"""Triplets combine an anchor's so many nearest rows of its class with its so many nearest others, as in the paper."""
+"""Triplets combine this many nearest rows of the anchor's class with this many nearest others, as in the paper."""
 PAIR_LIMITS: dict[str, Limit] = {
     "pairs": COUNT,
     "lam": NOT_NEGATIVE,
@@ -41,23 +41,23 @@ TRIPLET_LIMITS: dict[str, Limit] = {
 
 
 class Mmc(Projection):
-    """Xing's metric: the largest mean distance of unlike pairs while the mean squared distance of alike pairs is 1.
+    """Xing's metric: the largest mean distance of dissimilar pairs with a mean squared distance of 1 of similar pairs.
 
-    Maximises the mean of ‖x − x'‖_A over unlike pairs, by projected gradients. The optimal value is unique, and `gap_`
-    bounds the distance to it.
+    Maximises the mean of ‖x − x'‖_A over dissimilar pairs, by projected gradients. The optimal value is unique, and
+    `gap_` bounds the distance to it.
 
     Parameters
     ----------
-    pairs : the number of alike and of unlike pairs that are drawn from labels.
-    lam : added to the squared differences of alike pairs, as a share of their mean, so that none is zero.
+    pairs : number of similar and of dissimilar pairs that are sampled if labels are given.
+    lam : added to the squared differences of similar pairs, as a share of their mean; it keeps them above zero.
     max_iterations : maximum number of steps.
-    tolerance : training ends when the objective is at most this far from the optimum, as a share of it.
-    random_state : seed of the pairs.
+    tolerance : training stops when the objective is within this share of the optimum.
+    random_state : random seed of the pairs.
 
     Attributes
     ----------
-    W_ : (d, d) float32, NumPy, A = WᵀW, rows by decreasing weight; those beyond the rank of A are zero, or nearly.
-    gap_ : float, an upper bound of the distance to the optimum, as a share of the objective.
+    W_ : (d, d) float32, NumPy, A = WᵀW, rows sorted by decreasing weight; rows beyond the rank of A are about zero.
+    gap_ : float, upper bound of the distance to the optimum, as a share of the objective.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Mmc(Projection):
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Array | None = None, *, alike: Array | None = None, unlike: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,), or from alike and unlike pairs of row numbers, (m, 2) each."""
+        """Fit to rows (n, d) and labels (n,), or to similar and dissimilar pairs of row numbers, (m, 2) each."""
         check_limits(self, PAIR_LIMITS)
         X = check_source(self, X, reset=True, min_rows=2)
         if alike is None and unlike is None:
@@ -101,15 +101,15 @@ class Mmc(Projection):
         return self
 
     def _solve(self, far: Matrix) -> tuple[Matrix, float]:
-        """The best B (d, d) for differences (m, d), and its gap: ascent on the B ⪰ 0 of trace 1."""
+        """Return the best B ⪰ 0 (d, d) of trace 1 for differences (m, d), and its gap."""
         return ascend(lambda B: mean_distance(B, far), far.shape[1], self.max_iterations, self.tolerance)
 
 
 class DmlEig(Mmc):
-    """DML-eig: the largest distance of the nearest unlike pair.
+    """DML-eig: the largest distance of the closest dissimilar pair.
 
-    Maximises the least of ‖x − x'‖²_A over unlike pairs, smoothed (a soft-min of a hundredth of the mean), by
-    Frank-Wolfe steps: each adds the direction in which the nearest pairs differ most.
+    Maximises the smallest ‖x − x'‖²_A over dissimilar pairs, smoothed by a soft minimum with a temperature of a
+    hundredth of the mean. Each Frank-Wolfe step adds the direction in which the closest pairs differ most.
 
     Everything else is as in `Mmc`, except that `tolerance` and `gap_` are shares of the mean squared distance at the
     start.
@@ -127,7 +127,7 @@ class DmlEig(Mmc):
     def _solve(self, far: Matrix) -> tuple[Matrix, float]:
         d = far.shape[1]
         B, bound = np.eye(d) / d, np.inf
-        scale = float(np.mean(far**2)) or 1.0  # the mean square distance under the first B
+        scale = float(np.mean(far**2)) or 1.0  # mean squared distance under the first B
         best, best_value = B, -np.inf
         for t in range(self.max_iterations):
             value, gradient = least_distance(B, far, 0.01 * scale)
@@ -142,24 +142,24 @@ class DmlEig(Mmc):
 
 
 class Sdpm(Projection):
-    """SDPM: the metric of trace 1 under which rows are nearer to their class than to others by the largest margin.
+    """SDPM: the metric of trace 1 under which rows are closer to their class than to others by the largest margin.
 
-    For triplets of an anchor, a row of its class (like) and a row of another (other), with margins
-    m = ‖a − o‖²_A − ‖a − l‖²_A, maximises ρ − C · mean max(0, ρ − m)² over A ⪰ 0 and ρ ≥ 0 by projected gradients.
-    Squared distances are in units of their mean over triplets.
+    For triplets of an anchor a, a row l of its class and a row o of another class, with margins
+    m = ‖a − o‖²_A − ‖a − l‖²_A, it maximises ρ − C · mean max(0, ρ − m)² over A ⪰ 0 and ρ ≥ 0 by projected gradients.
+    Squared distances are measured in units of their mean over triplets.
 
     Parameters
     ----------
-    triplets : the number of triplets made from labels, nine for each random anchor.
-    cost : C: a larger value gives more weight to the worst triplets.
+    triplets : number of triplets built from labels, nine for each random anchor.
+    cost : C; larger values give more weight to the worst triplets.
     max_iterations : maximum number of steps.
-    tolerance : training ends when the objective is at most this far from the optimum, as a share of it.
-    random_state : seed of the anchors.
+    tolerance : training stops when the objective is within this share of the optimum.
+    random_state : random seed of the anchors.
 
     Attributes
     ----------
-    W_ : (d, d) float32, NumPy, WᵀW = d · A, rows by decreasing weight; those beyond the rank of A are zero, or nearly.
-    gap_ : float, an upper bound of the distance to the optimum, as a share of the objective.
+    W_ : (d, d) float32, NumPy, WᵀW = d · A, rows sorted by decreasing weight; rows beyond the rank of A are about zero.
+    gap_ : float, upper bound of the distance to the optimum, as a share of the objective.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class Sdpm(Projection):
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Array | None = None, *, triplets: Array | None = None) -> Self:
-        """Learn from rows (n, d) and labels (n,), or from triplets of row numbers, (m, 3): anchor, like, other."""
+        """Fit to rows (n, d) and labels (n,), or to triplets of row numbers, (m, 3): anchor, similar row, other row."""
         check_limits(self, TRIPLET_LIMITS)
         X = check_source(self, X, reset=True, min_rows=2)
         rows = as_numpy(check_rows(X[:])).astype(np.float64)
@@ -201,17 +201,17 @@ class Sdpm(Projection):
         B, self.gap_ = ascend(
             lambda B: margin(B, near / unit, far / unit, self.cost), X.shape[1], self.max_iterations, self.tolerance
         )
-        self.W_ = (matrix_root(B) * np.sqrt(X.shape[1])).astype(np.float32)  # distances near Euclidean ones
+        self.W_ = (matrix_root(B) * np.sqrt(X.shape[1])).astype(np.float32)  # keeps distances close to Euclidean ones
         return self
 
 
 def ascend(
     function: Callable[[Matrix], tuple[float, Matrix]], d: int, max_iterations: int, tolerance: float
 ) -> tuple[Matrix, float]:
-    """The B ⪰ 0 (d, d) of trace 1 that maximises a concave function, and its gap, by projected gradients.
+    """Find the B ⪰ 0 (d, d) of trace 1 that maximises a concave function by projected gradients; also return its gap.
 
     `function(B)` returns value and gradient. The gap bounds the distance to the optimum, as a share of the value. A
-    step without a gain is halved and not taken: the value never falls.
+    step that does not increase the value is halved, so the value never decreases.
     """
     B, step, gap = np.eye(d) / d, 1.0, np.inf
     value, gradient = function(B)
@@ -226,13 +226,13 @@ def ascend(
                 break
             step /= 2
         else:
-            break  # rounding: no step gains
+            break  # rounding: no step increases the value
         B, value, gradient, step = there, value_there, gradient_there, 2 * step
     return B, float(gap)
 
 
 def matrix_root(B: Matrix) -> Matrix:
-    """W (d, d) with WᵀW = B, rows by decreasing eigenvalue; the largest entry of each is positive."""
+    """Return W (d, d) with WᵀW = B, rows sorted by decreasing eigenvalue; the largest entry of each is positive."""
     values, V = np.linalg.eigh(B)
     W = (V * np.sqrt(np.maximum(values, 0))).T[::-1]
     return np.asarray(W * np.where(np.take_along_axis(W, np.argmax(np.abs(W), axis=1)[:, None], axis=1) < 0, -1, 1))
@@ -241,7 +241,7 @@ def matrix_root(B: Matrix) -> Matrix:
 def draw_pairs(
     codes: NDArray[np.int64], count: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """`count` random pairs of rows with the same label, and as many with different ones: (count, 2) each.
+    """Sample `count` pairs of rows with the same label and `count` pairs with different labels, (count, 2) each.
 
     >>> alike, unlike = draw_pairs(np.array([0, 1, 0]), 2, np.random.default_rng(0))
     >>> np.sort(alike).tolist(), bool((np.sort(unlike)[:, 0] < 2).all())
@@ -251,7 +251,7 @@ def draw_pairs(
     starts = np.cumsum(counts) - counts
     several = np.flatnonzero(counts[codes] > 1)
     if not len(several):
-        raise InputError("y must give some label to two rows or more. Got a label of its own for each row.")
+        raise InputError("y must contain a label with at least 2 rows. Got a different label for each row.")
     first = random.choice(several, count)
     place = np.empty(len(codes), np.int64)
     place[order] = np.arange(len(codes))
@@ -259,7 +259,7 @@ def draw_pairs(
     step = 1 + (random.random(count) * (counts[codes[first]] - 1)).astype(np.int64)
     second = order[starts[codes[first]] + (inside + step) % counts[codes[first]]]
     other = random.integers(len(codes), size=count)
-    outside = len(codes) - counts[codes[other]]  # rows of other labels, after those of this one, in a ring
+    outside = len(codes) - counts[codes[other]]  # rows of other labels follow those of this one, cyclically
     step = counts[codes[other]] + (random.random(count) * outside).astype(np.int64)
     return np.stack([first, second], axis=1), np.stack(
         [other, order[(starts[codes[other]] + step) % len(codes)]], axis=1
@@ -267,14 +267,14 @@ def draw_pairs(
 
 
 def mean_distance(B: Matrix, far: Matrix) -> tuple[float, Matrix]:
-    """The mean of √(δᵀBδ), and its gradient by B."""
+    """Return the mean of √(δᵀBδ) and its gradient by B."""
     squares = np.einsum("md,md->m", far @ B, far)
     roots = np.sqrt(np.maximum(squares, max(TINY**2 * squares.mean(), np.finfo(np.float64).tiny)))
     return float(roots.mean()), (far / (2 * len(far) * roots[:, None])).T @ far
 
 
 def least_distance(B: Matrix, far: Matrix, mu: float) -> tuple[float, Matrix]:
-    """−μ log mean exp(−δᵀBδ / μ), and its gradient by B."""
+    """Return −μ log mean exp(−δᵀBδ / μ) and its gradient by B."""
     squares = np.einsum("md,md->m", far @ B, far)
     least = squares.min()
     weights = np.exp((least - squares) / mu)
@@ -282,11 +282,11 @@ def least_distance(B: Matrix, far: Matrix, mu: float) -> tuple[float, Matrix]:
 
 
 def margin(B: Matrix, near: Matrix, far: Matrix, cost: float) -> tuple[float, Matrix]:
-    """The largest over ρ ≥ 0 of ρ − C · mean max(0, ρ − m)², and its gradient by B; differences are (m, d)."""
+    """Return the maximum over ρ ≥ 0 of ρ − C · mean max(0, ρ − m)², and its gradient by B, from differences (m, d)."""
     margins = np.einsum("md,md->m", far @ B, far) - np.einsum("md,md->m", near @ B, near)
     rising = np.sort(margins)
     counts = np.arange(1, len(margins) + 1)
-    # With the i smallest margins below ρ, the mean shortfall is 1 / 2C at this ρ; the smallest of these ρ is right.
+    # With the i smallest margins below ρ, the mean shortfall is 1 / 2C at this ρ; the smallest such ρ is the solution.
     rho = max(float(np.min((len(margins) / (2 * cost) + np.cumsum(rising)) / counts)), 0.0)
     short = np.maximum(rho - margins, 0)
     weights = (2 * cost / len(margins) * short)[:, None]
@@ -294,9 +294,9 @@ def margin(B: Matrix, near: Matrix, far: Matrix, cost: float) -> tuple[float, Ma
 
 
 def nearest_triplets(X: Matrix, codes: NDArray[np.int64], anchors: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All combinations of each anchor's nearest rows of its class and nearest others: (m, 3) row numbers.
+    """Combine the nearest rows of each anchor's class with its nearest other rows: (m, 3) row numbers.
 
-    An anchor that is alone in its class has no triplet.
+    An anchor that is the only row of its class has no triplet.
 
     >>> nearest_triplets(np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1]), np.array([0, 2])).tolist()
     [[0, 1, 2]]
@@ -315,18 +315,18 @@ def nearest_triplets(X: Matrix, codes: NDArray[np.int64], anchors: NDArray[np.in
             found.append(np.stack(np.meshgrid([anchor], like, other, indexing="ij"), axis=-1).reshape(-1, 3))
     triplets = np.concatenate(found)
     if not len(triplets):
-        raise InputError("y must give some label to two rows or more. Got a label of its own for each row.")
+        raise InputError("y must contain a label with at least 2 rows. Got a different label for each row.")
     return triplets
 
 
 def _differences(X: Rows, pairs: Any, name: str) -> Matrix:
-    """x − x' for pairs of row numbers, (m, d)."""
+    """Return x − x' for pairs of row numbers, (m, d)."""
     pairs = np.asarray([] if pairs is None else as_numpy(pairs))
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise InputError(f"{name} must hold pairs of row numbers, (m, 2). Got {pairs.dtype} of shape {pairs.shape}.")
+        raise InputError(f"{name} must contain pairs of row numbers, (m, 2). Got {pairs.dtype} of shape {pairs.shape}.")
     if pairs.min() < 0 or pairs.max() >= X.shape[0]:
         raise InputError(
-            f"{name} must hold row numbers from 0 to {X.shape[0] - 1}. Got {pairs.min()} to {pairs.max()}."
+            f"{name} must contain row numbers from 0 to {X.shape[0] - 1}. Got {pairs.min()} to {pairs.max()}."
         )
     used, places = np.unique(pairs, return_inverse=True)
     rows = as_numpy(check_rows(X[used])).astype(np.float64)
@@ -335,7 +335,7 @@ def _differences(X: Rows, pairs: Any, name: str) -> Matrix:
 
 
 def _project(M: Matrix) -> Matrix:
-    """The nearest B ⪰ 0 of trace 1."""
+    """Project onto the matrices B ⪰ 0 of trace 1."""
     values, V = np.linalg.eigh(M)
     falling = values[::-1]
     excess = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
@@ -344,10 +344,10 @@ def _project(M: Matrix) -> Matrix:
 
 
 def _check_triplets(triplets: Array, n: int) -> NDArray[np.int64]:
-    """Triplets as NumPy array, if they are valid row numbers."""
+    """Return triplets as a NumPy array after checking that they are valid row numbers."""
     found = as_numpy(triplets)
     if found.ndim != 2 or found.shape[1] != 3 or found.dtype.kind not in "iu" or not len(found):
-        raise InputError(f"triplets must hold row numbers, (m, 3). Got {found.dtype} of shape {found.shape}.")
+        raise InputError(f"triplets must contain row numbers, (m, 3). Got {found.dtype} of shape {found.shape}.")
     if found.min() < 0 or found.max() >= n:
-        raise InputError(f"triplets must hold row numbers from 0 to {n - 1}. Got {found.min()} to {found.max()}.")
+        raise InputError(f"triplets must contain row numbers from 0 to {n - 1}. Got {found.min()} to {found.max()}.")
     return found

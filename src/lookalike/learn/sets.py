@@ -1,6 +1,6 @@
-"""Items of many rows each, such as a picture's local descriptors: the input of DFK, FESS and PD.
+"""Items that consist of many rows, such as the local descriptors of a picture: the input of DFK, FESS and PD.
 
-All rows are in one matrix, item after item. A plain matrix has one row per item.
+The rows of all items are stored in one matrix, item after item. A plain matrix has one row per item.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from lookalike.learn.rows import Rows, check_source
 from lookalike.types import Array
 
 MIXTURE_BYTES = 64 * 2**20
-"""Size of the sample of rows, as float64, that a mixture is fitted to."""
+"""Size of the sample of rows, as float64, to which a mixture is fitted."""
 
 
 class Sets:
@@ -41,9 +41,10 @@ class Sets:
 
 
 def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> Any:
-    """Return X as a matrix (one row per item) or as `Sets`, with as many columns as `part` was fitted on.
+    """Return X as a matrix (one row per item) or as `Sets`, checked to have the columns that `part` was fitted on.
 
-    `reset` stores the number of columns instead. A list of matrices becomes `Sets`. An item without rows is rejected.
+    With `reset`, store the number of columns instead. A list of matrices becomes `Sets`. An item without rows is
+    rejected.
     """
     if isinstance(X, list | tuple) and X and all(getattr(item, "ndim", 0) == 2 for item in X):
         X = _join(X)
@@ -52,11 +53,11 @@ def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> 
     empty = np.flatnonzero(np.diff(X.starts) < 1)
     if len(empty):
         raise InputError(
-            f"Each item must have at least one descriptor: leave out those without. Got none for {len(empty)} of"
-            f" {X.shape[0]} items, the first of them number {empty[0]}."
+            f"Each item must have at least one descriptor. Got none for {len(empty)} of {X.shape[0]} items, the first"
+            f" of them number {empty[0]}: leave those items out."
         )
     if X.shape[0] < min_items:
-        raise InputError(f"X must hold at least {min_items} items. Got {X.shape[0]}.")
+        raise InputError(f"X must contain at least {min_items} items. Got {X.shape[0]}.")
     if reset:
         part.n_features_in_ = X.shape[1]
     elif X.shape[1] != part.n_features_in_:
@@ -65,7 +66,7 @@ def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> 
 
 
 def take(X: Any, chosen: Any) -> tuple[Array, NDArray[np.int64]]:
-    """The rows (M, d) of the chosen items, finite floats, and the start of each item (n + 1,)."""
+    """Return the rows (M, d) of the chosen items, as finite floats, and the start of each item (n + 1,)."""
     some = X[chosen]
     if isinstance(some, Sets):
         return check_rows(some.rows), some.starts
@@ -73,7 +74,7 @@ def take(X: Any, chosen: Any) -> tuple[Array, NDArray[np.int64]]:
 
 
 def fit_items(X: Any, k: int, random_state: int, random: np.random.Generator) -> tuple[Mixture, NDArray[np.float64]]:
-    """Fit a mixture of k Gaussians, at most one per row, to a sample of all rows; also EM's log-likelihoods."""
+    """Fit a mixture of k Gaussians, at most one per row, to a sample of all rows; also return EM's log-likelihoods."""
     rows, most = X.rows if isinstance(X, Sets) else X, MIXTURE_BYTES // (8 * X.shape[1])
     M = rows.shape[0]
     rows = check_rows(rows[:] if most >= M else rows[np.sort(random.choice(M, most, replace=False))])

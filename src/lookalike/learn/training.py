@@ -1,9 +1,10 @@
-"""How projections are trained: mini-batch gradient descent with early stopping, from a whitened start.
+"""Training of projections: mini-batch gradient descent with early stopping, from a whitened start.
 
-- `train` is the loop of NCMML, NCMC, LMNN, WSABIE, JSCL and DFK: batches, steps, validation, early stopping. Mensink et
-  al. 2013, "Large scale metric learning for distance-based image classification on open ended data sets" (ncm), §5.1.
-- `find_start` returns the W that training starts from, and a preconditioner for its gradients. The paper has neither.
-- `TrainedProjection` is the part of an estimator that NCMML, LMNN and WSABIE share: checks, validation part, measures.
+- `train` is the training loop of NCMML, NCMC, LMNN, WSABIE, JSCL and DFK: batches, steps, validation and early
+  stopping, as in Mensink et al. 2013, "Large scale metric learning for distance-based image classification on open
+  ended data sets" (ncm), §5.1.
+- `find_start` returns the initial W and a preconditioner for its gradients. The paper has neither.
+- `TrainedProjection` contains what the estimators NCMML, LMNN and WSABIE share: checks, validation part, measures.
 - `Adam` is the preconditioner of DFK.
 """
 
@@ -25,16 +26,17 @@ from lookalike.limits import Limit, check_limits
 from lookalike.types import Array
 
 MAX_REPEATED = 100_000
-"""Up to this many rows, training is repeated on all of them, for as many steps as were best for the validation part."""
+"""Up to this many rows, training is repeated on all of them, for the number of steps with the best validation score."""
 START_BYTES = 32 * 2**20
-"""Size of the sample of rows that `find_start` works on."""
+"""Size of the sample of rows that `find_start` uses."""
 LAM = 3.0
-"""Added to the variances within classes, as a share of their mean, before rows are whitened. Of 0.1, 0.3, 1, 3, 10 and
-none the best, or within 0.2 points of it, on validation parts of five training sets: see docs/learn.md."""
+"""Added to the variances within classes, as a share of their mean, before rows are whitened. Among 0.1, 0.3, 1, 3, 10
+and no whitening, it is the best, or within 0.2 points of it, on the validation parts of five training sets: see
+docs/experiments/learn.md."""
 TINY = 1e-6
-"""Differences between class means below this share of the largest are zero."""
+"""Differences between class means below this share of the largest are treated as zero."""
 MAX_WHITENED = 512
-"""Directions that are whitened, at most: along the others classes vary so little that λ is most of it."""
+"""Maximum number of whitened directions: along the others, classes vary so little that λ dominates."""
 
 Step: TypeAlias = Callable[[Array, Array, Array], tuple[Any, Array]]
 """`step(W, rows, labels)` returns the loss of a batch and its gradient by W."""
@@ -48,18 +50,18 @@ Callback: TypeAlias = Callable[[int, float, float], None]
 
 @dataclass
 class Curve:
-    """The learning curve, one entry for each validation."""
+    """Learning curve with one entry per validation."""
 
     iterations: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # mean over the batches since the previous entry; NaN at 0
     scores: list[float] = field(default_factory=list)  # larger is better; NaN without validation
 
     def best(self) -> int:
-        """The step with the best score, the earliest of equals."""
+        """Return the step with the best score; ties go to the earliest."""
         return self.iterations[int(np.argmax(self.scores))]
 
     def table(self) -> NDArray[np.float64]:
-        """Steps, losses and scores in columns, (t, 3): the attribute `curve_` of estimators."""
+        """Return steps, losses and scores in columns, (t, 3): the attribute `curve_` of estimators."""
         return np.array([self.iterations, self.losses, self.scores], np.float64).T
 
 
@@ -80,12 +82,12 @@ def train(
     draw: Draw | None = None,
     condition: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, Curve]:
-    """Descend from W at a fixed rate; return the iterate with the best validation score, the earliest of equals.
+    """Descend from W at a fixed rate; return the iterate with the best validation score; ties go to the earliest.
 
     `validate(W)`, larger is better, is called at the start, after every `every` batches and at the end; training stops
-    after `patience` calls without a gain. Without `validate` the last iterate is returned. Each batch is converted to
-    the type, the device and the precision of W. Batches are random, and each row is seen once before any is seen again;
-    `draw` replaces them by batches of its own, and `batch` is not used. `condition` preconditions each gradient.
+    after `patience` calls without improvement. Without `validate`, the last iterate is returned. Each batch is
+    converted to the type, device and precision of W. Batches are random, and each row is used once before any is used
+    again. If `draw` is given, it samples the batches, and `batch` is not used. `condition` preconditions each gradient.
 
     >>> X, y = np.ones((8, 1), np.float32), np.zeros(8, np.int64)
     >>> def towards_3(w, rows, labels):
@@ -100,17 +102,17 @@ def train(
     batches = _batches(X, y, W, batch, np.random.default_rng(seed), draw)
     for iteration in range(max_iterations + 1):
         if iteration:
-            with np.errstate(over="ignore", invalid="ignore"):  # too large a rate is found below
+            with np.errstate(over="ignore", invalid="ignore"):  # a rate that is too large is detected below
                 loss, gradient = step(W, *next(batches))
                 W = W - rate * (condition(gradient) if condition else gradient)
-            total, since = total + loss, since + 1  # a loss on a GPU stays there until it is needed
+            total, since = total + loss, since + 1  # a loss on a GPU is not copied until it is needed
         if iteration % every and iteration != max_iterations:
             continue
         mean = float(total) / since if since else math.nan
         if iteration and not (math.isfinite(mean) and bool(xp.all(xp.isfinite(W)))):
             if curve.scores[0] < best_score:
-                break  # return the best of the finite iterates
-            raise InputError(f"rate must be smaller: the loss is no longer finite by step {iteration}. Got {rate:g}.")
+                break  # return the best finite iterate
+            raise InputError(f"rate must be smaller: the loss is not finite at step {iteration}. Got {rate:g}.")
         score = validate(W) if validate else math.nan
         total, since = 0.0, 0
         curve.iterations.append(iteration)
@@ -132,7 +134,7 @@ def train(
 def _batches(
     X: Rows, y: Array, W: Array, batch: int, random: np.random.Generator, draw: Draw | None
 ) -> Iterator[tuple[Array, Array]]:
-    """Rows and labels of random batches, without end; all rows if they are fewer than a batch."""
+    """Yield rows and labels of random batches, endlessly; all rows if they are fewer than a batch."""
     xp, n = namespace(W), X.shape[0]
     labels = as_numpy(y)
 
@@ -152,7 +154,7 @@ def _batches(
 
 
 class Adam:
-    """Adam as a `condition` of `train`: gradients divided by their usual size. One object for each training.
+    """Adam as a `condition` of `train`: gradients divided by their running magnitude. Use one object per training.
 
     Kingma & Ba, "Adam: a method for stochastic optimization", ICLR 2015, Algorithm 1. NumPy or torch.
 
@@ -167,7 +169,7 @@ class Adam:
         self._steps = 0
 
     def __call__(self, gradient: Array) -> Array:
-        """The step for this gradient: of size 1 where the last gradients agree."""
+        """Return the step for this gradient; its size is 1 if the last gradients agree."""
         self._steps += 1
         self._mean = self.mean_decay * self._mean + (1 - self.mean_decay) * gradient
         self._square = self.square_decay * self._square + (1 - self.square_decay) * gradient * gradient
@@ -177,25 +179,25 @@ class Adam:
 
 
 class Problem(NamedTuple):
-    """Labelled rows, divided into a part to train on and a part to validate on."""
+    """Labelled rows, split into a training and a validation part."""
 
     X: Rows  # (n, d): all rows
     codes: NDArray[np.int64]  # (n,), class numbers
     classes: NDArray[Any]  # (C,)
-    rows: Rows  # to train on
+    rows: Rows  # training part
     labels: NDArray[np.int64]
-    held: Rows  # to validate on
+    held: Rows  # validation part
     held_labels: NDArray[np.int64]  # empty: no validation
     repeats: bool  # whether to train again on all rows
     random: np.random.Generator
 
     def with_all_rows(self) -> "Problem":
-        """The same problem with all rows to train on and none to validate on."""
+        """Return the same problem with all rows in the training part and no validation part."""
         return self._replace(rows=self.X, labels=self.codes, held_labels=self.held_labels[:0], repeats=False)
 
 
 class TrainedProjection(Projection):
-    """A projection trained with `train`: the checks, the validation part and the measures that estimators share.
+    """Base of projections trained with `train`: shared checks, validation part and measures.
 
     The constructor of a subclass stores `dim`, `rate`, `max_iterations` and `random_state`; `batch`, `validation` and
     `measure` are options or class attributes.
@@ -214,10 +216,10 @@ class TrainedProjection(Projection):
     _limits: ClassVar[Mapping[str, Limit]]
     _choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"measure": MEASURES}
     _every: ClassVar[int]  # batches between two validations
-    _patience: ClassVar[int]  # validations without a gain that end the training
+    _patience: ClassVar[int]  # validations without improvement after which training stops
 
     def _problem(self, X: Rows, y: Array | None, held: tuple[Rows, Array] | None, max_held: int) -> Problem:
-        """Check options, rows and labels; hold a share of each class out unless `held`, rows and labels, is given."""
+        """Check options, rows and labels; hold out a share of each class unless `held`, rows and labels, is given."""
         check_limits(self, self._limits)
         for name, allowed in self._choices.items():
             if getattr(self, name) not in allowed:
@@ -248,7 +250,7 @@ class TrainedProjection(Projection):
         labels: NDArray[np.int64] | None = None,
         draw: Draw | None = None,
     ) -> tuple[Array, Curve]:
-        """`train` with the options of this estimator; `steps`, `rate` and `labels` replace theirs."""
+        """Call `train` with the options of this estimator, unless `steps`, `rate` or `labels` replace them."""
         return train(
             W,
             step,
@@ -267,32 +269,33 @@ class TrainedProjection(Projection):
         )
 
     def _top(self, found: NDArray[np.int64]) -> float:
-        """The validation score of ranks (m,) of the right class, for the measures "top1" and "top5"."""
+        """Return the validation score of ranks (m,) of the right class, for the measures "top1" and "top5"."""
         return top(found, 5 if self.measure == "top5" else 1)
 
 
 class Start(NamedTuple):
-    """Where the training of a projection starts, and a preconditioner for its gradients."""
+    """Initial projection, and a preconditioner for its gradients."""
 
     W: Array  # (D, d) float32, D ≤ dim, d, n - 1
     mean: Array  # (d,) float32
-    first: float  # variance of whitened rows along the direction where it is largest
-    total: float  # along all D directions together
+    first: float  # largest variance of whitened rows along a direction
+    total: float  # sum of the variances along all D directions
     U: Array  # (r, d) float32: orthonormal directions in which classes vary most
-    kept: Array  # (r,) float32: λ / (σ² + λ), the share of variances along them that whitening leaves
+    kept: Array  # (r,) float32: λ / (σ² + λ), the share of their variances that remains after whitening
 
     def condition(self, gradient: Array) -> Array:
-        """A gradient by W (D, d) times λ(Σ + λI)⁻¹, Σ the covariance within classes: descent in whitened rows.
+        """Multiply a gradient by W (D, d) by λ(Σ + λI)⁻¹, Σ the covariance within classes: descent in whitened rows.
 
-        Otherwise directions in which classes vary much would dominate the others.
+        Otherwise, directions in which classes vary a lot would dominate the others.
         """
         return gradient - ((gradient @ self.U.T) * (1 - self.kept)) @ self.U
 
 
 def find_start(X: Rows, y: NDArray[np.int64], dim: int, random: np.random.Generator) -> Start:
-    """Fisher's discriminants, then the principal directions, of rows (n, d) whitened within their classes y (n,).
+    """Return Fisher's discriminants, then principal directions, of rows (n, d) whitened within their classes y (n,).
 
-    They are found in a sample of the rows. The variances of equal rows are 1, so that there is something to divide by.
+    They are computed from a sample of the rows. If all rows are equal, variances are set to 1, to avoid a division by
+    zero.
 
     >>> found = find_start(np.array([[0.0, 1.0], [2.0, 1.0]]), np.array([0, 1]), 5, np.random.default_rng(0))
     >>> found.W.tolist(), found.mean.tolist(), found.first
@@ -334,9 +337,9 @@ def find_start(X: Rows, y: NDArray[np.int64], dim: int, random: np.random.Genera
 
 
 def _within(off: Array, C: int) -> tuple[Array, Array, float]:
-    """Directions (r, d) and variances (r,) of rows less the means of their C classes, (n, d), and λ in their units."""
+    """Return directions (r, d), variances (r,) and λ of rows minus the means of their C classes, (n, d)."""
     xp, (n, d) = namespace(off), off.shape
-    share = (n - 1) / max(n - C, 1)  # corrects for the means, which were estimated
+    share = (n - 1) / max(n - C, 1)  # corrects for estimating the means
     lam = LAM * share * float(xp.sum(off * off)) / (n - 1) / d
     if not lam:
         return off[:0], off[:0, 0], 1.0  # classes of one row each, or of equal rows: no whitening

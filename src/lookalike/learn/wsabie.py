@@ -1,8 +1,8 @@
-"""WSABIE and JSCL: a projection and a linear classifier in it, learned together.
+"""WSABIE and JSCL: a projection and a linear classifier, learned together.
 
 WSABIE minimises a loss on the rank of the right class: Weston, Bengio & Usunier, IJCAI 2011. JSCL, joint subspace and
-classifier learning, a hinge loss for each class against the rest: Gordo, Rodríguez, Perronnin & Valveny, CVPR 2012.
-Both have the scores of Mensink et al. 2013 (ncm), Eq. 15.
+classifier learning, minimises a hinge loss of each class against all others: Gordo, Rodríguez, Perronnin & Valveny,
+CVPR 2012. Both use the scores of Mensink et al. 2013 (ncm), Eq. 15.
 """
 
 from typing import Annotated, Any, Self
@@ -20,15 +20,15 @@ from lookalike.limits import COUNT, POSITIVE, Limit
 from lookalike.types import Array, OneOf
 
 MAX_HELD = 5_000
-"""Rows to validate on, at most."""
+"""Maximum number of validation rows."""
 LIMITS: dict[str, Limit] = {"dim": COUNT, "rate": POSITIVE, "batch": COUNT, "max_iterations": COUNT}
 
 
 def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
-    """The mean WARP loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
+    """Return the mean WARP loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
 
-    Each of the r classes that score more than the right one minus a margin of 1 adds its hinge loss times
-    (1 + 1/2 + … + 1/r) / r. The paper estimates r by trying classes at random; here it is counted over all classes.
+    Each of the r classes that score higher than the right one minus a margin of 1 adds its hinge loss times
+    (1 + 1/2 + … + 1/r) / r. The paper estimates r by sampling classes; here, all classes are counted.
 
     >>> rank_loss(np.array([[2.0, 1.5, 0.0]]), np.array([0]))
     (np.float64(0.5), array([[-1.,  1.,  0.]]))
@@ -48,10 +48,10 @@ def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
 
 
 def hinge_loss(scores: Array, y: Array) -> tuple[Any, Array]:
-    """The mean hinge loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
+    """Return the mean hinge loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
 
-    The right class should score at least 1, the others at most -1. The others together have the weight of the right
-    one: with many classes they would dominate it.
+    The right class should score at least 1, the others at most -1. The others together have the same weight as the
+    right class; otherwise, many classes would dominate it.
 
     >>> hinge_loss(np.array([[0.5, -3.0, -0.5]]), np.array([0]))
     (np.float64(0.75), array([[-1. ,  0. ,  0.5]]))
@@ -66,30 +66,31 @@ def hinge_loss(scores: Array, y: Array) -> tuple[Any, Array]:
 
 
 class Wsabie(ClassifierMixin, TrainedProjection):
-    """A projection with a linear classifier in it: scores v_cᵀ(Wx + w), the right class first by a margin of one.
+    """A projection with a linear classifier: scores v_cᵀ(Wx + w) rank the right class first by a margin of one.
 
-    W, w and v are learned together, in mini-batches, from `find_start` and the class means there. `transform` is the
-    projection, a metric for new classes too; `predict` returns only the classes that it was fitted on.
+    W, w and v are learned together in mini-batches, starting from `find_start` and the projected class means.
+    `transform` applies the projection, which is also a metric for new classes; `predict` knows only the classes that it
+    was fitted on.
 
     Parameters
     ----------
     dim : output dimension. D = min(dim, d, n - 1).
-    rate : length of a step, at a scale where rows have length one on average.
+    rate : step size, for rows scaled to an average length of one.
     batch : rows per step.
     max_iterations : maximum number of steps.
-    measure : the score on a fifth of each class that stops the training: "top1" (the right class first), "top5" (among
-        the first five; ties by the first) or "map" (retrieval by cosine).
-    random_state : seed of the validation part and of the batches.
+    measure : validation score on a fifth of each class, used to decide when to stop: "top1" (the right class is first),
+        "top5" (among the first five; ties broken by top-1) or "map" (retrieval by cosine).
+    random_state : random seed of the validation part and of the batches.
 
     Attributes
     ----------
-    Arrays have the type and the device of the rows it was fitted on; `transform` takes rows of any type.
+    Arrays have the type and device of the training rows; `transform` accepts rows of any type.
 
     W_ : (D, d) float32.
-    offset_ : (D,) float32, added after the projection: it gives the classes their biases.
+    offset_ : (D,) float32, added after the projection; it provides the biases of the classes.
     coef_ : (C, D) float32, the vectors v_c.
     classes_ : (C,) sorted labels, NumPy.
-    curve_ : (t, 3) float64, NumPy: step, mean loss since the previous entry, and score, at each validation.
+    curve_ : (t, 3) float64, NumPy; step, mean loss since the previous validation, and score of each validation.
 
     Examples
     --------
@@ -132,9 +133,9 @@ class Wsabie(ClassifierMixin, TrainedProjection):
         held: tuple[Rows, Array] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from rows (n, d) and labels (n,) of at least 2 classes.
+        """Fit to rows (n, d) and labels (n,) of at least 2 classes.
 
-        `held`, rows and labels, replaces the validation part of X; for "map" its labels may be of any classes.
+        `held`, rows and labels, replaces the validation part of X; for "map" its labels can be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
         problem = self._problem(X, y, held, MAX_HELD)
@@ -166,7 +167,7 @@ class Wsabie(ClassifierMixin, TrainedProjection):
                 return mean_average_precision(Z, problem.held_labels)
             return self._top(ranks(Z @ V.T, problem.held_labels))
 
-        both = xp.concat([W, 0 * W[:, :1], V.T], axis=1)  # (D, d + 1 + C): W, its offset and V are learned as one array
+        both = xp.concat([W, 0 * W[:, :1], V.T], axis=1)  # (D, d + 1 + C): W, offset and V, learned as one array
         both, curve = self._train(problem, both, step, score, condition, callback=callback)
         self.W_, self.offset_, self.coef_ = unpack(both)
         self.classes_ = problem.classes
@@ -179,13 +180,13 @@ class Wsabie(ClassifierMixin, TrainedProjection):
         return Z + like(Z, self.offset_)
 
     def decision_function(self, X: Rows) -> Array:
-        """Scores (m, C) float32 of rows (m, d); of two classes (m,), the second minus the first, as in scikit-learn."""
+        """Return scores (m, C) float32 of rows (m, d); for two classes (m,), the second minus the first."""
         Z = self.transform(X)
         scores = Z @ like(Z, self.coef_).T
         return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """Labels (m,) of rows (m, d); of equal scores the first class wins."""
+        """Return labels (m,) of rows (m, d); if scores are equal, the first class wins."""
         scores = as_numpy(self.decision_function(X))
         best = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
         return np.asarray(self.classes_[best])
@@ -194,8 +195,8 @@ class Wsabie(ClassifierMixin, TrainedProjection):
 class Jscl(Wsabie):
     """A projection W with a classifier v_c for each class against all others.
 
-    Everything except the loss is as in `Wsabie`, with the same parameters and attributes. For retrieval, which uses W
-    alone, stop by retrieval: `measure="map"`.
+    Everything except the loss is as in `Wsabie`, with the same parameters and attributes. For retrieval, which uses
+    only W, set `measure="map"`.
 
     Examples
     --------
