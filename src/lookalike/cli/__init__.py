@@ -107,7 +107,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Search pictures by example: index folders, then find similar pictures, classes and duplicates.
+    """Find pictures by example: index folders, then search, classify and list duplicates.
 
     \b
     Examples:

@@ -55,7 +55,7 @@ def refresh(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Check the added sources for new, changed, moved and missing files.
+    """Rescan the added sources for new, changed and missing files.
 
     \b
     Examples:
@@ -108,9 +108,10 @@ def label(
     author: Annotated[str, typer.Option("--author", help="Label author.")] = "import",
     json: Json = False,
 ) -> int:
-    """Import labels from a CSV file (path,label or id,label) or a folder with one subfolder per class.
+    """Import labels from a CSV file or a folder of class folders.
 
-    Names that are not in the collection are listed; the exit code is then 1.
+    A CSV file has a header with path,label or id,label. A folder has one subfolder per class. Names that are not in the
+    collection are listed; the exit code is then 1.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ Images = Annotated[
 ]
 Kind = Annotated[
     Literal["ncm", "ncmc", "second"] | None,
-    typer.Option("--kind", help="Class model: one mean per class, up to ten means, or means with a shared covariance."),
+    typer.Option("--kind", help="Model: ncm, one mean per class; ncmc, ten means; second, a shared covariance."),
 ]
 
 app = typer.Typer(name="classes", rich_markup_mode=None)
@@ -57,7 +57,7 @@ def add(
         typer.Argument(metavar="IMAGE", help="Paths or ids of pictures in the collection, or folders."),
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Add the relevant pictures of this feedback session.")
+        str | None, typer.Option("--session", metavar="ID", help="Add the positive pictures of this feedback session.")
     ] = None,
     author: Author = None,
     json: Json = False,
@@ -108,7 +108,9 @@ def remove(name: Name, images: Images, where: Where, json: Json = False) -> int:
 
 @app.command("list")
 def list_(where: Where, json: Json = False) -> int:
-    """List the classes with their numbers of labelled and predicted pictures.
+    """List the classes.
+
+    The table has the numbers of labelled and of predicted pictures, and the parents of each class.
 
     \b
     Examples:
@@ -149,7 +151,9 @@ def show(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show the pictures of a class: labelled ones first, then predicted ones by decreasing probability.
+    """Show the pictures of a class.
+
+    Labelled pictures come first, then predicted ones by decreasing probability.
 
     \b
     Examples:
@@ -252,7 +256,7 @@ def confirm(
     author: Author = None,
     json: Json = False,
 ) -> int:
-    """Confirm predictions: the pictures become labelled members of the class.
+    """Confirm predictions. The pictures become labelled members of the class.
 
     \b
     Examples:
@@ -271,7 +275,7 @@ def confirm(
 
 @app.command()
 def reject(name: Name, images: Images, where: Where, author: Author = None, json: Json = False) -> int:
-    """Reject predictions: the class is never predicted for these pictures again.
+    """Reject predictions. The class is never predicted for these pictures again.
 
     \b
     Examples:
@@ -379,7 +383,7 @@ def evaluate(
     """Evaluate the classes by cross-validation.
 
     Each tenth of a class is classified by a model without it; a space that learned from labels is refitted without it,
-    too. Then whole classes are left out to test whether their pictures are rejected as none of these. Nothing is stored.
+    too. Then whole classes are left out to test whether their pictures are rejected as none of these. Nothing is saved.
 
     \b
     Examples:

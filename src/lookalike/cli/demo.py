@@ -35,9 +35,9 @@ def demo(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Generate a few hundred pictures of a dozen kinds, index them and show some search results.
+    """Generate sample pictures, index them and run a few searches.
 
-    Running it again reuses the existing pictures and index.
+    There are a few hundred pictures of a dozen kinds. Running it again reuses the existing pictures and index.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Author, Json, Where, Workers, filtered, opened
+from lookalike.cli.options import Json, Where, Workers, filtered, opened
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
 from lookalike.text import human_bytes, many
@@ -46,7 +46,9 @@ def duplicates(
     *,
     filter: "Filter | None",
 ) -> int:
-    """List groups of duplicates, the largest picture of each group first. Nothing is deleted.
+    """List groups of duplicates. Nothing is deleted.
+
+    The largest picture of each group comes first.
 
     identical: one file at several paths. same: one photo, re-encoded, resized, slightly cropped or with another
     brightness. alike: pictures that are unusually close to each other in a space.
@@ -92,7 +94,9 @@ def dismiss(
         typer.Argument(metavar="IMAGE", help="Paths or ids of two or more pictures, or of one that has several paths."),
     ],
     where: Where,
-    author: Author = None,
+    author: Annotated[
+        str | None, typer.Option("--author", help="Author of the decision. Default: your login name.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Mark pictures as not being duplicates of each other.

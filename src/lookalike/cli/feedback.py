@@ -104,10 +104,11 @@ def feedback(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Find the pictures you mean by answering questions: yes, no or skip, one key per picture.
+    """Find the pictures you mean by answering yes, no or skip.
 
-    Each round lists the best pictures so far and asks about the most informative ones. q or Ctrl-C quits; --resume
-    continues. If input comes from a pipe, each letter is a key (yynu); lines with a word, such as yes or no, also work.
+    Each round lists the best pictures so far and asks about the most informative ones, one key per picture. q or
+    Ctrl-C quits; --resume continues. If input comes from a pipe, each letter is a key (yynu); lines with a word, such
+    as yes or no, also work.
 
     \b
     Examples:
@@ -428,7 +429,9 @@ def draw_in_terminal(path: str) -> None:
 
 @sessions_app.callback(invoke_without_command=True)
 def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
-    """List feedback sessions, most recently changed first: id, state, marks, rounds, date, author, name.
+    """List feedback sessions, most recently changed first.
+
+    Each line has the id, state, marks, rounds, date, author and name of a session.
 
     \b
     Examples:

@@ -53,7 +53,9 @@ def fit(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Fit spaces on the current pictures, for example after the collection has grown a lot.
+    """Fit spaces on the current pictures.
+
+    Run it after the collection has grown a lot.
 
     With --features, spaces with a learned feature (vlad, fisher) are empty until all features are extracted again. If
     the command is interrupted, lookalike refresh continues.
@@ -171,7 +173,7 @@ def _print_calibration(report: "CalibrationReport", by_labels: bool, json: bool)
     else:
         print_note(
             "precision: how well altered pictures find their originals. behind: difference from the best precision, in"
-            " standard errors. * marks the chosen values: the largest margin among those that are behind by less than 2."
+            " standard errors. * marks the chosen values: the largest margin of those behind by less than 2."
         )
     asked = "labelled pictures" if by_labels else "pictures and altered versions of them"
     print_line(

@@ -24,9 +24,10 @@ def verify(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Read every file of the collection and compare it with its checksum. The exit code is 1 if faults are found.
+    """Check every file of the collection against its checksum.
 
-    Each line of the output describes one fault and names the command that repairs it.
+    The exit code is 1 if faults are found. Each line of the output describes one fault and names the command that
+    repairs it.
 
     \b
     Examples:

@@ -62,7 +62,7 @@ def stats(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Show the contents of the collection: pictures, labels, spaces and indexes.
+    """Show the size, labels, spaces and indexes of the collection.
 
     \b
     Examples:
@@ -148,7 +148,7 @@ def map_(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Arrange pictures on a two-dimensional map, with similar pictures close together.
+    """Arrange pictures on a map, similar ones close together.
 
     This takes up to half a minute. The map is cached until pictures are added or removed.
 
@@ -191,7 +191,9 @@ def export(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Write the catalogue (JSON, CSV, paths), the labels (COCO) or the vectors of a space (npz) for other tools.
+    """Export the catalogue, labels or vectors for other tools.
+
+    The formats are json, csv and paths for the catalogue, coco for labels and npz for the vectors of a space.
 
     \b
     Examples:

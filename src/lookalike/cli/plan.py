@@ -49,7 +49,7 @@ def plan(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Choose an index for a number of pictures and an amount of memory, and predict its cost.
+    """Choose an index that fits into memory, and predict its cost.
 
     The exit code is 1 if nothing fits.
 
@@ -78,9 +78,10 @@ def plan(
 
 
 def recipes(json: Json = False) -> int:
-    """List the recipes (named pipelines that turn a picture into a vector) and their speed on this machine.
+    """List the recipes and their speed on this machine.
 
-    The speed is measured on a few generated pictures, which takes up to a second per recipe.
+    A recipe is a named pipeline that turns a picture into a vector. The speed is measured on a few generated pictures,
+    which takes up to a second per recipe.
 
     \b
     Examples:
