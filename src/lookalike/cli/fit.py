@@ -154,7 +154,7 @@ def _fitted_on(n: int, space: dict[str, Any] | None) -> str:
     which = space["fitted_which"]
     pictures = f"{n:,} of {many(space['rows'], 'picture')}" if which else many(n, "picture")
     by = f" with {space['chain'][-1]}" if space["name"] == "codes" else ""
-    return f"{pictures}{by}, {which}" if which else f"{pictures}{by}"
+    return f"{pictures}{by} ({which})" if which else f"{pictures}{by}"
 
 
 def _print_calibration(report: "CalibrationReport", by_labels: bool, json: bool) -> None:
