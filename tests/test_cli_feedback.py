@@ -212,7 +212,7 @@ def test_sessions_are_listed(call, own, fish):
     code, out, _ = call("sessions")
     assert code == 0
     assert re.fullmatch(
-        rf"{session_in(err)}  open         2 positive    1 negative   0 skipped     1 round  [-\d]+ [:\d]+  anna  größe\n",
+        rf"{session_in(err)}  open +2 positive +1 negative +0 skipped +1 round  [-\d]+ [:\d]+  anna  größe\n",
         out,
     )
     (row,) = json.loads(call("sessions", "--json")[1])

@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 success, 1 something was skipped or is wrong, 2 usage or input error, 130 Ctrl-C.
+"""The command line. Exit codes: 0 success, 1 files skipped or faults found, 2 usage or input error, 130 Ctrl-C.
 
 Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `search` (search, explain),
 `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map, export),

@@ -57,7 +57,7 @@ def demo(
     if json:
         print_json({"folder": str(root), "pictures": len(paths), "sheet": str(sheet), "searches": searches})
         return 0
-    print_line(f"Generated {len(paths)} pictures of {len(firsts)} kinds in {shorten(str(root))}.")
+    print_line(f"{len(paths)} sample pictures of {len(firsts)} kinds are in {shorten(str(root))}.")
     print_line(f"Indexed {report.added:,} in {report.seconds:.1f} s; {report.known:,} were already indexed.")
     for search in searches:
         right = sum(result["right"] for result in search["results"])

@@ -1,6 +1,6 @@
 """`lookalike feedback`: a feedback session in the terminal, one key per picture; `lookalike sessions`: list and delete.
 
-Every answer is stored immediately: a session that was left or killed can be resumed by its id.
+Every answer is stored immediately: an interrupted session can be resumed by its id.
 """
 
 import base64
@@ -31,7 +31,7 @@ else:
 
 MARKS = {"y": "relevant", "n": "irrelevant", "s": "skip"}
 SHOWN_MARKS = {"relevant": "positive", "irrelevant": "negative", "skip": "skipped"}
-"""Marks as they are printed."""
+"""Printed names of the marks."""
 KEYS = "y yes · n no · s skip · u undo · f finish · q quit"
 KEYS_WITHOUT_QUESTIONS = "u undo · f finish · q quit"
 END_OF_INPUT = ("", "\x04")
@@ -47,7 +47,7 @@ sessions_app = typer.Typer(name="sessions", rich_markup_mode=None)
 
 
 class Interrupted(Exception):  # noqa: N818 — not an error: the user pressed Ctrl-C
-    """The user left a session with Ctrl-C; the message has the command that resumes it."""
+    """The user quit a session with Ctrl-C; the message contains the command that resumes it."""
 
 
 @filtered
@@ -153,7 +153,7 @@ def feedback(
 
 
 def _examples(images: list[str], box: str | None) -> list[Any]:
-    """Return the pictures on the command line, or the part of the only one."""
+    """Return the example pictures, or the part of the picture that --box selects."""
     if box is None:
         return list(images)
     part = parse_box(box)
@@ -247,7 +247,7 @@ class Dialogue:
     keys: "Keys" = dataclasses.field(default_factory=lambda: Keys(), init=False)
 
     def play(self, rounds: int | None) -> str:
-        """Run this number of rounds, or until the user leaves; return "leave", "finish" or "done"."""
+        """Run this number of rounds, or until the user quits; return "leave", "finish" or "done"."""
         if self.session.summary.state != "finished" and rounds != 0:
             played = 0
             while rounds is None or played < rounds:
@@ -374,7 +374,7 @@ class Keys:
     """Reads one key at a time: key presses on a terminal, otherwise the letters of each line."""
 
     def __init__(self) -> None:
-        self._pending: list[str] = []  # the rest of a line from a pipe
+        self._pending: list[str] = []  # unread letters of a line from a pipe
 
     def read(self) -> str | None:
         """Return the next key in lower case, "" for an empty line; None at the end of the input."""
