@@ -1,4 +1,4 @@
-"""Classes of three pictures each, and none of these. Green: right; red: wrong."""
+"""Classify with three examples per class. Green: correct; red: wrong."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ if not Path("pictures").exists():
 
 
 def paths(kind: str, numbers: range) -> list[str]:
-    """Some of the pictures of a kind."""
+    """Return the paths of some pictures of a kind."""
     return [f"pictures/{kind}/{kind}-00{i}.jpg" for i in numbers]
 
 
@@ -21,13 +21,13 @@ with Collection("classes.lookalike", create=True) as collection:
     collection.add(*(f"pictures/{kind}" for kind in known))
     for kind in known:
         collection.classes.add(kind, paths(kind, range(3)))
-    for kind in [*known, "balloons"]:  # of balloons it was told nothing
+    for kind in [*known, "balloons"]:  # balloons has no class
         row = []
         for prediction in collection.classify(paths(kind, range(3, 6))):
-            said = prediction.label or "none of these"
-            right = said == (kind if kind in known else "none of these")
+            label = prediction.label or "none of these"
+            right = label == (kind if kind in known else "none of these")
             frame = "right" if right else "wrong"
-            caption = f"{said}\n{prediction.probability:.2f}"
+            caption = f"{label}\n{prediction.probability:.2f}"
             row.append(Tile(prediction.path, caption, frame))
         rows.append(row)
-write_sheet(list(zip(*rows, strict=True)), "classes.png")  # a column for each
+write_sheet(list(zip(*rows, strict=True)), "classes.png")  # one column per kind

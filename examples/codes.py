@@ -1,4 +1,4 @@
-"""Codes: each picture in 64 bits. A search counts the bits that differ."""
+"""Binary codes: 64 bits per picture. A search counts the bits that differ."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ left.imshow(
     np.vstack([read(path, side=60).pixels[:60, :80] for path in paths]), aspect="auto"
 )
 middle.imshow(unpack(codes), cmap="gray_r", aspect="auto", interpolation="nearest")
-middle.set_title("64 bits a picture, in 8 bytes")
+middle.set_title("64 bits (8 bytes) per picture")
 drawn = right.imshow(hamming(codes, codes), cmap="viridis_r", aspect="auto")
-right.set_title("bits that differ, picture by picture")
+right.set_title("number of different bits per pair")
 figure.colorbar(drawn, ax=right)
 for panel in (left, middle, right):
     panel.set(xticks=[], yticks=[])

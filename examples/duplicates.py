@@ -1,4 +1,4 @@
-"""Duplicates: a picture saved again, smaller or cropped, is found."""
+"""Find duplicates: pictures that were re-encoded, resized, cropped or brightened."""
 
 from pathlib import Path
 

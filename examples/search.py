@@ -1,4 +1,4 @@
-"""Search by example: three pictures and what each finds. Green: the same kind."""
+"""Search by example: three pictures and their results. Green: the same kind."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""SLEM: a picture as the classifier that tells it from others: who pushes most?"""
+"""SLEM: list the negatives with the most influence on a picture's classifier."""
 
 from pathlib import Path
 
@@ -12,10 +12,12 @@ if not Path("pictures").exists():
 rows = []
 with Collection("gallery.lookalike", create=True) as collection:
     collection.add("pictures")
-    collection.fit("slem(lam=0.01)")  # the collection itself is the pool of negatives
+    collection.fit("slem(lam=0.01)")  # negatives: the collection itself
     for kind in ("sunset", "house", "chart"):
         example = f"pictures/{kind}/{kind}-000.jpg"
-        pushes = collection.explain(example, space="slem", k=6)[1:]  # first is itself
-        tiles = [Tile(push.path, f"pushes {push.push:.1f}") for push in pushes]
+        pushes = collection.explain(example, space="slem", k=6)[
+            1:
+        ]  # the first is itself
+        tiles = [Tile(push.path, f"influence {push.push:.1f}") for push in pushes]
         rows.append([Tile(example, kind, "example"), *tiles])
 write_sheet(rows, "slem.png")

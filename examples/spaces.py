@@ -1,4 +1,4 @@
-"""Two spaces: pictures alike by what they show, and alike by their colours."""
+"""Two spaces: pictures with similar content, and pictures with similar colours."""
 
 from pathlib import Path
 
@@ -19,9 +19,9 @@ with Collection("gallery.lookalike", create=True) as collection:
         items = collection.get(places.ids.tolist())
         panel.scatter(places.x, places.y, s=0)
         for x, y, item in zip(places.x, places.y, places.ids.tolist(), strict=True):
-            small = read(items[item].paths[0], side=48).pixels
+            thumbnail = read(items[item].paths[0], side=48).pixels
             panel.add_artist(
-                AnnotationBbox(OffsetImage(small, zoom=0.22), (x, y), frameon=False)
+                AnnotationBbox(OffsetImage(thumbnail, zoom=0.22), (x, y), frameon=False)
             )
         panel.set(title=f"space: {space}", xticks=[], yticks=[])
 figure.savefig("spaces.png", dpi=100)

@@ -38,7 +38,7 @@ def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
     assert code == 0
     assert [line.split(":")[0] for line in err.splitlines()[:-1]][:1] == ["comparing pictures"]  # not silent in a pipe
     assert err.splitlines()[-2] == "1 group, 2 pictures."
-    assert err.splitlines()[-1].startswith("Besides, 1 picture at several paths: lookalike -c ")
+    assert err.splitlines()[-1].startswith("Also at several paths: 1 picture. See: lookalike -c ")
     page = (tmp_path / "both.html").read_text()
     assert (page.count("<figure"), page.count("the same file at 2 paths"), page.count("the same photo")) == (3, 1, 1)
     assert [line.rpartition("/")[2] for line in out.splitlines()[1:]] == ["beach-000.jpg", "small.jpg"]
@@ -51,7 +51,7 @@ def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
     assert page.count("<figure") == 1
     assert "again.jpg" in page
     code, _, err = call("duplicates", "--tier", "identical", "--path", "house/*")
-    assert (code, err) == (0, "No duplicates of this kind.\n")
+    assert (code, err) == (0, "No duplicates found.\n")
     code, out, err = call("duplicates", "--html", tmp_path / "none" / "d.html")  # before the work, not after it
     assert (code, out) == (2, "")
     assert "Create it first" in err
@@ -61,7 +61,10 @@ def test_dismiss_is_for_good_and_by_path_or_id(call, filled):
     small = filled / "p" / "small.jpg"
     with Collection(filled / "c") as collection:
         item = f"{collection.find(str(filled / 'p' / 'beach' / 'beach-000.jpg')):016x}"
-    assert call("duplicates", "dismiss", small, item, "--author", "anna")[:2] == (0, "1 pair told apart.\n")
+    assert call("duplicates", "dismiss", small, item, "--author", "anna")[:2] == (
+        0,
+        "Marked 1 pair as not duplicates.\n",
+    )
     assert json.loads(call("duplicates", "dismiss", small, item, "--json")[1]) == {"pairs": 0}
     assert call("duplicates", "--workers", 1)[1] == ""
 
@@ -92,6 +95,6 @@ def test_a_map_as_json_and_as_a_picture(call, tmp_path, monkeypatch):
     assert (code, found["space"], len(found["ids"])) == (0, "color", len(found["x"]))
     with Image.open(tmp_path / "m.png") as sheet:
         assert sheet.size[0] > 48
-    drawn, total, hidden = map(int, re.findall(r"m\.png: (\d+) of (\d+) pictures\. Left out, .*: (\d+)\.", err)[0])
+    drawn, total, hidden = map(int, re.findall(r"m\.png with (\d+) of (\d+) pictures\. Left out .*: (\d+)\.", err)[0])
     assert drawn + hidden == total == len(found["ids"])
-    assert call("map")[1] == f"On the map of color: {total} of {total} pictures.\n"
+    assert call("map")[1] == f"Map of space color: {total} of {total} pictures.\n"

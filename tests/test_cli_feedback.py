@@ -66,8 +66,8 @@ def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish)
     assert code == 0
     assert re.search(r"Round 1: found 1.*, in \d+ ms\.", out)
     assert "1 relevant" not in out
-    assert "2 relevant, 1 irrelevant, 1 skipped." in out
-    assert "'x' is not one of the keys: y yes" in err
+    assert "2 positive, 1 negative, 1 skipped." in out
+    assert "Unknown key 'x'. Keys: y yes" in err
     assert err.rstrip().endswith(f"lookalike -c {own} feedback --resume {session_in(err)}")
     with lookalike.Collection(own) as collection:
         session = collection.session(id=session_in(err))
@@ -78,9 +78,9 @@ def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish)
 
 def test_several_keys_on_a_line_are_as_many_answers(call, own, fish):
     _, _, err = call("feedback", fish, "--window", 3, "--rounds", 2, answers="yNx u\nskip n\nyn\n\nyes\n")
-    assert "'x' is not one of the keys" in err
+    assert "Unknown key 'x'" in err
     assert err.count("Undone:") == 1  # the no; then s, k, i and p, for only a whole line is a word
-    assert [f"{key!r} is not" in err for key in "kip"] == [True] * 3
+    assert [f"Unknown key {key!r}" in err for key in "kip"] == [True] * 3
     with lookalike.Collection(own) as collection:
         session = collection.session(id=session_in(err))
         assert list(session.marks.values()) == [
@@ -117,7 +117,7 @@ def test_a_session_goes_on_where_it_was_left(call, own, fish):
     code, out, err = call("feedback", "--resume", session, "--window", 3, answers="n\nq\n")
     assert code == 0
     assert "Round 2: found 2" in out
-    assert "2 relevant, 3 irrelevant, 0 skipped." in out
+    assert "2 positive, 3 negative, 0 skipped." in out
     assert session_in(err) == session
     for more in ([fish], ["--label", "fish"], ["--not", fish], ["--space", "color"]):
         assert call("feedback", "--resume", session, *more)[0] == 2
@@ -128,7 +128,7 @@ def test_a_session_goes_on_where_it_was_left(call, own, fish):
 
 def test_undo_asks_again_and_reaches_into_the_round_before(call, own, fish):
     _, _, err = call("feedback", fish, "--window", 2, answers="u\ny\nu\nn\ny\nu\nu\nq\n")
-    assert "There is nothing to undo." in err
+    assert "Nothing to undo." in err
     assert err.count("Undone:") == 3
     with lookalike.Collection(own) as collection:
         session = collection.session(id=session_in(err))
@@ -148,7 +148,7 @@ def test_finishing_gives_labels(call, own, fish):
     code, out, _ = call("feedback", fish, "--window", 2, answers="y\nf\nGröße 魚\n")
     assert code == 0
     assert "Name of the class:" in out
-    assert "The label Größe 魚 was added to 2 pictures." in out
+    assert "Added the label “Größe 魚” to 2 pictures." in out
     with lookalike.Collection(own) as collection:
         assert collection.label_counts()["Größe 魚"] == 2
         (session,) = collection.sessions()
@@ -159,9 +159,9 @@ def test_finishing_gives_labels(call, own, fish):
     code, _, err = call("feedback", "--resume", session.id, "--finish", "--name", "other")
     assert (code, "was finished as 'Größe 魚'" in err) == (2, True)
     _, out, _ = call("feedback", "--label", "Größe 魚", "--rounds", 1, "--finish", "--name", "more", answers="s\n" * 9)
-    assert "The label more was added to 2 pictures." in out
+    assert "Added the label “more” to 2 pictures." in out
     code, _, err = call("feedback", fish, answers="f\n")
-    assert (code, "A name is needed" in err) == (2, True)
+    assert (code, "A class name is required" in err) == (2, True)
 
 
 def test_json_is_a_line_a_round(call, fish):
@@ -212,7 +212,8 @@ def test_sessions_are_listed(call, own, fish):
     code, out, _ = call("sessions")
     assert code == 0
     assert re.fullmatch(
-        rf"{session_in(err)}  open         2 yes    1 no   0 skipped     1 round  [-\d]+ [:\d]+  anna  größe\n", out
+        rf"{session_in(err)}  open +2 positive +1 negative +0 skipped +1 round  [-\d]+ [:\d]+  anna  größe\n",
+        out,
     )
     (row,) = json.loads(call("sessions", "--json")[1])
     assert (row["id"], row["state"], row["relevant"], row["name"]) == (session_in(err), "open", 2, "größe")
@@ -224,7 +225,7 @@ def test_open_sessions_are_deleted_all_or_none(call, fish):
     for wrong, why in ((done, "the class 'x' depends on it"), ("00000000", "No session with the id '00000000'")):
         code, out, err = call("sessions", "delete", one, wrong)
         assert (code, out, why in err) == (2, "", True)
-    assert call("sessions", "delete", one)[:2] == (0, "1 session deleted, with 2 answers.\n")
+    assert call("sessions", "delete", one)[:2] == (0, "Deleted 1 session with 2 answers.\n")
     assert json.loads(call("sessions", "delete", other, other, "--json")[1]) == {"deleted": [other]}
     assert [row["id"] for row in json.loads(call("sessions", "--json")[1])] == [done]
     assert call("sessions", "delete")[0] == 2
@@ -281,7 +282,7 @@ def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
-        assert "Stopped. Every answer is stored. To resume: lookalike" in err
+        assert "Stopped. Every answer is saved. To resume: lookalike" in err
         assert "the same command" not in err
         assert collection.session(id=session_in(err)).summary.relevant == 2
 
@@ -309,7 +310,7 @@ def test_on_a_terminal_one_key_is_enough(own, fish, tmp_path):
     out, _ = process.communicate(timeout=PATIENCE_S)
     os.close(controller)
     assert process.returncode == 0
-    assert "2 relevant, 0 irrelevant" in out
+    assert "2 positive, 0 negative" in out
 
 
 @pytest.mark.parametrize(
@@ -336,15 +337,15 @@ def test_a_terminal_that_can_shows_the_sheet(variables, begins, tmp_path, monkey
 def test_where_nothing_is_left_to_ask_an_undo_and_an_end_are(call, fish):
     code, out, _ = call("feedback", fish, "--path", "*fish*", answers="y\ny\ny\nu\nn\nf\nfishes\n")
     assert code == 0
-    assert "u undo · f finish · q leave" in out
-    assert "The label fishes was added to" in out
+    assert "u undo · f finish · q quit" in out
+    assert "Added the label “fishes” to" in out
 
 
 def test_what_simulate_cannot_heed_is_refused(call, fish):
     for words in (["--resume", "x"], ["--finish"], ["--name", "x"], ["-k", 3]):
         code, _, err = call("feedback", fish, "--simulate", "labels", *words)
         assert code == 2
-        assert f"leave out {words[0]}." in err
+        assert f"Leave out {words[0]}." in err
 
 
 def test_a_name_is_needed_to_finish(call, fish):

@@ -85,7 +85,7 @@ def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
     assert cli.run(["-c", str(filled.path), "stats"]) == 0
     out = capsys.readouterr().out
     assert f"space itq: 400 × 16 bits, fitted on 400, hamming index with recall {narrow['index_recall']:.3f}, " in out
-    assert ", 2 bytes a picture; color() | itq(bits=16)" in out
+    assert ", 2 bytes per picture; color() | itq(bits=16)" in out
 
 
 def test_recall_is_measured_once_and_anew_when_much_has_changed(filled, monkeypatch):
@@ -297,7 +297,7 @@ def test_labels_of_one_class_are_too_few_for_codes_that_learn_from_them(filled, 
 
 def test_the_command_line_fits_codes(filled, capsys):
     assert cli.run(["-c", str(filled.path), "fit", "codes(bits=64)"]) == 0
-    assert capsys.readouterr().out == "codes: fitted on 400 pictures by itq(bits=64).\n"
+    assert capsys.readouterr().out == "codes: fitted on 400 pictures with itq(bits=64).\n"
     assert cli.run(["-c", str(filled.path), "search", f"{7:016x}", "--space", "codes", "-k", "3", "--json"]) == 0
 
 

@@ -68,7 +68,7 @@ def test_scores_can_be_compressed_and_the_chain_goes_on(filled, pictures, capsys
     assert [row.numbers for row in filled.score_steps("coded")] == [48, 2 * 97, 4]
     assert cli.run(["-c", str(filled.path), "stats", "--steps", "small"]) == 0
     head, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert head == ["step", "numbers", "bytes", "mAP", "recall"]
+    assert head == ["step", "dimensions", "bytes", "mAP", "recall"]
     assert [row[-4] for row in rows] == ["48", "194", "4"]
     assert cli.run(["-c", str(filled.path), "stats", "--steps", "small", "--json"]) == 0
     assert [row["bytes"] for row in json.loads(capsys.readouterr().out)] == [192, 776, 16]

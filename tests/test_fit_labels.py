@@ -89,18 +89,18 @@ def test_the_command_line_imports_labels_or_uses_those_of_the_collection(filled,
     where = ["-c", str(filled.path), "fit"]
     assert cli.run([*where, "fda(dim=3)", "--import-labels", str(table)]) == 0
     out, err = capsys.readouterr()
-    assert out == "fda: fitted on 15 of 20 pictures, those that had one label.\n"
-    told = f"Not in the collection: 1 name of {table}.\nTo compare: lookalike -c {filled.path} classes evaluate"
+    assert out == "fda: fitted on 15 of 20 pictures (those that had one label).\n"
+    told = f"Not in the collection: 1 name from {table}.\nTo evaluate: lookalike -c {filled.path} classes evaluate"
     assert err.startswith(told)
     assert cli.run([*where, f"--import-labels={table}", "fda", "--json"]) == 0
     assert capsys.readouterr().out == '{"fda": 15}\n'
     assert cli.run([*where, "fda", "--labels", str(table)]) == 2  # as in 0.1
-    assert f"{table} is not a space. To learn from its labels, write: --import-labels" in capsys.readouterr().err
+    assert f"{table} is a file, not a space." in capsys.readouterr().err
     assert cli.run([*where, "--labels", "fda"]) == 0
     assert cli.run([*where, "fda", "--labels", "--json"]) == 0
-    assert capsys.readouterr().out == 'fda: fitted on 15 of 20 pictures, those that had one label.\n{"fda": 15}\n'
+    assert capsys.readouterr().out == 'fda: fitted on 15 of 20 pictures (those that had one label).\n{"fda": 15}\n'
     assert cli.run([*where, "slem()", "--calibrate", "--labels", "--workers", "1"]) == 0
-    assert "by 10 labelled pictures" in capsys.readouterr().out
+    assert "with 10 labelled pictures" in capsys.readouterr().out
     assert cli.run([*where, "slem", "--labels"]) == 2
     assert "does not learn from labels" in capsys.readouterr().err
 

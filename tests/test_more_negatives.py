@@ -87,7 +87,7 @@ def test_only_a_linear_slem_at_the_end_takes_more(own, other):
 def test_the_command_line_adds(own, other, capsys):
     where = str(own.path)
     assert cli.run(["-c", where, "fit", "told", "--more-negatives", str(other.path)]) == 0
-    assert capsys.readouterr().out == "told: 12 negatives.\n"
+    assert capsys.readouterr().out == "told: the pool has 12 negatives.\n"
     assert cli.run(["-c", where, "fit", "told", "--more-negatives", str(other.path), "--json"]) == 0
     assert capsys.readouterr().out == '{"negatives": 12}\n'
     for words in (["told", "--calibrate"], [], ["told", "--negatives", where]):

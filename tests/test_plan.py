@@ -157,9 +157,9 @@ def test_an_empty_collection_may_be_planned_for_by_the_default_recipe(capsys, tm
     assert cli.run(["-c", where, "plan", "--ram", "2GB", "--items", "10M"]) == 0
     assert "(recipe deep)" in capsys.readouterr().out
     assert cli.run(["-c", where, "plan", "--ram", "2GB"]) == 2
-    assert "Say how many pictures" in capsys.readouterr().err
+    assert "Give the number of pictures" in capsys.readouterr().err
     assert cli.run(["-c", where, "plan", "--ram", "2GB", "--items", "10M", "--space", "deep"]) == 2
-    assert "there is none, or it is empty" in capsys.readouterr().err
+    assert "is missing or empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -205,19 +205,22 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["--ram", "0GB", "--items", "5"], "--ram must be more than 0"),
-        (["--ram", "2", "--items", "5"], "--ram takes a number with a unit"),
-        (["--ram", "2GX", "--items", "5"], "--ram takes a number with a unit"),
+        (["--ram", "2", "--items", "5"], "--ram must be a number with a unit"),
+        (["--ram", "2GX", "--items", "5"], "--ram must be a number with a unit"),
         (["--ram", "2GB", "--items", "-5"], "--items must be more than 0"),
         (["--ram", "2GB", "--items", "0.1"], "--items must be 1 or more"),
-        (["--ram", "2GB", "--items", "ten"], "--items takes a number with a unit"),
-        (["--ram", "2GB", "--items", "5", "--latency", "soon"], "--latency takes a number with a unit"),
+        (["--ram", "2GB", "--items", "ten"], "--items must be a number with a unit"),
+        (["--ram", "2GB", "--items", "5", "--latency", "soon"], "--latency must be a number with a unit"),
         (["--ram", "2GB", "--items", "5", "--dim", "0"], "--dim must be 1 or more"),
         (["--ram", "2GB", "--items", "5", "--dim", "4", "--recipe", "deep"], "Give one"),
         (["--ram", "2GB", "--items", "5", "--recipe", "dep"], "Did you mean 'deep'"),
-        (["--ram", "2GB"], "Say how many pictures"),
-        (["--ram", "2GB", "--items", "5", "--dim", "4", "--space", "deep"], "--space names vectors"),
-        (["--ram", "2GB", "--items", "5", "--recipe", "color", "--space", "deep"], "--space names vectors"),
-        (["--ram", "2GB", "--items", "5", "--space", "deep"], "Leave --space out"),
+        (["--ram", "2GB"], "Give the number of pictures"),
+        (["--ram", "2GB", "--items", "5", "--dim", "4", "--space", "deep"], "--space plans for existing vectors"),
+        (
+            ["--ram", "2GB", "--items", "5", "--recipe", "color", "--space", "deep"],
+            "--space plans for existing vectors",
+        ),
+        (["--ram", "2GB", "--items", "5", "--space", "deep"], "Leave out --space"),
     ],
 )
 def test_nonsense_is_refused(words, message, capsys, tmp_path, monkeypatch):

@@ -385,7 +385,7 @@ def test_the_command_line_adds_lists_and_removes_tokens(own, capsys):
     assert json.loads(capsys.readouterr().out) == {"removed": "anna"}
     assert cli.run([*where, "remove", "anna"]) == 2
     assert cli.run([*where, "list"]) == 0
-    assert "There are no tokens" in capsys.readouterr().err
+    assert "No tokens yet" in capsys.readouterr().err
     assert cli.run([*where]) == 0
     assert "Examples" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""`python -m lookalike` is the command line."""
+"""Run the command line with `python -m lookalike`."""
 
 from lookalike.cli import main
 

@@ -1,8 +1,8 @@
-"""Code for NumPy arrays and torch tensors alike: namespaces, checks, chunks, and linear algebra.
+"""Functions for both NumPy arrays and torch tensors: namespaces, checks, chunks and linear algebra.
 
-Functions take any array with the array API and return the same kind. The linear algebra is what the standard lacks:
-factors, triangular solves, exact distances, principal components. SciPy takes a third of a second to import, so it is
-imported on first use.
+The functions accept any array that supports the array API and return the same kind of array. The linear algebra covers
+what the array API standard lacks: Cholesky factors, triangular solves, exact distances and principal components. SciPy
+takes a third of a second to import, so it is imported on first use.
 """
 
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ CHUNK_BYTES = 64 * 2**20
 """Default size of a chunk in loops over many rows."""
 
 CACHE_BYTES = 2 * 2**20
-"""Size of a chunk in loops that use the same numbers several times: what stays in a processor's cache."""
+"""Size of a chunk in loops that use the same data several times, so that it stays in the CPU cache."""
 
 GPU_BYTES = 256 * 2**20
-"""Size of a chunk on a GPU, which needs much work at a time."""
+"""Size of a chunk on a GPU, which needs large batches."""
 
 
 def namespace(*arrays: Array) -> Any:
-    """The array API namespace of the arguments; plain sequences count as NumPy.
+    """Return the array API namespace of the arguments; plain sequences count as NumPy arrays.
 
     >>> namespace(np.zeros(3)).__name__
     'array_api_compat.numpy'
@@ -36,7 +36,7 @@ def namespace(*arrays: Array) -> Any:
 
 
 def check_rows(X: Array, *, dim: int | None = None, name: str = "X") -> Array:
-    """`X` as a finite float matrix of its own namespace, (n, d), integers as float32; InputError if it is not one."""
+    """Return `X` as a float matrix (n, d) of its own namespace, integers as float32; InputError if it is not finite."""
     xp = namespace(X)
     if not array_api_compat.is_array_api_obj(X):
         try:
@@ -44,7 +44,7 @@ def check_rows(X: Array, *, dim: int | None = None, name: str = "X") -> Array:
         except ValueError as error:
             raise InputError(f"{name} must be a matrix of numbers. Got {type(X).__name__}: {error}.") from None
     if getattr(X.dtype, "kind", "f") not in "fiub":
-        raise InputError(f"{name} must hold real numbers. Got dtype {X.dtype}.")
+        raise InputError(f"{name} must contain real numbers. Got dtype {X.dtype}.")
     if X.ndim != 2:
         raise InputError(f"{name} must have two dimensions, one row per item. Got shape {tuple(X.shape)}.")
     if dim is not None and X.shape[1] != dim:
@@ -57,7 +57,7 @@ def check_rows(X: Array, *, dim: int | None = None, name: str = "X") -> Array:
 
 
 def chunks(n: int, row_bytes: int, max_bytes: int = CHUNK_BYTES) -> Iterator[slice]:
-    """Slices that cover `range(n)`, each of at most `max_bytes` (and at least one row).
+    """Yield slices that cover `range(n)`, each of at most `max_bytes` and at least one row.
 
     >>> list(chunks(5, row_bytes=4, max_bytes=8))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -68,24 +68,24 @@ def chunks(n: int, row_bytes: int, max_bytes: int = CHUNK_BYTES) -> Iterator[sli
 
 
 def held_bytes(X: Array, on_cpu: int = CACHE_BYTES) -> int:
-    """The size of a chunk of rows like X: `on_cpu`, or GPU_BYTES if X is on a GPU."""
+    """Return the chunk size for rows like X: `on_cpu`, or GPU_BYTES if X is on a GPU."""
     return on_cpu if str(array_api_compat.device(X)) == "cpu" else GPU_BYTES
 
 
 def to_numpy(X: Array) -> Vectors:
-    """X as a NumPy float32 array; copies only if necessary."""
+    """Return X as a NumPy float32 array; copies only if necessary."""
     if array_api_compat.is_torch_array(X):
         X = X.detach().cpu().numpy()
     return np.ascontiguousarray(X, dtype=np.float32)
 
 
 def as_numpy(X: Array) -> NDArray[Any]:
-    """X as a NumPy array of its own precision."""
+    """Return X as a NumPy array with the same precision."""
     return np.asarray(X.detach().cpu() if array_api_compat.is_torch_array(X) else X)
 
 
 def like(X: Array, values: Array) -> Array:
-    """The values, at their own precision, as an array of the kind and on the device of X."""
+    """Return the values as an array of the same kind and on the same device as X; their precision does not change."""
     xp, device = namespace(X), array_api_compat.device(X)
     if array_api_compat.is_torch_array(values) and array_api_compat.is_torch_array(X):
         return values.to(device)
@@ -93,18 +93,18 @@ def like(X: Array, values: Array) -> Array:
 
 
 def unit_rows(X: Array) -> Array:
-    """Rows divided by their Euclidean length; a zero row stays zero."""
+    """Return the rows divided by their Euclidean length; zero rows stay zero."""
     xp = namespace(X)
     length = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))  # (n, 1)
     return X / xp.where(length > 0, length, xp.ones_like(length))
 
 
 def principal(X: Array, D: int) -> tuple[Array, Array, Array]:
-    """The D directions of largest variance of rows X (n, d), 2 ≤ n, D ≤ min(n, d): Pearson, 1901.
+    """Compute the D principal components of rows X (n, d), with 2 ≤ n and D ≤ min(n, d) (Pearson, 1901).
 
-    Returns the mean (d,), the directions (D, d) and the variances along them (D,), all float64: orthonormal rows, by
-    decreasing variance, the largest entry of each positive. A memory-mapped X is read twice in chunks, never copied
-    whole; besides the chunks, this holds a few matrices of the shorter side squared and of D × d.
+    Returns the mean (d,), the components (D, d) and the variances along them (D,), all float64. Components are
+    orthonormal, ordered by decreasing variance, and the entry of largest magnitude in each is positive. X is read twice
+    in chunks and can be memory-mapped. Besides the chunks, it needs memory for a few matrices of min(n, d)² and D × d.
 
     >>> mean, components, variances = principal(np.array([[0.0, 0.0], [2.0, 4.0]]), 1)
     >>> mean.tolist(), (components[0] * 5**0.5).round(6).tolist(), variances.round(6).tolist()
@@ -118,12 +118,12 @@ def principal(X: Array, D: int) -> tuple[Array, Array, Array]:
 
 
 def cholesky(A: Array) -> Array:
-    """The lower factor L of a symmetric positive definite A = LLᵀ, (n, n) float64. Overwrites A if it is NumPy's.
+    """Return the lower factor L of a symmetric positive definite A = LLᵀ, (n, n) float64. Overwrites a NumPy A.
 
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
-    problem = "The matrix must be positive definite; it is not, to working precision."
+    problem = "The matrix must be positive definite. It is not, to working precision."
     if array_api_compat.is_torch_array(A):
         L, failed = namespace(A).linalg.cholesky_ex(A)
         if int(failed):
@@ -131,14 +131,14 @@ def cholesky(A: Array) -> Array:
         return L
     import scipy.linalg
 
-    try:  # LAPACK stores columns: the upper factor of the transpose is the lower factor, without a copy
+    try:  # LAPACK is column-major: the upper factor of the transpose needs no copy
         return scipy.linalg.cholesky(A.T, lower=False, overwrite_a=True, check_finite=False).T
     except scipy.linalg.LinAlgError:
         raise InputError(problem) from None
 
 
 def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
-    """L⁻¹B, or L⁻ᵀB, for a lower triangular L (n, n) and B (n, m).
+    """Return L⁻¹B, or L⁻ᵀB if `transposed`, for a lower triangular L (n, n) and B (n, m).
 
     >>> solve_lower(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([[4.0], [6.0]])).tolist()
     [[2.0], [2.0]]
@@ -151,7 +151,7 @@ def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
 
 
 def distances(X: Array, Y: Array, norm: int) -> Array:
-    """‖x − y‖ of the L1 or the L2 norm, (n, m), at the precision of X: summed differences, exactly 0 for equal rows.
+    """Return the L1 or L2 distances ‖x − y‖, (n, m), at the precision of X; exactly 0 for equal rows.
 
     >>> distances(np.zeros((1, 2)), np.array([[3.0, 4.0]]), 1)
     array([[7.]])
@@ -165,7 +165,7 @@ def distances(X: Array, Y: Array, norm: int) -> Array:
 
 
 def _from_covariance(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
-    """Few columns: the eigenvectors of the covariance, (d, d)."""
+    """Compute the components from the covariance (d, d), if there are few columns."""
     n, d = X.shape
     device = array_api_compat.device(X)
     total = xp.zeros((d,), dtype=xp.float64, device=device)
@@ -176,12 +176,12 @@ def _from_covariance(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
     for part in chunks(n, row_bytes=8 * d):  # a second pass: subtracting the mean first preserves small variances
         centred = xp.astype(X[part], xp.float64) - mean  # (m, d)
         scatter += centred.T @ centred
-    values, vectors = xp.linalg.eigh(scatter / (n - 1))  # (d,) rising, (d, d) in columns
+    values, vectors = xp.linalg.eigh(scatter / (n - 1))  # (d,) ascending, (d, d) in columns
     return mean, xp.flip(vectors[:, d - D :], axis=1).T, xp.flip(values[d - D :])
 
 
 def _from_gram(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
-    """More columns than rows: the eigenvectors of the rows' inner products, (n, n), read column by column."""
+    """Compute the components from the Gram matrix (n, n), if there are more columns than rows."""
     n, d = X.shape
     device = array_api_compat.device(X)
     mean = xp.empty((d,), dtype=xp.float64, device=device)
@@ -191,12 +191,12 @@ def _from_gram(xp: Any, X: Array, D: int) -> tuple[Array, Array, Array]:
         mean[part] = xp.mean(columns, axis=0)
         columns = columns - mean[part]
         gram += columns @ columns.T
-    values, vectors = xp.linalg.eigh(gram / (n - 1))  # (n,) rising, (n, n) in columns
+    values, vectors = xp.linalg.eigh(gram / (n - 1))  # (n,) ascending, (n, n) in columns
     top = xp.flip(vectors[:, n - D :], axis=1)  # (n, D)
     directions = xp.empty((d, D), dtype=xp.float64, device=device)
     for part in chunks(d, row_bytes=8 * n):
         directions[part] = (xp.astype(X[:, part], xp.float64) - mean[part]).T @ top
-    # They are orthogonal up to rounding, and a direction without variance is nothing but rounding: QR repairs it.
+    # QR restores orthogonality, because directions without variance consist of rounding errors.
     return mean, xp.linalg.qr(directions)[0].T, xp.flip(values[n - D :])
 
 

@@ -1,7 +1,7 @@
-"""Atomic writes, folders and file names that survive a power cut, file locks, and errors of the file system.
+"""Atomic writes that survive a power cut, file locks, and file system errors.
 
-`atomic_write` writes a file under a temporary name, syncs it to the disk and renames it. `file_errors` raises the
-errors of `lookalike.errors` instead of those of the operating system, such as FullError for a full disk.
+`atomic_write` writes a file under a temporary name, syncs it to disk and renames it. `file_errors` turns errors of the
+operating system into those of `lookalike.errors`, such as FullError for a full disk.
 """
 
 import errno
@@ -21,14 +21,14 @@ FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 @contextmanager
 def atomic_write(target: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; at the end of the block the file is renamed to `target`.
+    """Yield a temporary path to write to; at the end of the block, the file is renamed to `target`.
 
-    After the block, the file is on the disk. If the block raises, `target` does not change.
+    After the block, the file is on disk. If the block raises, `target` does not change.
 
     >>> with atomic_write(Path("letter.txt")) as part:  # doctest: +SKIP
     ...     part.write_text("Dear Ada,")
     """
-    # A hidden name, so that programs that list the folder ignore it.
+    # Hidden, so that programs that list the folder ignore it.
     part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     with write_errors(target):
         try:
@@ -53,15 +53,15 @@ def put_in_place(temp: Path, target: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its missing parents; their names survive a power cut."""
+    """Create a folder and its missing parents; their names survive a power cut."""
     if not folder.is_dir():
         make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)  # another process may be faster
+        folder.mkdir(exist_ok=True)  # another process may create it first
         sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder to the disk, so that new names in it survive a power cut."""
+    """Sync a folder to disk, so that new names in it survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -70,12 +70,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def damaged_name(file: Path) -> Path:
-    """Return the path under which a damaged file is kept beside the repaired one."""
+    """Return the path under which a damaged file is kept next to the repaired one."""
     return file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
 def try_lock(file: int, *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; False if another process has locked it. `shared`: a lock for readers."""
+    """Lock an open file until it is closed; False if another process holds the lock. `shared`: a lock for readers."""
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -85,7 +85,7 @@ def try_lock(file: int, *, shared: bool = False) -> bool:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """As `file_errors`, for a block that writes: a missing permission is a ReadOnlyError."""
+    """Like `file_errors`, for a block that writes: a missing permission raises ReadOnlyError."""
     with file_errors(path):
         try:
             yield
@@ -99,7 +99,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise  # the caller's output was closed; no file of ours failed
+        raise  # the caller's output was closed; no file failed
     except OSError as error:
         raise to_store_error(path, error) from error
 
@@ -114,5 +114,5 @@ def to_store_error(path: Path, error: OSError) -> StoreError:
 
 
 def full_error(path: Path, reason: Exception) -> FullError:
-    """Return the error for a disk that is full."""
+    """Return the error for a full disk."""
     return FullError(f"No space left for {path}: {reason}. Committed changes are safe. Free some space and try again.")

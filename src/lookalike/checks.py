@@ -1,8 +1,8 @@
-"""Conformance checks: what every component of a kind must do.
+"""Conformance checks for components.
 
-`CHECKS[kind]` lists the checks of a kind. A check takes `make`, which returns a new component each time, and raises an
-AssertionError if the component fails. The tests run every check on every registered component; authors of new
-components can run them on theirs.
+`CHECKS[kind]` lists the checks for components of a kind. A check takes `make`, which returns a new component each time,
+and raises an AssertionError if the component fails. The tests run all checks on all registered components. You can also
+run them on your own components.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ Make: TypeAlias = Callable[[], Any]
 
 
 def check_spec_round_trip(make: Make) -> None:
-    """The spec of a component builds an equal component."""
+    """The spec of a component creates an equal component."""
     part = make()
     assert spec_of(create(kind_of(part)[0], spec_of(part))) == spec_of(part)
 
@@ -52,7 +52,7 @@ def check_feature_shape(make: Make) -> None:
 
 
 def check_feature_repeats(make: Make) -> None:
-    """The same pictures give the same bytes; a batch gives the same as single pictures."""
+    """The same pictures give the same bytes; a batch gives the same result as single pictures."""
     feature, pictures = _fit_feature(make()), _pictures()
     X = feature.extract(pictures)
     assert X.tobytes() == _fit_feature(make()).extract(pictures).tobytes()
@@ -60,7 +60,7 @@ def check_feature_repeats(make: Make) -> None:
 
 
 def check_feature_extremes(make: Make) -> None:
-    """One pixel, one colour and thin strips give a finite vector of the right size."""
+    """One pixel, one colour and thin strips give finite vectors of the right size."""
     extremes = _extremes()
     feature = _fit_feature(make())
     X = feature.extract(extremes)
@@ -75,7 +75,7 @@ def check_feature_distinguishes_pictures(make: Make) -> None:
 
 
 def check_feature_regions(make: Make) -> None:
-    """A box of the whole picture gives the vector of the picture; invalid boxes raise InputError."""
+    """A box around the whole picture gives the vector of the picture; invalid boxes raise InputError."""
     feature, (picture, *_) = _fit_feature(make()), _pictures()
     X = feature.regions(picture, [(0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.5, 1.0), (0.99, 0.99, 1.0, 1.0)])
     assert X.shape == (3, feature.dim)
@@ -115,7 +115,7 @@ def check_local_shape(make: Make) -> None:
 
 
 def check_local_repeats(make: Make) -> None:
-    """The same pictures give the same bytes; a batch gives the same as single pictures."""
+    """The same pictures give the same bytes; a batch gives the same result as single pictures."""
     local, again = make(), make()
     prepared = [local.prepare(picture) for picture in _pictures()]
     for (X, places), picture in zip(local.describe(prepared), _pictures(), strict=True):
@@ -127,7 +127,7 @@ def check_local_repeats(make: Make) -> None:
 
 
 def check_transform_shape(make: Make) -> None:
-    """`fit` returns the transform; output rows are float32, also for no row and for one."""
+    """`fit` returns the transform; output rows are float32, also for zero rows and one row."""
     transform, X = make(), _rows()
     assert isinstance(transform, Transform)
     assert _fit(transform, X) is transform
@@ -140,7 +140,7 @@ def check_transform_shape(make: Make) -> None:
 
 
 def check_transform_repeats(make: Make) -> None:
-    """The same data give the same bytes."""
+    """The same data gives the same bytes."""
     X = _rows()
     assert _fit(make(), X).transform(X).tobytes() == _fit(make(), X).transform(X).tobytes()
 
@@ -172,7 +172,7 @@ def check_transform_degenerate(make: Make) -> None:
 
 
 def check_coder_shape(make: Make) -> None:
-    """`fit` returns the coder; codes are (n, bits / 8) uint8, also of no row, and independent of the batch."""
+    """`fit` returns the coder; codes are (n, bits / 8) uint8, also for zero rows, and independent of the batch."""
     coder, X = make(), _rows()
     assert isinstance(coder, Coder)
     assert _fit(coder, X) is coder
@@ -185,7 +185,7 @@ def check_coder_shape(make: Make) -> None:
 
 
 def check_coder_repeats(make: Make) -> None:
-    """The same data give the same bytes, also in a clone and as float64."""
+    """The same data gives the same bytes, also in a clone and as float64."""
     X = _rows()
     codes = _fit(make(), X).encode(X)
     assert codes.tobytes() == _fit(make(), X).encode(X).tobytes()
@@ -215,7 +215,7 @@ def check_coder_query(make: Make) -> None:
 
 
 def check_coder_errors(make: Make) -> None:
-    """Bits that fill no bytes, NaN, a wrong dimension, `encode` before `fit` and missing labels raise errors."""
+    """Bits that are not whole bytes, NaN, a wrong dimension, `encode` before `fit` and missing labels raise errors."""
     X, bad = _rows(), _rows_with_nan()
     coder = _fit(make(), X)
     _must_raise((ValueError,), _fit, make(), bad)
@@ -242,7 +242,7 @@ def check_coder_degenerate(make: Make) -> None:
 
 
 def check_index_is_exact(make: Make) -> None:
-    """With effort="exact", any index returns what a plain scan returns."""
+    """With effort="exact", an index returns the same hits as a plain scan."""
     index = make()
     assert isinstance(index, Index)
     ids, X, ask = _index_data(index)
@@ -259,7 +259,7 @@ def check_index_is_exact(make: Make) -> None:
 
 
 def check_index_edges(make: Make) -> None:
-    """An empty index, k > n, k < 1, a wrong dimension, NaN and a repeated id."""
+    """An empty index, k > n, k < 1, a wrong dimension, NaN and duplicate ids are handled."""
     ids, X, ask = _index_data(make())
     empty = make().search(ask(X[:2]), 3)
     assert empty.ids.tolist() == [[-1] * 3] * 2
@@ -362,7 +362,7 @@ def _extremes() -> list[Pixels]:
 
 
 def _fit_feature(feature: Any) -> Any:
-    """The feature, fitted on the pictures if it learns."""
+    """Return the feature, fitted on the pictures if it needs fitting."""
     prepared = map(feature.prepare, _pictures())
     if needs_labels(feature):
         return feature.fit(zip(prepared, (["a"], ["b"], ["a", "c"], ["b"]), strict=True))
@@ -370,19 +370,19 @@ def _fit_feature(feature: Any) -> Any:
 
 
 def _rows() -> Vectors:
-    """(300, 20) float32, normal: the same each time."""
+    """Return (300, 20) float32 normal random numbers, the same each time."""
     return np.random.default_rng(1).normal(size=(300, 20)).astype(np.float32)
 
 
 def _rows_with_nan() -> Vectors:
-    """The same with one NaN."""
+    """Return the same rows with one NaN."""
     X = _rows()
     X[3, 2] = np.nan
     return X
 
 
 def _degenerate_rows() -> Vectors:
-    """The same with zero rows, equal rows and a constant column."""
+    """Return the same rows with zero rows, equal rows and a constant column."""
     X = _rows()
     X[:5] = 0
     X[5:10] = X[10]
@@ -405,13 +405,13 @@ def _must_raise(errors: tuple[type[Exception], ...], function: Callable[..., Any
 
 
 def _self_scores(coder: Any, X: Vectors) -> Vectors:
-    """Scores of all codes for all rows, by the coder's own query."""
+    """Return the scores of all codes for all rows, with the query of the coder."""
     scores: Vectors = coder.query(X).score(coder.encode(X))
     return scores
 
 
 def _index_data(index: Any) -> tuple[Ids, Any, Callable[[Any], Any]]:
-    """Ids, rows and a query for them: vectors, or codes if the index has `codes = True`."""
+    """Return ids, rows and a query class: vectors, or codes if the index has `codes = True`."""
     random = np.random.default_rng(2)
     ids = random.permutation(5_000)[:1_100].astype(np.int64)
     if getattr(index, "codes", False):

@@ -1,25 +1,25 @@
-"""Every error that Lookalike itself raises.
+"""All errors that Lookalike itself raises.
 
     LookalikeError
-    ├── InputError              an invalid argument (also a ValueError)
-    │   ├── NoDirectionError    a hyperplane without a direction
-    │   ├── NoItemError         an id that no picture of the collection has
-    │   ├── SpecError           a spec string that does not parse, or names an unknown option
-    │   │   └── RefusedSpecError    a spec that clients of the service may not use
-    │   └── UnknownNameError    a name that is not registered, with the nearest known one
-    ├── ImageError              one file that could not be read as a picture; the message is the reason
-    ├── SourceError             a folder, archive or list that could not be listed
-    ├── MissingError            a missing optional package or file that a component needs
-    └── StoreError              the collection's directory
+    ├── InputError              invalid argument (also a ValueError)
+    │   ├── NoDirectionError    hyperplane without a direction
+    │   ├── NoItemError         id that is not in the collection
+    │   ├── SpecError           spec string that does not parse or has an unknown option
+    │   │   └── RefusedSpecError    spec that clients of the service may not use
+    │   └── UnknownNameError    unknown name; the message suggests the closest known one
+    ├── ImageError              file that cannot be read as a picture; the message is the reason
+    ├── SourceError             folder, archive or list that cannot be read
+    ├── MissingError            missing optional package or file that a component needs
+    └── StoreError              problem with the directory of a collection
         ├── NoCollectionError   no collection at this path
         ├── LockedError         another process is writing
         ├── FullError           the disk is full
         ├── ReadOnlyError       the collection is not writable
-        ├── FormatError         not written by Lookalike, or in a format that cannot be read here
+        ├── FormatError         not written by Lookalike, or in an unsupported format
         │   └── NewerFormatError    written by a newer Lookalike
-        └── DamagedError        a file of the collection is missing or damaged
+        └── DamagedError        file of the collection is missing or damaged
 
-The command line prints any of them as one line and exits with code 2; the service returns one JSON shape.
+The command line prints an error as one line and exits with code 2. The service returns it as a JSON object.
 An estimator used before `fit` raises scikit-learn's own `NotFittedError`.
 """
 
@@ -27,11 +27,11 @@ import difflib
 from collections.abc import Iterable
 
 MOST_NAMES = 40
-"""Known names that a message lists."""
+"""Maximum number of known names that a message lists."""
 
 
 class LookalikeError(Exception):
-    """The root of the tree."""
+    """Base class of all errors that Lookalike raises."""
 
 
 class InputError(LookalikeError, ValueError):
@@ -39,23 +39,23 @@ class InputError(LookalikeError, ValueError):
 
 
 class NoDirectionError(InputError):
-    """A hyperplane without a direction, as between marks whose vectors are all equal."""
+    """A hyperplane without a direction, for example between marks with equal vectors."""
 
 
 class NoItemError(InputError):
-    """An id that no picture of the collection has."""
+    """An id that is not in the collection."""
 
 
 class SpecError(InputError):
-    """A spec string that does not parse, or names an unknown option."""
+    """A spec string that does not parse or has an unknown option."""
 
 
 class RefusedSpecError(SpecError):
-    """A spec that clients of the service may not use: it could name a file."""
+    """A spec that clients of the service may not use, because it could name a file."""
 
 
 class UnknownNameError(InputError):
-    """A name that is not registered.
+    """An unknown name. The message lists the known names and suggests the closest one.
 
     >>> raise UnknownNameError("coder", "iq", ["itq", "lsh"])
     Traceback (most recent call last):
@@ -71,11 +71,11 @@ class UnknownNameError(InputError):
 
 
 class ImageError(LookalikeError):
-    """One file that could not be read as a picture; the message is the reason."""
+    """A file that cannot be read as a picture; the message is the reason."""
 
 
 class SourceError(LookalikeError):
-    """A folder, archive or list that could not be listed."""
+    """A folder, archive or list that cannot be read."""
 
 
 class MissingError(LookalikeError, ImportError):
@@ -83,11 +83,11 @@ class MissingError(LookalikeError, ImportError):
 
 
 class StoreError(LookalikeError):
-    """An error about the collection's directory."""
+    """A problem with the directory of a collection."""
 
 
 class NoCollectionError(StoreError):
-    """There is no collection at this path."""
+    """No collection at this path."""
 
 
 class LockedError(StoreError):
@@ -103,7 +103,7 @@ class ReadOnlyError(StoreError):
 
 
 class FormatError(StoreError):
-    """A file that was not written by Lookalike, or has a format that cannot be read here."""
+    """A file that was not written by Lookalike, or has an unsupported format."""
 
 
 class NewerFormatError(FormatError):
@@ -111,7 +111,7 @@ class NewerFormatError(FormatError):
 
     @classmethod
     def of(cls, file: object, version: int, latest: int) -> "NewerFormatError":
-        """Return the error for a file of a format above the latest one that this Lookalike reads."""
+        """Return the error for a file whose format is newer than the latest supported one."""
         return cls(
             f"{file} was written by a newer Lookalike (format {version}, this one reads up to {latest})."
             " Update Lookalike."

@@ -1,7 +1,7 @@
-"""Kernels, a table from name to functions: K(x, y) is the inner product of two rows in some feature space.
+"""Kernels by name. A kernel K(x, y) is the inner product of two vectors in some feature space.
 
-In: rows X (n, d) and Y (m, d), NumPy or torch, and the kernel's γ. Out: (n, m), and K(x, x) as (n,), at the
-precision of X. Eq. 17 and 18, slem; §4, fsm-tree, for those of a distance, which take the L1 or the L2 norm.
+X (n, d) and Y (m, d) are NumPy arrays or torch tensors; results have the precision of X. The kernels are Eq. 17 and 18,
+slem, and those of a distance, with the L1 or L2 norm, §4, fsm-tree.
 """
 
 from collections.abc import Callable, Collection
@@ -16,27 +16,27 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.types import Array
 
 TYPICAL = 300
-"""Rows that a typical distance is taken from."""
+"""Number of rows used to estimate a typical distance."""
 
 
 class Kernel(NamedTuple):
-    """A kernel's functions."""
+    """The functions and properties of a kernel."""
 
     pairs: Callable[[Array, Array, float], Array]
-    """X (n, d), Y (m, d), γ to K(x, y), (n, m)."""
+    """Maps X (n, d), Y (m, d) and γ to K(x, y), (n, m)."""
 
     diagonal: Callable[[Array, float], Array]
-    """X (n, d), γ to K(x, x), (n,)."""
+    """Maps X (n, d) and γ to K(x, x), (n,)."""
 
     norm: int | None = None
-    """1 or 2 where K(x, y) depends on ‖x − y‖ of that norm alone; None where it depends on inner products."""
+    """1 or 2 if K(x, y) depends only on ‖x − y‖ in that norm; None if it depends on inner products."""
 
     balanced: bool = False
-    """Whether it is positive definite only for coefficients that add up to 0: then a vector Σ aᵢφ(xᵢ) has a length."""
+    """Whether it is only conditionally positive definite: ‖Σ aᵢφ(xᵢ)‖ is defined if the coefficients aᵢ sum to 0."""
 
 
 def check_kernel(name: str, gamma: float, known: Collection[str] | None = None) -> Kernel:
-    """The kernel of this name, one of those `known` (all, where None), after a look at its γ.
+    """Return the kernel of this name after checking its γ; `known` are the allowed names, None: all.
 
     >>> check_kernel("poly", 0.5).pairs(np.array([[2.0, 0.0]]), np.array([[1.0, 3.0]]), 0.5)
     array([[4.]])
@@ -49,10 +49,11 @@ def check_kernel(name: str, gamma: float, known: Collection[str] | None = None) 
 
 
 def typical_gamma(name: str, X: Array) -> float:
-    """The γ at which two typical rows of X (n, d) have the kernel e⁻¹, or "poly" two equal terms.
+    """Return the γ at which the kernel of two typical rows of X (n, d) is e⁻¹, or the two terms of "poly" are equal.
 
-    A rule that needs no labels: one over the median distance, of a Gaussian the squared one, of "poly" over the median
-    squared length; 1 for kernels without a scale, and where all rows are the same. From `TYPICAL` rows, evenly spread.
+    No labels are needed. γ is 1 / (median distance), for Gaussians 1 / (median distance)², and for "poly" 1 / (median
+    squared length). It is 1 for kernels without a scale and if all rows are equal. The medians are estimated from
+    `TYPICAL` evenly spaced rows.
 
     >>> typical_gamma("laplace", np.array([[0.0], [4.0]]))
     0.25
@@ -71,44 +72,44 @@ def typical_gamma(name: str, X: Array) -> float:
 
 
 def linear(X: Array, Y: Array, gamma: float) -> Array:  # noqa: ARG001 (every kernel takes γ)
-    """xᵀy."""
+    """Linear kernel: xᵀy."""
     return X @ Y.T
 
 
 def gaussian(X: Array, Y: Array, gamma: float) -> Array:
-    """exp(−γ‖x − y‖²): Eq. 17, slem. In place: a kernel matrix may be most of the memory there is."""
+    """Gaussian kernel: exp(−γ‖x − y‖²), Eq. 17, slem. Computed in place, because the matrix can be very large."""
     xp = namespace(X)
     K = X @ Y.T  # (n, m)
     K *= 2 * gamma
     K -= gamma * _squares(X)[:, None]
     K -= gamma * _squares(Y)
-    xp.minimum(K, _zero(K), out=K)  # rounding: no distance is below 0
+    xp.minimum(K, _zero(K), out=K)  # rounding can make squared distances negative
     xp.exp(K, out=K)
     return K
 
 
 def poly(X: Array, Y: Array, gamma: float) -> Array:
-    """xᵀy + γ(xᵀy)²: Eq. 18, slem."""
+    """Polynomial kernel: xᵀy + γ(xᵀy)², Eq. 18, slem."""
     K = X @ Y.T  # (n, m)
     K += gamma * K * K
     return K
 
 
 def gaussian_l1(X: Array, Y: Array, gamma: float) -> Array:
-    """exp(−γ‖x − y‖₁²). Not positive definite: distances of its feature space can be those of no space."""
+    """Gaussian of the L1 distance: exp(−γ‖x − y‖₁²). Not positive definite, so it may not define a feature space."""
     D = distances(X, Y, 1)  # (n, m)
     return namespace(D).exp(-gamma * D * D)
 
 
 def laplace(norm: int, X: Array, Y: Array, gamma: float) -> Array:
-    """exp(−γ‖x − y‖): §4, fsm-tree."""
+    """Laplace kernel: exp(−γ‖x − y‖), §4, fsm-tree."""
     D = distances(X, Y, norm)  # (n, m)
     D *= -gamma
     return namespace(D).exp(D)
 
 
 def angular(norm: int, X: Array, Y: Array, gamma: float) -> Array:  # noqa: ARG001
-    """−‖x − y‖, conditionally positive definite and without a scale: §4, fsm-tree."""
+    """Angular kernel: −‖x − y‖, conditionally positive definite and without a scale, §4, fsm-tree."""
     return -distances(X, Y, norm)
 
 
@@ -162,12 +163,12 @@ KERNELS: dict[str, Kernel] = {
     "linear": Kernel(linear, _diagonal_linear),
     "poly": Kernel(poly, _diagonal_poly),
 }
-"""By name. A new kernel is its functions and a line here."""
+"""Kernels by name. To add a kernel, add its functions and a line here."""
 
 TANGENTS: dict[str, Callable[[Array, float], tuple[Array, Array, Array]]] = {
     "gaussian": _tangent_gaussian,
     "linear": _tangent_linear,
     "poly": _tangent_poly,
 }
-"""Of the kernels that are positive definite and smooth in the inner product, those that kernel SLEM can use: X (n, d)
-and γ to slopes, levels and falls, (n,) each, where K(x, y) ≈ slope(x) xᵀy + level(x) − fall(y) for y near x."""
+"""Linear approximations of the kernels that kernel SLEM can use: positive definite and smooth in the inner product.
+Maps X (n, d) and γ to slopes, levels and falls, (n,) each: K(x, y) ≈ slope(x) xᵀy + level(x) − fall(y) for y near x."""

@@ -1,6 +1,6 @@
-"""Check numeric parameters: raise an InputError that says what is allowed.
+"""Checks of numeric parameters. A value that is not allowed raises an InputError that describes the allowed ones.
 
-A limit is a kind of number, its description, and the smallest and the largest allowed value.
+A limit is a type of number, a description, and the smallest and largest allowed values.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from lookalike.errors import InputError
 Limit: TypeAlias = tuple[type, str, float, float]
 
 SMALLEST, LARGEST = np.finfo(np.float64).tiny, np.finfo(np.float64).max
-"""NumPy's numbers: Python's would be cast to float32 in comparisons with a float32."""
+"""NumPy scalars, because Python floats would be cast to float32 in comparisons with a float32."""
 COUNT: Limit = (Integral, "a whole number of at least 1", 1, np.inf)
 COUNT_OR_ZERO: Limit = (Integral, "a whole number of at least 0", 0, np.inf)
 POSITIVE: Limit = (Real, "a finite number above 0", SMALLEST, LARGEST)
@@ -25,7 +25,7 @@ SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
 
 
 def check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
-    """Raise InputError unless the value is of this kind and from low to high; `allowed` describes that."""
+    """Raise InputError unless the value is of this type and from low to high; `allowed` describes this."""
     if not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
         raise InputError(f"{name} must be {allowed}. Got {value!r}.")
 

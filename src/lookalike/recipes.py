@@ -1,7 +1,7 @@
-"""Named pipelines: a feature, then transforms, as spec strings. Data only.
+"""Recipes: named pipelines of a feature and transforms, as spec strings.
 
-A recipe becomes a space of the same name in a collection. Recipes that begin with the same feature share its
-vectors, so a second one costs a matrix product, not a second look at the pictures.
+A recipe becomes a space of the same name in a collection. Recipes that start with the same feature share its vectors,
+so a second one only costs a matrix product.
 """
 
 RECIPES: dict[str, list[str]] = {
@@ -22,19 +22,19 @@ RECIPES: dict[str, list[str]] = {
 
 ABOUT: dict[str, str] = {
     "deep": "the same kind of picture: EfficientNet-Lite0, GeM, centred PCA",
-    "thing": "the same thing again: as deep, but whitened",
-    "spoc": "the same thing in the middle of the picture: sum pooling with a centre prior, whitened",
-    "rmac": "the same kind of picture, where what matters may be small or off centre: regions of the map",
-    "deepvlad": "for comparison: VLAD over the network's map, NetVLAD without its training; deep is better",
-    "vlad": "the same thing or scene by its texture, where the network knows nothing: VLAD of rootSIFT",
-    "fisher": "the same thing or scene by texture and colour, without a network: Fisher vectors of 16 Gaussians",
-    "fisher256": "as fisher, finer and slower: 256 Gaussians, 128 KiB a picture on the disk",
-    "classic": "colour, shape and texture as a whole; quick and small, needs no network",
-    "color": "the same colours in the same places; the quickest, needs no network",
+    "thing": "the same object: like deep, but whitened",
+    "spoc": "the same object in the centre of the picture: sum pooling with a centre prior, whitened",
+    "rmac": "the same kind of picture, if the subject is small or off centre: regional max pooling",
+    "deepvlad": "for comparison: VLAD of the network's feature map (untrained NetVLAD); deep is better",
+    "vlad": "the same object or scene by texture, for domains unknown to the network: VLAD of rootSIFT",
+    "fisher": "the same object or scene by texture and colour, without a network: Fisher vectors, 16 Gaussians",
+    "fisher256": "like fisher, finer and slower: 256 Gaussians, 128 KiB per picture on disk",
+    "classic": "overall colour, shape and texture; fast and small, needs no network",
+    "color": "the same colours in the same places; fastest, needs no network",
 }
 
 DEFAULT = ("deep", "thing")
-"""What a new collection gets."""
+"""Recipes of a new collection."""
 
 FALLBACK = ("color",)
-"""What it gets where the network's weights are not installed."""
+"""Recipes of a new collection if the network's weights are not installed."""

@@ -1,7 +1,8 @@
-"""Every component by kind and name, one line each, and the spec strings that build them.
+"""Registry of components by kind and name, and spec strings to create them.
 
-A spec is a name with options, `"pca(dim=128, whiten=0.5)"`: read with Python's own parser, literals only, never
-evaluated. Names are ASCII; text values may hold any character. A component's module is imported on first use.
+A spec is a name with options, such as `"pca(dim=128, whiten=0.5)"`. Options are literals, read with Python's parser and
+never evaluated. Names are ASCII; text values can contain any character. The module of a component is imported on first
+use.
 """
 
 import ast
@@ -91,15 +92,15 @@ COMPONENTS: dict[str, dict[str, str]] = {
 }
 
 MAX_SPEC = 2_000
-"""Characters a spec string may have."""
+"""Maximum length of a spec string, in characters."""
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_PARSER = threading.Lock()  # Python 3.11's parser counts its depth for all threads together
+_PARSER = threading.Lock()  # Python 3.11's parser shares its depth counter between threads
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A component's name and options. `str(spec)` parses back to an equal one."""
+    """The name and options of a component. Parsing `str(spec)` returns an equal spec."""
 
     name: str
     params: dict[str, Any] = field(default_factory=dict)
@@ -109,26 +110,26 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """The spec that a string spells.
+    """Parse a spec string.
 
     >>> parse("gem(p=3)")
     Spec(name='gem', params={'p': 3})
     """
     specs = parse_chain(text)
     if len(specs) > 1:
-        raise SpecError(f"One spec is wanted here, not a chain of {len(specs)}. Got {text[:80]!r}.")
+        raise SpecError(f"Expected one spec, not a chain of {len(specs)}. Got {text[:80]!r}.")
     return specs[0]
 
 
 def parse_chain(text: str) -> list[Spec]:
-    """The specs of a chain, with bars between them.
+    """Parse a chain of specs, separated by bars.
 
     >>> [str(spec) for spec in parse_chain("color | l2()")]
     ['color()', 'l2()']
     """
     problem = f"Cannot read the spec {text[:80]!r}. Write a name with literal options, such as pca(dim=128)"
     if len(text) > MAX_SPEC:
-        raise SpecError(f"{problem}; it has {len(text)} characters, at most {MAX_SPEC} are allowed.")
+        raise SpecError(f"{problem}. It has {len(text)} characters; at most {MAX_SPEC} are allowed.")
     try:
         node = _parse_expression(text.strip())
         parts: list[ast.expr] = []
@@ -138,11 +139,11 @@ def parse_chain(text: str) -> list[Spec]:
         return [_spec(part) for part in (node, *reversed(parts))]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else error
-        raise SpecError(f"{problem}; {reason}.") from None
+        raise SpecError(f"{problem}. Reason: {reason}.") from None
 
 
 def names(kind: str) -> list[str]:
-    """The registered names of a kind, sorted."""
+    """Return the registered names of a kind, sorted."""
     if kind not in COMPONENTS:
         raise UnknownNameError("kind of component", kind, COMPONENTS)
     return sorted(COMPONENTS[kind])
@@ -150,7 +151,7 @@ def names(kind: str) -> list[str]:
 
 @cache
 def component(kind: str, name: str) -> type[Any]:
-    """The class registered under this name; imports its module."""
+    """Import and return the class registered under this name."""
     known = names(kind)
     if name not in known:
         raise UnknownNameError(kind, name, known)
@@ -160,7 +161,7 @@ def component(kind: str, name: str) -> type[Any]:
 
 
 def create(kind: str, spec: str | Spec) -> Any:
-    """A new component from its spec.
+    """Create a component from its spec.
 
     >>> create("transform", "pca(dim=128)").dim
     128
@@ -178,7 +179,7 @@ def create(kind: str, spec: str | Spec) -> Any:
 
 
 def kind_of(part: object) -> tuple[str, str]:
-    """The kind and the name under which a component's class is registered."""
+    """Return the kind and name under which the class of a component is registered."""
     target = f"{type(part).__module__}:{type(part).__qualname__}"
     for kind, table in COMPONENTS.items():
         for name, entry in table.items():
@@ -188,12 +189,12 @@ def kind_of(part: object) -> tuple[str, str]:
 
 
 def spec_of(part: object) -> str:
-    """The spec that builds this component anew: its name and every option that differs from the default."""
+    """Return the spec of a component: its name and the options that differ from their defaults."""
     return str(Spec(kind_of(part)[1], _options(part)))
 
 
 def state_of(part: object) -> dict[str, np.ndarray]:
-    """What a component learned: its public attributes that end in `_`, as arrays."""
+    """Return the learned state of a component: its public attributes that end in `_`, as arrays."""
     return {
         key: as_numpy(value)
         for key, value in sorted(vars(part).items())
@@ -202,7 +203,7 @@ def state_of(part: object) -> dict[str, np.ndarray]:
 
 
 def restore(kind: str, spec: str, state: dict[str, np.ndarray]) -> Any:
-    """A fitted component from its spec and its learned arrays; scalars come back as Python numbers."""
+    """Restore a fitted component from its spec and learned arrays; scalars become Python numbers."""
     part = create(kind, spec)
     for key, value in state.items():
         setattr(part, key, value.item() if value.ndim == 0 else value)
@@ -210,10 +211,11 @@ def restore(kind: str, spec: str, state: dict[str, np.ndarray]) -> Any:
 
 
 def _parse_expression(text: str) -> ast.expr:
-    """The syntax tree of an expression whose names are ASCII.
+    """Return the syntax tree of an expression whose names are ASCII.
 
-    Python normalises names (NFKC): `ｐath` becomes `path`, and the tree does not show how a name was written. So the
-    text is parsed again with question marks for all other characters: outside of strings, these are syntax errors.
+    Python normalises names (NFKC): `ｐath` becomes `path`, and the tree does not contain the original spelling.
+    Therefore the text is parsed again with all other characters replaced by question marks, which are syntax errors
+    outside of strings.
     """
     with _PARSER:
         node = ast.parse(text, mode="eval").body
@@ -229,14 +231,14 @@ def _spec(node: ast.expr) -> Spec:
     if isinstance(node, ast.Name):
         return Spec(node.id)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
-        raise ValueError("options are written name=value")
+        raise ValueError("options must be written as name=value")
     params: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in params:
-            raise ValueError("each option is named, once")
+            raise ValueError("each option must have a name and occur only once")
         try:
             params[keyword.arg] = ast.literal_eval(keyword.value)
-        except (ValueError, TypeError):  # TypeError: a set or a key that cannot be hashed
+        except (ValueError, TypeError):  # TypeError: unhashable element or key
             raise ValueError(f"the value of {keyword.arg} is not a literal") from None
     return Spec(node.func.id, params)
 
@@ -245,7 +247,7 @@ def _options(part: object) -> dict[str, Any]:
     options = {}
     for key, parameter in inspect.signature(type(part)).parameters.items():
         value = getattr(part, key)
-        value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value  # a spec is made of literals
+        value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value  # specs contain literals only
         if value != parameter.default:
             options[key] = value
     return options

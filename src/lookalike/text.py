@@ -1,4 +1,4 @@
-"""Text for people: paths, counts, sizes and durations as text, and sizes, counts and durations from text."""
+"""Formatting of paths, counts, sizes and durations, and parsing of counts, sizes and durations."""
 
 import math
 import os
@@ -13,7 +13,7 @@ SECONDS = {"s": 1, "ms": 1e-3, "min": 60, "h": 3_600}
 
 
 def printable(text: str) -> str:
-    r"""The text with escapes for characters that are not printable: a file name cannot move the cursor or break a line.
+    r"""Escape characters that are not printable, so that a file name cannot move the cursor or break a line.
 
     >>> printable("a\udcffb\n")
     'a\\udcffb\\n'
@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def many(n: int, one: str, several: str | None = None) -> str:
-    """A count with its noun, as `many` of the page formats it.
+    """Return a count with its noun, in the same format as `many` in the page's JavaScript.
 
     >>> many(1, "group"), many(2_000, "picture"), many(0, "class", "classes")
     ('1 group', '2,000 pictures', '0 classes')
@@ -31,7 +31,7 @@ def many(n: int, one: str, several: str | None = None) -> str:
 
 
 def shorten(path: str | None, width: int | None = None) -> str:
-    """A path relative to the current directory or to home, if it is below one; only its end if it exceeds `width`.
+    """Return a path relative to the current or home directory if possible; only its end if it exceeds `width`.
 
     >>> shorten("/data/holiday/beach/0001.jpg", width=16)
     '…/beach/0001.jpg'
@@ -47,7 +47,7 @@ def shorten(path: str | None, width: int | None = None) -> str:
 
 
 def human_bytes(count: float) -> str:
-    """A number of bytes with a unit.
+    """Format a number of bytes with a unit.
 
     >>> human_bytes(1_234_567)
     '1.2 MB'
@@ -62,7 +62,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """A duration with a unit, to about two digits.
+    """Format a duration with a unit and about two digits.
 
     >>> [human_seconds(s) for s in (0.0004, 0.0123, 7.2, 600, 9_000, 200_000)]
     ['0.4 ms', '12 ms', '7.2 s', '10 min', '2.5 h', '2.3 days']
@@ -74,7 +74,7 @@ def human_seconds(seconds: float) -> str:
 
 
 def parse_bytes(option: str, text: str) -> float:
-    """Bytes, more than 0.
+    """Parse a number of bytes above 0.
 
     >>> parse_bytes("--ram", "1.5GB")
     1500000000.0
@@ -83,7 +83,7 @@ def parse_bytes(option: str, text: str) -> float:
 
 
 def parse_count(option: str, text: str) -> int:
-    """A whole number, 1 or more.
+    """Parse a whole number of at least 1.
 
     >>> parse_count("--items", "2.5M"), parse_count("--items", "10,000")
     (2500000, 10000)
@@ -95,7 +95,7 @@ def parse_count(option: str, text: str) -> int:
 
 
 def parse_seconds(option: str, text: str) -> float:
-    """Seconds, more than 0.
+    """Parse a duration above 0 and return seconds.
 
     >>> parse_seconds("--latency", "50ms")
     0.05
@@ -123,7 +123,7 @@ def _parse_with_unit(option: str, text: str, units: dict[str, float], example: s
         number = math.nan
     if not math.isfinite(number):
         allowed = ", ".join(name for name in units if name)
-        raise InputError(f"{option} takes a number with a unit ({allowed}), such as {example}. Got {text!r}.")
+        raise InputError(f"{option} must be a number with a unit ({allowed}), such as {example}. Got {text!r}.")
     if number <= 0:
         raise InputError(f"{option} must be more than 0, such as {example}. Got {text!r}.")
     return number

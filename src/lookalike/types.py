@@ -1,7 +1,7 @@
-"""Shared types: array aliases, ids, boxes, `Hits`, annotations of options, and the protocols of components.
+"""Shared types: array aliases, ids, boxes, `Hits`, annotations of options, and protocols of components.
 
-Letters, the same everywhere: n rows, q queries, d input dimension, D output dimension, k hits, r rank;
-`X` is a matrix of rows, `y` their labels. Images are (height, width, 3) uint8 RGB, vectors float32, ids int64,
+Shapes use the same letters everywhere: n rows, q queries, d input dimension, D output dimension, k hits, r rank. `X` is
+a matrix of rows and `y` their labels. Images are (height, width, 3) uint8 RGB, vectors float32, ids int64,
 codes packed uint8. Scores are distances: smaller is better.
 """
 
@@ -28,20 +28,20 @@ Ids: TypeAlias = NDArray[np.int64]
 """(n,) int64 item ids: the first 63 bits of the digest of each file's bytes."""
 
 Box: TypeAlias = tuple[float, float, float, float]
-"""A part of a picture: left, top, right and bottom as shares of its width and height, 0 to 1."""
+"""A part of a picture: left, top, right and bottom as fractions of its width and height, 0 to 1."""
 
 Prepared: TypeAlias = Any
-"""What a feature's `prepare` returns for its `describe`: an array, or a tuple of arrays; picklable."""
+"""Output of a feature's `prepare` and input of its `describe`: a picklable array or tuple of arrays."""
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
-"""`progress(stage, done, total)`: called often, so it must be fast; `total` is None while it is unknown."""
+"""`progress(stage, done, total)` is called often, so it must be fast. `total` is None while it is unknown."""
 
 
 class OneOf:
-    """Annotation of a component's text option: one of these words.
+    """Annotation of a text option of a component: one of these words.
 
-    Clients of the service may set text options with this annotation, `Matches` or `SpecOf`. Other text options might
-    name a file, so clients may not use components that have one (see `engine.client_specs`).
+    Clients of the service may set text options that have this annotation, `Matches` or `SpecOf`. Other text options
+    could name a file, so clients may not use components that have one (see `collection.specs`).
     """
 
     def __init__(self, words: Iterable[str]):
@@ -50,14 +50,14 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Matches:
-    """Annotation of a component's text option: text of this form, which never names a file."""
+    """Annotation of a text option of a component: text that matches this pattern and cannot name a file."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
 class SpecOf:
-    """Annotation of a component's text option: the spec of another component, of this kind."""
+    """Annotation of a text option of a component: the spec of another component of this kind."""
 
     kind: str
 
@@ -67,15 +67,15 @@ LocalSpec: TypeAlias = Annotated[str, SpecOf("local")]
 
 
 FIT_BYTES = 256 * 2**20
-"""Memory for the prepared pictures that a feature learns from."""
+"""Maximum memory for the prepared pictures that a feature learns from."""
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
-    """Report no progress."""
+    """Ignore progress reports."""
 
 
 def format_id(item: int) -> str:
-    """An item's id as text: 16 hexadecimal digits.
+    """Format the id of an item as 16 hexadecimal digits.
 
     >>> format_id(255)
     '00000000000000ff'
@@ -84,12 +84,12 @@ def format_id(item: int) -> str:
 
 
 def parse_id(text: str) -> int | None:
-    """The id that is written as 16 hexadecimal digits; None for other text."""
+    """Parse an id of 16 hexadecimal digits; return None for other text."""
     return int(text, 16) if re.fullmatch("[0-7][0-9a-f]{15}", text) else None
 
 
 def crop(image: Pixels, box: Box) -> Pixels:
-    """The part of a picture inside a box, at least one pixel of it; a view.
+    """Return a view of the part of a picture inside a box, at least one pixel.
 
     >>> crop(np.zeros((100, 200, 3), np.uint8), (0.5, 0.0, 1.0, 0.25)).shape
     (25, 100, 3)
@@ -102,15 +102,15 @@ def crop(image: Pixels, box: Box) -> Pixels:
 
 
 def check_box(box: Box) -> Box:
-    """The box as floats; InputError if it is not one."""
+    """Return the box as floats; InputError if it is not a valid box."""
     try:
         left, top, right, bottom = map(float, box)
     except (TypeError, ValueError):
         left = top = right = bottom = 0.0  # raises below
     if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
         raise InputError(
-            "A box must be left, top, right, bottom as shares of the picture, 0 to 1, left before right and top before"
-            f" bottom. Got {box}."
+            "A box must be left, top, right, bottom as fractions of the picture from 0 to 1, with left < right and"
+            f" top < bottom. Got {box}."
         )
     return left, top, right, bottom
 
@@ -121,63 +121,63 @@ class Hits:
 
     ids: Ids  # (q, k) int64
     scores: Vectors  # (q, k) float32, smaller is better
-    scored: int  # vectors that were compared with a query: the cost of the search
+    scored: int  # number of vectors compared with a query: the cost of the search
 
 
 class Patches(NamedTuple):
     """The local descriptors of one picture."""
 
     X: NDArray[Any]  # (m, dim) float32
-    places: Vectors  # (m, 2) float32: the centre of each patch, x and y as shares of width and height
+    places: Vectors  # (m, 2) float32: centre of each patch, x and y as fractions of width and height
 
 
 @runtime_checkable
 class Feature(Protocol):
-    """One vector for each picture. The constructor is fast: weights are loaded by the first `describe`."""
+    """Computes one vector per picture. The constructor is fast: weights are loaded by the first `describe`."""
 
     side: int
-    """The shorter side, in pixels, that the feature needs: readers may decode pictures at any size above it."""
+    """Minimum length of the shorter side, in pixels: readers may decode pictures at this size or larger."""
 
     by_picture: bool = False
-    """Whether `describe` gains nothing from batches or cores: it then runs in the reading processes, too."""
+    """Whether `describe` runs in the reading processes, because it does not benefit from batches or more cores."""
 
     @property
     def dim(self) -> int:
-        """The length of a row."""
+        """Dimension of the vectors."""
         ...
 
     def prepare(self, image: Pixels) -> Prepared:
-        """Reduce a picture to what `describe` needs; runs in the reading processes."""
+        """Reduce a picture to the input of `describe`; runs in the reading processes."""
         ...
 
     def describe(self, prepared: Sequence[Prepared]) -> Vectors:
-        """n prepared pictures to (n, dim) float32."""
+        """Compute the vectors of n prepared pictures, (n, dim) float32."""
         ...
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
-        """n pictures to (n, dim) float32."""
+        """Compute the vectors of n pictures, (n, dim) float32."""
         return self.describe([self.prepare(image) for image in images])
 
     def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Parts of one picture to (len(boxes), dim) float32: each as if it had been cut out."""
+        """Compute the vectors of parts of one picture, as if they were cropped: (len(boxes), dim) float32."""
         return self.extract([crop(image, box) for box in boxes])
 
 
 @runtime_checkable
 class LearnedFeature(Feature, Protocol):
-    """A feature that learns from pictures, such as a vocabulary, before it can describe any.
+    """A feature that must be fitted on pictures first, for example to learn a vocabulary.
 
-    The learned state is in public attributes that end in `_`. `prepare` does not need it.
+    The learned state is in public attributes that end in `_`. `prepare` does not use it.
     """
 
     def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
-        """Learn from a stream of prepared pictures, holding at most `max_bytes` of them; their order matters."""
+        """Learn from a stream of prepared pictures, holding at most `max_bytes`; the order affects the result."""
         ...
 
 
 @runtime_checkable
 class LabelledFeature(Feature, Protocol):
-    """A feature that learns from pictures and their labels, one or several a picture. Its class has `labels = True`."""
+    """A feature that learns from pictures with one or more labels each. Its class has `labels = True`."""
 
     labels: bool
 
@@ -188,58 +188,58 @@ class LabelledFeature(Feature, Protocol):
         max_bytes: int = FIT_BYTES,
         progress: Progress = silent,
     ) -> Self:
-        """Learn from a stream of prepared pictures, each with its labels; otherwise like a `LearnedFeature`."""
+        """Learn from a stream of prepared pictures with their labels; otherwise like a `LearnedFeature`."""
         ...
 
 
 def needs_fit(feature: Feature | type[Feature]) -> bool:
-    """Whether a feature has a `fit`. (`isinstance` would read `dim`, which loads a network.)"""
+    """Return whether a feature has a `fit`. (`isinstance` would read `dim`, which loads a network.)"""
     return hasattr(feature, "fit")
 
 
 @runtime_checkable
 class Local(Protocol):
-    """A set of local descriptors for each picture, the input of vocabularies."""
+    """Computes a set of local descriptors per picture, the input of vocabularies."""
 
     side: int
     by_picture: bool = False
-    """As of a `Feature`."""
+    """As in `Feature`."""
 
     @property
     def dim(self) -> int:
-        """The length of a descriptor."""
+        """Dimension of the descriptors."""
         ...
 
     def prepare(self, image: Pixels) -> Prepared:
-        """As of a `Feature`: runs in the reading processes."""
+        """Reduce a picture to the input of `describe`; runs in the reading processes."""
         ...
 
     def describe(self, prepared: Sequence[Prepared]) -> list[Patches]:
-        """n prepared pictures to the patches of each, at least one a picture."""
+        """Return the patches of each of n prepared pictures, at least one per picture."""
         ...
 
 
 @runtime_checkable
 class Transform(Protocol):
-    """(n, d) to (n, D): encoders and learned metrics. A scikit-learn transformer."""
+    """Maps (n, d) to (n, D): encoders and learned metrics. A scikit-learn transformer."""
 
     def fit(self, X: Array, y: Array | None = None) -> Self:
         """Learn from rows X (n, d), and from their labels if the transform uses them."""
         ...
 
     def transform(self, X: Array) -> Array:
-        """(n, d) to (n, D) float32."""
+        """Map X (n, d) to (n, D) float32."""
         ...
 
 
 def needs_labels(part: "Transform | Coder | Feature | type[Transform] | type[Coder] | type[Feature]") -> bool:
-    """Whether a transform, a coder or a feature learns from labels: such a class has `labels = True`."""
+    """Return whether a transform, coder or feature learns from labels; its class then has `labels = True`."""
     return bool(getattr(part, "labels", False))
 
 
 @runtime_checkable
 class Coder(Protocol):
-    """(n, d) to (n, bits / 8) uint8."""
+    """Maps (n, d) to (n, bits / 8) uint8."""
 
     bits: int
 
@@ -248,33 +248,33 @@ class Coder(Protocol):
         ...
 
     def encode(self, X: Array) -> NDArray[np.uint8]:
-        """(n, d) to (n, bits / 8) packed bits."""
+        """Map X (n, d) to packed bits, (n, bits / 8)."""
         ...
 
     def query(self, X: Array) -> "Query":
-        """A query that finds the neighbours of rows X (q, d) in an index of codes."""
+        """Return a query that finds the neighbours of rows X (q, d) in an index of codes."""
         ...
 
 
 @runtime_checkable
 class Query(Protocol):
-    """Scores vectors. An index may have a faster search for some classes of queries."""
+    """Scores vectors. An index can have a faster search for some classes of queries."""
 
     def score(self, X: Vectors) -> Vectors:
-        """(m, d) to (q, m), smaller is better."""
+        """Return the scores of rows X (m, d), (q, m); smaller is better."""
         ...
 
 
 @runtime_checkable
 class Index(Protocol):
-    """Vectors with ids, searched by queries."""
+    """Vectors with ids that can be searched with queries."""
 
     def add(self, ids: Ids, X: Vectors) -> None:
         """Add rows X (n, d) under new ids (n,)."""
         ...
 
     def remove(self, ids: Ids) -> int:
-        """Remove these ids; returns how many of them were there."""
+        """Remove these ids; return how many of them were in the index."""
         ...
 
     def search(
@@ -286,29 +286,29 @@ class Index(Protocol):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best of `among` (None: all) without `exclude`; filters apply during the search, never afterwards.
+        """Return the k best of `among` (None: all) without `exclude`. Filters apply during the search, not afterwards.
 
-        `effort=None` is the index's own default; "exact" is an exact search.
+        `effort=None` is the default of the index; "exact" is an exact search.
         """
         ...
 
 
 @runtime_checkable
 class Searchable(Protocol):
-    """What feedback needs of an index: search and read, not add or remove."""
+    """The part of an index that feedback needs: search and read, but not add or remove."""
 
     @property
     def dim(self) -> int | None:
-        """d; None until something was added."""
+        """Dimension d; None while the index is empty."""
         ...
 
     @property
     def ids(self) -> Ids:
-        """The ids of all vectors, ascending."""
+        """Ids of all vectors, ascending."""
         ...
 
     def vectors(self, ids: Ids) -> Vectors:
-        """The rows of these ids, (m, d) float32."""
+        """Return the vectors of these ids, (m, d) float32."""
         ...
 
     def __len__(self) -> int: ...
@@ -322,5 +322,5 @@ class Searchable(Protocol):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """As of an `Index`."""
+        """As in `Index`."""
         ...

@@ -1,10 +1,10 @@
-"""The command line. Exit codes: 0 success, 1 something was skipped or is wrong, 2 usage or input error, 130 Ctrl-C.
+"""The command line. Exit codes: 0 success, 1 files skipped or faults found, 2 usage or input error, 130 Ctrl-C.
 
-Each module has the commands of one subject: `add` (add, refresh, remove, label), `fit`, `search` (search, explain),
+Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `search` (search, explain),
 `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map, export),
 `plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact), `serve` (serve, token), `demo`,
-`bench`. `options` has the options that commands share, `output` what they print with, `lazy` the imports that
-`lookalike --help` must not wait for. Errors become one line here, and nowhere else.
+`bench`. `options` has the options that commands share, `output` the functions that print, and `lazy` delays imports
+that `lookalike --help` does not need. `run` prints every error as one line.
 """
 
 import io
@@ -38,12 +38,12 @@ app = typer.Typer(name="lookalike", cls=PluginGroup, rich_markup_mode=None, pret
 
 
 def main() -> None:
-    """The entry point of the `lookalike` command."""
+    """Run the `lookalike` command and exit with its exit code."""
     code = run(sys.argv[1:])
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError:  # a closed pipe or a full disk: discard the rest, or Python prints an error at exit
+    except OSError:  # closed pipe or full disk: discard the buffer, otherwise Python prints an error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -62,7 +62,7 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         return 0
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # how Typer and rich report a closed pipe
+        if isinstance(stop.__context__, BrokenPipeError):  # Typer and rich report a closed pipe like this
             return 0
         raise
     except feedback.Interrupted as interrupted:
@@ -72,16 +72,17 @@ def run(words: Sequence[str]) -> int:
         code = 130
     except (LookalikeError, typer.TyperException, OSError) as error:
         return _print_error(error, json)
-    if code == 130:  # also what Typer makes of a KeyboardInterrupt
-        print_note("Stopped. Everything committed so far is safe; the same command continues from there.")
+    if code == 130:  # Typer also returns 130 after a KeyboardInterrupt
+        print_note("Stopped. Committed changes are safe. Run the same command again to continue.")
     return int(code)
 
 
 def _print_error(error: Exception, json: bool) -> int:
-    """Print an error in one line, and return the exit code."""
+    """Print an error on one line and return the exit code."""
     message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-    usage = getattr(error, "ctx", None)  # of an error in the usage
-    message = " ".join(message.split()) + (f" Try: {usage.command_path} --help" if usage else "")
+    message = " ".join(message.split())
+    if usage := getattr(error, "ctx", None):  # only usage errors have a context
+        message += f"{'' if message.endswith(('.', '?', '!')) else '.'} Try: {usage.command_path} --help"
     if json:
         print_json({"error": {"kind": type(error).__name__, "message": complete_commands(message)}}, error=True)
     else:
@@ -89,8 +90,8 @@ def _print_error(error: Exception, json: bool) -> int:
     return 2
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         print_line(f"lookalike {lookalike.__version__}")
         raise typer.Exit
 
@@ -100,13 +101,13 @@ def root(
     ctx: typer.Context,
     collection: Annotated[  # options.Where reads it
         str,
-        typer.Option("-c", "--collection", metavar="DIR", envvar="LOOKALIKE_COLLECTION", help="The collection."),
+        typer.Option("-c", "--collection", metavar="DIR", envvar="LOOKALIKE_COLLECTION", help="Collection directory."),
     ] = COLLECTION,
-    version: Annotated[  # noqa: ARG001 — its callback does the work
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    version: Annotated[  # noqa: ARG001 — handled by the callback
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Search pictures by pictures: index folders, then show what you want more of.
+    """Find pictures by example: index folders, then search, classify and list duplicates.
 
     \b
     Examples:
@@ -117,7 +118,7 @@ def root(
       lookalike -c work.lookalike stats --json
     """
     source = ctx.get_parameter_source("collection")
-    if source is not None and source.name == "COMMANDLINE":  # the environment is the same for the next command
+    if source is not None and source.name == "COMMANDLINE":  # an environment variable also applies to the next command
         remember_collection(collection)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())

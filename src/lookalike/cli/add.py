@@ -1,4 +1,4 @@
-"""The commands that change what a collection holds: add, refresh, remove, label."""
+"""The commands that change the contents of a collection: add, refresh, remove, label."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Annotated
@@ -8,21 +8,24 @@ import typer
 from lookalike.cli.options import NONE, Json, Wait, Where, Workers, filtered, opened
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note
 from lookalike.errors import InputError
+from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Filter
     from lookalike.collection import Report
 
 SHOWN_CLASSES = 12
-"""Classes that the line about new pictures names, at most."""
+"""Maximum number of classes listed after an add."""
 
 
 def add(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Folders, archives, pictures, patterns.")],
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE", help="Folders, archives, pictures, .txt lists or glob patterns.")
+    ],
     where: Where,
     recipe: Annotated[
         list[str] | None,
-        typer.Option("--recipe", help="A recipe, or NAME = SPEC | SPEC; may be repeated. See: lookalike recipes"),
+        typer.Option("--recipe", help="Recipe, or NAME = SPEC | SPEC; repeatable. See lookalike recipes."),
     ] = None,
     workers: Workers = None,
     wait: Wait = 0.0,
@@ -30,8 +33,8 @@ def add(
 ) -> int:
     """Index pictures: folders, tar and zip archives, single files.
 
-    What is known and unchanged is not read again. A file that cannot be read is skipped and listed with the reason;
-    the exit code is then 1. Stopped at any moment, the same command goes on where it was.
+    Files that have not changed since the last run are not read again. Files that cannot be read are skipped and listed
+    with the reason; the exit code is then 1. If the command is interrupted, run it again to continue.
 
     \b
     Examples:
@@ -45,12 +48,14 @@ def add(
 
 def refresh(
     where: Where,
-    roots: Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Default: everything ever added.")] = None,
+    roots: Annotated[
+        list[str] | None, typer.Argument(metavar="SOURCE", help="Sources to check. Default: all sources added so far.")
+    ] = None,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Look again at what was added: new, changed, moved and gone files.
+    """Rescan the added sources for new, changed and missing files.
 
     \b
     Examples:
@@ -66,17 +71,18 @@ def refresh(
 def remove(
     where: Where,
     which: Annotated[
-        list[str] | None, typer.Argument(metavar="ITEM", help="Paths, folders (all below them) or ids.")
+        list[str] | None, typer.Argument(metavar="ITEM", help="Paths, folders (including subfolders) or ids.")
     ] = None,
     space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="A space instead: its vectors go, the pictures stay.")
+        str | None,
+        typer.Option("--space", metavar="NAME", help="Remove this space and its vectors instead of pictures."),
     ] = None,
     wait: Wait = 0.0,
     json: Json = False,
     *,
     filter: "Filter | None",
 ) -> int:
-    """Take pictures out of the collection. Their files stay where they are.
+    """Remove pictures from the collection. The files are not deleted.
 
     \b
     Examples:
@@ -87,24 +93,25 @@ def remove(
     with opened(where, wait=wait) as collection:
         if space is not None:
             if which or filter is not None:
-                raise InputError("--space stands alone: remove a space, or pictures.")
+                raise InputError("--space cannot be combined with ITEM or filters. Remove either a space or pictures.")
             collection.remove_space(space)
-            print_either(json, f"Space {space} removed.", removed=space)
+            print_either(json, f"Removed the space {space}.", removed=space)
             return 0
         removed = collection.remove(*which or (), filter=filter)
-    print_either(json, f"{removed:,} removed.", removed=removed)
+    print_either(json, f"Removed {many(removed, 'picture')}.", removed=removed)
     return 0
 
 
 def label(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A CSV file or a folder of class folders.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="CSV file, or folder with one subfolder per class.")],
     where: Where,
-    author: Annotated[str, typer.Option("--author", help="Who says so.")] = "import",
+    author: Annotated[str, typer.Option("--author", help="Label author.")] = "import",
     json: Json = False,
 ) -> int:
-    """Import labels from a CSV file (path,label or id,label) or a folder with one sub-folder per class.
+    """Import labels from a CSV file or a folder of class folders.
 
-    Names that no picture of the collection answers to are listed; the exit code is then 1.
+    A CSV file has a header with path,label or id,label. A folder has one subfolder per class. Names that are not in the
+    collection are listed; the exit code is then 1.
 
     \b
     Examples:
@@ -116,9 +123,9 @@ def label(
     if json:
         print_json(dataclasses.asdict(report))
     else:
-        print_line(f"{report.labelled:,} labelled, {len(report.unknown):,} unknown.")
+        print_line(f"{report.labelled:,} labelled, {len(report.unknown):,} not in the collection.")
         for name in report.unknown:
-            print_line(f"unknown: {name}")
+            print_line(f"not in the collection: {name}")
     return 1 if report.unknown else 0
 
 
@@ -126,14 +133,21 @@ def _print_report(report: "Report", json: bool) -> int:
     if json:
         print_json(dataclasses.asdict(report))
     else:
-        counts = {name: getattr(report, name) for name in ("added", "known", "copied", "moved", "changed", "gone")}
+        counts = {
+            "added": report.added,
+            "unchanged": report.known,
+            "copied": report.copied,
+            "moved": report.moved,
+            "changed": report.changed,
+            "missing": report.gone,
+        }
         named = [f"{count:,} {name}" for name, count in counts.items() if count or name == "added"]
         print_line(f"{', '.join(named)}, {len(report.skipped):,} skipped in {report.seconds:.1f} s.")
         if report.predicted or report.none:
             most = sorted(report.predicted.items(), key=lambda pair: -pair[1])
             classes = [f"{n:,} {name}" for name, n in most[:SHOWN_CLASSES]]
             if rest := sum(n for _, n in most[SHOWN_CLASSES:]):
-                classes.append(f"{rest:,} of other classes")
+                classes.append(f"{rest:,} in other classes")
             print_line(f"classified: {', '.join([*classes, f'{report.none:,} {NONE}'])}.")
         for path, reason in report.skipped.items():
             print_line(f"skipped: {path}: {reason}")

@@ -1,6 +1,6 @@
-"""`lookalike classes` and `lookalike classify`: make, show, correct and measure classes, and predict them.
+"""`lookalike classes` and `lookalike classify`: create, show, correct and evaluate classes, and predict them.
 
-A class is a label: `lookalike label` and finished feedback sessions make classes, too.
+A class is a label: `lookalike label` and finished feedback sessions create classes, too.
 """
 
 import dataclasses
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 else:
     types = Lazy("lookalike.types")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A class.")]
-Images = Annotated[list[str], typer.Argument(metavar="IMAGE", help="Pictures of the collection, ids or folders.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the class.")]
+Images = Annotated[
+    list[str], typer.Argument(metavar="IMAGE", help="Paths or ids of pictures in the collection, or folders.")
+]
 Kind = Annotated[
     Literal["ncm", "ncmc", "second"] | None,
-    typer.Option("--kind", help="One mean a class, ten, or one covariance for all."),
+    typer.Option("--kind", help="Model: ncm, one mean per class; ncmc, ten means; second, a shared covariance."),
 ]
 
 app = typer.Typer(name="classes", rich_markup_mode=None)
@@ -33,7 +35,7 @@ app = typer.Typer(name="classes", rich_markup_mode=None)
 
 @app.callback(invoke_without_command=True)
 def classes(ctx: typer.Context) -> None:
-    """Classes that never stop growing: make, look at, correct and measure them. Every label is a class.
+    """Create, show, correct and evaluate classes. Every label is a class.
 
     \b
     Examples:
@@ -48,20 +50,21 @@ def classes(ctx: typer.Context) -> None:
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A class, which may be new.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of an existing or a new class.")],
     where: Where,
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures of the collection, ids or folders.")
+        list[str] | None,
+        typer.Argument(metavar="IMAGE", help="Paths or ids of pictures in the collection, or folders."),
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="What a feedback session has as relevant.")
+        str | None, typer.Option("--session", metavar="ID", help="Add the positive pictures of this feedback session.")
     ] = None,
     author: Author = None,
     json: Json = False,
 ) -> int:
-    """Put pictures into a class, which may be new. Nothing is trained: it is there at once.
+    """Add pictures to a class. If the class is new, it is created; no training is needed.
 
-    Without pictures the class is only named; the hierarchy may lend it a mean.
+    Without pictures, the class is created empty. If it has a parent in the hierarchy, it can still be predicted.
 
     \b
     Examples:
@@ -72,18 +75,26 @@ def add(
     with opened(where) as collection:
         if session is not None:
             if images or author is not None:
-                raise InputError("--session has its own pictures, and whoever clicked is their author. Give no others.")
+                raise InputError(
+                    "--session adds the pictures of the session under its author. Leave out IMAGE and --author."
+                )
             added = collection.classes.add_session(session, name).labelled
         else:
             added = collection.classes.add(name, images or (), author=author)
         total = len(collection.classes.show(name).members)
-    print_either(json, f"{added:,} added to {name}, which has {total:,} now.", name=name, added=added, pictures=total)
+    print_either(
+        json,
+        f"Added {many(added, 'picture')} to {name}, which now has {total:,}.",
+        name=name,
+        added=added,
+        pictures=total,
+    )
     return 0
 
 
 @app.command()
 def remove(name: Name, images: Images, where: Where, json: Json = False) -> int:
-    """Take pictures out of a class again. They stay in the collection.
+    """Remove pictures from a class. They stay in the collection.
 
     \b
     Examples:
@@ -91,13 +102,15 @@ def remove(name: Name, images: Images, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         removed = collection.classes.remove(name, images)
-    print_either(json, f"{removed:,} taken out of {name}.", name=name, removed=removed)
+    print_either(json, f"Removed {many(removed, 'picture')} from {name}.", name=name, removed=removed)
     return 0
 
 
 @app.command("list")
 def list_(where: Where, json: Json = False) -> int:
-    """List the classes. Pictures that people put into each, and predicted ones.
+    """List the classes.
+
+    The table has the numbers of labelled and of predicted pictures, and the parents of each class.
 
     \b
     Examples:
@@ -110,7 +123,7 @@ def list_(where: Where, json: Json = False) -> int:
         print_json([dataclasses.asdict(summary) for summary in found])
         return 0
     if not found:
-        print_note("No classes yet. Make one: lookalike classes add NAME IMAGE…, or lookalike label SOURCE")
+        print_note("No classes yet. Create one: lookalike classes add NAME IMAGE…, or lookalike label SOURCE")
         return 0
     rows = [
         [
@@ -118,11 +131,11 @@ def list_(where: Where, json: Json = False) -> int:
             f"{summary.pictures:,}",
             f"{summary.predicted:,}",
             ", ".join(summary.parents),
-            f"{summary.elsewhere:,} not in the collection now" if summary.elsewhere else "",
+            f"{summary.elsewhere:,} no longer in the collection" if summary.elsewhere else "",
         ]
         for summary in found
     ]
-    print_table(["class", "pictures", "predicted", "a kind of", ""], rows)
+    print_table(["class", "pictures", "predicted", "parents", ""], rows)
     return 0
 
 
@@ -131,11 +144,16 @@ def show(
     name: Name,
     where: Where,
     k: Annotated[
-        int | None, typer.Option("-k", metavar="N", min=0, help="At most so many of each. Default: all.")
+        int | None,
+        typer.Option(
+            "-k", metavar="N", min=0, help="Maximum number of labelled and of predicted pictures. Default: all."
+        ),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show the pictures of a class. First those that people put into it, then the predicted ones, the surest first.
+    """Show the pictures of a class.
+
+    Labelled pictures come first, then predicted ones by decreasing probability.
 
     \b
     Examples:
@@ -151,11 +169,11 @@ def show(
 @app.command()
 def rename(
     name: Name,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="New name.")],
     where: Where,
     json: Json = False,
 ) -> int:
-    """Give a class another name. Its sessions and its place in the hierarchy go with it.
+    """Rename a class. Its sessions and its place in the hierarchy follow.
 
     \b
     Examples:
@@ -163,18 +181,20 @@ def rename(
     """
     with opened(where) as collection:
         n = collection.classes.rename(name, new)
-    print_either(json, f"{name} is {new} now, with {many(n, 'picture')}.", name=new, pictures=n)
+    print_either(json, f"Renamed {name} to {new} ({many(n, 'picture')}).", name=new, pictures=n)
     return 0
 
 
 @app.command()
 def merge(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Two classes or more.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Two or more classes.")],
     where: Where,
-    into: Annotated[str, typer.Option("--into", metavar="NAME", help="A new name, or one of theirs.")],
+    into: Annotated[
+        str, typer.Option("--into", metavar="NAME", help="Name of the merged class: a new one, or one of these.")
+    ],
     json: Json = False,
 ) -> int:
-    """Make one class of several.
+    """Merge several classes into one.
 
     \b
     Examples:
@@ -182,20 +202,20 @@ def merge(
     """
     with opened(where) as collection:
         n = collection.classes.merge(*names, into=into)
-    print_either(json, f"{into} has {many(n, 'picture')} now.", name=into, pictures=n)
+    print_either(json, f"{into} now has {many(n, 'picture')}.", name=into, pictures=n)
     return 0
 
 
 @app.command()
 def split(
     name: Name,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The class that they become.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Name of the new class.")],
     images: Images,
     where: Where,
     author: Author = None,
     json: Json = False,
 ) -> int:
-    """Make some pictures of a class a class of their own.
+    """Move some pictures of a class to a new class.
 
     \b
     Examples:
@@ -203,13 +223,13 @@ def split(
     """
     with opened(where) as collection:
         n = collection.classes.split(name, new, images, author=author)
-    print_either(json, f"{many(n, 'picture')} of {name} moved to {new}.", name=new, pictures=n)
+    print_either(json, f"Moved {many(n, 'picture')} from {name} to {new}.", name=new, pictures=n)
     return 0
 
 
 @app.command()
 def delete(name: Name, where: Where, json: Json = False) -> int:
-    """Forget a class: its labels and what was predicted. The pictures stay.
+    """Delete a class with its labels and predictions. The pictures stay in the collection.
 
     \b
     Examples:
@@ -217,7 +237,7 @@ def delete(name: Name, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         n = collection.classes.delete(name)
-    print_either(json, f"{name} is gone; {many(n, 'picture')} had it.", name=name, pictures=n)
+    print_either(json, f"Deleted {name}, which had {many(n, 'picture')}.", name=name, pictures=n)
     return 0
 
 
@@ -226,16 +246,17 @@ def confirm(
     name: Name,
     where: Where,
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures of the collection, ids or folders.")
+        list[str] | None,
+        typer.Argument(metavar="IMAGE", help="Paths or ids of pictures in the collection, or folders."),
     ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Everything that is predicted to be of the class.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Confirm all predictions of the class.")] = False,
     at_least: Annotated[
-        float | None, typer.Option("--at-least", metavar="P", help="What is predicted with this probability or more.")
+        float | None, typer.Option("--at-least", metavar="P", help="Confirm predictions with this probability or more.")
     ] = None,
     author: Author = None,
     json: Json = False,
 ) -> int:
-    """Say that predictions are right. From now on the pictures count for the class.
+    """Confirm predictions. The pictures become labelled members of the class.
 
     \b
     Examples:
@@ -244,17 +265,17 @@ def confirm(
       lookalike classes confirm beach --all
     """
     if bool(images) + all + (at_least is not None) != 1:
-        raise InputError("Say what to confirm: pictures, --at-least P, or --all; one of the three.")
+        raise InputError("Give exactly one of: pictures to confirm, --at-least P, or --all.")
     with opened(where) as collection:
         chosen = 0.0 if all else at_least
         n = collection.classes.confirm(name, images or None, at_least=chosen, author=author)
-    print_either(json, f"{n:,} confirmed as {name}.", name=name, confirmed=n)
+    print_either(json, f"Confirmed {many(n, 'prediction')} of {name}.", name=name, confirmed=n)
     return 0
 
 
 @app.command()
 def reject(name: Name, images: Images, where: Where, author: Author = None, json: Json = False) -> int:
-    """Say that pictures are not of a class. It is never predicted for them again.
+    """Reject predictions. The class is never predicted for these pictures again.
 
     \b
     Examples:
@@ -262,7 +283,9 @@ def reject(name: Name, images: Images, where: Where, author: Author = None, json
     """
     with opened(where) as collection:
         n = collection.classes.reject(name, images, author=author)
-    print_either(json, f"{many(n, 'prediction')} gone; {name} is never predicted for these again.", name=name, gone=n)
+    print_either(
+        json, f"Removed {many(n, 'prediction')}; {name} is never predicted for these again.", name=name, gone=n
+    )
     return 0
 
 
@@ -270,14 +293,14 @@ def reject(name: Name, images: Images, where: Where, author: Author = None, json
 def hierarchy(
     where: Where,
     source: Annotated[
-        str | None, typer.Argument(metavar="SOURCE", help="A CSV file of child,parent, or nested folders.")
+        str | None, typer.Argument(metavar="SOURCE", help="CSV file with child,parent, or nested folders.")
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget the hierarchy.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the hierarchy.")] = False,
     json: Json = False,
 ) -> int:
-    """Say which class is a kind of which. Classes with few pictures, or none, borrow from their relatives.
+    """Set or list the hierarchy: the parents of each class. Classes with few or no pictures borrow from related ones.
 
-    Without a source, lists what is known.
+    Without a source, list the current hierarchy.
 
     \b
     Examples:
@@ -286,7 +309,7 @@ def hierarchy(
       lookalike classes hierarchy --clear
     """
     if clear and source is not None:
-        raise InputError("Give a source or --clear, one of the two.")
+        raise InputError("Give either a source or --clear, not both.")
     with opened(where) as collection:
         if clear or source is not None:
             collection.classes.set_hierarchy([] if source is None else source)
@@ -294,31 +317,38 @@ def hierarchy(
     if json:
         print_json([{"child": child, "parent": parent} for child, parent in pairs])
     elif source is not None or clear:
-        print_line(f"{many(len(pairs), 'pair')} of child and parent.")
+        print_line(f"The hierarchy has {many(len(pairs), 'pair')} of child and parent.")
     elif not pairs:
-        print_note("No hierarchy. Give one: lookalike classes hierarchy tree.csv")
+        print_note("No hierarchy yet. Import one: lookalike classes hierarchy tree.csv")
     else:
-        print_table(["class", "a kind of"], [list(pair) for pair in pairs])
+        print_table(["class", "parent"], [list(pair) for pair in pairs])
     return 0
 
 
 @app.command()
 def use(
     where: Where,
-    space: Annotated[str | None, typer.Option("--space", metavar="NAME", help="Where classes are told apart.")] = None,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="NAME", help="Space in which pictures are classified.")
+    ] = None,
     kind: Kind = None,
     reject: Annotated[
-        float | None, typer.Option("--reject", metavar="SHARE", help="Of a class's own that may be none of these.")
+        float | None,
+        typer.Option(
+            "--reject",
+            metavar="SHARE",
+            help="Share of a class's own pictures that may be rejected (higher = stricter).",
+        ),
     ] = None,
     prior: Annotated[
-        float | None, typer.Option("--prior", metavar="N", help="Pictures that the hierarchy counts for.")
+        float | None, typer.Option("--prior", metavar="N", help="Weight of the parent class, in pictures.")
     ] = None,
     on_add: Annotated[
-        bool | None, typer.Option("--on-add/--no-on-add", help="Whether new pictures are classified.")
+        bool | None, typer.Option("--on-add/--no-on-add", help="Classify new pictures when they are added.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Say how classes are told apart. Also whether new pictures are classified; without options, list that.
+    """Change how pictures are classified. Without options, print the current settings.
 
     \b
     Examples:
@@ -332,26 +362,28 @@ def use(
     if json:
         print_json(dataclasses.asdict(settings))
         return 0
-    print_line(f"space   {settings.space or 'the first'}")
+    print_line(f"space   {settings.space or 'first space'}")
     print_line(f"kind    {settings.kind}")
     print_line(f"reject  {settings.reject:g}")
-    print_line(f"prior   as much as {settings.prior:g} pictures")
-    print_line(f"on add  {'new pictures are classified' if settings.on_add else 'no'}")
+    print_line(f"prior   {settings.prior:g} pictures")
+    print_line(f"on add  {'yes' if settings.on_add else 'no'}")
     return 0
 
 
 @app.command()
 def evaluate(
     where: Where,
-    space: Annotated[str | None, typer.Option("--space", metavar="NAME", help="In another space.")] = None,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="NAME", help="Space to evaluate in. Default: that of the classes.")
+    ] = None,
     kind: Kind = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many classes to list, the worst first.")] = 40,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of classes to list, worst first.")] = 40,
     json: Json = False,
 ) -> int:
-    """Measure how good the classes are. Every picture is judged by classes that it was taken out of.
+    """Evaluate the classes by cross-validation.
 
-    A tenth of each class at a time; in a space that learned from labels, it is fitted anew without them. Then whole
-    classes are left out, to see whether their pictures are called none of these. Nothing is changed.
+    Each tenth of a class is classified by a model without it; a space that learned from labels is refitted without it,
+    too. Then whole classes are left out to test whether their pictures are rejected as none of these. Nothing is saved.
 
     \b
     Examples:
@@ -366,16 +398,18 @@ def evaluate(
 
 def classify(
     where: Where,
-    images: Annotated[list[str] | None, typer.Argument(metavar="IMAGE", help="Pictures, ids or folders.")] = None,
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="IMAGE", help="Paths or ids of pictures, or folders.")
+    ] = None,
     all: Annotated[
-        bool, typer.Option("--all", help="Every picture of the collection that nobody labelled; kept as predictions.")
+        bool, typer.Option("--all", help="Classify all unlabelled pictures and store the predictions.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Say which class pictures are of, how surely, and what they would be next; or none of these.
+    """Classify pictures, with a probability and the runner-up, or “none of these”.
 
-    Pictures that are named need not be in the collection, and nothing is kept of them. With --all, predictions are
-    kept, apart from what people said: classes show lists them, classes confirm and reject answer them.
+    Pictures need not be in the collection, and nothing about them is stored. With --all, predictions are stored
+    separately from labels: classes show lists them, classes confirm and classes reject decide about them.
 
     \b
     Examples:
@@ -385,7 +419,7 @@ def classify(
       lookalike classify --all
     """
     if bool(images) == all:
-        raise InputError("Say what to classify: pictures, or --all for all that nobody labelled.")
+        raise InputError("Give either pictures to classify, or --all for all unlabelled pictures.")
     skipped: dict[str, str] = {}
     with opened(where) as collection, bars(lines=not json) as progress:
         if all:
@@ -393,7 +427,7 @@ def classify(
             return 0
         classified = collection.classify(images or (), on_skip=skipped.__setitem__, progress=progress)
         if not collection.classes.can_reject():
-            print_note("No class has two pictures yet: what is none of these cannot be told, nor how sure to be.")
+            print_note("No class has two pictures yet, so there are no probabilities and no picture can be rejected.")
     _print_classified(classified, skipped, json)
     return 1 if skipped else 0
 
@@ -415,7 +449,7 @@ def _print_class(collection: "Collection", view: "ClassView", k: int | None, jso
         ]
         print_json({"name": view.name, "parents": view.parents, "pictures": labelled, "predicted": suggested})
         return
-    of = f", a kind of {', '.join(view.parents)}" if view.parents else ""
+    of = f" ({'parent' if len(view.parents) == 1 else 'parents'}: {', '.join(view.parents)})" if view.parents else ""
     print_line(f"{view.name}{of}: {many(len(view.members), 'picture')}, {len(view.predicted):,} predicted.")
     for m in members:
         when = time.strftime("%Y-%m-%d", time.localtime(m.at))
@@ -425,7 +459,7 @@ def _print_class(collection: "Collection", view: "ClassView", k: int | None, jso
 
 
 def _print_classified(classified: list["Prediction"], skipped: dict[str, str], json: bool) -> None:
-    """Print the predicted classes of pictures, and the pictures that could not be read."""
+    """Print the predicted classes and the pictures that could not be read."""
     if json:
         rows = [
             {"id": None if v.id is None else types.format_id(v.id), "path": v.path, "class": v.label}
@@ -437,20 +471,20 @@ def _print_classified(classified: list["Prediction"], skipped: dict[str, str], j
         return
     lines = []
     for v in classified:
-        rest = f"then {v.runner_up} {v.runner_up_probability:.2f}" if v.runner_up is not None else ""
+        rest = f"{v.runner_up} {v.runner_up_probability:.2f}" if v.runner_up is not None else ""
         if v.label is None:
             rest = "" if v.nearest is None else f"nearest {v.nearest}"
         chance = "" if v.label is None else f"{v.probability:.2f}"
-        labels = f"  (people say: {', '.join(v.labels)})" if v.labels else ""
+        labels = f"  (labels: {', '.join(v.labels)})" if v.labels else ""
         lines.append([v.label or NONE, chance, rest, f"{show_path(v.path)}{labels}"])
     if lines:
-        print_table(["class", "sure", "", "picture"], lines)
+        print_table(["class", "probability", "runner-up", "picture"], lines)
     for name, reason in skipped.items():
         print_line(f"skipped: {name}: {reason}")
 
 
 def _print_predicted(found: "PredictionCounts", json: bool) -> None:
-    """Print how many pictures were predicted to be in each class."""
+    """Print the number of predictions per class."""
     if json:
         print_json({"predicted": found.classes, "none": found.none})
         return
@@ -460,27 +494,27 @@ def _print_predicted(found: "PredictionCounts", json: bool) -> None:
 
 
 def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
-    """Print the accuracy over all classes, then of each."""
+    """Print the accuracy over all classes, then per class."""
     if json:
         print_json(dataclasses.asdict(found))
         return
     of = many(found.classes, "class", "classes")
-    print_line(f"{many(found.pictures, 'picture')} of {of}: {found.kind} in {found.space}.")
-    print_line(f"right: {found.accuracy:.3f} of the pictures, {found.class_accuracy:.3f} as the mean over classes.")
-    print_line(f"{NONE}: said of {found.own_none:.3f} of them, wrongly;")
-    strangers = "not known, of one class" if found.strangers_none is None else f"{found.strangers_none:.3f}"
-    print_line(f"  of pictures whose class was left out, rightly: {strangers}.")
+    print_line(f"{many(found.pictures, 'picture')} of {of}, kind {found.kind}, space {found.space}.")
+    print_line(f"accuracy: {found.accuracy:.3f} over pictures, {found.class_accuracy:.3f} averaged over classes")
+    print_line(f"wrongly rejected as {NONE}: {found.own_none:.3f} of the pictures")
+    strangers = "unknown, needs two classes" if found.strangers_none is None else f"{found.strangers_none:.3f}"
+    print_line(f"correctly rejected, if their class is left out: {strangers}")
     rows = [
         [c.name, f"{c.pictures:,}", _share(c.right), _share(c.none), c.mistaken_for or ""] for c in found.by_class[:k]
     ]
-    print_table(["class", "pictures", "right", "none", "mistaken for"], rows)
+    print_table(["class", "pictures", "correct", "rejected", "confused with"], rows)
     if found.confused:
-        print_line("Most often mistaken:")
-        for truth, guess, n in found.confused:
-            print_line(f"  {n:>5,} × {truth} for {guess}")
+        print_line("Most frequent confusions:")
+        for truth, predicted, n in found.confused:
+            print_line(f"  {n:>5,} × {truth} predicted as {predicted}")
     if len(found.by_class) > k:
         left = many(len(found.by_class) - k, "class", "classes")
-        print_note(f"Better than these: {left}. To see more: -k {len(found.by_class)}")
+        print_note(f"{left} with better results not shown. To list all: -k {len(found.by_class)}")
     for note in found.notes:
         print_note(note)
 

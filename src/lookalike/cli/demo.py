@@ -1,4 +1,4 @@
-"""`lookalike demo`: draws pictures, indexes them, searches a few, and writes a contact sheet of the results."""
+"""`lookalike demo`: generate pictures, index them, run a few searches and write a contact sheet of the results."""
 
 import glob
 import os
@@ -20,29 +20,31 @@ else:
     show, types, library = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 PER_KIND = 25
-"""Pictures drawn of each kind."""
+"""Pictures generated per kind."""
 QUERIES = 6
-"""Searches shown, each with a picture of another kind."""
+"""Searches shown, each with a picture of a different kind."""
 SHOWN = 7
-"""Results shown of each."""
+"""Results shown per search."""
 
 
 def demo(
     where: Where,
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where to draw the pictures.")] = "demo-pictures",
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Folder for the generated pictures.")
+    ] = "demo-pictures",
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Draw a few hundred pictures of a dozen kinds, index them, search, show what was found.
+    """Generate sample pictures, index them and run a few searches.
 
-    Running it again works: what is drawn and indexed already is kept.
+    There are a few hundred pictures of a dozen kinds. Running it again reuses the existing pictures and index.
 
     \b
     Examples:
       lookalike demo
       lookalike -c /tmp/demo.lookalike demo /tmp/demo-pictures
     """
-    root = Path(os.path.abspath(folder))  # as the collection does: links stay links
+    root = Path(os.path.abspath(folder))  # like the collection: symbolic links are not resolved
     with opened(where, create=True, wait=wait) as collection:
         with bars() as progress:
             paths = library.draw_folder(root, per_kind=PER_KIND, progress=progress)
@@ -55,23 +57,23 @@ def demo(
     if json:
         print_json({"folder": str(root), "pictures": len(paths), "sheet": str(sheet), "searches": searches})
         return 0
-    print_line(f"{len(paths)} pictures of {len(firsts)} kinds are in {shorten(str(root))}.")
-    print_line(f"Indexed {report.added:,} in {report.seconds:.1f} s, {report.known:,} were known.")
+    print_line(f"{len(paths)} sample pictures of {len(firsts)} kinds are in {shorten(str(root))}.")
+    print_line(f"Indexed {report.added:,} in {report.seconds:.1f} s; {report.known:,} were already indexed.")
     for search in searches:
         right = sum(result["right"] for result in search["results"])
         scores = "  ".join(f"{result['score']:.2f}" for result in search["results"])
-        print_line(f"  like {search['kind']:12} {right} of {len(search['results'])} of the same kind   {scores}")
+        print_line(f"  {search['kind']:12} {right} of {len(search['results'])} results of the same kind   {scores}")
     option = "" if where == COLLECTION else f"-c {where} "
     print_line(f"Contact sheet: {shorten(str(sheet))}")
-    print_line("Now with your own pictures:")
+    print_line("Next, try your own pictures:")
     print_line("  lookalike -c photos.lookalike add ~/Pictures")
     print_line("  lookalike -c photos.lookalike search some-picture.jpg --html found.html")
-    print_line(f"Or look around here, in your browser: lookalike {option}serve --open")
+    print_line(f"Or browse the demo collection: lookalike {option}serve --open")
     return 0
 
 
 def _search(collection: "Collection", root: Path, query: Path) -> dict[str, Any]:
-    """The other drawn pictures that a drawn picture finds."""
+    """Search with a generated picture and return the other generated pictures that it finds."""
     among = lookalike.Filter(path=glob.escape(str(root)) + "/*")
     found = collection.search(query, k=SHOWN + 1, filter=among)
     others = [result for result in found if result.path != str(query)][:SHOWN]

@@ -1,4 +1,4 @@
-"""`lookalike duplicates`: groups of duplicates, as text, JSON or a page. Nothing is ever deleted."""
+"""`lookalike duplicates`: groups of duplicates as text, JSON or a page. It never deletes anything."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Author, Json, Space, Where, Workers, filtered, opened
+from lookalike.cli.options import Json, Where, Workers, filtered, opened
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
 from lookalike.text import human_bytes, many
@@ -20,9 +20,9 @@ else:
 app = typer.Typer(name="duplicates", rich_markup_mode=None)
 
 PAGE_GROUPS = 200
-"""Groups of a tier on a page, at most: the file contains every picture."""
+"""Maximum number of groups per tier on a page, because the file embeds every picture."""
 PAGE_PATHS = 5
-"""Paths under a picture on a page, at most."""
+"""Maximum number of paths under a picture on a page."""
 
 
 @filtered
@@ -31,21 +31,27 @@ def duplicates(
     where: Where,
     tier: Annotated[
         Literal["identical", "same", "alike"],
-        typer.Option("--tier", help="The same file, the same photo, or look-alikes."),
+        typer.Option("--tier", help="Identical files, the same photo, or similar pictures."),
     ] = "same",
-    space: Space = None,
+    space: Annotated[
+        str | None,
+        typer.Option("--space", metavar="NAME", help="Space in which --tier alike compares pictures. Default: thing."),
+    ] = None,
     html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Also write a page: these groups, and identical files.")
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Also write an HTML page: these groups, then identical files."),
     ] = None,
     workers: Workers = None,
     json: Json = False,
     *,
     filter: "Filter | None",
 ) -> int:
-    """List pictures that are there more than once, in groups; the largest of each comes first. Deletes nothing.
+    """List groups of duplicates. Nothing is deleted.
 
-    identical: one file at several paths. same: one photo re-encoded, resized, lightly cropped or lit. alike: pictures
-    that are nearer than usual in a space, by default thing.
+    The largest picture of each group comes first.
+
+    identical: one file at several paths. same: one photo, re-encoded, resized, slightly cropped or with another
+    brightness. alike: pictures that are unusually close to each other in a space.
 
     \b
     Examples:
@@ -72,9 +78,9 @@ def duplicates(
     for group in groups:
         _print_group(group, items)
     counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
-    print_note(counts if groups else "No duplicates of this kind.")
+    print_note(counts if groups else "No duplicates found.")
     if copies:
-        print_note(f"Besides, {many(len(copies), 'picture')} at several paths: lookalike duplicates --tier identical")
+        print_note(f"Also at several paths: {many(len(copies), 'picture')}. See: lookalike duplicates --tier identical")
     return 0
 
 
@@ -84,15 +90,18 @@ app.callback(invoke_without_command=True)(duplicates)
 @app.command()
 def dismiss(
     images: Annotated[
-        list[str], typer.Argument(metavar="IMAGE", help="Pictures of the collection, or ids; one alone: its paths.")
+        list[str],
+        typer.Argument(metavar="IMAGE", help="Paths or ids of two or more pictures, or of one that has several paths."),
     ],
     where: Where,
-    author: Author = None,
+    author: Annotated[
+        str | None, typer.Option("--author", help="Author of the decision. Default: your login name.")
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Say, for good, that pictures are no duplicates of each other.
+    """Mark pictures as not being duplicates of each other.
 
-    They are never shown in one group again, even if they are removed and come back.
+    They are never shown in the same group again, even if they are removed and added again.
 
     \b
     Examples:
@@ -101,7 +110,7 @@ def dismiss(
     """
     with opened(where) as collection:
         pairs = collection.not_duplicates([_item(collection, image) for image in images], author=author)
-    print_either(json, f"{many(pairs, 'pair')} told apart.", pairs=pairs)
+    print_either(json, f"Marked {many(pairs, 'pair')} as not duplicates.", pairs=pairs)
     return 0
 
 
@@ -115,10 +124,10 @@ def _print_group(group: "Group", items: "dict[int, Item]") -> None:
 
 
 def _item(collection: "Collection", image: str) -> int:
-    """The item with this id or path."""
+    """Return the item with this id or path; InputError if there is none."""
     found = collection.find(image)
     if found is None:
-        raise InputError(f"No item named {image!r} in the collection.")
+        raise InputError(f"No picture {image!r} in the collection. Give a path or an id; lookalike items lists them.")
     return found
 
 
@@ -144,13 +153,13 @@ def _write_page(tier: str, tiers: list[list["Group"]], items: "dict[int, Item]",
             tiles = [_tile(items[item], number == 0) for number, item in enumerate(group.items)]
             sections.append((f"{group.id}: {group.why}", tiles))
         if len(groups) > PAGE_GROUPS:
-            print_note(f"The page has the first {PAGE_GROUPS} of {len(groups):,} groups ({groups[0].tier}).")
+            print_note(f"The page shows the first {PAGE_GROUPS} of {len(groups):,} groups ({groups[0].tier}).")
     title = f"Duplicates: {tier}" + ("" if tier == "identical" else ", then identical files")
     return show.write_sections(title, sections, target)
 
 
 def _tile(item: "Item", first: bool) -> "show.Tile":
-    """A picture with its size and paths; the first of a group is framed."""
+    """Return a picture with its size and paths; the first of a group is framed."""
     lines = [f"{item.width}×{item.height}, {human_bytes(item.bytes)}", *item.paths[:PAGE_PATHS]]
     if len(item.paths) > PAGE_PATHS:
         lines.append(f"and {len(item.paths) - PAGE_PATHS} more")

@@ -1,6 +1,6 @@
 """`lookalike feedback`: a feedback session in the terminal, one key per picture; `lookalike sessions`: list and delete.
 
-Every answer is stored at once: a session that was left or killed can be resumed by its id.
+Every answer is stored immediately: an interrupted session can be resumed by its id.
 """
 
 import base64
@@ -30,22 +30,24 @@ else:
     show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
 
 MARKS = {"y": "relevant", "n": "irrelevant", "s": "skip"}
-KEYS = "y yes · n no · s skip · u undo · f finish · q leave"
-KEYS_WITHOUT_QUESTIONS = "u undo · f finish · q leave"
+SHOWN_MARKS = {"relevant": "positive", "irrelevant": "negative", "skip": "skipped"}
+"""Printed names of the marks."""
+KEYS = "y yes · n no · s skip · u undo · f finish · q quit"
+KEYS_WITHOUT_QUESTIONS = "u undo · f finish · q quit"
 END_OF_INPUT = ("", "\x04")
 """Input at the end of a file, and on Ctrl-D."""
 LINE_COMMANDS = ("yes", "no", "skip", "undo", "finish", "quit")
-"""Lines that stand for one key, their first letter; in other lines, each letter is a key."""
+"""Words that stand for their first letter; in any other line, each letter is a key."""
 DEFAULT_K = 20
 SIMULATED_ROUNDS = 10
 KITTY_CHUNK = 4_096
-"""Characters that kitty reads at a time."""
+"""Characters per escape sequence, the limit of kitty's graphics protocol."""
 
 sessions_app = typer.Typer(name="sessions", rich_markup_mode=None)
 
 
 class Interrupted(Exception):  # noqa: N818 — not an error: the user pressed Ctrl-C
-    """The user left a session with Ctrl-C; the message has the command that resumes it."""
+    """The user quit a session with Ctrl-C; the message contains the command that resumes it."""
 
 
 @filtered
@@ -54,52 +56,59 @@ def feedback(
     images: Annotated[
         list[str] | None, typer.Argument(metavar="IMAGE", help="Positive examples: pictures or ids.")
     ] = None,
-    unwanted: Annotated[
+    negatives: Annotated[
         list[str] | None,
-        typer.Option("--not", "--without", metavar="IMAGE", help="A negative example; may be repeated."),
+        typer.Option("--not", "--without", metavar="IMAGE", help="Negative example; repeatable."),
     ] = None,
     label: Annotated[
         str | None, typer.Option("--label", metavar="NAME", help="Start from the pictures with this label.")
     ] = None,
     box: Annotated[
-        str | None, typer.Option("--box", metavar="L,T,R,B", help="Start from this part of IMAGE: shares from 0 to 1.")
+        str | None, typer.Option("--box", metavar="L,T,R,B", help="Use only this part of IMAGE; numbers from 0 to 1.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the session, and of the class that it creates.")
+        str | None, typer.Option("--name", help="Session name; also the name of the class it creates.")
     ] = None,
     resume: Annotated[str | None, typer.Option("--resume", metavar="ID", help="Resume this session.")] = None,
     finish: Annotated[
-        bool, typer.Option("--finish", help="At the end, give the relevant pictures the label --name.")
+        bool, typer.Option("--finish", help="At the end, label the positive pictures with --name.")
     ] = False,
     rounds: Annotated[
         int | None,
-        typer.Option("--rounds", metavar="N", min=0, help="Stop after this number of rounds; 0 only lists the best."),
+        typer.Option(
+            "--rounds", metavar="N", min=0, help="Stop after this number of rounds; 0 only prints the ranking."
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of best pictures to list.")] = DEFAULT_K,
     window: Annotated[int, typer.Option("--window", metavar="N", min=1, help="Questions per round.")] = 9,
     space: Space = None,
-    author: Annotated[str | None, typer.Option("--author", help="Author of the marks. Default: your login.")] = None,
+    author: Annotated[
+        str | None, typer.Option("--author", help="Author of the marks. Default: your login name.")
+    ] = None,
     sheet: Annotated[
         str | None,
-        typer.Option("--sheet", metavar="FILE", help="File for the contact sheet. Default: feedback-ID.png here."),
+        typer.Option(
+            "--sheet", metavar="FILE", help="Contact sheet file. Default: feedback-ID.png in the current folder."
+        ),
     ] = None,
     simulate: Annotated[
         str | None,
         typer.Option(
             "--simulate",
             metavar="LABELS",
-            help=f"Answer from labels: of a CSV file, a folder of classes, or the collection ({OWN_LABELS}).",
+            help="Answer from labels: a CSV file, a folder of class folders, or the word "
+            f"{OWN_LABELS} for those of the collection.",
         ),
     ] = None,
     json: Json = False,
     *,
     filter: "Filter | None",
 ) -> int:
-    """Find the pictures that you mean by answering questions: yes, no, skip, one key per picture.
+    """Find the pictures you mean by answering yes, no or skip.
 
-    Each round lists the best pictures so far and asks about the most informative ones. q or Ctrl-C leaves; --resume
-    continues. From a pipe, every letter is a key, on one line or on several: yynu, or y and n line by line, or yes and
-    no.
+    Each round lists the best pictures so far and asks about the most informative ones, one key per picture. q or
+    Ctrl-C quits; --resume continues. If input comes from a pipe, each letter is a key (yynu); lines with a word, such
+    as yes or no, also work.
 
     \b
     Examples:
@@ -119,7 +128,7 @@ def feedback(
         with opened(where) as collection, bars():
             played = collection.simulate(
                 examples,
-                without=unwanted or (),
+                without=negatives or (),
                 label=label,
                 labels_from=None if simulate == OWN_LABELS else simulate,
                 space=space,
@@ -132,9 +141,9 @@ def feedback(
     with opened(where) as collection:
         if resume is None:
             session = collection.session(
-                examples, without=unwanted or (), label=label, space=space, name=name, author=author
+                examples, without=negatives or (), label=label, space=space, name=name, author=author
             )
-        elif examples or unwanted or label is not None or space is not None:
+        elif examples or negatives or label is not None or space is not None:
             raise InputError("--resume uses the session's own examples. Leave out IMAGE, --not, --label and --space.")
         else:
             session = collection.session(id=resume, author=author)
@@ -144,23 +153,23 @@ def feedback(
 
 
 def _examples(images: list[str], box: str | None) -> list[Any]:
-    """Return the pictures on the command line, or the part of the only one."""
+    """Return the example pictures, or the part of the picture that --box selects."""
     if box is None:
         return list(images)
     part = parse_box(box)
     if len(images) != 1:
-        raise InputError(f"--box is a part of one picture. Got {len(images)} pictures: give one.")
+        raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
     return [lookalike.Crop(images[0], part)]
 
 
 def _check_simulation(labels: str, ignored: dict[str, Any]) -> None:
-    """Raise InputError without labels, or with options that a simulation ignores."""
+    """Raise InputError if labels are missing or options are given that a simulation ignores."""
     if not labels:
         raise InputError(
-            f"--simulate needs labels: a CSV file, a folder of classes, or the word {OWN_LABELS}. Got none."
+            f"--simulate needs labels: a CSV file, a folder of class folders, or the word {OWN_LABELS}. Got none."
         )
     if given := [option for option, value in ignored.items() if value]:
-        raise InputError(f"--simulate asks no questions and stores nothing: leave out {', '.join(given)}.")
+        raise InputError(f"--simulate asks no questions and stores nothing. Leave out {', '.join(given)}.")
 
 
 def _play(dialogue: "Dialogue", rounds: int | None, finish: bool, name: str | None, program: str) -> None:
@@ -169,15 +178,15 @@ def _play(dialogue: "Dialogue", rounds: int | None, finish: bool, name: str | No
     resume = f"{program}feedback --resume {session.id}"
     if not json:
         is_open = session.summary.state == "open"
-        state = f"Every answer is stored. To resume it later: {resume}" if is_open else ""
-        print_note(f"Session {session.id}. {state or 'It is finished: this is its ranking now.'}")
+        state = f"Every answer is saved. To resume later: {resume}" if is_open else ""
+        print_note(f"Session {session.id}. {state or 'It is finished. This is its current ranking.'}")
     try:
         ended_by = dialogue.play(rounds)
         finished = None
         if finish or ended_by == "finish":
             finished = _finish(session, name, resume, json)
     except KeyboardInterrupt:
-        raise Interrupted(f"Stopped. Every answer is stored. To resume: {resume}") from None
+        raise Interrupted(f"Stopped. Every answer is saved. To resume: {resume}") from None
     _print_end(session, finished, program, json)
 
 
@@ -188,7 +197,7 @@ def _finish(session: "Session", name: str | None, resume: str, json: bool) -> "F
             print_line("Name of the class:")
         name = (_read_line() or "").strip() or None
     if name is None:
-        raise InputError(f"A name is needed to finish: {resume} --rounds 0 --finish --name NAME")
+        raise InputError(f"A class name is required to finish. Run: {resume} --rounds 0 --finish --name NAME")
     return session.finish(name)
 
 
@@ -199,13 +208,15 @@ def _print_end(session: "Session", finished: "Finished | None", program: str, js
         ended = None if finished is None else dataclasses.asdict(finished) | {"contradicted": contradicted}
         print_json(_session_json(summary) | {"finished": ended})
         return
-    print_line(f"{summary.relevant} relevant, {summary.irrelevant} irrelevant, {summary.skipped} skipped.")
+    print_line(f"{summary.relevant} positive, {summary.irrelevant} negative, {summary.skipped} skipped.")
     if finished is not None:
-        print_line(f"The label {finished.name} was added to {many(finished.labelled, 'picture')}.")
+        print_line(f"Added the label “{finished.name}” to {many(finished.labelled, 'picture')}.")
         print_note(f"See: {program}items --label {shlex.quote(finished.name)}")
-        print_note(f"It is a class now. To find more of it: {program}classify --all")
+        print_note(f"The label is now a class. To find more of its pictures: {program}classify --all")
         if finished.contradicted:
-            print_note(f"{many(len(finished.contradicted), 'irrelevant picture')} had the label before, and keep it.")
+            print_note(
+                f"{many(len(finished.contradicted), 'negative picture')} already had the label; it was not removed."
+            )
     elif summary.state == "open":
         print_note(f"To resume: {program}feedback --resume {session.id}")
 
@@ -214,12 +225,12 @@ def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:
     if json:
         print_json([dataclasses.asdict(row) for row in played])
         return
-    print_line("round  precision  marked  found  believed          seconds")
+    print_line("round  precision  marked  found  estimate          seconds")
     for row in played:
         known = row.estimate
-        believed = "-" if known is None else f"{known.likely} ({known.low}–{known.high})"
+        estimate = "-" if known is None else f"{known.likely} ({known.low}–{known.high})"
         counts = f"{row.round:>5}  {row.precision:>9.3f}  {row.marked:>6}  {row.found:>5}"
-        print_line(f"{counts}  {believed:16}  {row.seconds:>7.3f}{'  enough' if row.stop else ''}")
+        print_line(f"{counts}  {estimate:16}  {row.seconds:>7.3f}{'  stop' if row.stop else ''}")
 
 
 @dataclasses.dataclass
@@ -236,7 +247,7 @@ class Dialogue:
     keys: "Keys" = dataclasses.field(default_factory=lambda: Keys(), init=False)
 
     def play(self, rounds: int | None) -> str:
-        """Run this number of rounds, or until the user leaves; return "leave", "finish" or "done"."""
+        """Run this number of rounds, or until the user quits; return "leave", "finish" or "done"."""
         if self.session.summary.state != "finished" and rounds != 0:
             played = 0
             while rounds is None or played < rounds:
@@ -250,7 +261,7 @@ class Dialogue:
         return "done"
 
     def _ask(self, questions: list["Item"]) -> str:
-        """Ask about one picture after the other; an undo returns to the picture whose mark it removed."""
+        """Ask about each picture in turn; undo returns to the picture whose mark it removed."""
         if not self.json:
             print_line(KEYS)
         at = 0
@@ -269,11 +280,11 @@ class Dialogue:
                 self.session.mark(**{MARKS[key]: [item.id]})
                 at += 1
             else:
-                print_note(f"{key!r} is not one of the keys: {KEYS}")
+                print_note(f"Unknown key {key!r}. Keys: {KEYS}")
         return "next"
 
     def _ask_what_next(self) -> str:
-        """Ask for undo, finish or leave: there is no picture to ask about."""
+        """Read undo, finish or quit when there is no picture to ask about."""
         if not self.json:
             print_line(KEYS_WITHOUT_QUESTIONS)
         key = self.keys.read()
@@ -283,14 +294,14 @@ class Dialogue:
         return "finish" if key == "f" else "leave"
 
     def _undo(self, questions: list["Item"], at: int) -> int:
-        """Undo a step; return the number of the question to ask next."""
+        """Undo a step and return the number of the question to ask next."""
         undone = self.session.undo()
         if not undone:
-            print_note("There is nothing to undo.")
+            print_note("Nothing to undo.")
         for item, kind in undone.items():
             known = self.collection.get([item])
             name = show_path(_path(known[item]) if item in known else types.format_id(item))
-            print_note(f"Undone: {name}, {kind}.")
+            print_note(f"Undone: {name}, {SHOWN_MARKS.get(kind, kind)}.")
         places = [place for place, question in enumerate(questions) if question.id in undone]
         return min(places, default=at)
 
@@ -332,12 +343,12 @@ class Dialogue:
             print_json({"session": self.session.id, "best": [_result_json(result) for result in best]})
             return
         marks = self.session.marks
-        print_line("The best so far:")
+        print_line("Best so far:")
         for rank, result in enumerate(best, 1):
-            print_line(f"  {rank:>3}  {marks.get(result.id, ''):10}  {show_path(result.path)}")
+            print_line(f"  {rank:>3}  {SHOWN_MARKS.get(marks.get(result.id, ''), ''):10}  {show_path(result.path)}")
 
     def _draw(self, found: "Round") -> str | None:
-        """Write a sheet with the questions above and the best below; return its path, None if that is not possible."""
+        """Write a sheet with the questions above the best pictures; return its path, or None if writing fails."""
         if self.json and self.sheet is None:
             return None
         marks = self.session.marks
@@ -360,10 +371,10 @@ class Dialogue:
 
 
 class Keys:
-    """Reads one key at a time: as it is pressed on a terminal, otherwise the letters of each line."""
+    """Reads one key at a time: key presses on a terminal, otherwise the letters of each line."""
 
     def __init__(self) -> None:
-        self._pending: list[str] = []  # the rest of a line from a pipe
+        self._pending: list[str] = []  # unread letters of a line from a pipe
 
     def read(self) -> str | None:
         """Return the next key in lower case, "" for an empty line; None at the end of the input."""
@@ -384,9 +395,9 @@ def _read_key() -> str | None:
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
     try:
-        tty.setcbreak(file, termios.TCSADRAIN)  # keeps keys that were pressed before, and Ctrl-C
+        tty.setcbreak(file, termios.TCSADRAIN)  # keeps typed-ahead keys, and Ctrl-C still works
         key = os.read(file, 1).decode(errors="replace")
-        if key == "\033":  # an arrow key or similar: the letters that follow are not keys
+        if key == "\033":  # start of an escape sequence, such as an arrow key
             termios.tcflush(file, termios.TCIFLUSH)
     finally:
         termios.tcsetattr(file, termios.TCSADRAIN, before)
@@ -418,7 +429,9 @@ def draw_in_terminal(path: str) -> None:
 
 @sessions_app.callback(invoke_without_command=True)
 def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
-    """List the feedback sessions, last changed first: id, state, marks, rounds, date, author, name.
+    """List feedback sessions, most recently changed first.
+
+    Each line has the id, state, marks, rounds, date, author and name of a session.
 
     \b
     Examples:
@@ -435,7 +448,7 @@ def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
         return 0
     for summary in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed_at))
-        marks = f"{summary.relevant:>4} yes {summary.irrelevant:>4} no {summary.skipped:>3} skipped"
+        marks = f"{summary.relevant:>4} positive {summary.irrelevant:>4} negative {summary.skipped:>3} skipped"
         rest = f"{many(summary.rounds, 'round'):>10}  {when}  {summary.author}  {summary.name or ''}"
         print_line(f"{summary.id}  {summary.state:8}  {marks}  {rest}".rstrip())
     if not found:
@@ -445,27 +458,27 @@ def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
 
 @sessions_app.command()
 def delete(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of open sessions; see lookalike sessions.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of open sessions (see lookalike sessions).")],
     where: Where,
     json: Json = False,
 ) -> int:
     """Delete open sessions and their answers. A finished session cannot be deleted: its class depends on it.
 
-    If one of the sessions cannot be deleted, none is.
+    If one of the sessions cannot be deleted, none of them is.
 
     \b
     Examples:
       lookalike sessions delete 3f9a1c02
       lookalike sessions delete 3f9a1c02 51b7e0aa --json
     """
-    wanted = list(dict.fromkeys(ids))
+    requested = list(dict.fromkeys(ids))
     with opened(where) as collection:
         known = [one for one in collection.sessions() if one.state == "open"]
         answers = {one.id: one.relevant + one.irrelevant + one.skipped for one in known}
-        for session in sorted(wanted, key=answers.__contains__):  # ids that cannot be deleted come first, and fail
+        for session in sorted(requested, key=answers.__contains__):  # fail on invalid ids before deleting any
             collection.remove_session(session)
-    n = sum(answers.get(session, 0) for session in wanted)
-    print_either(json, f"{many(len(wanted), 'session')} deleted, with {many(n, 'answer')}.", deleted=wanted)
+    n = sum(answers.get(session, 0) for session in requested)
+    print_either(json, f"Deleted {many(len(requested), 'session')} with {many(n, 'answer')}.", deleted=requested)
     return 0
 
 

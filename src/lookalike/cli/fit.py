@@ -1,4 +1,4 @@
-"""`lookalike fit`: fit spaces, choose their parameters, and extend their negatives."""
+"""`lookalike fit`: fit spaces, choose their parameters, and extend their negative pools."""
 
 import dataclasses
 import os
@@ -20,50 +20,53 @@ def fit(
     where: Where,
     spaces: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SPACE", help="Default: all that can be fitted. A new one: NAME = SPEC | SPEC."),
+        typer.Argument(
+            metavar="SPACE", help="Spaces to fit. Default: all that can be fitted. New space: NAME = SPEC | SPEC."
+        ),
     ] = None,
     negatives: Annotated[
         str | None,
         typer.Option(
             "--negatives",
             metavar="SOURCE",
-            help="Collection or pictures to use as negatives of slem. Default: a sample of yours.",
+            help="Collection or pictures to use as negatives of slem. Default: a sample of this collection.",
         ),
     ] = None,
     more_negatives: Annotated[
         str | None,
-        typer.Option("--more-negatives", metavar="SOURCE", help="Add these to the negative pool of a fitted slem."),
+        typer.Option("--more-negatives", metavar="SOURCE", help="Add negatives to the pool of a fitted slem space."),
     ] = None,
     features: Annotated[
-        bool, typer.Option("--features", help="Also refit vocabularies, and describe every picture again.")
+        bool, typer.Option("--features", help="Also refit vocabularies and extract the features of all pictures again.")
     ] = False,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Choose lam and gamma first, with altered versions of your pictures.")
+        bool, typer.Option("--calibrate", help="First choose lam and gamma, using altered versions of your pictures.")
     ] = False,
-    labels: Annotated[
-        bool, typer.Option("--labels", help="Fit, or calibrate, with the labels of the collection.")
-    ] = False,
+    labels: Annotated[bool, typer.Option("--labels", help="Use the existing labels to learn or calibrate.")] = False,
     import_labels: Annotated[
         str | None,
         typer.Option(
-            "--import-labels", metavar="SOURCE", help="Import labels (CSV file, class folders), then as --labels."
+            "--import-labels", metavar="SOURCE", help="Import labels first (CSV file or class folders), then use them."
         ),
     ] = None,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Refit spaces on the current pictures, for instance after the collection has grown a lot.
+    """Fit spaces on the current pictures.
 
-    With --features, a space whose feature is fitted (vlad, fisher) is empty until its pictures are described again. If
+    Run it after the collection has grown a lot.
+
+    With --features, spaces with a learned feature (vlad, fisher) are empty until all features are extracted again. If
     the command is interrupted, lookalike refresh continues.
 
-    With --calibrate, lam and gamma of the last transform are chosen from a grid: with the best values, altered versions
-    of the same picture, or with --labels pictures of the same label, find each other.
+    With --calibrate, lam and gamma of the last transform are chosen from a grid. The best values are those with which
+    altered versions of a picture find each other, or, with --labels, pictures with the same label.
 
-    ncmml, lmnn, fda, tsvm and similar transforms are fitted on the pictures that have exactly one label.
+    ncmml, lmnn, fda, tsvm and similar methods are fitted on the pictures that have exactly one label.
 
-    codes(bits=64) creates a space of codes, a few bytes per picture: by tsvm if there are enough labels, otherwise itq.
+    codes(bits=64) creates a space of binary codes, a few bytes per picture. It uses tsvm if there are enough labels,
+    otherwise itq.
 
     \b
     Examples:
@@ -79,11 +82,13 @@ def fit(
     """
     names = spaces or []
     if calibrate and (features or len(names) != 1):
-        raise InputError("--calibrate needs exactly one space, and no --features: lookalike fit 'slem()' --calibrate")
+        raise InputError(
+            "--calibrate needs exactly one space and excludes --features. Example: lookalike fit 'slem()' --calibrate"
+        )
     if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
         raise InputError(
-            "--more-negatives needs exactly one fitted space, and no --features, --negatives or --calibrate:"
-            " lookalike fit slem --more-negatives SOURCE"
+            "--more-negatives needs exactly one fitted space and excludes --features, --negatives and --calibrate."
+            " Example: lookalike fit slem --more-negatives SOURCE"
         )
     by_labels = labels or import_labels is not None
     with opened(where, wait=wait) as collection:
@@ -92,7 +97,7 @@ def fit(
         if import_labels is not None:
             imported = collection.import_labels(import_labels)
             if imported.unknown:
-                print_note(f"Not in the collection: {many(len(imported.unknown), 'name')} of {import_labels}.")
+                print_note(f"Not in the collection: {many(len(imported.unknown), 'name')} from {import_labels}.")
         if calibrate:
             with bars() as progress:
                 report = collection.calibrate(
@@ -102,7 +107,7 @@ def fit(
         elif more_negatives is not None:
             with bars() as progress:
                 n = collection.add_negatives(names[0], more_negatives, progress=progress, workers=workers)
-            print_either(json, f"{names[0]}: {many(n, 'negative')}.", negatives=n)
+            print_either(json, f"{names[0]}: the pool has {many(n, 'negative')}.", negatives=n)
         else:
             with bars() as progress:
                 fitted = collection.fit(
@@ -113,11 +118,13 @@ def fit(
 
 
 def _check_no_files(collection: "Collection", names: list[str]) -> None:
-    """Raise InputError if a file of labels was given as a space, as `--labels FILE` does."""
+    """Raise InputError if a file was given as a space, as in `--labels FILE`."""
     spaces = {space.name for space in collection.spaces}
     for name in names:
         if name not in spaces and os.path.exists(name):
-            raise InputError(f"{name} is not a space. To learn from its labels, write: --import-labels {name}")
+            raise InputError(
+                f"{name} is a file, not a space. To learn from the labels in it, use --import-labels {name}"
+            )
 
 
 def _print_fitted(
@@ -134,20 +141,20 @@ def _print_fitted(
     if by_labels:
         name = next(iter(fitted), "NAME")
         print_note(
-            f"To compare: lookalike classes evaluate --space {name}; to use it: lookalike classes use --space {name}"
+            f"To evaluate: lookalike classes evaluate --space {name}; to use: lookalike classes use --space {name}"
         )
     if any(name.startswith("codes(") for name in names):
-        print_note("See its recall: lookalike stats")
+        print_note("To see the recall of the codes: lookalike stats")
 
 
 def _fitted_on(n: int, space: dict[str, Any] | None) -> str:
-    """Return the pictures that a space was fitted on as text, and the coder if `codes` chose one."""
+    """Describe the pictures that a space was fitted on, and the coder if `codes` chose one."""
     if space is None or space["fitted_on"] != n:  # only its feature was fitted
         return many(n, "picture")
     which = space["fitted_which"]
     pictures = f"{n:,} of {many(space['rows'], 'picture')}" if which else many(n, "picture")
-    by = f" by {space['chain'][-1]}" if space["name"] == "codes" else ""
-    return f"{pictures}{by}, {which}" if which else f"{pictures}{by}"
+    by = f" with {space['chain'][-1]}" if space["name"] == "codes" else ""
+    return f"{pictures}{by} ({which})" if which else f"{pictures}{by}"
 
 
 def _print_calibration(report: "CalibrationReport", by_labels: bool, json: bool) -> None:
@@ -162,14 +169,15 @@ def _print_calibration(report: "CalibrationReport", by_labels: bool, json: bool)
         values += [f"{getattr(trial, name):>9.4f}" for name in measures]
         print_line(f"{star} {'  '.join(values)}")
     if by_labels:
-        print_note("precision: how well pictures find the others with their label. The best values are chosen.")
+        print_note("precision: how well pictures find others with the same label. * marks the chosen values: the best.")
     else:
         print_note(
-            "precision: how well altered pictures find their originals; behind: how many standard errors it is below"
-            " the best. Among the values that are behind by less than 2, the largest margin is chosen."
+            "precision: how well altered pictures find their originals. behind: difference from the best precision, in"
+            " standard errors. * marks the chosen values: the largest margin of those behind by less than 2."
         )
     asked = "labelled pictures" if by_labels else "pictures and altered versions of them"
     print_line(
-        f"{report.space}: {report.chain[-1]}, by {report.questions:,} {asked} and {many(report.pool, 'negative')}."
+        f"{report.space}: chose {report.chain[-1]} with {report.questions:,} {asked} and"
+        f" {many(report.pool, 'negative')}."
     )
     print_line(f"{report.space}: fitted on {many(report.fitted_on, 'picture')}.")

@@ -1,11 +1,11 @@
-"""Modules that are imported when one of their names is first used: `lookalike --help` must not load NumPy."""
+"""Imports that are delayed until a name of the module is used, so that `lookalike --help` does not load NumPy."""
 
 import importlib
 from typing import Any
 
 
 class Lazy:
-    """Stands for a module. For type checkers, write the real import under TYPE_CHECKING."""
+    """Proxy for a module. For type checkers, put the real import under TYPE_CHECKING."""
 
     def __init__(self, module: str):
         self._module = module

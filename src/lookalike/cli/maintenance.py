@@ -20,13 +20,14 @@ else:
 def verify(
     where: Where,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Also read the original pictures; report missing and changed ones.")
+        bool, typer.Option("--pictures", help="Also read the original pictures and report missing or changed ones.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Read every file of the collection and compare it with its digest. The exit code is 1 if there is a fault.
+    """Check every file of the collection against its checksum.
 
-    Each line describes one fault and names the command that repairs it.
+    The exit code is 1 if faults are found. Each line of the output describes one fault and names the command that
+    repairs it.
 
     \b
     Examples:
@@ -46,12 +47,12 @@ def verify(
 def repair(
     where: Where,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="BACKUP", help="Directory that `lookalike backup` made.")
+        str | None, typer.Option("--from", metavar="BACKUP", help="Backup directory to restore from.")
     ] = None,
     without_backup: Annotated[
         bool,
         typer.Option(
-            "--without-backup", help="Replace a database that cannot be read with an empty one; keep the damaged file."
+            "--without-backup", help="Replace an unreadable database with an empty one; the damaged file is kept."
         ),
     ] = False,
     workers: Workers = None,
@@ -60,9 +61,9 @@ def repair(
 ) -> int:
     """Repair the faults that `lookalike verify` reports. The exit code is 1 if faults remain.
 
-    Pictures whose vectors are damaged are described again; damaged models are refitted, damaged indexes rebuilt. With
-    --from, files and rows are restored from the backup if it has them; lost labels and sessions can only come from
-    there. Damaged databases and rows are kept in files beside the repaired ones.
+    Damaged vectors are computed again from the pictures, damaged models are refitted and damaged indexes rebuilt. With
+    --from, files and database rows are restored from the backup if it contains them. Lost labels and sessions can only
+    be restored from a backup. Damaged databases and rows are kept in files next to the repaired ones.
 
     \b
     Examples:
@@ -87,15 +88,15 @@ def repair(
 
 
 def backup(
-    target: Annotated[str, typer.Argument(metavar="DIR", help="Directory of the backup; created if missing.")],
+    target: Annotated[str, typer.Argument(metavar="DIR", help="Backup directory; created if missing.")],
     where: Where,
     json: Json = False,
 ) -> int:
-    """Make or update a backup of the collection; other processes may write meanwhile.
+    """Create or update a backup of the collection. Other processes can write to the collection meanwhile.
 
-    Files that have not changed since the last backup are not copied again. Every file of the backup is read back and
-    compared with its digest. If the command is interrupted, the previous backup is still complete. The original
-    pictures are not part of the backup, except those that were uploaded to the service.
+    Only files that have changed since the last backup are copied. Every file of the backup is read back and compared
+    with its checksum. If the command is interrupted, the previous backup remains complete. The original pictures are
+    not part of the backup, except those that were uploaded to the service.
 
     \b
     Examples:
@@ -110,14 +111,14 @@ def backup(
 
 
 def restore(
-    source: Annotated[str, typer.Argument(metavar="DIR", help="Directory of the backup.")],
+    source: Annotated[str, typer.Argument(metavar="DIR", help="Backup directory.")],
     target: Annotated[str, typer.Argument(metavar="NEW_COLLECTION", help="Path of the new collection.")],
     json: Json = False,
 ) -> int:
-    """Make a new collection from a backup.
+    """Restore a backup to a new collection.
 
-    Every file is compared with its digest. The new collection gets its name when it is complete. An existing
-    collection is never overwritten.
+    Every file is compared with its checksum. The new collection appears at its path only when it is complete. An
+    existing collection is never overwritten.
 
     \b
     Examples:
@@ -132,7 +133,7 @@ def restore(
 
 
 def compact(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
-    """Free the disk space of removed pictures, and merge small files.
+    """Free the disk space of removed pictures and merge small files.
 
     \b
     Examples:

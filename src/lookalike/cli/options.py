@@ -1,4 +1,4 @@
-"""The options that several commands share, and their values; the filter options of a command become one `Filter`."""
+"""Options that several commands share, and parsers for their values. Filter options are combined into one `Filter`."""
 
 import functools
 import inspect
@@ -16,9 +16,9 @@ from lookalike.errors import InputError
 COLLECTION = "./.lookalike"
 
 OWN_LABELS = "labels"
-"""The word for the labels of the collection itself, where an option takes a source of labels."""
+"""Value of a label source option that selects the labels of the collection itself."""
 NONE = "none of these"
-"""Printed for a picture that belongs to no class."""
+"""Printed for a picture that matches no class."""
 
 
 def _where(ctx: typer.Context, value: str) -> str:
@@ -36,43 +36,57 @@ Where = Annotated[
         default_factory=str,
         show_default=False,
         callback=_where,
-        help="The collection; may also stand before the command.",
+        help="Collection directory; can also be given before the command.",
     ),
 ]
-Author = Annotated[str | None, typer.Option("--author", help="Who says so. Default: your login.")]
+Author = Annotated[str | None, typer.Option("--author", help="Label author. Default: your login name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait this long for another writer.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes that read pictures.")]
-Space = Annotated[str | None, typer.Option("--space", metavar="NAME", help="The space to search; see stats.")]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Maximum time to wait for another writer.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Number of processes that read pictures. Default: one per core, at most 8."),
+]
+Space = Annotated[
+    str | None,
+    typer.Option("--space", metavar="NAME", help="Space to search (see lookalike stats). Default: the first."),
+]
 
 FILTERS: dict[str, Any] = {
-    "path": Annotated[str | None, typer.Option("--path", metavar="GLOB", help="Only paths like this.")],
+    "path": Annotated[str | None, typer.Option("--path", metavar="GLOB", help="Only pictures whose path matches.")],
     "label": Annotated[str | None, typer.Option("--label", help="Only pictures with this label.")],
-    "since": Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only from this date on.")],
-    "until": Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only up to this date, inclusive.")],
-    "min_side": Annotated[int | None, typer.Option("--min-side", help="Shorter side, pixels, at least.")],
-    "max_side": Annotated[int | None, typer.Option("--max-side", help="Shorter side, pixels, at most.")],
-    "min_bytes": Annotated[int | None, typer.Option("--min-bytes", help="File size at least.")],
-    "max_bytes": Annotated[int | None, typer.Option("--max-bytes", help="File size at most.")],
+    "since": Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only pictures from this date on.")],
+    "until": Annotated[
+        str | None, typer.Option("--until", metavar="DATE", help="Only pictures up to and including this date.")
+    ],
+    "min_side": Annotated[
+        int | None, typer.Option("--min-side", help="Minimum length of the shorter side, in pixels.")
+    ],
+    "max_side": Annotated[
+        int | None, typer.Option("--max-side", help="Maximum length of the shorter side, in pixels.")
+    ],
+    "min_bytes": Annotated[int | None, typer.Option("--min-bytes", help="Minimum file size, in bytes.")],
+    "max_bytes": Annotated[int | None, typer.Option("--max-bytes", help="Maximum file size, in bytes.")],
 }
 
 
 def opened(where: str, *, create: bool = False, wait: float = 0.0) -> "lookalike.Collection":
-    """Open the collection that a command works on. This is where NumPy is first loaded."""
+    """Open the collection of a command. This loads NumPy."""
     return lookalike.Collection(where, create=create, wait_s=wait)
 
 
 def filtered(verb: Callable[..., int]) -> Callable[..., int]:
-    """Add the filter options to a command that takes `filter`, which is None if none of them is used.
+    """Add the filter options to a command that takes `filter`, which is None if no filter option is given.
 
-    If the command has an option of the same name, the filter option is left out.
+    A filter option is left out if the command has its own option of that name.
     """
     names = [name for name in FILTERS if name not in inspect.signature(verb).parameters]
 
     @functools.wraps(verb)
     def command(**given: Any) -> int:
-        wanted = dict.fromkeys(FILTERS) | {name: given.pop(name) for name in names}
-        return verb(**given, filter=_filter(wanted))
+        values = dict.fromkeys(FILTERS) | {name: given.pop(name) for name in names}
+        return verb(**given, filter=_filter(values))
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [part for part in inspect.signature(verb).parameters.values() if part.name != "filter"]
@@ -82,21 +96,21 @@ def filtered(verb: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-def _filter(wanted: dict[str, Any]) -> "lookalike.Filter | None":
-    if all(value is None for value in wanted.values()):
+def _filter(values: dict[str, Any]) -> "lookalike.Filter | None":
+    if all(value is None for value in values.values()):
         return None
-    since, until = wanted.pop("since"), wanted.pop("until")
+    since, until = values.pop("since"), values.pop("until")
     return lookalike.Filter(
         since=None if since is None else parse_date("--since", since),
         until=None if until is None else parse_date("--until", until, last=True),
-        **wanted,
+        **values,
     )
 
 
 def parse_date(option: str, text: str, *, last: bool = False) -> float:
-    """POSIX seconds of a date, or of a date and time; `last`: of the end of the day.
+    """Return the POSIX time of a date, or of a date and time; with `last`, the end of the day.
 
-    Without a time zone, it is the time on the camera's clock, as in the metadata of pictures.
+    A time without a time zone is read as UTC, like the camera times in the metadata of pictures.
     """
     try:
         when = datetime.fromisoformat(text)
@@ -105,22 +119,22 @@ def parse_date(option: str, text: str, *, last: bool = False) -> float:
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError):
         today = time.strftime("%Y-%m-%d")
-        raise InputError(f"{option} takes a date such as {today} or {today}T12:30. Got {text!r}.") from None
+        raise InputError(f"{option} must be a date such as {today} or {today}T12:30. Got {text!r}.") from None
 
 
 def parse_box(text: str) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of a text such as 0.1,0.2,0.5,0.9."""
+    """Parse left, top, right and bottom from text such as 0.1,0.2,0.5,0.9."""
     try:
         left, top, right, bottom = map(float, text.split(","))
     except ValueError:
         raise InputError(
-            f"--box takes left,top,right,bottom from 0 to 1, such as 0.1,0.2,0.5,0.9. Got {text!r}."
+            f"--box must be left,top,right,bottom from 0 to 1, such as 0.1,0.2,0.5,0.9. Got {text!r}."
         ) from None
     return left, top, right, bottom
 
 
 def parse_effort(text: str | None) -> float | str | None:
-    """The number in a text, or the text itself, which names an effort."""
+    """Return the effort as a number if it is one, otherwise the text, which names an effort."""
     try:
         return None if text is None else float(text)
     except ValueError:

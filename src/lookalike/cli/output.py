@@ -1,7 +1,7 @@
-"""What commands print: results on stdout, messages and progress on stderr.
+"""Output of the commands: results on stdout, messages and progress on stderr.
 
-Commands that a message names work as they stand: "lookalike classes add" becomes "lookalike -c DIR classes add" if the
-collection was given on the command line. Messages come from the whole library, which does not know the command line.
+If the collection was given on the command line, commands in messages get the same option: "lookalike classes add"
+becomes "lookalike -c DIR classes add". The library that writes the messages does not know the option.
 """
 
 import json
@@ -26,14 +26,14 @@ else:
 
 
 LINE_S = 10.0
-"""Seconds between two lines about progress, if there are no progress bars."""
+"""Seconds between progress lines if stderr is not a terminal."""
 
 _VERBS = (
     "add|backup|classes|classify|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh|remove|repair"
     "|search|serve|sessions|stats|token|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
-_collection: list[str] = []  # at most one: the collection that was given on the command line
+_collection: list[str] = []  # the collection given on the command line, if any
 
 
 def on_terminal() -> bool:
@@ -47,12 +47,12 @@ def print_line(text: str = "") -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a line on stderr, with unprintable characters escaped and complete commands."""
+    """Print a line on stderr, with unprintable characters escaped and the collection added to commands."""
     _write(printable(complete_commands(text)), sys.stderr)
 
 
 def print_json(value: Any, *, error: bool = False) -> None:
-    """Print a JSON value on one line, and flush it; undecodable names are escaped, so that it is always valid."""
+    """Print a JSON value on one line and flush it; undecodable names are escaped, so the JSON is always valid."""
     stream = sys.stderr if error else sys.stdout
     _write(json.dumps(_valid(value)), stream)
     if stream is not None:
@@ -65,7 +65,7 @@ def print_either(json: bool, sentence: str, **values: Any) -> None:
 
 
 def print_table(head: list[str], rows: list[list[str]]) -> None:
-    """Print columns of the width that they need; numbers are aligned to the right."""
+    """Print a table with aligned columns; numbers are right-aligned."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     numbers = [all(re.fullmatch(r"[-\d.,]*", row[i]) for row in rows) for i in range(len(head))]
     for row in (head, *rows):
@@ -82,15 +82,15 @@ def print_rich(thing: Any) -> None:
 
 
 def show_path(path: str | None) -> str:
-    """A path as it is printed: shortened on a terminal, whole for a program."""
+    """Return a path for printing: shortened on a terminal, complete in a pipe."""
     return shorten(path) if on_terminal() or path is None else path
 
 
 @contextmanager
 def bars(title: str = "", *, lines: bool = False) -> Iterator["Progress"]:
-    """Show progress bars with rate and remaining time, one per stage, on stderr; they disappear at the end.
+    """Show one progress bar per stage on stderr, with rate and remaining time; they disappear at the end.
 
-    If stderr is not a terminal, nothing is shown or, with `lines`, a line every LINE_S seconds.
+    If stderr is not a terminal, nothing is shown, or, with `lines`, one line every LINE_S seconds.
     """
     if sys.stderr is None or not sys.stderr.isatty():
         yield _Lines(title).report if lines else _silent
@@ -117,25 +117,25 @@ def bars(title: str = "", *, lines: bool = False) -> Iterator["Progress"]:
 
 
 class _Lines:
-    """Progress in a pipe or a log: a line every LINE_S seconds."""
+    """Progress in a pipe or a log: one line every LINE_S seconds."""
 
     def __init__(self, title: str):
         self.title = title
         self._last = time.monotonic()
 
     def report(self, stage: str, done: int, total: int | None) -> None:
-        """As `Progress`."""
+        """Print a line if the last one is old enough; a `Progress` callback."""
         if time.monotonic() - self._last >= LINE_S:
             self._last = time.monotonic()
             print_note(f"{self.title}{stage}: {done:,}" + ("" if total is None else f" of {total:,}"))
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
-    """A progress callback that shows nothing."""
+    """Show no progress."""
 
 
 def remember_collection(where: str | None) -> None:
-    """Set the collection that was given on the command line; None: the default one is used."""
+    """Set the collection that was given on the command line; None if it was not given."""
     _collection[:] = [] if where is None else [where]
 
 
@@ -143,10 +143,10 @@ def complete_commands(message: str) -> str:
     """Add the collection that was given on the command line to the commands in a message.
 
     >>> remember_collection("my photos")
-    >>> complete_commands("No classes yet. Make one: lookalike classes add NAME IMAGE")
-    "No classes yet. Make one: lookalike -c 'my photos' classes add NAME IMAGE"
-    >>> complete_commands("Make one with: lookalike -c my.lookalike add FOLDER")  # it has one
-    'Make one with: lookalike -c my.lookalike add FOLDER'
+    >>> complete_commands("No classes yet. Create one: lookalike classes add NAME IMAGE")
+    "No classes yet. Create one: lookalike -c 'my photos' classes add NAME IMAGE"
+    >>> complete_commands("Create one: lookalike -c my.lookalike add FOLDER")  # already has the option
+    'Create one: lookalike -c my.lookalike add FOLDER'
     >>> remember_collection(None)
     >>> complete_commands("Run: lookalike compact")
     'Run: lookalike compact'
@@ -160,7 +160,7 @@ def _write(text: str, stream: TextIO | None) -> None:
 
 
 def _valid(value: Any) -> Any:
-    """The value without what strict JSON readers reject: lone surrogates, NaN and infinity."""
+    """Return the value without lone surrogates, NaN and infinity, which strict JSON parsers reject."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, str):

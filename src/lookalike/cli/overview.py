@@ -1,4 +1,4 @@
-"""The commands that show what a collection holds: items, stats, map, export."""
+"""The commands that show the contents of a collection: items, stats, map, export."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Space, Where, filtered, opened
+from lookalike.cli.options import Json, Where, filtered, opened
 from lookalike.cli.output import (
     bars,
     complete_commands,
@@ -52,14 +52,17 @@ def items(where: Where, json: Json = False, *, filter: "Filter | None") -> int:
 def stats(
     where: Where,
     steps: Annotated[
-        str | None, typer.Option("--steps", metavar="SPACE", help="What each step of a space is worth, by labels.")
+        str | None,
+        typer.Option(
+            "--steps", metavar="SPACE", help="Measure what each step of this space contributes, using labels."
+        ),
     ] = None,
     speed: Annotated[
-        bool, typer.Option("--speed", help="Time a search in each space, beside what `plan` predicts.")
+        bool, typer.Option("--speed", help="Time a search in each space and compare it with the prediction of plan.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Say what the collection holds.
+    """Show the size, labels, spaces and indexes of the collection.
 
     \b
     Examples:
@@ -83,9 +86,7 @@ def stats(
     labels = f"{many(found['labels'], 'label')}, {many(found['classes'], 'class', 'classes')}"
     print_line(f"{labels}, {many(found['predictions'], 'prediction')}")
     for file in found["quarantined"]:
-        print_line(
-            complete_commands(f"quarantined: {file}; its pictures are missing from searches. Run: lookalike repair")
-        )
+        print_line(complete_commands(f"quarantined: {file}; searches do not find its pictures. Run: lookalike repair"))
     for space in found["spaces"]:
         print_line(_space_line(space))
     return 0
@@ -94,12 +95,12 @@ def stats(
 def _space_line(space: dict[str, Any]) -> str:
     fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
     if space["fitted_which"]:
-        fitted += f" of them ({space['fitted_which']})"
+        fitted += f" ({space['fitted_which']})"
     if space["feature_fitted_on"]:
         fitted += f", vocabulary from {many(space['feature_fitted_on'], 'picture')}"
     recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
     size = space["dim"] if space["bits"] is None else f"{space['bits']} bits"
-    each = "" if space["bytes_per_picture"] is None else f", {space['bytes_per_picture']:,} bytes a picture"
+    each = "" if space["bytes_per_picture"] is None else f", {space['bytes_per_picture']:,} bytes per picture"
     return (
         f"space {space['name']}: {space['rows']:,} × {size}, {space['state']}{fitted}, "
         f"{space['index']} index{recall}, {human_bytes(space['bytes'])}{each}; {' | '.join(space['chain'])}"
@@ -116,7 +117,7 @@ def _print_speeds(where: Where, json: bool) -> int:
         [row["name"], f"{row['rows']:,}", row["index"], f"{row['search_ms']:.2f}", f"{row['predicted_ms']:.2f}"]
         for row in rows
     ]
-    print_table(["space", "rows", "index", "search ms", "predicted ms"], cells)
+    print_table(["space", "vectors", "index", "search ms", "predicted ms"], cells)
     return 0
 
 
@@ -130,22 +131,26 @@ def _print_steps(where: Where, space: str, json: bool) -> int:
         [row["step"], f"{row['numbers']:,}", f"{row['bytes']:,}", f"{row['precision']:.3f}", f"{row['recall']:.3f}"]
         for row in rows
     ]
-    print_table(["step", "numbers", "bytes", "mAP", "recall"], cells)
+    print_table(["step", "dimensions", "bytes", "mAP", "recall"], cells)
     return 0
 
 
 def map_(
     where: Where,
-    space: Space = None,
-    points: Annotated[int, typer.Option("--points", metavar="N", min=1, max=5_000, help="How many pictures.")] = 5_000,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="NAME", help="Space whose map is drawn. Default: the first.")
+    ] = None,
+    points: Annotated[
+        int, typer.Option("--points", metavar="N", min=1, max=5_000, help="Maximum number of pictures.")
+    ] = 5_000,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw the pictures at their places, .png or .jpg.")
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw the map to this file, .png or .jpg.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Lay pictures out on a sheet, so that those that are alike lie together.
+    """Arrange pictures on a map, similar ones close together.
 
-    It takes up to half a minute, once: the map is kept until pictures come or go.
+    This takes up to half a minute. The map is cached until pictures are added or removed.
 
     \b
     Examples:
@@ -160,30 +165,35 @@ def map_(
             items = collection.get(drawn.ids.tolist())
             paths = [next(iter(items[item].paths), None) if item in items else None for item in drawn.ids.tolist()]
             written, n = show.write_map(paths, drawn.x.tolist(), drawn.y.tolist(), plot)
-            hidden = f" Left out, as another lies there: {len(paths) - n:,}." if n < len(paths) else ""
-            print_note(f"Wrote {written}: {n:,} of {many(len(paths), 'picture')}.{hidden}")
+            hidden = f" Left out because they overlap others: {len(paths) - n:,}." if n < len(paths) else ""
+            print_note(f"Wrote {written} with {n:,} of {many(len(paths), 'picture')}.{hidden}")
     if json:
         ids = [types.format_id(item) for item in drawn.ids.tolist()]
         print_json({"space": drawn.space, "ids": ids, "x": drawn.x.tolist(), "y": drawn.y.tolist()})
     else:
-        print_line(f"On the map of {drawn.space}: {len(drawn.ids):,} of {many(drawn.total, 'picture')}.")
+        print_line(f"Map of space {drawn.space}: {len(drawn.ids):,} of {many(drawn.total, 'picture')}.")
     return 0
 
 
 @filtered
 def export(
     where: Where,
-    target: Annotated[str, typer.Argument(metavar="FILE", help="Default: standard output.")] = "-",
+    target: Annotated[str, typer.Argument(metavar="FILE", help="Output file. Default: standard output.")] = "-",
     format: Annotated[
         Literal["json", "csv", "paths", "coco", "npz"] | None,
-        typer.Option("--format", help="Default: by the file's ending (.csv, .npz, .txt), else json. npz: vectors."),
+        typer.Option("--format", help="Output format. Default: by extension (.csv, .npz, .txt), otherwise json."),
     ] = None,
-    space: Space = None,
+    space: Annotated[
+        str | None,
+        typer.Option("--space", metavar="NAME", help="Space whose vectors are exported (npz). Default: the first."),
+    ] = None,
     json: Json = False,
     *,
     filter: "Filter | None",
 ) -> int:
-    """Write the catalogue (JSON, CSV, paths), labels (COCO) or a space's vectors (npz) for other tools.
+    """Export the catalogue, labels or vectors for other tools.
+
+    The formats are json, csv and paths for the catalogue, coco for labels and npz for the vectors of a space.
 
     \b
     Examples:
@@ -196,14 +206,14 @@ def export(
     with opened(where) as collection:
         if target == "-":
             if json and chosen not in ("json", "coco"):
-                raise InputError(f"--json and --format {chosen} cannot share standard output. Give a file.")
+                raise InputError(f"--json and --format {chosen} cannot both write to standard output. Give a FILE.")
             if chosen == "paths":
-                sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the names, byte for byte
+                sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # write names byte for byte
             collection.export(sys.stdout, format=chosen, filter=filter, space=space)
             return 0
         written = collection.export(target, format=chosen, filter=filter, space=space)
     if json:
         print_json({"items": written, "target": target})
     else:
-        print_line(f"{written:,} written to {target}")
+        print_line(f"Exported {many(written, 'picture')} to {target}")
     return 0

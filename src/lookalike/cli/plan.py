@@ -1,4 +1,4 @@
-"""`lookalike plan`: how to search a number of pictures in a given memory; `lookalike recipes`: the recipes."""
+"""`lookalike plan`: choose an index for a number of pictures and a memory size; `lookalike recipes`: list recipes."""
 
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Space, Where, opened
+from lookalike.cli.options import Json, Where, opened
 from lookalike.cli.output import complete_commands, print_json, print_line, print_note, print_table
 from lookalike.errors import InputError, MissingError, NoCollectionError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
@@ -18,35 +18,40 @@ else:
     planning, indexes = Lazy("lookalike.collection.planning"), Lazy("lookalike.collection.indexes")
 
 RECIPE = "deep"
-"""The recipe of a plan that names none."""
+"""Default recipe of a plan."""
 
 
 def plan(
     where: Where,
     ram: Annotated[
-        str | None, typer.Option("--ram", metavar="BYTES", help="Memory, such as 2GB. Default: this machine's.")
+        str | None,
+        typer.Option("--ram", metavar="BYTES", help="Available memory, such as 2GB. Default: that of this machine."),
     ] = None,
     items: Annotated[
-        str | None, typer.Option("--items", metavar="N", help="Pictures, such as 10M. Default: the collection's.")
+        str | None,
+        typer.Option("--items", metavar="N", help="Number of pictures, such as 10M. Default: that of the collection."),
     ] = None,
     dim: Annotated[
-        int | None, typer.Option("--dim", metavar="N", help="Numbers a picture, searched as they are.")
+        int | None, typer.Option("--dim", metavar="N", help="Dimensions per vector, for raw vectors without a recipe.")
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="NAME", help="A recipe, or NAME = SPEC | SPEC.")
+        str | None, typer.Option("--recipe", metavar="NAME", help="Recipe, or NAME = SPEC | SPEC.")
     ] = None,
-    space: Space = None,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="NAME", help="Space of the collection to plan for.")
+    ] = None,
     latency: Annotated[
-        str | None, typer.Option("--latency", metavar="TIME", help="The most a search may take, such as 50ms.")
+        str | None, typer.Option("--latency", metavar="TIME", help="Maximum time per search, such as 50ms.")
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Measure this machine first: a second or two. Else: a stored one.")
+        bool,
+        typer.Option("--measure", help="Measure this machine first (a second or two). Default: a typical machine."),
     ] = False,
     json: Json = False,
 ) -> int:
-    """Choose how to search a number of pictures in the memory there is, and predict what it costs.
+    """Choose an index that fits into memory, and predict its cost.
 
-    The exit code is 1 where nothing fits.
+    The exit code is 1 if nothing fits.
 
     \b
     Examples:
@@ -58,7 +63,7 @@ def plan(
     limit = None if latency is None else parse_seconds("--latency", latency)
     count = None if items is None else parse_count("--items", items)
     if dim is not None and recipe is not None:
-        raise InputError("--dim and --recipe both say how long vectors are. Give one.")
+        raise InputError("--dim and --recipe both set the vector dimension. Give one of them.")
     if dim is not None and dim < 1:
         raise InputError(f"--dim must be 1 or more. Got {dim}.")
     speeds = planning.measure() if measure else planning.REFERENCE_MACHINE
@@ -73,9 +78,10 @@ def plan(
 
 
 def recipes(json: Json = False) -> int:
-    """List the recipes: named ways from a picture to a vector, and how quick each is on this machine.
+    """List the recipes and their speed on this machine.
 
-    The speed is measured while you wait, on a few drawn pictures: a second or less for each recipe.
+    A recipe is a named pipeline that turns a picture into a vector. The speed is measured on a few generated pictures,
+    which takes up to a second per recipe.
 
     \b
     Examples:
@@ -84,7 +90,7 @@ def recipes(json: Json = False) -> int:
     """
     rows = []
     if not json:
-        print_line("recipe     numbers  pictures/s  finds")
+        print_line("recipe         dim  pictures/s  finds")
     for name, chain in RECIPES.items():
         found: planning.RecipeSpeed | None = None
         try:
@@ -101,23 +107,25 @@ def recipes(json: Json = False) -> int:
     if json:
         print_json(rows)
     else:
-        print_line("* what a new collection gets")
+        print_line("* default for new collections")
     return 0
 
 
 def _workload(
     where: str, count: int | None, dim: int | None, recipe: str | None, space: str | None
 ) -> "planning.Workload":
-    """The workload of the plan: a number of vectors, pictures of a recipe, or a space of the collection."""
+    """Return the workload of the plan: a number of vectors, pictures of a recipe, or a space of the collection."""
     given = dim is not None or recipe is not None
     if given and space is not None:
-        raise InputError("--space names vectors that the collection has, --dim and --recipe name others. Give one.")
+        raise InputError(
+            "--space plans for existing vectors, --dim and --recipe for new ones. Give only one of the three."
+        )
     stats = None if given and count is not None else _stats(where)
     number = count or (stats["items"] if stats else None)
     if number is None:
         raise InputError(
-            "Say how many pictures, such as --items 1M. Without it, the plan is for a collection, and at"
-            f" {where} there is none, or it is empty."
+            "Give the number of pictures, such as --items 1M. It can only be left out for a collection with pictures,"
+            f" and {where} is missing or empty."
         )
     if dim is not None:
         return planning.Workload(number, dim, dim)
@@ -125,14 +133,14 @@ def _workload(
         return replace(planning.collection_workload(stats, space), items=number)
     if space is not None:
         raise InputError(
-            f"--space names vectors that a collection has, and at {where} there is none, or it is empty. Leave --space"
-            " out, or name a collection: lookalike -c DIR plan --space NAME"
+            f"--space needs a collection with pictures, and {where} is missing or empty. Leave out --space, or give"
+            " another collection: lookalike -c DIR plan --space NAME"
         )
     return planning.recipe_workload(number, recipe or RECIPE)
 
 
 def _stats(where: str) -> dict[str, Any] | None:
-    """The statistics of the collection; None if it does not exist or is empty."""
+    """Return the statistics of the collection; None if it does not exist or is empty."""
     try:
         with opened(where) as collection:
             stats = collection.stats()
@@ -142,7 +150,7 @@ def _stats(where: str) -> dict[str, Any] | None:
 
 
 def _rate(workload: "planning.Workload") -> float | None:
-    """The measured speed of the feature, in pictures per second; None if it cannot be measured."""
+    """Return the measured speed of the feature in pictures per second; None if it cannot be measured."""
     try:
         return planning.measure_recipe(workload.chain).pictures_per_s if workload.chain else None
     except MissingError as error:
@@ -159,12 +167,12 @@ def _print_plan(made: "planning.Plan", where: str, speeds: "planning.Machine", m
         if workload.chain
         else "vectors"
     )
-    limit = "" if made.latency_s is None else f", a search within {human_seconds(made.latency_s)}"
+    limit = "" if made.latency_s is None else f", at most {human_seconds(made.latency_s)} per search"
     print_line(
-        f"{many(workload.items, 'picture')} × {workload.dim} numbers ({what})"
+        f"{many(workload.items, 'picture')} × {workload.dim} dimensions ({what})"
         f" in {human_bytes(made.ram)} of memory{limit}"
     )
-    origin = "measured now" if measured else "a stored one: --measure for this one"
+    origin = "measured now" if measured else "typical machine; use --measure to test yours"
     print_line(
         f"machine: reads {speeds.memory / 1e9:.1f} GB/s, {speeds.product / 1e9:.0f} billion operations/s ({origin})"
     )
@@ -182,7 +190,7 @@ def _print_plan(made: "planning.Plan", where: str, speeds: "planning.Machine", m
         ]
         for way in made.ways
     ]
-    print_table(["  way", "memory", "disk", "add", "search", "round", "recall", "why"], rows)
+    print_table(["  method", "memory", "disk", "add", "search", "round", "recall", "reason"], rows)
     for note in made.notes:
         print_line()
         print_line(note)

@@ -1,7 +1,7 @@
 """Commands that other packages add to `lookalike`, such as `lookalike bench`.
 
-A package names a `typer.Typer` in its metadata, as an entry point of the group `lookalike.commands`. Entry points are
-read only for `--help`, for shell completion and for a command that is not built in, because that takes 30 ms.
+A package declares a `typer.Typer` as an entry point of the group `lookalike.commands`. Reading entry points takes
+30 ms, so they are read only for `--help`, for shell completion and for commands that are not built in.
 """
 
 from typing import Any
@@ -13,15 +13,15 @@ ENTRY_POINTS = "lookalike.commands"
 
 
 class PluginGroup(TyperGroup):
-    """The built-in commands, followed by those of plugins; a plugin that cannot be imported is left out."""
+    """The built-in commands, followed by those of plugins. Plugins that cannot be imported are left out."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all commands."""
+        """Return the names of all commands."""
         self._load_plugins()
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name, or None."""
+        """Return the command of this name, or None."""
         if cmd_name not in self.commands:
             self._load_plugins()
         return super().get_command(ctx, cmd_name)

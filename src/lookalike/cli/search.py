@@ -1,4 +1,4 @@
-"""`lookalike search` and `lookalike explain`: similar pictures, and the negatives that separate one from others."""
+"""`lookalike search`: find similar pictures; `lookalike explain`: list the negatives that shape a slem classifier."""
 
 import os
 import shutil
@@ -23,17 +23,18 @@ else:
 def search(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Positive examples: pictures or ids.")],
     where: Where,
-    unwanted: Annotated[
-        list[str] | None, typer.Option("--not", metavar="IMAGE", help="A negative example; may be repeated.")
+    negatives: Annotated[
+        list[str] | None, typer.Option("--not", metavar="IMAGE", help="Negative example; repeatable.")
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of results.")] = 20,
     space: Space = None,
     effort: Annotated[
         str | None,
-        typer.Option("--effort", help="exact, balanced, fast or a number: more effort finds more and takes longer."),
+        typer.Option("--effort", help="exact, balanced, fast or a number. Higher effort finds more but takes longer."),
     ] = None,
     box: Annotated[
-        str | None, typer.Option("--box", metavar="L,T,R,B", help="Search with this part of IMAGE: shares from 0 to 1.")
+        str | None,
+        typer.Option("--box", metavar="L,T,R,B", help="Search with this part of IMAGE; numbers from 0 to 1."),
     ] = None,
     boxes: Annotated[bool, typer.Option("--where", help="Also print the part of each result that matches.")] = False,
     html: Annotated[
@@ -46,7 +47,7 @@ def search(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Search for pictures like the examples, best first. A score of 0 is the same picture.
+    """Find pictures similar to the examples, best first. The score is a distance: 0 is the same picture.
 
     \b
     Examples:
@@ -56,16 +57,16 @@ def search(
       lookalike search street.jpg --box 0.4,0.1,0.7,0.5 --where --html found.html
     """
     if sheet is not None:
-        show.check_sheet(sheet)  # before the search, not after it
+        show.check_sheet(sheet)  # fail before the search
     if html is not None:
         show.check_place(html)
     part = None if box is None else parse_box(box)
     if part is not None and len(images) > 1:
-        raise InputError(f"--box is a part of one picture. Got {len(images)} pictures: give one.")
+        raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
     with opened(where) as collection, bars() as progress:
         results = collection.search(
             images if part is None else lookalike.Crop(images[0], part),
-            without=unwanted or (),
+            without=negatives or (),
             k=k,
             space=space,
             filter=filter,
@@ -75,22 +76,23 @@ def search(
         )
         if html is not None or sheet is not None:
             examples = [_example(collection, image, "example", part) for image in images]
-            examples += [_example(collection, image, "not") for image in unwanted or ()]
+            examples += [_example(collection, image, "not") for image in negatives or ()]
             _draw(examples, results, html, sheet)
     _print_results(results, json, boxes)
     return 0
 
 
 def explain(
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="A picture or an id.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Picture or id.")],
     where: Where,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of negatives.")] = 5,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of pictures to list.")] = 5,
     space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Default: the first space that uses negatives.")
+        str | None,
+        typer.Option("--space", metavar="NAME", help="Space to explain. Default: the first that uses negatives."),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Print the negatives that push a picture away most, in a space such as slem. 1 is the mean over the pool.
+    """List the pictures that most shape this one's slem classifier (1 = average influence).
 
     \b
     Examples:
@@ -117,7 +119,7 @@ def _print_results(results: list["Result"], json: bool, boxes: bool) -> None:
             ]
         )
     elif not results:
-        print_note("Nothing found.")
+        print_note("No pictures found.")
     elif on_terminal():
         rows = [(r.path, r.score, _box(r)) for r in results]
         print_rich(show.table(rows, shutil.get_terminal_size().columns))
@@ -131,14 +133,14 @@ def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None
         show.Tile(r.path, f"{rank}  ·  {r.score:.4f}\n{_name(r.path)}", box=r.box) for rank, r in enumerate(results, 1)
     ]
     if html is not None:
-        title = "Pictures like " + ", ".join(_name(tile.path) for tile in examples if tile.frame == "example")
+        title = "Pictures similar to " + ", ".join(_name(tile.path) for tile in examples if tile.frame == "example")
         print_note(f"Wrote {show.write_page(title, examples, tiles, html)}")
     if sheet is not None:
         print_note(f"Wrote {show.write_sheet(show.arrange(examples, tiles), sheet)}")
 
 
 def _example(collection: "Collection", image: str, frame: "show.Frame", box: "types.Box | None" = None) -> "show.Tile":
-    """Return an example as a tile; for an id, with the first path of the item."""
+    """Return an example as a tile; an id is replaced by the first path of its item."""
     item = None if os.path.lexists(image) else types.parse_id(image)
     if item is None:
         return show.Tile(image, _name(image), frame, box)

@@ -1,4 +1,4 @@
-"""`lookalike serve`: the service and its page; `lookalike token`: the tokens of its users."""
+"""`lookalike serve`: run the service with its page; `lookalike token`: manage the tokens of its users."""
 
 import sys
 from datetime import UTC, datetime
@@ -35,23 +35,25 @@ def serve(
     ] = 8321,
     root: Annotated[
         list[str] | None,
-        typer.Option("--root", metavar="DIR", help="Folder that clients may add from; may be repeated."),
+        typer.Option("--root", metavar="DIR", help="Allowed folder: clients can add pictures from it; repeatable."),
     ] = None,
     backup_dir: Annotated[
         str | None,
-        typer.Option("--backup-dir", metavar="DIR", help="Directory in which clients may make backups. Default: none."),
+        typer.Option(
+            "--backup-dir", metavar="DIR", help="Directory in which clients can create backups. Default: none."
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="Another host name of the service; may be repeated."),
+        typer.Option("--allow-host", metavar="NAME", help="Additional host name of the service; repeatable."),
     ] = None,
-    browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> int:
-    """Serve the collection: a page for people and an API for programs.
+    """Serve the collection as a web page and an HTTP API.
 
-    By default, only this machine can reach it. With --host, other machines can, too; then every client needs a token:
-    see lookalike token. Runs until Ctrl-C.
+    By default, only this machine can reach the service. With --host, other machines can, too, and every client needs a
+    token (see lookalike token). Runs until Ctrl-C.
 
     \b
     Examples:
@@ -85,9 +87,9 @@ def serve(
 
 @app.callback(invoke_without_command=True)
 def token(ctx: typer.Context) -> None:
-    """Create, list and remove the tokens of the service's users.
+    """Create, list and remove access tokens of the service.
 
-    Without tokens, only clients on this machine may use the service, and they have the role manage.
+    Without tokens, only clients on this machine can use the service, and they have the role manage.
 
     \b
     Examples:
@@ -118,14 +120,14 @@ def add(
     with opened(where) as collection:
         made = access.Access(collection.path).add(name, role)
     if not json:
-        print_note(f"The token of {name} ({role}). It is not shown again:")
+        print_note(f"Token of {name} ({role}). It is not shown again:")
     print_either(json, made, name=name, role=role, token=made)
     return 0
 
 
 @app.command("list")
 def list_(where: Where, json: Json = False) -> int:
-    """List the tokens: name, role, and date.
+    """List the tokens: name, role and creation date.
 
     \b
     Examples:
@@ -139,13 +141,13 @@ def list_(where: Where, json: Json = False) -> int:
     for entry in entries:
         print_line(f"{entry.name:20} {entry.role:7} since {datetime.fromtimestamp(entry.added_at, UTC):%Y-%m-%d}")
     if not entries:
-        print_note("There are no tokens. Create one: lookalike token add NAME --role judge")
+        print_note("No tokens yet. Create one: lookalike token add NAME --role judge")
     return 0
 
 
 @app.command()
 def remove(name: Person, where: Where, json: Json = False) -> int:
-    """Remove a token. A running service rejects it at once.
+    """Remove a token. A running service rejects it immediately.
 
     \b
     Examples:
@@ -153,5 +155,5 @@ def remove(name: Person, where: Where, json: Json = False) -> int:
     """
     with opened(where) as collection:
         access.Access(collection.path).remove(name)
-    print_either(json, f"The token of {name} was removed.", removed=name)
+    print_either(json, f"Removed the token of {name}.", removed=name)
     return 0
