@@ -58,7 +58,7 @@ def draw_bars(page: str, head: str, across: list[str], target: str) -> None:
 def main() -> None:
     """Draw all of them."""
     draw_curves("learn", "| row | 32 | 64 |", "dimensions", "error in per cent", "learn.png")
-    draw_curves("codes", "| row | 32 | 64 |", "bits a digit", "mAP of the first 500", "tsvm.png")
+    draw_curves("codes", "| coder | 32 | 64 |", "bits per digit", "mAP of the first 500", "tsvm.png")
     labels = ["corel1k, mAP of the first 20", "corel5k, mAP of all", "corel5k by words, mAP of all"]
     draw_bars("dfk", "| row | `corel1k`, mAP of 20", labels, "dfk.png")
 
