@@ -54,7 +54,9 @@ def bench(ctx: typer.Context) -> None:
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a benchmark, or all.")],
-    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Folder with the datasets; see docs/bench.md.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="Folder with the datasets; see docs/bench.md.")
+    ] = None,
     rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help="Fill only these rows.")] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="X,Y", help="Fill only these columns.")] = None,
     plot: Annotated[
@@ -65,11 +67,15 @@ def run(
     ] = None,
     results: Annotated[
         str | None,
-        typer.Option("--results", metavar="FILE", help="File of JSON lines to append cells to; cells already in it are skipped."),
+        typer.Option(
+            "--results", metavar="FILE", help="File of JSON lines to append cells to; cells already in it are skipped."
+        ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", metavar="N", help="Cells to run at the same time; default: 1, or the number of cores for all."),
+        typer.Option(
+            "--jobs", metavar="N", help="Cells to run at the same time; default: 1, or the number of cores for all."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     json: Json = False,
@@ -107,9 +113,7 @@ def run(
         if cells and plot is not None:
             print_note(f"Wrote {benches.plot.write_plot(f'{one.name}: {one.about}', cells, plot)}")
     if filling.failed:
-        raise InputError(
-            f"{len(filling.failed)} of {filling.total} cells failed. The first: {filling.failed[0]}"
-        )
+        raise InputError(f"{len(filling.failed)} of {filling.total} cells failed. The first: {filling.failed[0]}")
     return 0
 
 
@@ -228,8 +232,12 @@ class _Clock:
 @app.command("report")
 def write_report(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files written by `bench run --results`.")],
-    page: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with tables and plots.")] = None,
-    markdown: Annotated[str | None, typer.Option("--markdown", metavar="FILE", help="Write a Markdown page with tables.")] = None,
+    page: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with tables and plots.")
+    ] = None,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="Write a Markdown page with tables.")
+    ] = None,
 ) -> int:
     """Write one page of results: a summary per paper, tables, plots, and a comparison of each cell with the paper.
 
@@ -254,7 +262,9 @@ def write_report(
 
 @app.command("list")
 def list_benches(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="List all rows and columns of this benchmark.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="List all rows and columns of this benchmark.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """List all benchmarks with their rows and groups of columns, or all rows and columns of one.
@@ -281,7 +291,7 @@ def list_benches(
         print_line(f"  columns  {', '.join(benches.tables.merge_names(one.usual(one.columns)))}")
         on_request = [column for column in one.columns if column in one.on_request]
         if on_request:
-            print_line(f"  on request  {', '.join(benches.tables.merge_names(on_request))}")
+            print_line(f"  on request: {', '.join(benches.tables.merge_names(on_request))}")
         print_line(f"  time     about {sum(costs_s) / 60:.0f} min on one core, {many(len(costs_s), 'cell')}")
     if name is None:
         hours = f"about {total_s / 3600:.1f} hours"

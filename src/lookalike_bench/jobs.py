@@ -125,7 +125,9 @@ def fill_in_processes(tasks: Sequence[Task], settings: Settings, jobs: int, watc
                     watch(job.slot, "")
                     left = job.end()
                     if left:
-                        yield Outcome(job.task.bench, *left[0], None, f"its process died with exit code {job.process.exitcode}")
+                        yield Outcome(
+                            job.task.bench, *left[0], None, f"its process died with exit code {job.process.exitcode}"
+                        )
                     if left[1:]:
                         waiting.insert(0, Task(job.task.bench, job.task.address, left[1:]))
                     continue

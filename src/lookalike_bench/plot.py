@@ -57,7 +57,9 @@ def draw(title: str, cells: Sequence[Cell]) -> Any:
     for axes, column in zip(panels, columns, strict=True):
         shown = [cell for cell in cells if cell.column == column]
         best = (min if shown[0].measure in SMALLER_IS_BETTER else max)(cell.value for cell in shown)
-        base = 1 if shown[0].measure == RATIO else 0  # the bar of a speed-up starts at 1 and points left if we are slower
+        base = (
+            1 if shown[0].measure == RATIO else 0
+        )  # the bar of a speed-up starts at 1 and points left if we are slower
         errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
         axes.barh(
             [rows.index(cell.row) for cell in shown],

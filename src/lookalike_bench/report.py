@@ -258,7 +258,7 @@ class Order(NamedTuple):
 
 
 def _orders(bench: str, cells: Sequence[Cell]) -> list[Order]:
-    """The orders of methods in the paper of a benchmark, as far as there are cells for them."""
+    """The orders of methods in the paper of a benchmark for which we have all cells."""
     found = []
     for claim in CLAIMS:
         judged = judge_order(claim, cells) if claim.bench == bench else None

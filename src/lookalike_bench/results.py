@@ -68,7 +68,9 @@ def read(file: Path) -> list[Record]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {error}. Give a file written by `lookalike bench run --results`.") from None
+        raise InputError(
+            f"{file} cannot be read: {error}. Give a file written by `lookalike bench run --results`."
+        ) from None
     for number, line in enumerate(lines, 1):
         try:
             given: dict[str, Any] = json.loads(line)

@@ -117,10 +117,10 @@ class Bench:
     needs_data: bool = True
     """Whether the data folder is read by default."""
     has: Callable[[str, str], bool] = _has_every_cell
-    """Whether there is a cell for this row and column."""
+    """Whether a row has a cell in a column."""
     on_request: Sequence[str] = ()
-    """Rows, columns and cells ("row column") that are filled only on request, because no paper reports them or they take
-    long. Naming its row or its column requests a cell."""
+    """Rows, columns and cells ("row column") that are filled only on request, because no paper reports them or because
+    they take long. To request a cell, name its row or its column."""
     paper: Callable[[str, str], PaperFigure] = _no_paper
     """The paper's result for a row and a column."""
     seconds: Callable[[str, str], float] = _ten_seconds
