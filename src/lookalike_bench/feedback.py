@@ -432,7 +432,7 @@ def check(columns: Sequence[str], data: Path) -> None:
 
 BENCH = Bench(
     "feedback",
-    "simulated feedback sessions: precision, marks needed",
+    "precision and marks in simulated feedback sessions",
     tuple(ROWS),
     tuple(COLUMNS),
     run,

@@ -333,7 +333,7 @@ def write_html(records: Sequence[Record], target: Path) -> Path:
             body += [f"<h2>{html.escape(PAPERS[section.bench].title)}</h2>", f"<p>{html.escape(_source(section))}</p>"]
             body.append(f"<p>{html.escape(_counts(section))}</p>")
             found = ((heading, html.escape(text.replace("`", ""))) for heading, text in _findings(section))
-            body += ["<ul>", *(f"<li><b>{heading}.</b> {text}</li>" for heading, text in found), "</ul>"]
+            body += ["<ul>", *(f"<li><b>{heading}:</b> {text}</li>" for heading, text in found), "</ul>"]
     for section in shown:
         body += [f"<section><h2>{html.escape(section.title)}</h2>", *_html_table(section)]
         body.append(f"<p>{html.escape(section.cost())}</p>")
@@ -366,7 +366,6 @@ def write_markdown(records: Sequence[Record], target: Path) -> Path:
             parts += [*_markdown_table(one, columns, rows), ""]
         parts += [one.cost(), ""]
         parts += [f"- ({letter}) {why}." for why, letter in one.notes.items()]
-        parts += ["", *(f"- {o.where}, `{o.column}`: **{o.kind}**. {o.values}" for o in one.orders)]
         parts += ["", *(f"- Not run: {part.where} ({part.why})." for part in one.not_run), ""]
     return _write(target, re.sub(r"\n{3,}", "\n\n", "\n".join(parts)))
 
@@ -397,7 +396,7 @@ def _markdown_summary(shown: Sequence[Section], folder: Path) -> list[str]:
         ]
     for section in with_paper:
         lines += [f"### {PAPERS[section.bench].title}", "", _source(section), "", _counts(section), ""]
-        lines += [f"- **{heading}.** {text}" for heading, text in _findings(section)]
+        lines += [f"- **{heading}:** {text}" for heading, text in _findings(section)]
         lines += ["", *_markdown_plot(section.bench, folder)]
     if others:
         lines += ["### Benchmarks without a paper", "", *(f"- `{one.bench}`: {one.cost()}" for one in others), ""]
@@ -463,6 +462,8 @@ def _counts(section: Section) -> str:
     compared = len(section.cells) - counted[""]
     if not compared:
         return f"None of the {len(section.cells)} cells has a counterpart in the paper."
+    if compared == counted["not comparable"]:
+        return f"{compared} of the {len(section.cells)} cells have a counterpart in the paper, but none is comparable."
     found = ", ".join(f"{counted[kind]} {kind}" for kind in MARKS if kind and counted[kind])
     return f"{compared} of the {len(section.cells)} cells have a counterpart in the paper: {found}."
 
@@ -474,9 +475,9 @@ def _findings(section: Section) -> Iterator[tuple[str, str]]:
         named = [f"`{cell.row}` on `{cell.column}` {judge(cell).text.rpartition('paper ')[2]}" for cell in below]
         more = f", and {len(below) - LISTED} more" if len(below) > LISTED else ""
         yield "Below the paper", f"{', '.join(named[:LISTED])}{more}."
-    for why in section.notes:
-        number = sum(cell.unlike == why for cell in section.cells)
-        yield "Not comparable", f"{number} {'cell' if number == 1 else 'cells'}: {why}."
+    if section.notes:
+        numbers = Counter(cell.unlike for cell in section.cells)
+        yield "Not comparable", "; ".join(f"{why} ({numbers[why]} cells)" for why in section.notes) + "."
     for kind, heading in ORDER_KINDS.items():
         for one in section.orders:
             if one.kind == kind:
@@ -583,7 +584,7 @@ def _origin(records: Sequence[Record]) -> str:
     whens = sorted(one.when[:10] for one in records)
     commits, machines = sorted({one.commit for one in records}), sorted({one.machine for one in records})
     days = whens[0] if whens[0] == whens[-1] else f"{whens[0]} to {whens[-1]}"
-    return f"{days}; code {', '.join(commits)}; on {'; '.join(machines)}. Values have 95 % intervals."
+    return f"{days}; code {', '.join(commits)}; on {'; '.join(machines)}. Each value is followed by its 95 % interval."
 
 
 def _html_summary(records: Sequence[Record]) -> str:
