@@ -219,7 +219,7 @@ def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
     assert cli.run(["bench", "list"]) == 0
     shown = capsys.readouterr().out
     assert "  columns  mnist/{32,64,128,256}, cifar10-{fisher,deep}/{32,64,128,256}\n" in shown
-    assert "hours of one core's work" in shown
+    assert "hours on one core" in shown
     assert cli.run(["bench", "list", "retrieval"]) == 0
     assert "columns  corel1k, corel5k, corel5k-split, ukbench2000" in capsys.readouterr().out
 

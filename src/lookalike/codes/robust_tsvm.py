@@ -161,7 +161,7 @@ def _signs(y: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
     found = np.unique(y)
     if found.dtype.kind in "iuf" and np.isin(found, (-1, 0, 1)).all() and -1 in found and 0 in found:
         if 1 not in found:
-            raise InputError("y must contain both classes, -1 and +1, and not only -1 and 0 (unlabelled).")
+            raise InputError("y must contain both classes, -1 and +1; 0 is for unlabelled rows. Got -1 and 0.")
         return found[found != 0], y.astype(np.float64)
     if len(found) != 2:
         raise InputError(
