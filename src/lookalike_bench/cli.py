@@ -239,7 +239,9 @@ def write_report(
         str | None, typer.Option("--markdown", metavar="FILE", help="Write a Markdown page with tables.")
     ] = None,
 ) -> int:
-    """Write one page of results: a summary per paper, tables, plots, and a comparison of each cell with the paper.
+    """Write a page of results.
+
+    It contains a summary per paper, all tables, plots (HTML), and a comparison of each cell with the paper.
 
     \b
     Examples:
@@ -267,7 +269,9 @@ def list_benches(
     ] = None,
     json: Json = False,
 ) -> int:
-    """List all benchmarks with their rows and groups of columns, or all rows and columns of one.
+    """List benchmarks.
+
+    Shows the rows and groups of columns of every benchmark, or all rows and columns of one.
 
     \b
     Examples:
