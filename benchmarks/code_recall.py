@@ -1,10 +1,11 @@
-"""How much of an exact search the codes of each coder that needs no labels find: the ten nearest in a shortlist.
+"""Recall of the coders that need no labels: how many of the ten nearest neighbours are in a shortlist by codes.
 
     python benchmarks/code_recall.py DIR [--sets mnist corel5k-deep] [--coders itq pq] [--bits 64] [--keep FOLDER]
 
-Rows are the training parts of the sets, at most so many; 200 of them, by lot, look for their ten nearest others. A line
-is: set, rows, coder, bits, the share of these ten among the first 20, 140 ("fast") and 300 ("balanced") by the codes,
-what the vectors then put in order; and milliseconds of worked time for a query. Nothing is chosen by labels.
+Vectors are the training parts of the datasets, at most `--most`; 200 of them, sampled at random, search for their ten
+nearest neighbours. Each line of output has the dataset, the number of vectors, the coder, the bits, the recall in the
+first 20, 140 ("fast") and 300 ("balanced") results by codes, which a search then re-ranks by vectors, and the
+milliseconds of CPU time per query. Labels are not used.
 """
 
 import argparse
@@ -23,7 +24,7 @@ K, ASKED, LENGTHS = 10, 200, (20, 140, 300)
 
 
 def shares(X, coder, asked, true) -> tuple[list[float], float]:
-    """Recall at each length, and milliseconds a query at the last."""
+    """Recall at each length, and milliseconds per query at the longest."""
     index = Hamming()
     index.add(np.arange(len(X)), coder.fit(X).encode(X))
     index.search(coder.query(X[asked]), 1)

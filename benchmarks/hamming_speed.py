@@ -1,13 +1,14 @@
-"""Tables of codes against the scan, by how near the answers are: `MultiHash` and `Hamming`, in turns in one run.
+"""Speed of `MultiHash` (tables) and `Hamming` (scan), by the distance of the results, alternating in one run.
 
-    python benchmarks/hamming_speed.py                      # 10M × 64 bits: 48 bytes a row for the tables
+    python benchmarks/hamming_speed.py                      # 10M × 64 bits; the tables take 48 bytes per code
     python benchmarks/hamming_speed.py --bits 128 --rows 1000000 --threads 1
 
-A line is: bits, rows, k, how far the k-th answer is, the share of the codes that tables looked at, median milliseconds
-of both, and the ratio: its median over the repeats and where 80 % of them lie. Where half of the bits differ (the last
-line) codes are random. Each pair is timed one right after the other, with queries of its own, so that a busy machine
-slows both; where others take turns on its cores, `--clock cpu --threads 1` counts only the time that was really worked.
-Both beside faiss: `lookalike bench run peers`.
+Each line of output has the bits, the number of codes, k, the distance of the k-th result, the share of the codes that
+the tables scored, the median milliseconds of both, and the speed-up of the tables: its median over the repeats and the
+range of 80 % of them. In the last line half of the bits differ, so codes are random. Both searches of a pair are timed
+one right after the other, with new queries for each pair, so that other load on the machine slows both. If other
+processes share the cores, `--clock cpu --threads 1` counts only CPU time. For a comparison with faiss, run
+`lookalike bench run peers`.
 """
 
 import argparse
@@ -31,7 +32,7 @@ def timed(call) -> float:
 
 
 def compare(label: str, tables, scan, asked) -> None:
-    """`tables` and `scan` of each member of `asked`, the first of which is not counted."""
+    """Time `tables` and `scan` for each query in `asked`; the first query is a warm-up."""
     pairs = np.array([(timed(lambda q=q: tables(q)), timed(lambda q=q: scan(q))) for q in asked])[1:] * 1_000
     ratios = pairs[:, 1] / pairs[:, 0]
     low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
@@ -40,7 +41,7 @@ def compare(label: str, tables, scan, asked) -> None:
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Codes in clusters of 1,000: a cluster's codes differ from its centre in `away` bits, so that answers are near."""
+    """Compare both on clusters of 1,000 codes, which differ from their centre in `away` bits on average."""
     random = np.random.default_rng(0)
     for away in (2, 4, 8, 12, 16, 24, 32):
         centres = random.integers(0, 256, (args.rows // 1_000, args.bits // 8), np.uint8)

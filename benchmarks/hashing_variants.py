@@ -1,10 +1,10 @@
-"""What the paper's baselines may have been: variants of lsh, pca-rr and shd on MNIST pixels, beside Table 5.
+"""Variants of lsh, pca-rr and shd on MNIST pixels, compared with the paper's Table 5 to find out which ones it used.
 
     python benchmarks/hashing_variants.py DIR                            # all variants, all queries, three seeds
     python benchmarks/hashing_variants.py DIR --variants lsh-pca --queries 2000 --seeds 1
 
-A line is: variant, mAP of the first 500 in percent at 32, 64, 128 and 256 bits, its mean over the seeds, and the
-paper's. Ties are averaged over, as in `lookalike bench run hashing`.
+Each line of output has the variant and, for 32, 64, 128 and 256 bits, the mAP of the first 500 results in per cent,
+averaged over the seeds, with the paper's in brackets. Ties are averaged, as in `lookalike bench run hashing`.
 """
 
 import argparse
@@ -23,26 +23,26 @@ from lookalike_bench.vectors import train_test
 
 
 def plain(coder, X, Q):
-    """Codes as the coder makes them."""
+    """Codes of an unmodified coder."""
     coder.fit(X)
     return coder.encode(X), coder.encode(Q)
 
 
 def lsh_pca(bits, seed, X, Q):
-    """Random normals in the space of as many principal components as bits."""
+    """Random normals in the space of the first principal components, one component per bit."""
     mean, components, _ = map(as_numpy, principal(X, bits))
     P = components.T.astype(np.float32)
     return plain(Lsh(bits, seed), (X - mean.astype(np.float32)) @ P, (Q - mean.astype(np.float32)) @ P)
 
 
 def pcarr_origin(bits, seed, X, Q):
-    """The planes of `pcarr` through the origin: rows that were not centred before they were turned."""
+    """The hyperplanes of `pcarr` through the origin: rows are not centred before the rotation."""
     W = PcaRR(bits, seed).fit(X).W_.T
     return pack(X @ W > 0), pack(Q @ W > 0)
 
 
 def balls(rows, iterations=100):
-    """`spherical`, learned from fewer rows or for fewer rounds."""
+    """`spherical`, learned from fewer rows or with fewer iterations."""
 
     def make(bits, seed, X, Q):
         some = np.random.default_rng(seed).permutation(len(X))[:rows]
@@ -67,7 +67,7 @@ VARIANTS = {
     "shd-10-rounds": ("shd", balls(10_000, 10), SphericalQuery),
     "shd-20-rounds": ("shd", balls(10_000, 20), SphericalQuery),
 }
-"""By name: the row of the paper, how codes of what is searched and of what asks are made, how they are compared."""
+"""By name: the row of the paper, a function that encodes the database and the queries, and the query class."""
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
-"""What the map costs, and how much of who is next to whom it keeps.
+"""Cost of the map, and how well it preserves neighbourhoods.
 
     python benchmarks/map_speed.py --data DIR [--points 1000,5000]
 
-A line is: points, processor seconds of one core, and the share of pictures whose nearest neighbour is of their class,
-on the map and in the 1,280 dimensions of the network. Pictures of Corel-5k, of its 50 classes.
+Each line of output has the number of points, the CPU seconds on one core, and the share of pictures whose nearest
+neighbour has the same class, on the map and in the 1,280 dimensions of the network. The pictures are from Corel-5k,
+which has 50 classes.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from lookalike.registry import create
 
 
 def main() -> None:
-    """Print a line for each number of points."""
+    """Print one line per number of points."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--points", default="1000,5000")
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 def read(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors and classes of n pictures, drawn at random."""
+    """Vectors and classes of n random pictures."""
     feature = create("feature", "efficientnet()")
     with tarfile.open(path) as archive:
         members = [member for member in archive if member.name.lower().endswith((".jpg", ".jpeg"))]

@@ -1,12 +1,12 @@
-"""Peak memory and speed of NCMML on rows that are held as PQ codes.
+"""Peak memory and speed of NCMML on vectors that are stored as PQ codes.
 
     python benchmarks/pq_training.py [--rows 1000000] [--dim 4096] [--classes 1000] [--to 128] [--steps 200]
                                      [--device cpu] [--json]
 
-Rows are drawn when asked for, never held: a mean a class, noise of a falling spectrum, some sub-vectors zero. The peak
-is the highest resident memory of this process from its start on, sampled every 50 ms; `before` is what Python and its
-libraries had taken before any row was drawn. The matrix itself would be 16.4 GB at the default size.
-`--device cuda` trains on a GPU; codes stay in host memory.
+Synthetic vectors are generated on demand and never stored: one mean per class, noise with a falling spectrum, and some
+zero sub-vectors. `peak` is the highest resident memory of this process since its start, sampled every 50 ms; `before`
+is the memory of Python and its libraries before the first vector. The matrix itself would take 16.4 GB at the default
+size. `--device cuda` trains on a GPU; codes stay in host memory.
 """
 
 import argparse
@@ -23,14 +23,14 @@ from lookalike.types import Vectors
 
 
 class Drawn:
-    """Rows by their numbers: the same numbers give the same rows."""
+    """Synthetic rows by their numbers: the same numbers give the same rows."""
 
     def __init__(self, n: int, d: int, classes: int):
         self.shape, self.classes = (n, d), classes
         random = np.random.default_rng(0)
         self.means = random.standard_normal((classes, 64), np.float32)
         self.mix = random.standard_normal((64, d), np.float32) / 250
-        self.noise = random.standard_normal((4096, d), np.float32)  # rows take theirs from here, shifted
+        self.noise = random.standard_normal((4096, d), np.float32)  # rows use these, shifted
         self.noise *= (1 + np.arange(d, dtype=np.float32)) ** -0.25
 
     def __getitem__(self, rows: Any) -> Vectors:
@@ -44,14 +44,14 @@ class Drawn:
 
 
 def main() -> None:
-    """Compress, train, report."""
+    """Compress, train and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--dim", type=int, default=4096, help="a multiple of 8")
+    parser.add_argument("--dim", type=int, default=4096, help="Dimension, a multiple of 8.")
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--to", type=int, default=128)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--device", default=None, help="a torch device; NumPy without")
+    parser.add_argument("--device", default=None, help="Torch device; the default is NumPy.")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with Peak() as before:

@@ -1,4 +1,4 @@
-"""Start-up: seconds of `import lookalike` and of `lookalike --help`, each the best of several runs.
+"""Start-up time in seconds of `import lookalike` and of `lookalike --help`, each the best of several runs.
 
 python benchmarks/startup_time.py
 """
@@ -19,6 +19,6 @@ def best(*arguments: str, runs: int = 7) -> float:
 
 if __name__ == "__main__":
     bare = best("-c", "pass")
-    print(f"python alone        {bare:.3f} s")
-    print(f"import lookalike    {best('-c', 'import lookalike') - bare:.3f} s more   (at most 0.3)")
-    print(f"lookalike --help    {best('-m', 'lookalike', '--help'):.3f} s in all (at most 0.6)")
+    print(f"python              {bare:.3f} s")
+    print(f"import lookalike    {best('-c', 'import lookalike') - bare:.3f} s more   (limit 0.3)")
+    print(f"lookalike --help    {best('-m', 'lookalike', '--help'):.3f} s in all (limit 0.6)")

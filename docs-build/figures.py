@@ -58,7 +58,7 @@ def draw_bars(page: str, head: str, across: list[str], target: str) -> None:
 def main() -> None:
     """Draw all plots."""
     draw_curves("experiments/learn", "| method | 32 | 64 |", "Dimensions", "Test error (%)", "learn.png")
-    draw_curves("codes", "| row | 32 | 64 |", "bits a digit", "mAP of the first 500", "tsvm.png")
+    draw_curves("codes", "| coder | 32 | 64 |", "Bits per digit", "mAP of the first 500 (%)", "tsvm.png")
     labels = ["corel1k, mAP@20", "corel5k, mAP", "corel5k-words, mAP"]
     draw_bars("dfk", "| method | `corel1k`, mAP@20", labels, "dfk.png")
 

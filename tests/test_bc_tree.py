@@ -56,7 +56,7 @@ def test_equal_rows_can_be_split():
 
 def test_invalid_arguments_are_errors():
     tree = BcTree(np.eye(3, dtype=np.float32))
-    with pytest.raises(InputError, match=r"w must be one number a dimension, \(3,\)"):
+    with pytest.raises(InputError, match=r"w must have shape \(3,\)"):
         tree.search(np.ones(2, np.float32), 0.0, 1)
     for bad in (lambda: tree.search(np.ones(3, np.float32), 0.0, 0), lambda: BcTree(np.empty((0, 3), np.float32))):
         with pytest.raises(InputError, match="must be"):

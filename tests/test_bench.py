@@ -100,7 +100,7 @@ def test_unknown_names_get_the_nearest_known_one() -> None:
 
 
 def test_a_missing_set_is_an_error_before_the_first_cell(data: Path) -> None:
-    with pytest.raises(SourceError, match="No corel5k in"):
+    with pytest.raises(SourceError, match="There is no dataset corel5k in"):
         tables.plan(retrieval.BENCH, data, rows=["color"], columns=["ukbench2000", "corel5k"])
 
 
@@ -154,7 +154,8 @@ def test_the_plot_is_drawn_and_refused_before_a_long_run(
     with Image.open(tmp_path / "toy.png") as drawn:
         assert drawn.width > 400
     capsys.readouterr()
-    for target, message in (("toy.txt", "A plot ends in"), ("none/toy.png", "does not exist. Create it first.")):
+    cases = (("toy.txt", "The file name of a plot must end in"), ("none/toy.png", "does not exist. Create it first."))
+    for target, message in cases:
         assert cli.run(["bench", "run", "toy", "--data", ".", "--plot", str(tmp_path / target)]) == 2
         captured = capsys.readouterr()
         assert message in captured.err
@@ -219,7 +220,7 @@ def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
     assert cli.run(["bench", "list"]) == 0
     shown = capsys.readouterr().out
     assert "  columns  mnist/{32,64,128,256}, cifar10-{fisher,deep}/{32,64,128,256}\n" in shown
-    assert "hours of one core's work" in shown
+    assert "hours on one core" in shown
     assert cli.run(["bench", "list", "retrieval"]) == 0
     assert "columns  corel1k, corel5k, corel5k-split, ukbench2000" in capsys.readouterr().out
 

@@ -43,20 +43,22 @@ def test_ukbench_counts_four_pictures_an_object(tmp_path: Path) -> None:
 
 
 def test_a_missing_set_is_an_error_that_names_the_expected_file(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"No corel1k in .*corel1k/corel1k\.tar with <class>/<id>\.jpg.*--data"):
+    with pytest.raises(
+        SourceError, match=r"There is no dataset corel1k in .*corel1k/corel1k\.tar with <class>/<id>\.jpg.*--data"
+    ):
         datasets.load("corel1k", tmp_path)
 
 
 def test_an_archive_with_other_content_is_rejected(tmp_path: Path) -> None:
     put(tmp_path / "corel1k/corel1k.tar", "notes.txt")
-    with pytest.raises(SourceError, match=r"holds no pictures\. Expected"):
+    with pytest.raises(SourceError, match=r"contains no pictures\. Expected"):
         datasets.load("corel1k", tmp_path)
     put(tmp_path / "ukbench2000/ukbench2000_max256.tar", "cat.jpg")
-    with pytest.raises(SourceError, match="is not the ukbench2000 set"):
+    with pytest.raises(SourceError, match="is not the dataset ukbench2000"):
         datasets.load("ukbench2000", tmp_path)
     (tmp_path / "corel5k").mkdir()
     (tmp_path / "corel5k/corel5k.tar").write_bytes(b"no archive at all")
-    with pytest.raises(SourceError, match="is not the corel5k set"):
+    with pytest.raises(SourceError, match="is not the dataset corel5k"):
         datasets.load("corel5k", tmp_path)
 
 

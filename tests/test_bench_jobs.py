@@ -50,7 +50,7 @@ def test_a_process_that_ends_fails_one_cell(toy, tmp_path, capsys):
     told = capsys.readouterr()
     assert "3 of 7 cells failed" in told.err
     assert "Filled 4 cells in " in told.err
-    assert "toy a ends: its process ended (3)" in told.err
+    assert "toy a ends: its process died with exit code 3" in told.err
     assert told.err.count("ValueError: no such luck") >= 2
     records = results.read(file)
     assert {(one.cell.row, one.cell.column) for one in records} == {("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")}
@@ -67,7 +67,7 @@ def test_timings_run_first_in_a_separate_process_with_every_core(toy):
     found = list(jobs.fill(left, Settings("", 0, None), 2, lambda *_: None))
     assert [(one.bench, one.column, one.why) for one in found] == [
         ("alone", "x", ""),
-        ("alone", "ends", "its process ended (3)"),
+        ("alone", "ends", "its process died with exit code 3"),
         ("toy", "x", ""),
     ]
     if hasattr(os, "sched_getaffinity"):

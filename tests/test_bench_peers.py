@@ -56,7 +56,7 @@ def small(monkeypatch, tmp_path):
 def test_every_row_is_filled_or_names_the_missing_package(small):
     for row in BENCH.rows:
         if row.startswith("metric-learn"):
-            with pytest.raises(MissingError, match="Get it with: make peers"):
+            with pytest.raises(MissingError, match="Install it with: make peers"):
                 tables.fill(BENCH, row, "drawn/speed", small)
             continue
         speed, quality, ours, theirs = (tables.fill(BENCH, row, f"drawn/{figure}", small) for figure in peers.FIGURES)
@@ -91,7 +91,7 @@ def test_times_below_the_clocks_resolution_do_not_divide_by_zero():
 
 def test_sets_are_on_request_and_missing_ones_are_errors(tmp_path):
     assert all(column.startswith("drawn/") for _, column in tables.plan(BENCH, ""))
-    with pytest.raises(SourceError, match="No mnist in"):
+    with pytest.raises(SourceError, match="There is no dataset mnist in"):
         tables.plan(BENCH, tmp_path, columns=["mnist/speed"])
 
 

@@ -82,7 +82,7 @@ def test_cifar_binaries_are_records(tmp_path, name, labels):
     assert given.test.tolist() == [False] * 4 + [True] * 2
     assert_array_equal(given.pictures[5][3, 7], records[5, labels:].reshape(3, 32, 32)[:, 3, 7])
     (home / test).write_bytes(b"cut off")
-    with pytest.raises(SourceError, match=f"is not the {name} set"):
+    with pytest.raises(SourceError, match=f"is not the dataset {name}"):
         load(name, tmp_path)
 
 
@@ -114,10 +114,10 @@ def test_nuswide_has_a_line_for_each_picture(tmp_path):
 
 
 def test_a_missing_set_is_an_error_that_says_what_is_expected(tmp_path):
-    with pytest.raises(UnknownNameError, match="No set named"):
+    with pytest.raises(UnknownNameError, match="No dataset named"):
         load("holiday", tmp_path)
     for name in SETS:
-        with pytest.raises(SourceError, match=f"No {name} in .*Expected"):
+        with pytest.raises(SourceError, match=f"There is no dataset {name} in .*Expected"):
             load(name, tmp_path)
         (tmp_path / name).mkdir()
         with pytest.raises(SourceError, match="Expected"):

@@ -80,10 +80,10 @@ def test_an_interrupted_run_resumes(toy, tmp_path, capsys, monkeypatch):
     ("changes", "kind", "text"),
     [
         ({}, "reproduced", "reproduced"),
-        ({"paper": 0.829}, "short", "short by 0.029"),
+        ({"paper": 0.829}, "below the paper", "below the paper by 0.029"),
         ({"paper": 0.819}, "reproduced", "reproduced"),
         ({"paper": 0.75}, "better", "better by 0.05"),
-        ({"paper": None}, "", "the paper has no such figure"),
+        ({"paper": None}, "", "not in the paper"),
         ({"unlike": "a drawing", "paper": None}, "not comparable", "not comparable because a drawing"),
         ({"unlike": "other pictures"}, "not comparable", "not comparable because other pictures"),
         (
@@ -91,7 +91,11 @@ def test_an_interrupted_run_resumes(toy, tmp_path, capsys, monkeypatch):
             "better",
             "better by 3",
         ),
-        ({"measure": "ms", "value": 5.0, "low": 4.9, "high": 5.1, "paper": 2.0}, "short", "short by 3"),
+        (
+            {"measure": "ms", "value": 5.0, "low": 4.9, "high": 5.1, "paper": 2.0},
+            "below the paper",
+            "below the paper by 3",
+        ),
     ],
 )
 def test_a_cell_is_judged_by_the_papers_figure(changes, kind, text):
@@ -142,7 +146,7 @@ def test_the_report_is_one_page(tmp_path, capsys):
     page, text = (tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()
     for shown in (page, text):
         assert "paper 0.900" in shown
-        assert "▼ short by 0.1" in shown
+        assert "▼ below the paper by 0.1" in shown
         assert "= reproduced" in shown
         assert "Table 3, NUS-WIDE" in shown
     assert "<svg" in page
@@ -176,7 +180,7 @@ def test_a_report_needs_results_and_a_target(tmp_path, capsys):
 
 def test_all_benches_have_no_common_rows(capsys):
     assert cli.run(["bench", "run", "all", "--data", ".", "--rows", "deep"]) == 2
-    assert "need one bench" in capsys.readouterr().err
+    assert "need one benchmark" in capsys.readouterr().err
 
 
 def test_a_cell_that_needs_a_missing_package_is_skipped(monkeypatch, capsys, tmp_path):

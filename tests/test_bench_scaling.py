@@ -81,6 +81,6 @@ def test_many_curves_have_a_panel_per_kind():
         for n in (10, 20, 40)
     ]
     figure = plot.draw("scaling", cells)
-    assert [axes.get_title() for axes in figure.axes] == ["fit, ms", "search, ms", "one of a kind, ms"]
+    assert [axes.get_title() for axes in figure.axes] == ["fit, ms", "search, ms", "other, ms"]
     assert [len(axes.lines) for axes in figure.axes] == [12, 10, 1]
     assert all(axes.get_legend() for axes in figure.axes)

@@ -174,9 +174,9 @@ def test_bad_parameters_are_refused(change, message):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([-1, 0, 0], "both classes, -1 and \\+1, besides 0 for no label. Got -1 and 0"),
-        ([0, 0, 0], "must hold 2 classes .* Got 1 class\\."),
-        ([1, 2, 3], "must hold 2 classes .* Got 3 classes"),
+        ([-1, 0, 0], "both classes, -1 and \\+1; 0 is for unlabelled rows. Got -1 and 0"),
+        ([0, 0, 0], "must contain 2 classes .* Got 1 class\\."),
+        ([1, 2, 3], "must contain 2 classes .* Got 3 classes"),
     ],
 )
 def test_labels_that_are_not_of_two_classes_are_refused(y, message):

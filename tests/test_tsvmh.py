@@ -215,13 +215,13 @@ def test_bad_parameters_are_refused(change, message):
     ("y", "message"),
     [
         (None, "requires y to be passed, but the target y is None"),
-        (np.full(200, -1), "y must hold some labels. Got none; a coder that needs no labels, such as itq"),
+        (np.full(200, -1), "y must contain some labels. Got none; without labels, use a coder such as itq"),
         (
             np.where(np.arange(200) < 50, 3, -1),
-            "at least 2 classes to tell apart, besides -1 .* Got 1 class",
+            "at least 2 classes, not counting -1 .* Got 1 class",
         ),
         (np.arange(200) / 7, "Got continuous numbers, such as 0.14"),
-        (np.arange(3), r"labels of each of 200 rows. Got shape \(3,\)"),
+        (np.arange(3), r"labels for each of 200 rows. Got shape \(3,\)"),
     ],
 )
 def test_labels_that_cannot_be_learned_from_are_refused(y, message):
@@ -354,5 +354,5 @@ def test_label_combinations_that_share_a_label_have_the_largest_similarity():
 
 
 def test_a_class_without_rows_is_refused():
-    with pytest.raises(InputError, match=r"Every class must have a row. Got none of class 1"):
+    with pytest.raises(InputError, match=r"Every class must have at least one row. Class 1 has none"):
         hull_distances(np.eye(3), np.array([0, 2, 2]), np.random.default_rng(0))

@@ -28,16 +28,16 @@ FAST = {"contract", "reassoc"}
 class BcTree:
     """Balls of nearby rows, each split in two until it is small; a linear hyperplane query skips balls by a bound.
 
-    Finds the k rows with the least |wᵀx + b| (frontier) or the greatest wᵀx + b (maximum). Inside a leaf two bounds
+    Finds the k rows with the smallest |wᵀx + b| (frontier) or the largest wᵀx + b (maximum). Inside a leaf, two bounds
     skip rows: that of the ball around the centre through the row (rows are sorted by it, so the first skipped row ends
     the leaf) and that of the cone, by the angle between row and centre. The paper appends a 1 to each row to hold b;
-    here b is added to the product, so that balls do not grow. One query at a time, one thread.
+    here b is added to the product, so balls do not grow. One query at a time, one thread.
 
     Parameters
     ----------
-    X : (n, d) rows, at least one
-    leaf : largest number of rows of a leaf
-    seed : draws the first row of each split
+    X : (n, d) rows, at least one.
+    leaf : Maximum number of rows of a leaf.
+    seed : Seed of the first row of each split.
 
     Examples
     --------
@@ -60,10 +60,10 @@ class BcTree:
                 self._sort(slice(start, stop), self._balls[node, :-1].astype(np.float64))
 
     def search(self, w: Vectors, b: float, k: int, *, kind: Kind = "frontier", limit: int | None = None) -> Hits:
-        """The exact k best; with a `limit`, the best found after scoring about so many rows."""
+        """The exact k best; with a `limit`, the best found after scoring about `limit` rows."""
         check_count("k", k)
         if np.shape(w) != self.X.shape[1:]:
-            raise InputError(f"w must be one number a dimension, {self.X.shape[1:]}. Got {np.shape(w)}.")
+            raise InputError(f"w must have shape {self.X.shape[1:]}. Got {np.shape(w)}.")
         k, most = min(k, len(self.X)), len(self.X) if limit is None else limit
         scores, places = np.full(k, np.inf, np.float32), np.full(k, -1)
         tree = (self.X, self._nodes, self._balls, self._cones)
@@ -84,8 +84,8 @@ class BcTree:
 def _grow(X: Vectors, leaf: int, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64], Vectors]:
     """The order of rows (n,); nodes (m, 4): start, stop, left, right (-1: a leaf); balls (m, d + 1): centre and radius.
 
-    A ball is split as in the paper: take the row farthest from a random one, and the row farthest from that; each row
-    goes to the nearer of the two.
+    A ball is split as in the paper, between the row farthest from a random one and the row farthest from that; each row
+    is assigned to the nearer of the two.
     """
     ids: Ids = np.arange(len(X))
     nodes, balls = [[0, len(X), -1, -1]], list[Vectors]()
@@ -130,7 +130,7 @@ def _least(f: Any, reach: Any, frontier: Any) -> Any:
 
 @njit(cache=True)
 def _search(tree: Any, w: Any, b: Any, frontier: Any, limit: Any, scores: Any, places: Any) -> int:
-    """Fill scores and places (k,), best first, visiting the more promising ball first; returns the rows scored."""
+    """Fill scores and places (k,), best first, visiting promising balls first; return the number of rows scored."""
     X, nodes, balls, cones = tree
     d, k, scored, top = X.shape[1], len(scores), 0, 1
     length = math.sqrt(_dot(w, w))

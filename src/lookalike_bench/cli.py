@@ -1,7 +1,7 @@
-"""`lookalike bench`: fill tables of figures, list them and report results.
+"""`lookalike bench`: run benchmarks, list them and report results.
 
 `lookalike` attaches `app` through the entry point `lookalike.commands`. Importing this module is cheap, because every
-`lookalike --help` does: the modules of `lookalike_bench` are imported when a command first uses them.
+`lookalike --help` imports it: the modules of `lookalike_bench` are imported when a command first uses them.
 """
 
 import dataclasses
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 
 ALL = "all"
 PACE_S = 60.0
-"""Expected seconds of the cells that must be done before their pace is used to estimate the time left."""
+"""Seconds of estimated work that must be done before its pace is used to estimate the time left."""
 
 app = typer.Typer(name="bench", rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
 def bench(ctx: typer.Context) -> None:
-    """Measure: tables of figures, rows are methods, columns are data sets.
+    """Run benchmarks and compare the results with the papers.
+
+    A benchmark is a table: rows are methods, columns are a dataset and a measure.
 
     \b
     Examples:
@@ -51,28 +53,34 @@ def bench(ctx: typer.Context) -> None:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a bench, or all.")],
-    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Folder with the image sets.")] = None,
-    rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help="Only these rows.")] = None,
-    columns: Annotated[str | None, typer.Option("--columns", metavar="X,Y", help="Only these columns.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a benchmark, or all.")],
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="Folder with the datasets; see docs/bench.md.")
+    ] = None,
+    rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help="Fill only these rows.")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="X,Y", help="Fill only these columns.")] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Also draw the table: .png, .svg or .pdf.")
+        str | None, typer.Option("--plot", metavar="FILE", help="Also draw the table to a .png, .svg or .pdf file.")
     ] = None,
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="DIR", help="Folder to cache vectors of pictures in.")
     ] = None,
     results: Annotated[
         str | None,
-        typer.Option("--results", metavar="FILE", help="File of JSON lines to add cells to; cells in it are skipped."),
+        typer.Option(
+            "--results", metavar="FILE", help="File of JSON lines to append cells to; cells already in it are skipped."
+        ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", metavar="N", help="Cells to run at a time; default: 1, for all the number of cores."),
+        typer.Option(
+            "--jobs", metavar="N", help="Cells to run at the same time; default: 1, or the number of cores for all."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     json: Json = False,
 ) -> int:
-    """Fill a table, one cell at a time; or all tables. A failed cell is reported, and the others are still filled.
+    """Run one benchmark, or all. A failed cell is reported, and the others are still filled.
 
     \b
     Examples:
@@ -81,12 +89,12 @@ def run(
       lookalike bench run all --data ~/data --keep ~/vectors --results figures.jsonl
     """
     if name == ALL and (rows or columns or plot):
-        raise InputError("--rows, --columns and --plot need one bench. Name it instead of all.")
+        raise InputError("--rows, --columns and --plot need one benchmark. Give its name instead of all.")
     if jobs is not None and jobs < 1:
-        raise InputError(f"jobs must be at least 1. Got {jobs}.")
+        raise InputError(f"--jobs must be at least 1. Got {jobs}.")
     chosen = [benches.tables.load(one) for one in (sorted(benches.tables.BENCHES) if name == ALL else [name])]
     if data is None and any(one.needs_data for one in chosen):
-        raise InputError(f"bench {name} needs data. Give --data DIR; docs/bench.md says what is expected there.")
+        raise InputError(f"Benchmark {name} needs datasets. Give --data DIR; docs/bench.md lists the expected files.")
     if plot is not None:
         benches.plot.check_plot(plot)  # before the long run, not after it
     plans = [
@@ -105,14 +113,12 @@ def run(
         if cells and plot is not None:
             print_note(f"Wrote {benches.plot.write_plot(f'{one.name}: {one.about}', cells, plot)}")
     if filling.failed:
-        raise InputError(
-            f"{len(filling.failed)} of {filling.total} cells failed, the first of them {filling.failed[0]}"
-        )
+        raise InputError(f"{len(filling.failed)} of {filling.total} cells failed. The first: {filling.failed[0]}")
     return 0
 
 
 class _Filling:
-    """Fills the cells of some benches that a file of results does not have yet; prints and saves each one."""
+    """Fills the cells that are not yet in a results file; prints and saves each one."""
 
     def __init__(self, plans: list[tuple["Bench", list[tuple[str, str]]]], seed: int, file: Path | None, json: bool):
         self.file, self.json = file, json
@@ -127,7 +133,7 @@ class _Filling:
         self.failed: list[str] = []
 
     def run(self, settings: "benches.jobs.Settings", jobs: int) -> None:
-        """Print the cells that are known, then fill the others."""
+        """Print the known cells, then fill the others."""
         for cell in self.cells.values():
             self._print(cell, "")
         before, began = len(self.cells), time.monotonic()
@@ -161,10 +167,10 @@ class _Filling:
 
 
 class _Clock:
-    """Counts cells and estimates the time left; on a terminal also a progress bar on stderr.
+    """Counts cells and estimates the time left; on a terminal, also shows a progress bar on stderr.
 
-    The estimate for a cell is the time of an earlier run, else the time its bench expects; both are scaled by how much
-    longer than estimated the cells of this run took.
+    The estimate for a cell is the time of an earlier run, or else the time that its benchmark expects. Both are scaled
+    by the ratio of actual to estimated time in this run.
     """
 
     def __init__(self, left: list[tuple["Bench", list[tuple[str, str]]]], known: list["Record"], jobs: int, total: int):
@@ -225,21 +231,27 @@ class _Clock:
 
 @app.command("report")
 def write_report(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files that `bench run --results` wrote.")],
-    page: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Page with tables and plots.")] = None,
-    markdown: Annotated[str | None, typer.Option("--markdown", metavar="FILE", help="Tables as Markdown.")] = None,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files written by `bench run --results`.")],
+    page: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with tables and plots.")
+    ] = None,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="Write a Markdown page with tables.")
+    ] = None,
 ) -> int:
-    """Make one page of results: tables, plots, and a verdict on each cell that the papers have too.
+    """Write a page of results.
+
+    It contains a summary per paper, all tables, plots (HTML), and a comparison of each cell with the paper.
 
     \b
     Examples:
       lookalike bench report figures.jsonl --html figures.html
     """
     if page is None and markdown is None:
-        raise InputError("Say where the report goes: --html FILE, --markdown FILE or both.")
+        raise InputError("No output file. Give --html FILE, --markdown FILE or both.")
     for one in files:
         if not Path(one).is_file():
-            raise InputError(f"There is no {one}. Results are written by: lookalike bench run all --results {one}")
+            raise InputError(f"There is no file {one}. Create it with: lookalike bench run all --results {one}")
     for place in (page, markdown):
         if place is not None:
             _check_place(place)
@@ -252,10 +264,14 @@ def write_report(
 
 @app.command("list")
 def list_benches(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="List all rows and columns of this bench.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="List all rows and columns of this benchmark.")
+    ] = None,
     json: Json = False,
 ) -> int:
-    """List every bench, its rows, and families of columns; of one bench, all its columns.
+    """List benchmarks.
+
+    Shows the rows and groups of columns of every benchmark, or all rows and columns of one.
 
     \b
     Examples:
@@ -279,11 +295,11 @@ def list_benches(
         print_line(f"  columns  {', '.join(benches.tables.merge_names(one.usual(one.columns)))}")
         on_request = [column for column in one.columns if column in one.on_request]
         if on_request:
-            print_line(f"  if named {', '.join(benches.tables.merge_names(on_request))}")
+            print_line(f"  on request: {', '.join(benches.tables.merge_names(on_request))}")
         print_line(f"  time     about {sum(costs_s) / 60:.0f} min on one core, {many(len(costs_s), 'cell')}")
     if name is None:
         hours = f"about {total_s / 3600:.1f} hours"
-        print_line(f"`bench run all` fills {hours} of one core's work; `bench list NAME` names every column.")
+        print_line(f"`bench run all` takes {hours} on one core; `bench list NAME` lists all columns.")
     return 0
 
 
@@ -324,12 +340,12 @@ def _cost(cell: "Cell") -> str:
 
 
 def _split_names(text: str | None) -> list[str] | None:
-    """Names between commas, without duplicates."""
+    """The names in a comma-separated list, without duplicates."""
     return None if text is None else list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _check_place(target: str) -> Path:
-    """The path of a file to write; an error if its folder does not exist."""
+    """Return the path of a file to write, or raise an error if its folder does not exist."""
     from lookalike.show import check_place  # imports Pillow and rich
 
     return check_place(target)

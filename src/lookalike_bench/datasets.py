@@ -1,7 +1,7 @@
-"""The image sets of the data folder, the folder that `--data` names.
+"""The datasets in the data folder (`--data`).
 
-A set is either an archive that a collection can add, with the label of each picture (`Dataset`), or vectors with labels
-(`LabelledVectors`). The sets are not part of Lookalike; docs/bench.md lists the files that are expected.
+A dataset is either an archive that a collection can add, with the label of each picture (`Dataset`), or vectors with
+labels (`LabelledVectors`). The datasets are not part of Lookalike; docs/bench.md lists the expected files.
 """
 
 import gzip
@@ -33,7 +33,7 @@ class Dataset:
 
 
 class LabelledVectors(NamedTuple):
-    """An image set as vectors."""
+    """A dataset as vectors."""
 
     X: Vectors  # (n, d)
     labels: Labels  # (n,)
@@ -64,11 +64,11 @@ FILES = {
     "mnist": ("mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
     "mnist-test": ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
 }
-"""Sets that are stored as arrays; each has its own loader below."""
+"""Datasets that are stored as arrays; each has its own loader below."""
 
 
 def load(name: str, folder: str | Path) -> Dataset:
-    """The set of this name below `folder`; reads the table of contents of its archive, no pictures."""
+    """The dataset of this name in `folder`; reads only the table of contents of its archive."""
     if name not in LAYOUTS:
         raise UnknownNameError("dataset", name, LAYOUTS)
     layout = LAYOUTS[name]
@@ -82,14 +82,14 @@ def load(name: str, folder: str | Path) -> Dataset:
         paths = [PurePosixPath(member) for member in members]
         labels = {str(path): layout.label(path) for path in paths if path.suffix.lower() in SUFFIXES}
     except (OSError, tarfile.TarError, ValueError, IndexError) as error:
-        raise SourceError(f"{source} is not the {name} set: {error}. {expected}.") from None
+        raise SourceError(f"{source} is not the dataset {name}: {error}. {expected}.") from None
     if not labels:
-        raise SourceError(f"{source} holds no pictures. {expected}.")
+        raise SourceError(f"{source} contains no pictures. {expected}.")
     return Dataset(name, source, labels)
 
 
 def check(name: str, folder: str | Path) -> None:
-    """Raise an error if a set of `LAYOUTS` or `FILES` is not below `folder`."""
+    """Raise an error if a dataset of `LAYOUTS` or `FILES` is not in `folder`."""
     if name not in FILES:
         load(name, folder)
         return
@@ -99,7 +99,7 @@ def check(name: str, folder: str | Path) -> None:
 
 
 def pictures(name: str, folder: str | Path, scratch: Path) -> Dataset:
-    """The set of this name as an archive; a set that is stored as arrays is written to the folder `scratch`."""
+    """The dataset of this name as an archive; a dataset stored as arrays is written to the folder `scratch`."""
     write = {"cifar10": cifar10, "coil100": coil100}.get(name)
     return load(name, folder) if write is None else write(folder, scratch / f"{name}.tar")
 
@@ -114,7 +114,7 @@ def coil100(folder: str | Path, archive: Path) -> Dataset:
 
 
 def _write(tar: tarfile.TarFile, named: Iterable[tuple[str, NDArray[np.uint8]]]) -> Iterator[str]:
-    """Write pictures to a tar file as PNG; yields the name of each after it is written."""
+    """Write pictures to a tar file as PNG; yield the name of each after it is written."""
     for name, image in named:
         member = tarfile.TarInfo(name)
         Image.fromarray(image).save(png := io.BytesIO(), "png")
@@ -155,4 +155,6 @@ def classes(labels: Labels) -> list[str]:
 
 
 def _missing(name: str, folder: str | Path, expected: str) -> SourceError:
-    return SourceError(f"No {name} in {folder}. {expected}; --data names the folder that holds all sets.")
+    return SourceError(
+        f"There is no dataset {name} in {folder}. {expected}. --data must be the folder that contains all datasets."
+    )

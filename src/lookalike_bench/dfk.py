@@ -1,16 +1,17 @@
-"""Discriminative Fisher kernels and their competitors for retrieval: Tables 1 and 2 of dfk on our sets.
+"""Discriminative Fisher kernels and their baselines for retrieval: Tables 1 and 2 of dfk on our datasets.
 
-Rows are methods, columns are image sets. A cell is mean average precision, the mean over splits. Wang, Li & Liu,
+Rows are methods, columns are datasets. A cell is mean average precision, the mean over splits. Wang, Li & Liu,
 "Learning discriminative Fisher kernel for image retrieval", 2013 (dfk), §4.
 
-Protocol. A random 70 % of each class is the training part; each picture of the other 30 % is the query once, ranked
-against the rest of them. corel1k: precision is averaged over the relevant pictures among the first 20; other sets: over
-all relevant pictures. There are `SPLITS` splits with seeds from `--seed` on; the interval is Student's, over splits. In
-`corel5k-words`, pictures with a word in common are relevant, and words are the labels to learn from. An image is a set
-of 400 local descriptors (`SomePatches`). A mixture of 60 Gaussians is fitted to those of the training part. fisher,
-fess, pd and dfk take the sets; euclidean and the metrics take the bag of words, 60 numbers, of the same mixture. In
-`-scores` columns euclidean and the metrics take Fisher scores instead, at unit length and by PCA to 128 dimensions,
-which is what dfk starts from. In `-deep` columns an image is one vector of the network.
+Protocol. A random 70 % of each class is the training part. Each picture of the other 30 % is a query once, and the
+others of these 30 % are ranked. corel1k: precision is averaged over the relevant pictures among the first 20; other
+datasets: over all relevant pictures. There are `SPLITS` splits with seeds from `--seed` on; the interval is Student's,
+over splits. In `corel5k-words`, pictures that share a word are relevant, and words are the labels to learn from. A
+picture is a set of 400 local descriptors (`SomePatches`). A mixture of 60 Gaussians is fitted to the descriptors of the
+training part. fisher, fess, pd and dfk use the sets; euclidean and the metrics use the bag of words of the same
+mixture, 60 dimensions. In `-scores` columns, euclidean and the metrics use Fisher scores instead, normalised to unit
+length and reduced by PCA to 128 dimensions, which is what dfk starts from. In `-deep` columns, a picture is one vector
+of the network.
 """
 
 import os
@@ -90,28 +91,28 @@ PAPER = {
     "corel1k/horses": {"dfk": 0.820},
     "corel5k-words": {"euclidean": 0.455, "lmnn": 0.586, "fess": 0.590, "pd": 0.595, "dfk": 0.619},
 }
-"""Tables 1, 2 and 4. We have two of the ten classes of Table 1; the row of horses is garbled in our copy."""
-_OTHERS = "the paper has four colour SIFTs in a pyramid, and does not say what vector Euclid is given"
+"""Tables 1, 2 and 4. We have two of the ten classes of Table 1; the row of horses is illegible in our copy."""
+_OTHERS = "the paper uses four colour SIFTs in a pyramid and does not define the vector for Euclidean distance"
 UNLIKE = {
-    "corel1k": "eight of the paper's ten classes are others",
+    "corel1k": "eight of the paper's ten classes differ from ours",
     "corel5k": _OTHERS,
-    "corel5k-words": "the paper's set with several labels a picture is MIRFlickr, which we do not have",
-    "corel1k/mountains": f"nine other classes are in the way, and {_OTHERS}",
-    "corel1k/horses": f"nine other classes are in the way, and {_OTHERS}",
+    "corel5k-words": "the paper's dataset with several labels per picture is MIRFlickr, which we do not have",
+    "corel1k/mountains": f"the other nine classes are not the paper's, and {_OTHERS}",
+    "corel1k/horses": f"the other nine classes are not the paper's, and {_OTHERS}",
 }
 SECONDS = {"euclidean": 40.0, "mmc": 20.0, "rca": 3.0, "sdpm": 35.0, "dml-eig": 18.0, "lmnn": 2.0, "nca": 48.0}
 SECONDS |= {"fess": 8.0, "pd": 9.0, "dfk": 125.0, "fisher": 3.0, "dca": 3.0}
-"""Estimated seconds of a row on corel1k; euclidean includes the description of pictures. corel5k takes five times as
-long."""
+"""Estimated seconds of a row on corel1k; euclidean includes the extraction of features. corel5k takes five times
+longer."""
 CLASSES = ("africa", "beach", "buildings", "buses", "dinosaurs", "elephants", "flowers", "horses", "mountains", "food")
 HELD = 0.3
 """Share of the training part on which options are chosen."""
 SCORES_DIM = 128
 """Dimension of Fisher scores or deep vectors after PCA, for metrics that learn a square matrix."""
 NCA_ROWS, NCA_STEPS = 3_000, 50
-"""The cost of NCA is quadratic in its rows, so it gets a random sample of at most so many."""
+"""Maximum numbers of rows, sampled at random, and of iterations for NCA, whose cost is quadratic in the rows."""
 TRIES = 16
-"""Rows that are drawn to find one that completes a pair."""
+"""Random rows that are tried to complete a pair."""
 LAMS = tuple({"lam": lam} for lam in (0.001, 0.01, 0.1, 1.0, 10.0))
 WIDE = tuple({"lam": lam} for lam in (0.01, 1.0, 100.0))
 COSTS = tuple({"cost": cost} for cost in (0.1, 1.0, 10.0))
@@ -119,13 +120,12 @@ Codes: TypeAlias = NDArray[np.int64]
 """Labels: (n,), one each, or (n, C) of ones and zeros."""
 Params: TypeAlias = dict[str, Any]
 PATCHES = 400
-"""Patches per picture, a random sample of those on the grid and at Harris–Laplace corners; with 150, mAP is 0.05
-lower."""
+"""Patches per picture, sampled at random from the grid and the Harris–Laplace corners; with 150, mAP is 0.05 lower."""
 PATCH_DIM = 64
 PATCH_SAMPLE = 60_000
 """Patches that PCA is fitted to."""
 BATCH = 64
-"""Pictures that the threads describe at a time."""
+"""Pictures that the threads process at a time."""
 
 
 class _Column(NamedTuple):
@@ -145,12 +145,12 @@ COLUMNS = {
     **{f"corel1k/{name}": _Column("corel1k", only=name) for name in CLASSES},
 }
 _DONE: dict[tuple[Any, ...], Any] = {}
-"""What this process has computed, by what it depends on: columns share it."""
+"""Results that this process has computed and that columns share, by their inputs."""
 _PATCH_SETS: dict[tuple[Path, str], "PatchSets"] = {}
 
 
 def has(row: str, column: str) -> bool:
-    """Whether there is a cell: fisher, fess and pd compute their own scores."""
+    """Whether the cell exists: fisher, fess and pd compute their own scores."""
     return COLUMNS[column].kind != "scores" or row not in ("fisher", "fess", "pd")
 
 
@@ -171,13 +171,13 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """The figure of Table 1, 2 or 4."""
+    """The result in Table 1, 2 or 4."""
     value = PAPER.get(column, {}).get(row)
     return PaperFigure() if value is None else PaperFigure(value, UNLIKE[column])
 
 
 def seconds(row: str, column: str) -> float:
-    """Estimated seconds; the classes of corel1k share the work of the whole set."""
+    """Estimated seconds; the classes of corel1k share the work of the whole dataset."""
     wanted = COLUMNS[column]
     return 0.1 if wanted.only else SECONDS[row] * (5 if wanted.dataset == "corel5k" else 1)
 
@@ -270,7 +270,7 @@ def precisions(Z: Vectors, y: Codes, top: int | None) -> Values:
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Raise an error before the first cell if a set is missing."""
+    """Raise an error before the first cell if a dataset is missing."""
     for column in columns:
         datasets.check(COLUMNS[column].dataset, data)
 
@@ -285,7 +285,7 @@ class Metric:
     make: Callable[..., Any]
     candidates: Sequence[Params] = ({},)
     several: str = "repeat"
-    """With several labels per item: draw "pairs" or "triplets" by them, or "repeat" the item for each label."""
+    """With several labels per item: sample "pairs" or "triplets" by them, or "repeat" the item for each label."""
 
     def fit(self, X: Vectors, y: Codes, seed: int, **params: Any) -> Callable[[Vectors], Vectors]:
         """Learn a projection from rows (n, d) and their labels."""
@@ -304,7 +304,7 @@ class Metric:
         return lambda some: np.asarray(part.transform(some))
 
     def choose(self, X: Vectors, y: Codes, seed: int) -> Params:
-        """The candidate with the best mAP on held-out rows of X; of equals, the first."""
+        """The candidate with the best mAP on held-out rows of X; the first one if several are equal."""
         if len(self.candidates) == 1:
             return dict(self.candidates[0])
         kept, held = split(y, HELD, seed)
@@ -346,7 +346,7 @@ SCORES: dict[str, Callable[[int], Any]] = {
     "pd": lambda seed: Pd(random_state=seed),
     "dfk": lambda seed: Dfk(random_state=seed),
 }
-"""Methods that take sets of descriptors, or vectors; all have 60 Gaussians."""
+"""Methods for sets of descriptors, or vectors; all use 60 Gaussians."""
 ROWS = ("euclidean", "fisher", *METRICS, "fess", "pd", "dfk")
 
 
@@ -370,7 +370,7 @@ def reduce(X: Vectors, train: Codes) -> Vectors:
 def draw_pairs(y: Codes, count: int, random: np.random.Generator, *, same_first: bool = False) -> tuple[Codes, Codes]:
     """Pairs of rows of y (n, C) that share a label, and pairs that share none, about `count` of each, (m, 2).
 
-    With `same_first` both have the same first rows, so that together they are triplets.
+    With `same_first`, both have the same first rows, so together they are triplets.
     """
     first = random.integers(len(y), size=4 * count)
     found = []
@@ -387,7 +387,7 @@ def draw_pairs(y: Codes, count: int, random: np.random.Generator, *, same_first:
 
 
 class PatchSets(NamedTuple):
-    """An image set, each picture a set of rows."""
+    """A dataset in which each picture is a set of rows."""
 
     sets: Sets  # n pictures
     labels: NDArray[np.str_]  # (n,)
@@ -397,7 +397,7 @@ class PatchSets(NamedTuple):
 class SomePatches(OpponentSift):
     """OpponentSIFT (van de Sande, Gevers & Snoek, PAMI 2010) at a random sample of PATCHES points.
 
-    The sample depends only on the number of points. Points of one pyramid level are described together, for speed.
+    The sample depends only on the number of points. The points of one pyramid level are processed together, for speed.
     """
 
     def _points(self, picture: Pixels) -> list[tuple[Points, list[Any]]]:
@@ -448,8 +448,8 @@ def load_words(names: NDArray[np.str_], data: Path) -> NDArray[np.int64]:
         several = [found[PurePosixPath(name).stem] for name in names.tolist()]
     except (OSError, KeyError, ValueError) as error:
         raise SourceError(
-            f"{source} lacks words: {error}. Expected labels/training_label and labels/test_label, a line a picture,"
-            " its number and the numbers of its words."
+            f"{source} has no words: {error}. Expected labels/training_label and labels/test_label, with one line per"
+            " picture: its number and the numbers of its words."
         ) from None
     y = np.zeros((len(several), 1 + max(max(numbers) for numbers in several)), np.int64)
     for row, its in enumerate(several):
@@ -463,7 +463,7 @@ def _make_patches(dataset: datasets.Dataset, progress: Progress) -> Arrays:
     rows = []
     for done, found in enumerate(_prepare_patches(local, entries)):
         rows.append(found)  # (m, 384) uint8
-        progress("describing", done + 1, len(entries))
+        progress("extracting features", done + 1, len(entries))
     starts = np.cumsum([0, *map(len, rows)])
     everything = np.concatenate(rows)
     some = np.random.default_rng(0).permutation(len(everything))[:PATCH_SAMPLE]
@@ -476,7 +476,7 @@ def _make_patches(dataset: datasets.Dataset, progress: Progress) -> Arrays:
 
 
 def _prepare_patches(local: SomePatches, entries: list[Entry]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the patches of each picture, in order; threads work in parallel, as OpenCV releases the GIL."""
+    """Yield the patches of each picture, in order; threads run in parallel, because OpenCV releases the GIL."""
     waiting = iter(entries)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         while group := list(islice(waiting, BATCH)):
@@ -490,7 +490,7 @@ def _floats(local: SomePatches, rows: NDArray[np.uint8]) -> Any:
 
 BENCH = Bench(
     "dfk",
-    "Fisher kernels that learn, and metrics, for retrieval",
+    "discriminative Fisher kernels and learned metrics for retrieval",
     ROWS,
     tuple(COLUMNS),
     run,

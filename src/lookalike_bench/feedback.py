@@ -1,19 +1,20 @@
-"""Feedback: how many marks an emulated user needs, by our methods and by those of others. Figures 4–7 of fsm-tree.
+"""Feedback: how many marks a simulated user needs, with our methods and with others. Figures 4–7 of fsm-tree.
 
-Rows are methods, columns are image sets and measures: precision after a round, marks until 80 %, the share of the set
-that the search for questions scored, how often and how closely the estimate covers the truth, and milliseconds of a
-round. Crucianu et al. (fsm-tree), §4.
+Rows are methods, columns are datasets and measures: precision after a round, marks until 80 %, the share of the dataset
+that the search for questions scored, coverage and width of the estimate, and milliseconds of a round. Crucianu et al.
+(fsm-tree), §4.
 
-Protocol, that of the paper. A session wants one class of n items. It starts with one of them and 8 random others; each
-round asks 9 questions. Precision is the share of the class among the n items ranked first. `marks-80` is the mean
-number of marks when the precision of a session first reaches 80 %; a session that never does counts one window more
-than it had. The measured ranking is always exact; `pac` and `fast` search for their questions. `scored` is the share
-of the set that one search for frontier questions scored. `coverage` is the share of sessions whose estimate contains
-n, `width` the upper end of the estimate divided by the lower one, both over sessions that have an estimate. `ms` is a
-round on the method's own index, the 50 best and the questions, as in a collection: there `fast` ranks by its leaves,
-too. Defaults were chosen on classes 0, 2, 4 … of corel5k, mnist and coil100; sessions here want classes 1, 3, 5 …, in
-turn. The paper does not name its 52 hardest COIL objects: ours are the 52 with the lowest leave-one-out mAP by the
-classic descriptor. `mnist` is the 60,000 training digits, pixels by PCA to 64 dimensions.
+Protocol, as in the paper. The target of a session is one class of n items. The session starts with one of them and 8
+random others; each round asks 9 questions. Precision is the share of the class among the n items ranked first.
+`marks-80` is the mean number of marks when the precision of a session first reaches 80 %; a session that never does
+counts as if it did one round later. The measured ranking is always exact; `pac` and `fast` search only for their
+questions. `scored` is the share of the dataset that one search for frontier questions scored. `coverage` is the share
+of sessions whose estimate contains n, `width` the upper end of the estimate divided by the lower one, both over
+sessions that have an estimate. `ms` is a round on the method's own index, the 50 best and the questions, as in a
+collection: there `fast` also ranks by its leaves. Defaults were chosen on classes 0, 2, 4 … of corel5k, mnist and
+coil100; targets here are classes 1, 3, 5 …, in turn. The paper does not name its 52 hardest COIL objects: ours are the
+52 with the lowest leave-one-out mAP by the classic descriptor. `mnist` is the 60,000 training digits, pixels reduced by
+PCA to 64 dimensions.
 """
 
 import logging
@@ -60,7 +61,7 @@ CURVES = (
     *(f"scored-{turn}" for turn in (1, 5, 15)),
     *(f"{kind}-{turn}" for kind in ("coverage", "width") for turn in (3, 5, 10, 15)),
 )
-"""Further measures, for plots by round."""
+"""More measures, for plots by round."""
 PAC = {"epsilon": 0.5, "delta": 0.1}
 """Relative error of PAC-NN, and the probability of a larger one; the paper does not report its values."""
 HARDEST = 52
@@ -74,7 +75,7 @@ class _Row:
     learner: Callable[[], Svm | Svdd] = Svm
     strategy: str = "mix"
     search: str = "exact"
-    """Where questions come from: "exact" Flat, "pac" an FSM-tree with PAC-NN, "fast" Leaves."""
+    """The index that is searched for questions: "exact" Flat, "pac" an FSM-tree with PAC-NN, "fast" Leaves."""
 
 
 def _svm(kernel: str) -> Callable[[], Svm | Svdd]:
@@ -94,29 +95,29 @@ ROWS: dict[str, _Row | None] = {
 
 
 class PeerRound(NamedTuple):
-    """A round of a method of others."""
+    """A round of another method."""
 
     best: Ids  # (n,) all, best first
     questions: Ids  # (w,)
-    estimate: Estimate | None = None  # they have none
+    estimate: Estimate | None = None  # these methods have none
 
 
 class Outcome(NamedTuple):
-    """Results of one method on one set. Columns that differ only in their measure share them."""
+    """Results of one method on one dataset. Columns that differ only in their measure share them."""
 
     precision: Values  # (sessions, rounds + 1), as all of these
-    scored: Values  # share of the set scored by the search for questions
+    scored: Values  # share of the dataset scored by the search for questions
     coverage: Values  # 1 if the estimate contains n, else 0; NaN without an estimate
     width: Values  # upper end of the estimate / lower end
     ms: list[float]  # of a round, one per timed session
 
 
 _OUTCOMES: dict[tuple[Path, str, str], Outcome] = {}
-"""What this process has measured."""
+"""Results that this process has measured."""
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """Fill one cell. `seed` draws the bootstrap; sessions are always the same."""
+    """Fill one cell. `seed` seeds the bootstrap; sessions are always the same."""
     name, measure = column.split("/")
     outcome = outcomes(row, name, data, progress)
     if measure == "ms":
@@ -130,7 +131,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
-    """Results of one method on one set, computed once per process."""
+    """Results of one method on one dataset, computed once per process."""
     key = data, row, name
     if key not in _OUTCOMES:
         base = load_set(name, data, progress)
@@ -142,8 +143,8 @@ def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
 def measure(
     row: str, base: LabelledVectors, sessions: int, progress: Progress, *, rounds: int = ROUNDS, half: int = 1
 ) -> Outcome:
-    """Play sessions by the protocol above. `half` 0 is the half of classes on which defaults were chosen."""
-    wanted = datasets.classes(base.labels)[half::2]
+    """Run sessions by the protocol above. `half` 0 is the half of the classes on which defaults were chosen."""
+    targets = datasets.classes(base.labels)[half::2]
     cached = CachedFlat()
     cached.add(np.arange(len(base.X)), base.X)
     method = ROWS[row] or _Row()
@@ -152,7 +153,7 @@ def measure(
     precision, scored, coverage, width = np.full((4, sessions, rounds + 1), np.nan)
     done = Outcome(precision, scored, coverage, width, ms=[])
     for i in range(sessions):
-        user = EmulatedUser(cached.ids, cached.ids[base.labels == wanted[i % len(wanted)]])
+        user = EmulatedUser(cached.ids, cached.ids[base.labels == targets[i % len(targets)]])
         n = len(user.relevant)
         first, signs = user.start(np.random.default_rng(i))
         cached.forget()
@@ -160,7 +161,7 @@ def measure(
         played = player(row, base.X, split, seed=i, k=n)
         session = emulate(user, cached, Marks(first, base.X[first], signs), rounds, played)
         for turn, (marks, shown) in enumerate(session):
-            done.precision[i, turn:] = user.precision(shown.best)  # also of later rounds, if no question is left
+            done.precision[i, turn:] = user.precision(shown.best)  # also for later rounds, if no question is left
             done.scored[i, turn:] = split.share()
             if known := shown.estimate:
                 done.coverage[i, turn] = known.low <= n <= known.high
@@ -177,7 +178,7 @@ def measure(
 def player(
     row: str, X: Vectors, index: "SplitIndex", *, seed: int, k: int = 50
 ) -> Callable[[Marks, int], RoundOutcome | PeerRound]:
-    """A function that plays rounds of one session by one method."""
+    """Return a function that runs rounds of one session by one method."""
     method = ROWS[row]
     if method is None:
         return lambda marks, _: ask_peer(row, X, marks, seed=seed)
@@ -206,10 +207,10 @@ def make_index(method: _Row, X: Vectors) -> Searchable:
 
 
 def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> PeerRound:
-    """A round of a method of others: a ranking of all rows X (n, d) and the next questions.
+    """A round of another method: a ranking of all rows X (n, d) and the next questions.
 
-    peer-rocchio: rows by their inner product with 2·mean⁺ − mean⁻, asking for its best (FiftyOne, Qdrant); peer-forest:
-    a random forest, asking around 0.5 (LightlyStudio); peer-linear: a linear SVM, asking for its best (Exquisitor).
+    peer-rocchio: inner products with 2·mean⁺ − mean⁻, asks about its best (FiftyOne, Qdrant); peer-forest: a random
+    forest, asks around 0.5 (LightlyStudio); peer-linear: a linear SVM, asks about its best (Exquisitor).
     """
     positive = marks.y > 0
     if name == "peer-forest":
@@ -229,7 +230,7 @@ def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> PeerRound:
 
 
 def marks_until(precision: Values, enough: float) -> Values:
-    """Marks when each session, (s, rounds + 1), first reaches `enough`; one window more than all if it never does.
+    """Marks when each session, (s, rounds + 1), first reaches `enough`; one window more than all if it never does so.
 
     >>> marks_until(np.array([[0.1, 0.8, 0.7], [0.2, 0.3, 0.4]]), 0.8).tolist()
     [18.0, 36.0]
@@ -243,8 +244,8 @@ def marks_until(precision: Values, enough: float) -> Values:
 class CachedFlat(Flat):
     """A flat index over ids 0 … n − 1 that caches the distances of all rows to each support vector.
 
-    It answers hyperplane queries as `Flat` does, and faster if most support vectors are those of an earlier query, as
-    in the rounds of a session.
+    It answers hyperplane queries as `Flat` does, but faster if an earlier query had most of the support vectors, as in
+    the rounds of a session.
     """
 
     def __init__(self) -> None:
@@ -253,7 +254,7 @@ class CachedFlat(Flat):
         self.forget()
 
     def forget(self) -> None:
-        """Clear the cache: a new session has other support vectors."""
+        """Clear the cache for a new session, which has other support vectors."""
         self._columns: dict[tuple[int, bytes], Vectors] = {}
         self._last: tuple[Any, NDArray[np.float32]] | None = None
 
@@ -331,7 +332,7 @@ class SplitIndex:
         return share
 
     def search(self, query: Query, k: int, **options: Any) -> Hits:
-        """Answer a query by the index for its kind."""
+        """Answer a query with the index for its kind."""
         if getattr(query, "kind", "maximum") != "frontier":
             return self.ranking.search(query, k, **options)
         hits = self.asking.search(query, k, **options, **self.options)
@@ -344,7 +345,7 @@ _SETS: dict[tuple[Path, str], LabelledVectors] = {}
 
 
 def load_set(name: str, folder: Path, progress: Progress = silent) -> LabelledVectors:
-    """Vectors and labels of a set of `SETS`, computed once per process."""
+    """Vectors and labels of a dataset in `SETS`, computed once per process."""
     if (folder, name) not in _SETS:
         _SETS[folder, name] = SETS[name](folder, progress)
     return _SETS[folder, name]
@@ -386,7 +387,7 @@ SETS: dict[str, Callable[[Path, Progress], LabelledVectors]] = {
     "coil100-classic": _coil("classic"),
     "corel5k-classic": _corel("classic"),
 }
-"""By the default or the classic recipe; of mnist, pixels by PCA to 64 dimensions."""
+"""Datasets with the default or the classic recipe; for mnist, pixels reduced by PCA to 64 dimensions."""
 COLUMNS = [f"{name}/{measure}" for measures in (MEASURES, CURVES) for name, measure in product(SETS, measures)]
 
 
@@ -394,11 +395,11 @@ USUAL = [
     *(f"coil100-classic/{kind}-{turn}" for kind in ("precision", "scored") for turn in (1, 5, 10, 15)),
     "coil100-classic/marks-80",
 ]
-"""Columns that correspond to the paper's figures, and the marks that a user needs."""
+"""Columns that correspond to figures of the paper, and the marks that a user needs."""
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """Figures 4 and 5 are drawings of the SVM rows on COIL, without numbers."""
+    """Figures 4 and 5 are plots of the SVM rows on COIL, without numbers."""
     name, measure = column.split("/")
     figure = {"scored": "Fig. 4", "precision": "Fig. 5"}.get(measure.split("-")[0])
     asked = ROWS[row]
@@ -406,12 +407,12 @@ def paper(row: str, column: str) -> PaperFigure:
     if name != "coil100-classic" or figure is None or not drawn:
         return PaperFigure()
     return PaperFigure(
-        None, f"{figure} of the paper is a drawing, and its numbers are lost; nor are its 52 objects named"
+        None, f"{figure} of the paper is a plot without numbers, and the paper does not name its 52 objects"
     )
 
 
 def seconds(row: str, column: str) -> float:
-    """Estimated seconds; columns of a set share the sessions."""
+    """Estimated seconds; columns of a dataset share the sessions."""
     name, measure = column.split("/")
     if measure != "precision-1":
         return 0.2
@@ -419,19 +420,19 @@ def seconds(row: str, column: str) -> float:
 
 
 def shares(row: str, column: str) -> str:
-    """Columns share the sessions of a row; slow rows have a process of their own."""
+    """Columns share the sessions of a row; slow rows get their own process."""
     return f"{column.split('/')[0]} {row if row == 'peer-forest' else ''}"
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Raise an error before the first cell if a set is missing."""
+    """Raise an error before the first cell if a dataset is missing."""
     for name in {column.split("/")[0].removesuffix("-classic") for column in columns}:
         datasets.check(name, data)
 
 
 BENCH = Bench(
     "feedback",
-    "emulated sessions of feedback: marks needed",
+    "precision and marks in simulated feedback sessions",
     tuple(ROWS),
     tuple(COLUMNS),
     run,

@@ -1,18 +1,18 @@
 """How well binary codes rank: every coder of the paper's tables on the same vectors.
 
-Rows are coders, columns are vectors and numbers of bits. A cell is the mAP of the first 500 by the codes, or the
+Rows are coders, columns are datasets and numbers of bits. A cell is the mAP of the first 500 results by codes, or the
 precision of the first N, with labels as ground truth. Cevikalp, Elmas & Ozkan, "Large-scale image retrieval using
 transductive support vector machines", CVIU 2017 (tsvm-hashing), Tables 4 and 5.
 
 Protocol. mnist: pixels from 0 to 1, 60,000 training digits are the database, 10,000 test digits the queries. cifar10:
-10,000 training pictures and 2,000 test pictures, by our Fisher vectors or by the network; a vocabulary is learned,
-without labels, from a sample of all pictures of the set, as a collection does. Coders are fitted to the database only,
-supervised ones with its labels, `tsvm` with those of all but 800 (CIFAR-10: 200) of a class. A ranking is by the
-coder's own query: Hamming distance, except for `shd` and `pq`. Precision is averaged over the relevant items among the
-first 500 (which gives the paper's figure for Euclidean distance; divided by 500 it would be 14 points lower), and over
-every order of ties. `-ties` columns are the largest effect of ties: the relevant items of each tie first, minus the
-relevant items last. In `-noise` columns supervised coders get a random wrong class for 20 % of the labelled rows; the
-ground truth does not change. `-precision-N` columns are the precision of the first N, averaged over ties.
+10,000 training pictures and 2,000 test pictures, with our Fisher vectors or with the network; a vocabulary is learned,
+without labels, from a sample of all pictures of the dataset, as a collection does. Coders are fitted only to the
+database, supervised ones with its labels, `tsvm` without the labels of 800 (CIFAR-10: 200) items per class. A ranking
+is by the coder's own query: Hamming distance, except for `shd` and `pq`. Precision is averaged over the relevant items
+among the first 500 (which gives the paper's result for Euclidean distance; divided by 500 it would be 14 points lower),
+and over every order of ties. `-ties` columns are the largest effect of ties: the relevant items of each tie first,
+minus the relevant items last. In `-noise` columns supervised coders get a random wrong class for 20 % of the labelled
+rows; the ground truth does not change. `-precision-N` columns are the precision of the first N, averaged over ties.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -67,10 +67,11 @@ HALF_LABELLED = ("tsvm", HINGE)
 LABELLED = (*HALF_LABELLED, "sdh", "fasthash")
 """Supervised rows."""
 HIDDEN = {"mnist": 800, "cifar10-fisher": 200, "cifar10-deep": 200}
-"""Random items of each class that they get without a label. On MNIST the paper's number; on CIFAR-10, where we have a
-fifth of the paper's pictures, a number that leaves enough labelled items for the trees to draw different samples."""
+"""Random items of each class whose labels are hidden from these rows. On MNIST the paper's number; on CIFAR-10, where
+we have a fifth of the paper's pictures, a number that leaves enough labelled items for trees to get different
+samples."""
 DRAWN = {"mnist": 5_000, "cifar10-fisher": 600, "cifar10-deep": 600}
-"""Labelled items of each class that each of their trees draws, as in the paper."""
+"""Labelled items per class that are sampled for each of their trees, as in the paper."""
 PREFIX = ("tsvm", "tsvm-hinge", "fasthash", "lsh")
 """Coders whose shorter codes are the first bits of longer ones: they are fitted once, for the longest codes."""
 SETS = ("mnist", "cifar10-fisher", "cifar10-deep")
@@ -117,10 +118,10 @@ PAPER: dict[str, dict[str, tuple[float, ...]]] = {
         "euclidean": (76.90,) * 4,
     },
 }
-"""Tables 5 and 4, in per cent, by bits; euclidean is in the text beside them."""
+"""Tables 5 and 4, in per cent, by bits; euclidean is in the text next to them."""
 UNLIKE = {
-    "cifar10-fisher": "we have a fifth of its 50,000 pictures, and Fisher vectors of 4,096 numbers for its 16,384",
-    "cifar10-deep": "its network was trained on CIFAR-10 itself, ours was not, and we have a fifth of its pictures",
+    "cifar10-fisher": "the paper uses 50,000 pictures and Fisher vectors of 16,384 dimensions, we use 10,000 and 4,096",
+    "cifar10-deep": "the paper's network was trained on CIFAR-10 and ours was not, and we have a fifth of its pictures",
 }
 SECONDS_PER_BIT = {
     "mnist": {"tsvm": 3.3, "tsvm-hinge": 3.0, "fasthash": 1.9},
@@ -135,10 +136,10 @@ SECONDS_PER_SET = {"mnist": 5.0, "cifar10-fisher": 120.0, "cifar10-deep": 870.0}
 class Column(NamedTuple):
     """What a column measures."""
 
-    name: str  # the set
+    name: str  # of the dataset
     bits: int
     kind: str = ""  # "" mAP, "ties", "noise", "precision"
-    first: int = K  # how many of the ranking
+    first: int = K  # length of the ranking that counts
 
 
 COLUMNS = (
@@ -156,18 +157,18 @@ COLUMNS = (
         for first in FIRST
     }
 )
-"""The longest codes come first: the shorter ones of `PREFIX` are made of them."""
+"""The longest codes come first: the shorter codes of `PREFIX` are their first bits."""
 Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Rankings as groups of equal scores: their sizes (q, g), and how many of each are relevant."""
 _PARTS: dict[tuple[Path, str], TrainTest] = {}
 _GROUPS: dict[tuple[Path, str, str, int, bool, int], Groups] = {}
 _LONGEST: dict[tuple[Path, str, str, bool, int], tuple[int, Coder]] = {}
-"""What this process has computed: columns of a set share its vectors, columns that differ only in the measure share a
-ranking, and coders of `PREFIX` are fitted once, for their longest codes so far."""
+"""Results that this process has computed: columns of a dataset share its vectors, columns that differ only in the
+measure share a ranking, and coders of `PREFIX` are fitted once, for their longest codes so far."""
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """Fill one cell. `seed` is the coder's `random_state`, and draws the bootstrap."""
+    """Fill one cell. `seed` is the coder's `random_state`, and seeds the bootstrap."""
     name, bits, kind, first = COLUMNS[column]
     if (data, name) not in _PARTS:
         _PARTS[data, name] = train_test(name, data, progress)
@@ -190,14 +191,14 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """The figure of Table 4 or 5."""
+    """The result in Table 4 or 5."""
     name, bits, kind, _ = COLUMNS[column]
     known = None if kind else PAPER[name].get(row)
     return PaperFigure() if known is None else PaperFigure(known[BITS.index(bits)] / 100, UNLIKE.get(name, ""))
 
 
 def seconds(row: str, column: str) -> float:
-    """Estimated seconds; the first column of a set has the longest codes."""
+    """Estimated seconds; the first column of a dataset has the longest codes."""
     name, bits, kind, _ = COLUMNS[column]
     each = SECONDS_PER_BIT[name].get(row)
     learned = kind not in ("", "noise") or (each is not None and kind == "" and bits < max(BITS))
@@ -207,7 +208,7 @@ def seconds(row: str, column: str) -> float:
 
 
 def shares(row: str, column: str) -> str:
-    """A slow coder is fitted once for all its columns; the others of a set are fast."""
+    """A slow coder is fitted once for all its columns; the others are fast."""
     name = COLUMNS[column].name
     return f"{name} {row}" if row in SECONDS_PER_BIT[name] else name
 
@@ -215,7 +216,7 @@ def shares(row: str, column: str) -> str:
 def _ready(
     name: str, row: str, bits: int, seed: int, split: TrainTest, noisy: bool, data: Path
 ) -> tuple[NDArray[Any], Callable[[slice], Query]]:
-    """The searched rows (n, …) of a set as the row of the table has them, and a function from a slice to its query."""
+    """The database (n, …) as the row's codes or vectors, and a function from a slice of queries to a query."""
     if row == EUCLIDEAN:
         return split.X, lambda part: PointQuery(split.X_test[part])
     if row not in PREFIX:
@@ -229,7 +230,7 @@ def _ready(
 
 
 def learn(name: str, row: str, bits: int, seed: int, split: TrainTest, noisy: bool) -> Coder:
-    """The coder of a row, fitted to the database of the set."""
+    """The coder of a row, fitted to the database."""
     options: dict[str, Any] = {"bits": bits, "random_state": seed}
     y = add_noise(split.y, NOISE, seed) if noisy else split.y
     if row in HALF_LABELLED:
@@ -256,7 +257,7 @@ def hide(y: Labels, count: int, seed: int) -> Labels:
 
 
 def add_noise(y: Labels, share: float, seed: int) -> Labels:
-    """Replace a random share of labels (n,) by other labels that occur; needs at least two.
+    """Replace a random share of the labels (n,) by other labels that occur; needs at least two.
 
     >>> y = np.array(list("aabbccabca"))
     >>> int((add_noise(y, 0.2, seed=0) != y).sum())
@@ -277,7 +278,7 @@ def rank(
     wanted: NDArray[np.str_],
     progress: Progress,
 ) -> Groups:
-    """Rank the rows for every query, as groups of equal scores, as far as any measure needs."""
+    """Rank the rows for every query, as groups of equal scores, as far as the measures need."""
     _, numbers = np.unique(np.concatenate([y, wanted]), return_inverse=True)  # faster to compare than text
     kinds, asked = numbers[: len(y)].astype(np.int32), numbers[len(y) :].astype(np.int32)
     groups: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
@@ -320,19 +321,19 @@ def _tied(scores: Vectors, relevant: NDArray[np.bool_]) -> Iterator[tuple[NDArra
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Raise an error before the first cell if a set is missing."""
+    """Raise an error before the first cell if a dataset is missing."""
     for column in columns:
         check_set(COLUMNS[column].name, data)
 
 
 def has(row: str, column: str) -> bool:
-    """Whether there is a cell: noise in labels affects supervised coders only."""
+    """Whether the cell exists: wrong labels affect only supervised coders."""
     return COLUMNS[column].kind != "noise" or row in LABELLED
 
 
 BENCH = Bench(
     "hashing",
-    "how well codes rank: mAP of the first 500",
+    "how well codes rank (mAP of the first 500 results)",
     (*CODERS, EUCLIDEAN),
     tuple(COLUMNS),
     run,

@@ -1,17 +1,17 @@
-"""Searches for the 50 best rows of a hyperplane, on drawn rows: their recall, and their speed against a scan.
+"""Searches for the 50 best synthetic vectors of a hyperplane: their recall, and their speed-up over a scan.
 
-Rows are indexes and scans, columns are measures, kinds of query and numbers of rows: recall@50, speed as a multiple of
-`scan-f32` in the same run, the share of the rows that were scored, bytes per item in memory. Needs no data folder.
+Rows are indexes and scans, columns are measures, kinds of query and numbers of vectors: recall@50, speed-up over
+`scan-f32` in the same run, the share of the vectors that were scored, bytes per item in memory. Needs no data folder.
 
-Protocol. Rows are drawn from 1,000 isotropic Gaussian clusters in 128 dimensions, centres N(0, 1), sizes log-normal.
-The spread, 1.5, was chosen for the number of leaves that must be visited: of as many rows as the cluster has, the most
-positive ones of an SVM are nearly all of the cluster it was trained for (98 %, 100,000 rows; 1.25: 99.6 %, 1.75: 90 %,
-2: 79 %); if clusters overlap more, searches visit more rows and gain less. A query is an SVM (Laplace kernel, L1,
-C = 100, balanced classes) of 10 rows of a cluster against 12 of the five nearest clusters and 28 of any other. The
-truth is a scan of every row, whose best 1,000 are scored again in double precision. A search and its scan are timed one
-after the other, several times for every query, on all cores; the figure is the median of the ratios. Constants of
-`Leaves` were chosen on seeds from 100 on. Rows above 2M are float16 in a file and are read on demand; the scan's time
-does not include reading. The trees of the paper are measured at 100k only.
+Protocol. Vectors are sampled from 1,000 isotropic Gaussian clusters in 128 dimensions, centres N(0, 1), sizes
+log-normal. The spread, 1.5, determines the number of leaves that must be visited. With it, the highest-scoring vectors
+of an SVM, as many as its cluster has, nearly all belong to that cluster (98 %, 100,000 vectors; 1.25: 99.6 %, 1.75:
+90 %, 2: 79 %); if clusters overlap more, searches visit more vectors and gain less. A query is an SVM (Laplace kernel,
+L1, C = 100, balanced classes) of 10 vectors of a cluster against 12 of the five nearest clusters and 28 of any other.
+The ground truth is a full scan, whose best 1,000 are scored again in double precision. A search and its scan are timed
+one after the other, several times for every query, on all cores; the result is the median of the ratios. Constants of
+`Leaves` were chosen on seeds from 100 on. More than 2M vectors are float16 in a file and are read on demand; the scan's
+time does not include reading. The trees of the paper are measured only at 100k.
 """
 
 import math
@@ -45,12 +45,12 @@ DIM, CLUSTERS, SPREAD = 128, 1_000, 1.5
 POSITIVE, HARD, NEGATIVE = 10, 12, 28
 C = 100.0
 EPSILON, DELTA = 1.0, 0.1
-"""Of the rows `ac` and `pac`: the k-th answer may be twice as far, and farther with probability 0.1."""
+"""For the rows `ac` and `pac`: the k-th result may be twice as far, and farther with probability 0.1."""
 PART = 250_000
-"""Rows that are drawn or scanned at a time."""
+"""Vectors that are generated or scanned at a time."""
 SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 LARGE = 2_000_000
-"""Above this number, rows are float16 in a file."""
+"""Above this number, vectors are float16 in a file."""
 TREES: dict[str, dict[str, float]] = {
     "exact": {},
     "ac": {"epsilon": EPSILON},
@@ -73,7 +73,7 @@ EXP2 = (0.0018775767, 0.0089893397, 0.055826318, 0.24015361, 0.69315308, 0.99999
 
 
 class Marked(NamedTuple):
-    """A hyperplane as a query of each kind, and the best rows by a full scan."""
+    """A hyperplane as a query of each kind, and the best vectors by a full scan."""
 
     query: dict[Kind, HyperplaneQuery]
     best: dict[Kind, Ids]  # (K,) each
@@ -81,7 +81,7 @@ class Marked(NamedTuple):
 
 @dataclass
 class World:
-    """Drawn rows, queries and the indexes of the rows."""
+    """Synthetic vectors, queries and indexes."""
 
     X: NDArray[Any]  # (n, d) float32, or float16 in a file
     queries: list[Marked]
@@ -89,7 +89,7 @@ class World:
     tree: FsmTree = field(default_factory=FsmTree)
 
     def scan(self, query: HyperplaneQuery) -> tuple[Vectors, float]:
-        """F / ‖w‖ of every row by `scan_float32`, and its seconds without reading."""
+        """f / ‖w‖ of every vector by `scan_float32`, and its seconds without reading."""
         f, seconds = np.empty(len(self.X), np.float32), 0.0
         step = len(self.X) if self.X.dtype == np.float32 else PART
         for start in range(0, len(self.X), step):
@@ -109,7 +109,7 @@ class Outcome(NamedTuple):
 
 
 def draw(n: int, seed: int, X: NDArray[Any]) -> tuple[NDArray[np.int64], Vectors]:
-    """Fill X (n, d) with rows of the mixture; returns the cluster of each, (n,), and the centres."""
+    """Fill X (n, d) with samples of the mixture; return the cluster of each, (n,), and the centres."""
     random = np.random.default_rng(seed)
     centres = random.standard_normal((CLUSTERS, DIM), np.float32)
     shares = np.exp(random.normal(0, 1, CLUSTERS))
@@ -124,11 +124,11 @@ def pick(
     X: NDArray[Any], y: NDArray[np.int64], centres: Vectors, random: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Marked rows (m, d) for a random cluster, and their signs (m,), by the protocol above."""
-    wanted = random.choice(np.flatnonzero(np.bincount(y, minlength=len(centres)) >= K))
-    near = np.argsort(cdist(centres[wanted][None], centres)[0])[1:6]
+    target = random.choice(np.flatnonzero(np.bincount(y, minlength=len(centres)) >= K))
+    near = np.argsort(cdist(centres[target][None], centres)[0])[1:6]
     rows = [
         random.choice(np.flatnonzero(mask), size, replace=False)
-        for mask, size in ((y == wanted, POSITIVE), (np.isin(y, near), HARD), (y != wanted, NEGATIVE))
+        for mask, size in ((y == target, POSITIVE), (np.isin(y, near), HARD), (y != target, NEGATIVE))
     ]
     return X[np.concatenate(rows)].astype(np.float64), np.repeat([1, -1], [POSITIVE, HARD + NEGATIVE])
 
@@ -136,7 +136,7 @@ def pick(
 def train(
     marked: NDArray[np.float64], sides: NDArray[np.int64], kernel: str = "laplace", gamma: float = 1.0
 ) -> HyperplaneQuery:
-    """The hyperplane of an SVM that is fitted to marked rows."""
+    """The hyperplane of an SVM fitted to marked rows."""
     gram = KERNELS[kernel].pairs(marked, marked, gamma)
     svm = SVC(C=C, kernel="precomputed", class_weight="balanced").fit(gram, sides)
     return HyperplaneQuery(
@@ -146,7 +146,7 @@ def train(
 
 @cache
 def world(size: str, seed: int) -> World:
-    """Drawn rows and queries, made once per process."""
+    """Synthetic vectors and queries, generated once per process."""
     n = SIZES[size]
     X: NDArray[Any]
     if n > LARGE:
@@ -175,7 +175,7 @@ def _exact(made: World, query: HyperplaneQuery, scores: Vectors) -> Ids:
 
 
 def search(row: str, made: World, query: HyperplaneQuery) -> Hits:
-    """Search by the method of a row of the table."""
+    """Search with the method of a row of the table."""
     if row in TREES:
         return made.tree.search(query, K, **TREES[row])  # type: ignore[arg-type]
     return made.leaves.search(query, K, effort=1 if row == "scan-u8" else row)
@@ -183,7 +183,7 @@ def search(row: str, made: World, query: HyperplaneQuery) -> Hits:
 
 def _built(row: str, made: World, progress: Progress) -> World:
     if row in TREES and not len(made.tree):
-        progress("growing the tree", 0, None)
+        progress("building the tree", 0, None)
         made.tree.add(np.arange(len(made.X)), made.X)
     if row not in TREES and row != "scan-f32" and not len(made.leaves):
         flat = Flat()
@@ -212,14 +212,14 @@ def outcome(row: str, kind: Kind, size: str, seed: int) -> Outcome:
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:  # noqa: ARG001 (no data is read)
-    """Fill one cell. `seed` draws the rows, the queries and the bootstrap."""
+    """Fill one cell. `seed` seeds the vectors, the queries and the bootstrap."""
     measure, size = COLUMNS[column]
-    progress("drawing rows", 0, None)
+    progress("generating vectors", 0, None)
     made = _built(row, world(size, seed), progress)
     if measure == "bytes":
         held = 0 if row == "scan-f32" else made.leaves.nbytes
         each = (held + (made.X.nbytes if made.X.dtype == np.float32 else 0)) / len(made.X)
-        return Score("bytes an item", each, each, each, scored=0)
+        return Score("bytes per item", each, each, each, scored=0)
     kind: Kind = "frontier" if measure.endswith("frontier") else "maximum"
     found = outcome(row, kind, size, seed)
     name = measure.partition("-")[0]
@@ -233,10 +233,10 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 def scan_float32(X: Vectors, query: HyperplaneQuery) -> Vectors:
     """f / ‖w‖ (n,) of rows X (n, d) for the Laplace kernel, in float32 (Eq. 3, fsm-tree): the fastest plain scan.
 
-    Fused: distances and kernels of a row stay in registers, and every core works.
+    Fused: distances and kernels of a row stay in registers, and all cores are used.
     """
     if query.kernel != "laplace":
-        raise InputError(f"scan_float32 knows the kernel laplace alone. Got {query.kernel}.")
+        raise InputError(f"scan_float32 supports only the kernel laplace. Got {query.kernel}.")
     a, b = (query.a / query.length).astype(np.float32), np.float32(query.b / query.length)
     out = np.empty(len(X), np.float32)
     share(lambda start, stop: _scan(X[start:stop], query.X, a, b, np.float32(query.gamma), out[start:stop]), len(X))
@@ -271,14 +271,14 @@ def _exp(x: Any) -> Any:
 
 
 def has(row: str, column: str) -> bool:
-    """Whether there is a cell: trees are measured at 100k only, without their memory."""
+    """Whether the cell exists: trees are measured only at 100k, without their memory."""
     measure, size = COLUMNS[column]
     return row not in TREES or (size == "100k" and measure != "bytes")
 
 
 BENCH = Bench(
     "hyperplane",
-    "the 50 best of a hyperplane, on drawn rows",
+    "search for the 50 best synthetic vectors of a hyperplane",
     ROWS,
     tuple(COLUMNS),
     run,

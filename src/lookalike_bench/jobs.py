@@ -1,6 +1,6 @@
-"""Fill many cells, several at a time: one process per job, each with its share of the cores.
+"""Fill many cells, several at the same time: one process per job, each with its share of the cores.
 
-`fill` yields an `Outcome` per cell as soon as it is done. A cell that raises an error or ends its process is reported
+`fill` yields an `Outcome` per cell as soon as it is done. A cell that raises an error or kills its process is reported
 as failed, and the other cells are still filled. Processes are spawned, never forked.
 """
 
@@ -27,17 +27,17 @@ PROGRESS_S = 1.0
 """Seconds between two progress messages of a process."""
 
 Watch = Callable[[int, str], None]
-"""Called with the number of a job and what it is doing."""
+"""Called with the number of a job and a progress text."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Task:
-    """Cells of one bench that one process fills, in this order."""
+    """Cells of one benchmark that one process fills, in this order."""
 
     bench: str
     address: str
-    """Of the bench, `module:attribute`."""
+    """Address of the benchmark, `module:attribute`."""
     places: tuple[tuple[str, str], ...]
     """Rows and columns."""
 
@@ -66,12 +66,12 @@ class Outcome(NamedTuple):
 def fill(
     left: Sequence[tuple[Bench, Sequence[tuple[str, str]]]], settings: Settings, jobs: int, watch: Watch
 ) -> Iterator[Outcome]:
-    """Fill the cells of these benches. With several jobs, timings run first, then the longest tasks."""
+    """Fill the cells of these benchmarks. With several jobs, benchmarks of time run first, then the longest tasks."""
     tasks: list[tuple[float, Task]] = []
     for bench, places in left:
         if jobs == 1:
             yield from fill_in_this_process(bench, places, settings, watch)
-        elif bench.alone and places:  # one process with every core; its memory is freed at its end
+        elif bench.alone and places:  # one process with all cores; its memory is freed when it ends
             yield from fill_in_processes(
                 [Task(bench.name, tables.BENCHES[bench.name], tuple(places))], settings, 1, watch
             )
@@ -81,7 +81,7 @@ def fill(
 
 
 def split(bench: Bench, places: Sequence[tuple[str, str]]) -> list[Task]:
-    """Group the cells of a bench into tasks, in the order of their first cells."""
+    """Group the cells of a benchmark into tasks, in the order of their first cells."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for row, column in places:
         groups.setdefault(bench.shares(row, column), []).append((row, column))
@@ -91,7 +91,7 @@ def split(bench: Bench, places: Sequence[tuple[str, str]]) -> list[Task]:
 def fill_in_this_process(
     bench: Bench, places: Sequence[tuple[str, str]], settings: Settings, watch: Watch
 ) -> Iterator[Outcome]:
-    """Fill one cell after the other, with every core."""
+    """Fill one cell after the other, with all cores."""
     for row, column in places:
         try:
             with vectors.caching(settings.cache):
@@ -125,7 +125,9 @@ def fill_in_processes(tasks: Sequence[Task], settings: Settings, jobs: int, watc
                     watch(job.slot, "")
                     left = job.end()
                     if left:
-                        yield Outcome(job.task.bench, *left[0], None, f"its process ended ({job.process.exitcode})")
+                        yield Outcome(
+                            job.task.bench, *left[0], None, f"its process died with exit code {job.process.exitcode}"
+                        )
                     if left[1:]:
                         waiting.insert(0, Task(job.task.bench, job.task.address, left[1:]))
                     continue
@@ -146,7 +148,7 @@ class _Job:
     def __init__(self, task: Task, slot: int, settings: Settings, jobs: int):
         self.task, self.slot, self.done = task, slot, 0
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        share = cores[slot::jobs] or cores  # more jobs than cores: each may use every core
+        share = cores[slot::jobs] or cores  # more jobs than cores: each may use all cores
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_work, args=(theirs, task, settings, share), daemon=True)
@@ -155,7 +157,7 @@ class _Job:
         theirs.close()
 
     def end(self) -> tuple[tuple[str, str], ...]:
-        """Wait for the process to end; returns the cells that it has not filled."""
+        """Wait for the process to end; return the cells that it has not filled."""
         self.process.join()
         self.pipe.close()
         return self.task.places[self.done :]
@@ -177,7 +179,7 @@ def _work(pipe: Connection, task: Task, settings: Settings, cores: Sequence[int]
 
 
 def _end_with_parent() -> None:
-    """End at once when the parent is killed, instead of when the cell is done."""
+    """Exit immediately when the parent is killed, instead of when the cell is done."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -197,7 +199,7 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def _report_to(tell: Callable[[str], None], place: str) -> Progress:
-    """Progress as text, at most once per PROGRESS_S."""
+    """Return a progress callback that calls `tell` with text, at most once per PROGRESS_S."""
     last = -PROGRESS_S
 
     def report(stage: str, done: int, total: int | None) -> None:

@@ -16,7 +16,7 @@ Values = NDArray[np.float64]
 def average_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None, total: ArrayLike | None = None) -> Values:
     """The mean, over the relevant items, of the precision at their rank.
 
-    `total` (q,) is the number of relevant items if the ranking is truncated.
+    `total` (q,) is the number of relevant items, needed if the ranking is truncated.
 
     >>> average_precision([[True, False, True]])
     array([0.83333333])
@@ -27,9 +27,9 @@ def average_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None, tot
 
 
 def trapezoid_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None) -> Values:
-    """Average precision by the program that comes with Oxford5k: the area under precision over recall.
+    """Average precision as the program of Oxford5k computes it: the area under precision over recall.
 
-    At each hit it takes the mean of the precision before and after it.
+    Each hit counts with the mean of the precision before and after it.
 
     >>> trapezoid_precision([[True, False, True]])  # 1 · ½, then (½ + ⅔) / 2 · ½
     array([0.79166667])
@@ -42,7 +42,7 @@ def trapezoid_precision(relevant: ArrayLike, *, junk: ArrayLike | None = None) -
 
 
 def top_error(places: ArrayLike, k: int) -> Values:
-    """Top-k error of a classifier: 1 if the rank of the right class, from 0, is not below k; `places` (q,) are ranks.
+    """Top-k error of a classifier: 1 if the rank of the right class in `places` (q,), from 0, is not below k.
 
     >>> top_error([0, 4, 9], 5)
     array([0., 0., 1.])
@@ -154,7 +154,7 @@ def mean(values: ArrayLike) -> float:
 
 
 def bootstrap(values: ArrayLike, *, seed: int = 0, rounds: int = 1_000, level: float = 0.95) -> tuple[float, float]:
-    """The interval of the means of `level` of all resamplings of the queries."""
+    """The interval that contains the mean in `level` of all resamplings of the queries."""
     found = np.asarray(values, np.float64)
     found = found[~np.isnan(found)]
     if not found.size:
@@ -209,7 +209,7 @@ def _expected(n: NDArray[np.int64], r: NDArray[np.int64], before: ArrayLike, fou
     """Mean contribution of a group of n items, r of them relevant, to the sum of precisions, over all its orders.
 
     At place j of the group: r/n · (found + 1 + (j − 1)(r − 1)/(n − 1)) / (before + j). Σ 1/(before + j) is a difference
-    of digamma functions, Σ (j − 1)/(before + j) is n less (before + 1) times that.
+    of digamma functions, Σ (j − 1)/(before + j) is n minus (before + 1) times that.
     """
     start = np.asarray(before, np.float64)
     harmonic = digamma(start + n + 1) - digamma(start + 1)

@@ -1,7 +1,7 @@
-"""One fit of metric-learn: a program that runs in the environment of `make peers` and imports nothing of ours.
+"""One fit of metric-learn: a program that runs in the environment of `make peers` and does not import Lookalike.
 
 Arguments: the name of a learner, a dimension, k, and a folder with X.npy (n, d) and y.npy (n,). Writes W.npy (D, d) to
-that folder and prints the worked seconds of `fit`.
+that folder and prints the CPU seconds of `fit`.
 """
 
 import sys
@@ -12,8 +12,8 @@ import numpy as np
 
 
 def main(name: str, dim: int, k: int, folder: str) -> None:
-    """Fit and write."""
-    import metric_learn  # only there
+    """Fit a learner and write its matrix."""
+    import metric_learn  # installed only in that environment
 
     warnings.simplefilter("ignore")
     learner = {

@@ -1,6 +1,6 @@
-"""Metric learning for classification, for new classes and for retrieval: the tables of ncm on our sets.
+"""Metric learning for classification, for new classes and for retrieval: the tables of ncm on our datasets.
 
-Rows are methods, columns are image sets and dimensions. A cell is an error in per cent, or a measure of retrieval.
+Rows are methods, columns are datasets and dimensions. A cell is an error in per cent, or a measure of retrieval.
 Mensink et al., "Large scale metric learning for distance-based image classification on open ended data sets", 2013
 (ncm), Tables 2–5 and 7, Fig. 9.
 
@@ -9,11 +9,11 @@ fifth of it, and the test part is classified once. `SET/held-out`: every fifth c
 the training pictures of the other classes; means or neighbours are those of all classes, and test pictures of new
 classes are classified among all classes. `held-in` is the same with a metric that was learned from all classes.
 `SET/new-N`: the metric of held-out, and N random pictures of each new class, `REPEATS` times. Rows `prior-…` also have
-a hierarchy, a clustering of the means of all training pictures, new classes included: it stands for a person's
+a hierarchy, a clustering of the means of all training pictures, including those of new classes: it simulates a user's
 knowledge of which classes are related. The weight of the prior is chosen on training pictures of every fifth class
-that is not new. `ukbench2000…`: the metric is learned from corel5k, and every fifth of its classes decides when to
-stop, or which parameters to use, by retrieval; ukbench2000 is not used for learning. Columns with `fisher` and `top5`,
-and `ukbench2000-fisher/…`, are the paper's tables, with the paper's rows only.
+that is not new. `ukbench2000…`: the metric is learned from corel5k, and retrieval of every fifth of its classes decides
+when to stop, or which parameters to use; ukbench2000 is not used for learning. Columns with `fisher` and `top5`, and
+`ukbench2000-fisher/…`, are the paper's tables, with only the paper's rows.
 """
 
 import logging
@@ -50,15 +50,15 @@ REPEATS = 10
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 """Candidate weights of the prior, in pictures."""
 TABLES, FIRST = "corel5k-fisher", 5
-"""The set that replaces the paper's, and the k of its top-k error."""
+"""The dataset that replaces the paper's, and the k of its top-k error."""
 PRIORS = {"prior-l2": "ncm-l2", "prior-ncmml": "ncmml"}
 """Rows with a prior, and the rows that they extend."""
 TRANSFERS = ("ncm-pca", "ncm-fda", "ncm-invcov", "ncmml", "ncmml-dot", "lmnn", "lmnn-all", "lmnn-dynamic")
-"""Metrics that are tested on classes and pictures they were not learned from."""
+"""Metrics that are tested on other classes and pictures than they were learned from."""
 ONLY = ("ncmc-5", "ncmc-15", "ncmc-test", "lmnn-10", "lmnn-20", "dynamic-10", "dynamic-20")
-"""Variants of other rows that only the paper's tables have."""
+"""Variants of other rows that occur only in the paper's tables."""
 PAPER_FULL: dict[str, float] = {"svm": 38.2, "knn-l2": 55.7, "ncm-l2": 68.0}
-"""Tables 2 and 3, rows without projection; flat top-5 error in per cent by Fisher vectors of 4,096 numbers."""
+"""Tables 2 and 3, rows without projection; flat top-5 error in per cent with Fisher vectors of 4,096 dimensions."""
 PAPER_BY_DIM: dict[str, dict[int, float]] = {
     "dynamic-10": {32: 47.2, 64: 42.2, 128: 39.7, 256: 39.0, 512: 39.4},
     "ncmml": {32: 49.1, 64: 42.7, 128: 39.0, 256: 37.4, 512: 37.0},
@@ -97,22 +97,22 @@ PAPER_UKBENCH: dict[str, dict[int, float]] = {
     "ncmml": {32: 3.07, 64: 3.23, 128: 3.33, 256: 3.32, 512: 3.31},
 }
 """Table 7; rows without projection are listed at 128."""
-UNLIKE_PICTURES = "the paper has 1,000 classes of ILSVRC'10 and 1.2 million pictures, we have 50 classes and 2,500"
-UNLIKE_UKBENCH = "the paper has all 10,200 pictures and learned from ILSVRC'10; we have 2,000, and learned from corel5k"
-UNLIKE_DRAWING = "Fig. 9 of the paper is a drawing, and its numbers are lost; and its pictures are others"
+UNLIKE_PICTURES = "the paper uses 1,000 classes and 1.2 million pictures of ILSVRC'10, we use 50 classes and 2,500"
+UNLIKE_UKBENCH = "the paper uses all 10,200 pictures and learns from ILSVRC'10; we use 2,000 and learn from corel5k"
+UNLIKE_PLOT = "Fig. 9 of the paper is a plot without numbers, and its pictures differ"
 SECONDS = {"ncm-invcov": 115.0, "svm": 95.0, "ridge": 25.0, "ncm-fda": 15.0, "ncm-pca": 8.0, "ncm-l2": 2.0}
 SECONDS |= {"knn-l2": 15.0, "knn-pca": 10.0, "lmnn-all": 40.0, "wsabie": 35.0, "jscl": 35.0, "ncmml": 40.0}
 """Estimated seconds of a row on corel5k-fisher; others take 50. Deep features take a quarter."""
 LONG_SECONDS = {("ukbench2000-fisher/4r4-512", "ncmml"): 900.0, ("ukbench2000-fisher/4r4-256", "ncmml"): 530.0}
 """Cells that take longer: their validation score improves for thousands of steps."""
 READ_SECONDS = {"corel5k-fisher/128-top5": 500.0, "ukbench2000-fisher/4r4-512": 130.0, "corel5k-deep/new-1": 230.0}
-"""Estimated seconds to read the pictures of a set, for the column that is likely to be filled first."""
+"""Estimated seconds to read the pictures of a dataset, for the column that is likely to be filled first."""
 HELD, MOST = 0.2, 8_000
-"""Share of each class on which parameters are chosen, and rows that take part in the choice, at most."""
+"""Share of each class on which parameters are chosen, and the maximum number of rows for that."""
 LAMS = tuple({"lam": lam} for lam in (0.01, 0.1, 1.0, 10.0))
 RIDGES = tuple({"ridge": ridge} for ridge in (0.01, 0.1, 1.0))
 COSTS = tuple({"C": C} for C in (0.1, 1.0, 10.0))
-"""Candidates for parameters; λ and ridge are shares of the mean variance."""
+"""Candidate parameters; λ and ridge are shares of the mean variance."""
 
 logger = logging.getLogger(__name__)
 Codes: TypeAlias = NDArray[np.int64]
@@ -144,7 +144,7 @@ COLUMNS = {
     **{f"ukbench2000-fisher/4r4-{dim}": _Column("ukbench2000-fisher", "4r4", dim) for dim in DIMS},
 }
 _DONE: dict[tuple[Any, ...], Any] = {}
-"""What this process has computed, by what it depends on: columns share it."""
+"""Results that this process has computed and that columns share, by their inputs."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Method:
     """`metric(dim, seed, **params)` returns a transform that is not fitted."""
     candidates: Sequence[Params] = ()
     full: bool = False
-    """Whether it ignores the dimension and takes rows as they are."""
+    """Whether it ignores the dimension and uses raw vectors."""
     watched: bool = False
     """Whether the metric can stop early by retrieval of held-out rows."""
 
@@ -204,7 +204,7 @@ def neighbours(X: Vectors, y: Codes) -> Scorer:
 
 
 def svm(X: Vectors, y: Codes, C: float) -> Scorer:
-    """Classify by a linear SVM for each class against the rest."""
+    """Classify by one linear SVM per class, one against the rest."""
     model = LinearSVC(C=C, tol=1e-2, random_state=0).fit(X, y)
     return lambda rows: _columns(model.decision_function(rows))
 
@@ -284,7 +284,7 @@ METHODS = {
 
 
 def choose(method: Method, X: Vectors, y: Codes, dim: int, seed: int) -> Params:
-    """The candidate with the fewest errors on held-out rows of X; of equals, the first."""
+    """The candidate with the fewest errors on held-out rows of X; the first one if several are equal."""
     if not method.candidates:
         return {}
     random = np.random.default_rng(seed)
@@ -302,10 +302,10 @@ ROWS = (*METHODS, *PRIORS)
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """The figure of the paper's tables."""
+    """The result in the paper's tables."""
     dataset, kind, number, top = COLUMNS[column]
     if kind == "new":
-        return PaperFigure(None, UNLIKE_DRAWING)
+        return PaperFigure(None, UNLIKE_PLOT)
     if dataset == "ukbench2000-fisher":
         value, unlike = PAPER_UKBENCH.get(row, {}).get(number), UNLIKE_UKBENCH
     elif dataset == TABLES and top == FIRST:
@@ -328,7 +328,7 @@ def seconds(row: str, column: str) -> float:
 
 
 def shares(row: str, column: str) -> str:  # noqa: ARG001
-    """Columns that differ only in the measure share a metric; columns of new classes do so, too."""
+    """Columns that differ only in the measure share a metric, and so do the columns of new classes."""
     wanted = COLUMNS[column]
     return f"{wanted.dataset} {wanted.kind} {0 if wanted.kind == 'new' else wanted.number}"
 
@@ -348,7 +348,7 @@ def has(row: str, column: str) -> bool:
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """Fill one cell. `seed` draws the held-out rows, the batches and the bootstrap."""
+    """Fill one cell. `seed` seeds the held-out rows, the batches and the bootstrap."""
     wanted = COLUMNS[column]
     if wanted.kind in ("map", "4r4"):
         values = _retrieve(row, wanted, data, seed, progress)
@@ -459,7 +459,7 @@ def _wrong(X: Vectors, y: Codes, asked: Vectors, truth: Codes, pairs: Any, weigh
 
 
 def _retrieve(row: str, wanted: _Column, data: Path, seed: int, progress: Progress) -> Values:
-    """Each picture of ukbench2000 as a query, by the cosine of projected rows: (q,) values."""
+    """Values (q,) with each picture of ukbench2000 as a query, by the cosine of projected vectors."""
     X, labels, _ = unit_vectors(wanted.dataset, data, progress)
     done = data, row, wanted.dataset, wanted.number, "retrieval", seed
     if done not in _DONE:
@@ -493,7 +493,7 @@ def learn_for_retrieval(method: Method, X: Vectors, labels: Any, dim: int, seed:
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Raise an error before the first cell if a set is missing."""
+    """Raise an error before the first cell if a dataset is missing."""
     for column in columns:
         wanted = COLUMNS[column]
         for name in (wanted.dataset, _learned_on(wanted)):
@@ -501,7 +501,7 @@ def check(columns: Sequence[str], data: Path) -> None:
 
 
 def _learned_on(column: _Column) -> str:
-    """The set that the metric of a column is learned from; for retrieval, corel5k with the same features."""
+    """The dataset that the metric of a column is learned from; for retrieval, corel5k with the same features."""
     return column.dataset.replace("ukbench2000", "corel5k")
 
 
@@ -512,7 +512,7 @@ def _printed(column: str) -> bool:
 
 BENCH = Bench(
     "ncm",
-    "metrics that learn, as classifiers, on new classes and for retrieval",
+    "learned metrics for classification, new classes and retrieval",
     ROWS,
     tuple(COLUMNS),
     run,

@@ -1,14 +1,15 @@
-"""Lookalike side by side with other libraries: the same rows, the same k, one thread each, in turns in one run.
+"""Comparison with other libraries: the same vectors, the same k, one thread each, alternating in one run.
 
-Columns are figures on drawn rows, or on a set in the data folder. `speed` is how many times as fast as the peer we are:
-the median, and the interval of 80 % of the turns. `ours` and `theirs` are the quality of both sides, from 0 to 1, and
-`quality` is ours divided by theirs, with an interval by bootstrap over the turns. Below 1 the peer is ahead.
+Columns are measures on synthetic vectors, or on a dataset in the data folder. `speed` is our speed-up over the other
+library: the median, and the interval of 80 % of the turns. `ours` and `theirs` are the quality of both sides, from 0 to
+1, and `quality` is ours divided by theirs, with an interval by bootstrap over the turns. Below 1, the other library is
+ahead.
 
-Protocol. Search: 10 nearest of 50,000 rows in 128 dimensions around 250 centres, with a falling spectrum as after a PCA
-(`search_peers`); codes are random. Hyperplanes: 50 best of 50,000 rows of the `hyperplane` bench. Learners:
-scikit-learn's digits, or 2,000 rows of a set, of its first 10 classes by name, three splits; every side has its
-defaults. Time is that of `fit`, unless the function of the row says otherwise, and quality is the share of test rows
-that get their class. Feedback: sessions as in the `feedback` bench. On a set, codes are those of `itq`, 64 bits. No
+Protocol. Search: 10 nearest of 50,000 vectors in 128 dimensions around 250 centres, with a falling spectrum as after a
+PCA (`search_peers`); codes are random. Hyperplanes: 50 best of 50,000 vectors of the `hyperplane` benchmark. Learners:
+scikit-learn's digits, or 2,000 vectors of a dataset, of its first 10 classes by name, three splits; every side uses its
+defaults. The time is that of `fit`, unless the function of the row documents another, and quality is the accuracy on
+the test part. Feedback: sessions as in the `feedback` benchmark. On a dataset, codes are those of `itq`, 64 bits. No
 parameter is chosen by test labels.
 """
 
@@ -58,10 +59,10 @@ from lookalike_bench.side_by_side import (
 )
 from lookalike_bench.tables import RATIO, Bench, Score
 
-FIGURES = {"speed": RATIO, "quality": "× as good", "ours": "share", "theirs": "share"}
+FIGURES = {"speed": RATIO, "quality": "quality ratio", "ours": "share", "theirs": "share"}
 COLUMNS = tuple(f"{name}/{figure}" for name in SETS for figure in FIGURES)
 DRAWN_ONLY = ("faiss-binary-tables", "faiss-binary-tables-32")
-"""Rows for which sets are too small."""
+"""Rows for which datasets are too small."""
 PROJECTED, NEIGHBOURS = 16, 3
 """Dimension of learned metrics, and neighbours that vote."""
 CLASSIFIED, ADDED, TURNS = 20_000, 100, 11
@@ -70,9 +71,9 @@ ENCODED, LAM = 150, 1e-2
 """Rows to encode, and λ of both encoders."""
 SESSIONS, ROUNDS = 15, 10
 SESSION_ROWS = 20_000
-"""Rows of feedback sessions, at most; a random sample of more."""
+"""Maximum number of rows in feedback sessions; more rows are sampled at random."""
 METRIC_LEARN = Path(lookalike.__file__).parents[2] / ".venv-peers"
-"""The environment that `make peers` makes."""
+"""The environment that `make peers` creates."""
 
 Transform = Callable[[Any], Any]
 
@@ -98,7 +99,7 @@ def _metric_learn(name: str) -> Timed[Split]:
     python = METRIC_LEARN / "bin" / "python"
     if not python.exists():
         raise MissingError(
-            "metric-learn needs an older scikit-learn, in an environment of its own. Get it with: make peers"
+            "metric-learn needs an older scikit-learn, in its own environment. Install it with: make peers"
         )
 
     def timed(split: Split) -> tuple[float, Transform]:
@@ -110,7 +111,9 @@ def _metric_learn(name: str) -> Timed[Split]:
             done = subprocess.run(words, env=os.environ | lanes, capture_output=True, text=True, check=False)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-                raise MissingError(f"metric-learn does not run in {METRIC_LEARN}: {last}. Make it again: make peers")
+                raise MissingError(
+                    f"metric-learn does not run in {METRIC_LEARN}: {last}. Install it again with: make peers"
+                )
             W = np.load(f"{folder}/W.npy")  # (D, d)
         return float(done.stdout.split()[-1]), lambda X: X @ W.T
 
@@ -146,7 +149,7 @@ def linear_svc(place: Place, progress: Progress) -> Compared:
 
 
 def class_means(place: Place, progress: Progress) -> Compared:
-    """Compare class means of up to 20,000 rows, and the predictions of 2,000 others; both are timed."""
+    """Compare class means: fit on up to 20,000 rows and predict 2,000 others; both are timed."""
     progress("class means", 0, None)
     X, y = grouped(place)
     asked = []
@@ -161,7 +164,7 @@ def class_means(place: Place, progress: Progress) -> Compared:
 
 
 def new_class(place: Place, progress: Progress) -> Compared:
-    """Add a class and predict 100 rows: ours adds it, NearestCentroid has to be refitted."""
+    """Add a class and predict 100 rows: ours adds it, NearestCentroid must be refitted."""
     progress("class means", 0, None)
     X, y = grouped(place)
     order = np.random.default_rng(place.seed).permutation(len(X))[:CLASSIFIED]
@@ -225,8 +228,8 @@ class Session(NamedTuple):
 def rocchio(place: Place, progress: Progress) -> Compared:
     """Compare sessions with Rocchio's formula, 2·mean⁺ − mean⁻, from the same start.
 
-    Quality is the precision after 10 rounds of 9 marks: the share of the wanted class, of size n, among the n rows
-    ranked first. Time is that of one more round, the 50 best and 9 questions, of both sides with our marks.
+    Quality is the precision after 10 rounds of 9 marks: the share of the target class, of size n, among the n rows
+    ranked first. The time is that of one more round, the 50 best and 9 questions, with our marks on both sides.
     """
     X, y = grouped(place)
     kept = np.sort(np.random.default_rng(place.seed).permutation(len(X))[:SESSION_ROWS])
@@ -234,10 +237,10 @@ def rocchio(place: Place, progress: Progress) -> Compared:
     cached, flat = CachedFlat(), Flat()
     for index in (cached, flat):
         index.add(np.arange(len(X)), X)
-    wanted = np.random.default_rng(place.seed + 1).permutation(np.flatnonzero(np.bincount(y) >= K))
+    targets = np.random.default_rng(place.seed + 1).permutation(np.flatnonzero(np.bincount(y) >= K))
     sessions = []
     for i in range(SESSIONS):
-        user = EmulatedUser(cached.ids, np.flatnonzero(y == wanted[i % len(wanted)]))
+        user = EmulatedUser(cached.ids, np.flatnonzero(y == targets[i % len(targets)]))
         sessions.append(_session(user, cached, X, i))
         progress("sessions", i + 1, SESSIONS)
     ours: Timed[Session] = clocked(lambda session: play(flat, session.marks, k=K, turn=ROUNDS))
@@ -287,13 +290,13 @@ ROWS: dict[str, Callable[[Place, Progress], Compared]] = {
     "metric-learn-rca": partial(learned_metric, Rca, partial(_metric_learn, "rca"), _by_neighbours),
     "rocchio": rocchio,
 }
-"""Functions that raise MissingError if the peer is not installed."""
+"""Functions that raise MissingError if the other library is not installed."""
 _OUTCOMES: dict[tuple[str, Place], Compared] = {}
-"""What this process has measured: the figures of a row share it."""
+"""Results that this process has measured: the columns of a row share them."""
 
 
 def outcome(row: str, place: Place, progress: Progress) -> Compared:
-    """Results of one row on one set, measured once per process."""
+    """Results of one row on one dataset, measured once per process."""
     if (row, place) not in _OUTCOMES:
         if place.name != DRAWN:
             load_set(place.name, place.data, progress)  # with all threads, before they are limited
@@ -303,7 +306,7 @@ def outcome(row: str, place: Place, progress: Progress) -> Compared:
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """Fill one cell. `seed` draws rows, queries, splits, sessions and the bootstrap."""
+    """Fill one cell. `seed` seeds vectors, queries, splits, sessions and the bootstrap."""
     name, figure = column.split("/")
     found = outcome(row, Place(name, data, seed), progress)
     if figure == "speed":
@@ -324,25 +327,25 @@ def compare(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 0) ->
     """
     both = np.stack([ours, theirs])  # (2, turns)
     drawn = both[:, np.random.default_rng(seed).integers(both.shape[1], size=(1_000, both.shape[1]))].mean(axis=2)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a peer may find nothing
+    with np.errstate(divide="ignore", invalid="ignore"):  # the other library may find nothing
         low, high = np.quantile(drawn[0] / drawn[1], [0.025, 0.975])
         return float(both[0].mean() / both[1].mean()), float(low), float(high)
 
 
 def has(row: str, column: str) -> bool:
-    """Whether there is such a cell."""
+    """Whether the cell exists."""
     return row not in DRAWN_ONLY or column.startswith(DRAWN)
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Raise an error before the first cell if a set is missing."""
+    """Raise an error before the first cell if a dataset is missing."""
     for name in {column.split("/")[0].removesuffix("-classic") for column in columns} - {DRAWN}:
         datasets.check(name, data)
 
 
 BENCH = Bench(
     "peers",
-    "side by side with others, as ratios",
+    "comparison with other libraries, as ratios",
     tuple(ROWS),
     COLUMNS,
     run,
@@ -350,6 +353,6 @@ BENCH = Bench(
     needs_data=False,
     has=has,
     on_request=tuple(column for column in COLUMNS if not column.startswith(DRAWN)),
-    seconds=lambda _, column: 10.0 if column.endswith("/speed") else 0.1,  # other figures are of the same turns
+    seconds=lambda _, column: 10.0 if column.endswith("/speed") else 0.1,  # other columns use the same turns
     alone=True,
 )

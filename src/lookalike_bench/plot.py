@@ -1,4 +1,4 @@
-"""A bench as a picture: one panel per column, one bar per row, with 95 % intervals; or lines for numbered columns.
+"""Plots of benchmarks: one panel per column and one bar per row, with 95 % intervals; or lines for numbered columns.
 
 Image files are .png, .svg or .pdf. Needs the extra `bench`.
 """
@@ -17,30 +17,30 @@ ACROSS = 4
 COLOURS = 10
 """Line colours of matplotlib."""
 BAR, BEST = "#9fb7d9", "#2f6fde"
-ALONG = {"feedback": "round", "hashing": "returned", "ncm": "pictures of a new class", "scaling": "rows"}
-"""What the numbers in the names of columns count, by bench."""
+ALONG = {"feedback": "round", "hashing": "results", "ncm": "pictures per new class", "scaling": "vectors"}
+"""Labels of the x axis: what the numbers in column names count, by benchmark."""
 POWERS = ("scaling",)
-"""Benches whose lines are powers of that number: both axes are logarithmic."""
+"""Benchmarks whose lines are powers of that number: both axes are logarithmic."""
 
 
 def check_plot(target: str | Path) -> Path:
-    """The path of a plot; an error, before a long run, if it could not be written."""
+    """Return the path of a plot, or raise an error, before a long run, if it could not be written."""
     path = check_place(target)
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"A plot ends in {', '.join(SUFFIXES)}. Got {target}.")
+        raise InputError(f"The file name of a plot must end in {', '.join(SUFFIXES)}. Got {target}.")
     _figure()
     return path
 
 
 def write_plot(title: str, cells: Sequence[Cell], target: str | Path) -> Path:
-    """Draw the cells of one bench to a file."""
+    """Draw the cells of one benchmark to a file."""
     path = check_plot(target)
     draw(title, cells).savefig(path, dpi=120)
     return path
 
 
 def draw(title: str, cells: Sequence[Cell]) -> Any:
-    """A figure of the cells of one bench; the best of each column is highlighted.
+    """A figure of the cells of one benchmark; the best of each column is highlighted.
 
     If all columns are numbered, at least three of each name (`corel5k/precision-1`, `-5`, `-10`), there is a panel per
     name and a line per row.
@@ -57,7 +57,9 @@ def draw(title: str, cells: Sequence[Cell]) -> Any:
     for axes, column in zip(panels, columns, strict=True):
         shown = [cell for cell in cells if cell.column == column]
         best = (min if shown[0].measure in SMALLER_IS_BETTER else max)(cell.value for cell in shown)
-        base = 1 if shown[0].measure == RATIO else 0  # the bar of a ratio starts at 1 and goes left if we are slower
+        base = (
+            1 if shown[0].measure == RATIO else 0
+        )  # the bar of a speed-up starts at 1 and points left if we are slower
         errors = [[cell.value - cell.low for cell in shown], [cell.high - cell.value for cell in shown]]
         axes.barh(
             [rows.index(cell.row) for cell in shown],
@@ -116,7 +118,7 @@ def _by_kind(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     kinds: dict[str, list[Cell]] = {}
     for cell in cells:
         word, name = cell.row.partition("-")[0], cell.column.rpartition("-")[0]
-        kinds.setdefault(f"{word if words.count(word) > 1 else 'one of a kind'}, {name}", []).append(cell)
+        kinds.setdefault(f"{word if words.count(word) > 1 else 'other'}, {name}", []).append(cell)
     return kinds
 
 
@@ -139,5 +141,5 @@ def _figure() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingError("Plots need matplotlib. Get it with: pip install 'lookalike[bench]'") from None
+        raise MissingError("Plots need matplotlib. Install it with: pip install 'lookalike[bench]'") from None
     return Figure

@@ -1,8 +1,8 @@
-"""Published image sets, in the layout in which they are usually found on a disk.
+"""Published datasets, in their usual layout on disk.
 
-Sets for retrieval have their own queries (`QuerySet`): Holidays (slem, Table 1), Oxford5k, Oxford105k, Paris6k and
-UKBench. Sets with labels (`LabelledSet`) are CIFAR-10 and CIFAR-100 (the binary versions), COIL-100, Caltech-101, Corel
-and any other folder of class folders, MIRFlickr and NUS-WIDE. MNIST is in `datasets`.
+Datasets for retrieval have their own queries (`QuerySet`): Holidays (slem, Table 1), Oxford5k, Oxford105k, Paris6k and
+UKBench. Datasets with labels (`LabelledSet`) are CIFAR-10 and CIFAR-100 (the binary versions), COIL-100, Caltech-101,
+Corel and any other folder of class folders, MIRFlickr and NUS-WIDE. MNIST is in `datasets`.
 """
 
 import re
@@ -19,7 +19,7 @@ from lookalike.types import Pixels
 
 
 class SetQuery(NamedTuple):
-    """A query: a picture by its place in the list, or the part of it inside a box in pixels."""
+    """A query: a picture by its position in the list, or the part of it inside a box in pixels."""
 
     picture: int
     box: tuple[float, float, float, float] | None
@@ -29,14 +29,14 @@ class SetQuery(NamedTuple):
 
 
 class QuerySet(NamedTuple):
-    """Pictures, and the queries of the set's protocol."""
+    """Pictures, and the queries of the dataset's protocol."""
 
     pictures: list[Path]
     queries: list[SetQuery]
 
 
 class LabelledSet(NamedTuple):
-    """Pictures with one or several labels each; `test` (n,) is False throughout if the set has no test part."""
+    """Pictures with one or several labels each; `test` (n,) is all False if the dataset has no test part."""
 
     pictures: Sequence[Path] | Sequence[Pixels]
     labels: list[frozenset[str]]
@@ -44,25 +44,28 @@ class LabelledSet(NamedTuple):
 
 
 def load(name: str, folder: str | Path) -> QuerySet | LabelledSet:
-    """Read a set of `SETS` from `folder/name`; SourceError if it is not as expected."""
+    """Read a dataset of `SETS` from `folder/name`; raise SourceError if its files are not as expected."""
     if name not in SETS:
-        raise UnknownNameError("set", name, SETS)
+        raise UnknownNameError("dataset", name, SETS)
     read, expected = SETS[name]
     home = Path(folder) / name
-    missing = f"No {name} in {folder}. Expected {home} with {expected}; --data names the folder that holds all sets."
+    missing = (
+        f"There is no dataset {name} in {folder}. Expected {home} with {expected}."
+        " --data must be the folder that contains all datasets."
+    )
     if not home.is_dir():
         raise SourceError(missing)
     try:
         found = read(home)
     except (OSError, ValueError, LookupError) as error:
-        raise SourceError(f"{home} is not the {name} set: {error}. Expected {expected}.") from None
+        raise SourceError(f"{home} is not the dataset {name}: {error}. Expected {expected}.") from None
     if not all(map(len, found)):  # no pictures, or no queries
         raise SourceError(missing)
     return found
 
 
 def holidays(home: Path) -> QuerySet:
-    """INRIA Holidays: numbers of a group are equal but for the last two digits; the query ends in 00."""
+    """INRIA Holidays: the numbers of a group differ only in the last two digits; the query ends in 00."""
     pictures = _list_pictures(home)
     numbers = [int(picture.stem) for picture in pictures]
     groups = _groups(number // 100 for number in numbers)
@@ -75,7 +78,7 @@ def holidays(home: Path) -> QuerySet:
 
 
 def ukbench(home: Path) -> QuerySet:
-    """UKBench: four pictures per object, in the order of their numbers; each is the query once, and counts itself."""
+    """UKBench: four pictures per object, in the order of their numbers; each is a query once, and counts itself."""
     pictures = _list_pictures(home)
     objects = [int(re.sub(r"\D", "", picture.stem)) // 4 for picture in pictures]
     groups = _groups(objects)
@@ -87,7 +90,7 @@ def ukbench(home: Path) -> QuerySet:
 def landmarks(home: Path) -> QuerySet:
     """Oxford5k and Paris6k: `*_query.txt` names a picture and a box, `_good` and `_ok` are relevant.
 
-    Pictures of `_junk` do not count. Distractors of Oxford105k are pictures that are in no list.
+    Pictures of `_junk` do not count. Distractors of Oxford105k are pictures that are not in any list.
     """
     pictures = _list_pictures(home)
     rows = {picture.stem: row for row, picture in enumerate(pictures)}
@@ -200,12 +203,12 @@ def _cifar(files: Sequence[Path], names: Path, labels: int) -> LabelledSet:
 def _one(home: Path, name: str) -> Path:
     found = next(home.rglob(name), None)
     if found is None:
-        raise ValueError(f"there is no {name}")
+        raise ValueError(f"the file {name} is missing")
     return found
 
 
 def _only_folder(home: Path) -> Path:
-    """The only folder inside `home`, if there is one: archives often unpack into a folder of their own."""
+    """The only folder inside `home`, if there is one: archives often unpack into their own folder."""
     folders = [path for path in home.iterdir() if path.is_dir()]
     return folders[0] if len(folders) == 1 else home
 
@@ -214,7 +217,7 @@ _LANDMARKS = "pictures in any folders and the lists NAME_query.txt, NAME_good.tx
 QUERY_SETS: dict[str, tuple[Callable[[Path], QuerySet], str]] = {
     "holidays": (holidays, "jpg/100000.jpg, 100001.jpg …"),
     "oxford5k": (landmarks, _LANDMARKS),
-    "oxford105k": (landmarks, f"those of oxford5k, and 100,000 others: {_LANDMARKS}"),
+    "oxford105k": (landmarks, f"the pictures of oxford5k and 100,000 others: {_LANDMARKS}"),
     "paris6k": (landmarks, _LANDMARKS),
     "ukbench": (ukbench, "full/ukbench00000.jpg, ukbench00001.jpg …"),
 }
@@ -232,4 +235,4 @@ LABELLED_SETS: dict[str, tuple[Callable[[Path], LabelledSet], str]] = {
     ),
 }
 SETS: dict[str, tuple[Callable[[Path], QuerySet | LabelledSet], str]] = {**QUERY_SETS, **LABELLED_SETS}
-"""By name: the function that reads the set, and the files that are expected in its folder."""
+"""By name: the function that reads the dataset, and the files that are expected in its folder."""

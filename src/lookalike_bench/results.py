@@ -1,7 +1,7 @@
-"""Saved results of benches: an append-only file of JSON lines.
+"""Saved results of benchmarks: an append-only file of JSON lines.
 
 A `Record` is a cell with the code, the machine and the versions it was run with. Each line is written completely before
-the next cell; an interrupted run resumes with the cells that the file does not have.
+the next cell starts; an interrupted run resumes with the cells that are not in the file.
 """
 
 import dataclasses
@@ -24,7 +24,10 @@ from lookalike.errors import InputError
 from lookalike_bench.tables import Cell
 
 VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-contrib-python-headless")
-"""Packages whose versions may change a figure."""
+"""Packages whose versions can change results."""
+
+RENAMED = {"× as fast": "speed-up", "× as good": "quality ratio"}
+"""Names of measures in older files, and their current names."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,9 @@ class Record:
 
     cell: Cell
     when: str
-    """UTC."""
+    """Time in UTC."""
     commit: str
-    """Of the checkout, with `+` if files were changed since; or the version of the package."""
+    """The commit of the checkout, with `+` if files were changed since; or the version of the package."""
     machine: str
     versions: dict[str, str]
 
@@ -65,15 +68,18 @@ def read(file: Path) -> list[Record]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {error}. It should be what `lookalike bench run` wrote.") from None
+        raise InputError(
+            f"{file} cannot be read: {error}. Give a file written by `lookalike bench run --results`."
+        ) from None
     for number, line in enumerate(lines, 1):
         try:
             given: dict[str, Any] = json.loads(line)
-            records.append(Record(**{**given, "cell": Cell(**given["cell"])}))
+            measure = RENAMED.get(given["cell"]["measure"], given["cell"]["measure"].replace(" an item", " per item"))
+            records.append(Record(**{**given, "cell": Cell(**{**given["cell"], "measure": measure})}))
         except json.JSONDecodeError:
             continue
         except (TypeError, KeyError, ValueError) as error:
-            raise InputError(f"Line {number} of {file} is no result of `lookalike bench run`: {error}.") from None
+            raise InputError(f"Line {number} of {file} is not a result of `lookalike bench run`: {error}.") from None
     return records
 
 
@@ -112,7 +118,7 @@ def machine() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that figures depend on."""
+    """Versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:

@@ -1,13 +1,13 @@
-"""Retrieval: how well each recipe ranks an image set.
+"""Retrieval: how well each recipe ranks pictures.
 
 Rows are recipes. Columns are corel1k, corel5k and ukbench2000, measured by same-class mAP without the query, by mAP of
 test pictures among training pictures, or by UKBench's 4·recall@4, which counts the query. Each cell uses a new
 collection: add, fit, then an exact ranking of its vectors.
 
-Further columns run the papers' protocols on `published_sets`. Holidays: average precision without the query. Oxford and
-Paris: average precision by the trapezoid rule of their own program; the query is the part inside its box. UKBench:
-4·recall@4. Sets with labels: average precision, relevant are pictures with a label in common; queries are test pictures
-among training pictures if the set has a test part, else each picture among the others.
+More columns run the papers' protocols on `published_sets`. Holidays: average precision without the query. Oxford and
+Paris: average precision by the trapezoid rule of their own program; the query is cropped to its box. UKBench:
+4·recall@4. Datasets with labels: average precision, where pictures that share a label are relevant; queries are test
+pictures among training pictures if the dataset has a test part, or else each picture among the others.
 """
 
 import tempfile
@@ -39,7 +39,7 @@ from lookalike_bench.tables import Bench, Score
 from lookalike_bench.vectors import describe
 
 Measure = Callable[[NDArray[np.bool_], NDArray[np.bool_]], Values]
-"""From what is relevant and what is the query itself, both (q, n) best first, to a value per query."""
+"""From masks of the relevant results and of the query itself, both (q, n), best first, to a value per query."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ SECONDS = SLOW | {"color": 10.0, "classic": 15.0}
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """Fill one cell. `seed` draws the bootstrap; nothing else is random."""
+    """Fill one cell. `seed` seeds the bootstrap; nothing else is random."""
     if column in published_sets.SETS:
         measure = "4·recall@4" if column == "ukbench" else "mAP"
         values, scored = _published_values(row, column, data, progress)
@@ -92,14 +92,14 @@ def rank(
     queries: NDArray[np.intp],
     database: NDArray[np.intp],
 ) -> Values:
-    """Rank the database rows for each query row by Euclidean distance; returns a value per query, (q,)."""
+    """Rank the database rows for each query row by Euclidean distance; return a value per query, (q,)."""
     n = len(database)
     Y, classes = X[database], labels[database]  # (n, d), (n,)
     squares = np.einsum("ij,ij->i", Y, Y)  # (n,)
     values = []
     for part in chunks(len(queries), 64 * n, CHUNK_BYTES):
         asked = queries[part]  # (m,)
-        scores = squares - 2 * (X[asked] @ Y.T)  # (m, n): the squared distance, less a constant per query
+        scores = squares - 2 * (X[asked] @ Y.T)  # (m, n): the squared distance, minus a constant per query
         itself = asked[:, None] == database  # (m, n)
         scores[itself] = -np.inf  # despite rounding, the query itself comes first
         order = np.argsort(scores, axis=1, kind="stable")  # (m, n)
@@ -110,7 +110,7 @@ def rank(
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Raise an error before the first cell if a set is missing."""
+    """Raise an error before the first cell if a dataset is missing."""
     for column in columns:
         if column in published_sets.SETS:
             published_sets.load(column, data)
@@ -207,7 +207,7 @@ def _files(pictures: Sequence[Any], scratch: Path) -> Sequence[Path]:
 
 BENCH = Bench(
     "retrieval",
-    "how well each recipe ranks real image sets",
+    "how well each recipe ranks real pictures",
     tuple(RECIPES),
     (*COLUMNS, *published_sets.SETS),
     run,

@@ -1,16 +1,16 @@
-"""What every operation costs as a collection grows: worked time against the number of rows, and its growth exponent.
+"""The cost of every operation as a collection grows: CPU time by number of vectors, and its growth exponent.
 
-Rows are kinds of work, columns are numbers of drawn rows. A cell is milliseconds, bytes per item, the slope of log time
-over log n with its interval, or the prediction of `collection.planning` divided by the measured time. Needs no data
-folder.
+Rows are operations, columns are numbers of synthetic vectors. A cell is milliseconds, bytes per item, the slope of log
+time over log n with its interval, or the prediction of `collection.planning` divided by the measured time. Needs no
+data folder.
 
-Protocol. Rows are drawn (`draw`) in 64 dimensions; `ratio-…` columns use 128, on which no factor of the planner was
-fitted. Times are worked seconds of the process and its children, so other load on the machine hardly counts; on an idle
-machine with one thread they equal wall time. A search is called, after one call that compiles, until half a second of
-work is done or 15 times: the figure is the median, with the interval of 80 % of the calls. Work that can be done only
-once (build, fit, add) is done once, after a small run that compiles. An exponent is fitted to the largest five sizes of
-its row up to a million, two decades: at smaller sizes, constant costs hide it. Its interval is Student's, over those
-sizes; three sizes are too few.
+Protocol. Vectors are synthetic (`draw`), in 64 dimensions; `ratio-…` columns use 128, on which no factor of the planner
+was fitted. Times are CPU seconds of the process and its children, so other load on the machine hardly counts; on an
+idle machine with one thread they equal wall time. A search is called, after one call that compiles, until half a second
+of work is done, at most 15 times: the result is the median, with the interval of 80 % of the calls. Work that can be
+done only once (build, fit, add) is done once, after a small run that compiles. An exponent is fitted to the largest
+five sizes of its row up to a million, two decades: at smaller sizes, constant costs hide it. Its interval is Student's,
+over those sizes; three sizes are too few.
 """
 
 import math
@@ -51,27 +51,27 @@ DIM, WIDE = 64, 128
 """Dimension of the curves, and dimension at which predictions are tested."""
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 USUAL = 1_000_000
-"""Columns with more rows are filled on request."""
+"""Columns with more vectors are filled on request."""
 RATIOS = (10_000, 30_000, 100_000)
 SECONDS, REPEATS, SLOPE = 0.5, 15, 5
 WARM = 1_100
 """Rows of the warm-up, which compiles code and imports modules."""
 K, QUERIES, BITS, CLASSES = 10, 50, 64, 10
 SPREAD, SPECTRUM = 0.7, -0.6
-"""Rows lie around one centre per 200 rows, with a falling spectrum as after a PCA, as in search_speed.py."""
+"""Vectors lie around one centre per 200 vectors, with a falling spectrum as after a PCA, as in search_speed.py."""
 SAMPLE = 20_000
 """Rows that coders are fitted on, unless the fit is timed."""
 POSITIVE, NEGATIVE = 10, 40
 """Marks of a session after about five rounds."""
 PART = 100_000
-"""Rows that are drawn or encoded at a time."""
+"""Vectors that are generated or encoded at a time."""
 
 
 class Work(NamedTuple):
     """The work of one cell."""
 
     call: Callable[[], object] | None  # to be timed, several times
-    seconds: float = 0.0  # worked, if it can be done only once
+    seconds: float = 0.0  # of CPU time, if it can be done only once
     bytes: float = 0.0  # per item: in memory, or on disk (`store`, `add`)
 
 
@@ -82,7 +82,7 @@ def worked() -> float:
 
 
 def draw(n: int, dim: int, seed: int) -> Vectors:
-    """Draw unit rows (n, dim)."""
+    """Generate vectors of unit length, (n, dim)."""
     random = np.random.default_rng(seed)
     scale = ((1 + np.arange(dim)) ** SPECTRUM).astype(np.float32)
     centres = scale * random.standard_normal((max(CLASSES, n // 200), dim), np.float32)
@@ -100,7 +100,7 @@ drawn = lru_cache(1)(draw)
 
 @lru_cache(1)
 def flat(n: int, dim: int, seed: int) -> Flat:
-    """A flat index of the drawn rows."""
+    """A flat index of the synthetic vectors."""
     index = Flat()
     index.add(np.arange(n), drawn(n, dim, seed))
     return index
@@ -108,13 +108,13 @@ def flat(n: int, dim: int, seed: int) -> Flat:
 
 @lru_cache(2)
 def coder(name: str, dim: int, seed: int) -> Any:
-    """A coder that was fitted to drawn rows."""
+    """A coder fitted to synthetic vectors."""
     return create("coder", f"{name}(bits={BITS})").fit(draw(SAMPLE, dim, seed))
 
 
 @lru_cache(2)
 def codes(name: str, n: int, dim: int, seed: int) -> Any:
-    """Codes (n, bytes) uint8 of the drawn rows."""
+    """Codes (n, bytes) uint8 of the synthetic vectors."""
     made = coder(name, dim, seed)
     X = drawn(n, dim, seed)
     return np.concatenate([made.encode(X[start : start + PART]) for start in range(0, n, PART)])
@@ -122,7 +122,7 @@ def codes(name: str, n: int, dim: int, seed: int) -> Any:
 
 @lru_cache(6)
 def built(kind: str, n: int, dim: int, seed: int) -> tuple[Any, float, float]:
-    """An index over the drawn rows, the worked seconds to build it, and its bytes per item without vectors."""
+    """An index over the synthetic vectors, the CPU seconds to build it, and its bytes per item without vectors."""
     truth: Any = flat(n, dim, seed)
     rows = codes("itq", n, dim, seed) if kind in ("hamming", "multihash") else drawn(n, dim, seed)
     start = worked()
@@ -140,14 +140,14 @@ def built(kind: str, n: int, dim: int, seed: int) -> tuple[Any, float, float]:
 
 
 def _bytes(kind: str, index: Any) -> float:
-    """Memory of an index without vectors, 0 if unknown; of faiss, the size of its file."""
+    """Memory of an index without vectors, 0 if unknown; for faiss, the size of its file."""
     if kind in ("hnsw", "ivfpq"):
         with tempfile.TemporaryDirectory() as folder:
             index.save(Path(folder) / "index")
             return (Path(folder) / "index").stat().st_size
     if kind == "leaves":
         return float(index.nbytes)
-    if kind == "hamming":  # words, ids, the sorted table of ids and rows, whether a row is alive
+    if kind == "hamming":  # words, ids, the sorted table of ids and rows, the flags of live rows
         return float(index.words.nbytes + len(index) * (8 + 16 + 1))
     if kind == "multihash":
         return float(sum(part.nbytes for part in index._tables[:3])) if index._tables else 0.0
@@ -155,7 +155,7 @@ def _bytes(kind: str, index: Any) -> float:
 
 
 def plane(n: int, dim: int, seed: int) -> tuple[HyperplaneQuery, Marks]:
-    """The hyperplane of a session that wants the rows nearest to the first row, and its marks."""
+    """The hyperplane of a session whose targets are the rows nearest to the first row, and its marks."""
     X = drawn(n, dim, seed)
     near = flat(n, dim, seed).search(PointQuery(X[:1]), 2 * POSITIVE).ids[0]
     far = np.random.default_rng(seed).choice(n, NEGATIVE, replace=False)
@@ -165,7 +165,7 @@ def plane(n: int, dim: int, seed: int) -> tuple[HyperplaneQuery, Marks]:
 
 
 def search_index(kind: str, n: int, dim: int, seed: int) -> Work:
-    """Search the K nearest of a row, a different row each time; leaves and trees: the K nearest to a hyperplane."""
+    """Search for the K nearest of a row, a different row each time; leaves and trees: the K nearest to a hyperplane."""
     X, truth = drawn(n, dim, seed), flat(n, dim, seed)
     index: Any = truth
     if kind in ("itq", "pq"):
@@ -194,14 +194,14 @@ def build_index(kind: str, n: int, dim: int, seed: int) -> Work:
 
 
 def play_round(kind: str, n: int, dim: int, seed: int) -> Work:
-    """Play a round of feedback, from marks to questions."""
+    """Run a feedback round, from marks to questions."""
     index = flat(n, dim, seed) if kind == "flat" else built(kind, n, dim, seed)[0]
     marks = plane(n, dim, seed)[1]
     return Work(partial(play, index, marks, seed=seed))
 
 
 def fit_spec(spec: str, n: int, dim: int, seed: int) -> Work:
-    """Fit a transform or a coder; supervised ones get CLASSES classes."""
+    """Fit a transform or a coder; supervised ones learn CLASSES classes."""
     X = drawn(n, dim, seed)
     y = np.argmax(X @ np.random.default_rng(seed).standard_normal((dim, CLASSES)), axis=1)
     labelled = Labelled(np.arange(n), X, y, X[: n // 2])
@@ -248,7 +248,7 @@ def store_vectors(_: str, n: int, dim: int, seed: int) -> Work:
 
 
 def add_pictures(_: str, n: int, dim: int, seed: int) -> Work:  # noqa: ARG001 (pictures have no dimension)
-    """Add small drawn pictures, described by their colours."""
+    """Add small synthetic pictures with the recipe `color`."""
     with tempfile.TemporaryDirectory(prefix="lookalike-scaling-") as folder:
         where = Path(folder)
         random = np.random.default_rng(seed)
@@ -265,7 +265,7 @@ def add_pictures(_: str, n: int, dim: int, seed: int) -> Work:  # noqa: ARG001 (
 
 
 def time_call(call: Callable[[], object], seconds: float, most: int) -> list[float]:
-    """Worked seconds of each call, after one that compiles: at most `most` calls, until `seconds` are over."""
+    """CPU seconds of each call, after one that compiles: at most `most` calls, until `seconds` have passed."""
     call()
     times: list[float] = []
     while len(times) < most and (len(times) < 3 or sum(times) < seconds):
@@ -276,7 +276,7 @@ def time_call(call: Callable[[], object], seconds: float, most: int) -> list[flo
 
 
 class Row(NamedTuple):
-    """A kind of work, and the largest number of rows it is measured with."""
+    """An operation, and the largest number of vectors it is measured with."""
 
     make: Callable[[int, int, int], Work]
     most: int
@@ -304,7 +304,7 @@ FITS = {
     "sdh(bits=64)": 10_000,
     "fasthash(bits=64)": 3_000,
 }
-"""Specs to fit, and their largest number of rows; a collection never fits on more than 50,000."""
+"""Specs to fit, and their largest number of vectors; a collection never fits on more than 50,000."""
 M = 1_000_000
 WORK: dict[str, Row] = {
     "memory": _row(read_rows, "memory", 10 * M),
@@ -335,7 +335,7 @@ WORK: dict[str, Row] = {
 
 
 class Times(NamedTuple):
-    """Worked seconds of each call, and bytes per item."""
+    """CPU seconds of each call, and bytes per item."""
 
     seconds: list[float]
     bytes: float
@@ -348,7 +348,7 @@ class Times(NamedTuple):
 
 @cache
 def measured(row: str, n: int, dim: int, seed: int) -> Times:
-    """Measure one kind of work at one size."""
+    """Measure one operation at one size."""
     warm(row, dim, seed)
     work = WORK[row].make(n, dim, seed)
     times = [work.seconds] if work.call is None else time_call(work.call, SECONDS, REPEATS)
@@ -357,14 +357,14 @@ def measured(row: str, n: int, dim: int, seed: int) -> Times:
 
 @cache
 def warm(row: str, dim: int, seed: int) -> None:
-    """Run the work once without timing, to compile code."""
+    """Run the operation once without timing, to compile code."""
     call = WORK[row].make(WARM, dim, seed).call
     if call is not None:
         call()
 
 
 def sizes(row: str) -> list[int]:
-    """The numbers of rows that a row of the table is measured with."""
+    """The numbers of vectors that an operation is measured with."""
     least = EXACT_ROWS if row in ("search-hnsw", "search-ivfpq") else 0  # below, they scan every row
     return [n for n in SIZES if least <= n <= WORK[row].most]
 
@@ -381,7 +381,7 @@ def slope(n: list[int], seconds: list[float]) -> tuple[float, float, float]:
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:  # noqa: ARG001 (no data is read)
-    """Fill one cell. `seed` draws the rows."""
+    """Fill one cell. `seed` seeds the vectors."""
     kind, _, number = column.partition("-")
     if kind == "exponent":
         largest = [n for n in sizes(row) if n <= USUAL][-SLOPE:]
@@ -397,14 +397,14 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
         return Score("predicted / measured", float(np.median(ratios)), float(low), float(high), scored=n)
     times = measured(row, n, DIM, seed)
     if kind == "bytes":
-        return Score("bytes an item", times.bytes, times.bytes, times.bytes, scored=0)
+        return Score("bytes per item", times.bytes, times.bytes, times.bytes, scored=0)
     low, high = np.quantile(times.seconds, [0.1, 0.9])
     return Score("ms", 1e3 * times.median, 1e3 * float(low), 1e3 * float(high), scored=n)
 
 
 @cache
 def machine() -> Machine:
-    """Speed of this machine, by worked time."""
+    """Speed of this machine, by CPU time."""
     return measure(worked)
 
 
@@ -437,7 +437,7 @@ ON_REQUEST = (
 """Columns and cells that take long, or that do not fit into a plot with the others."""
 BENCH = Bench(
     "scaling",
-    "what everything costs as a collection grows, on drawn rows",
+    "cost of every operation as a collection grows, on synthetic vectors",
     tuple(WORK),
     (*(f"ms-{n}" for n in SIZES if n <= USUAL), *ON_REQUEST),
     run,

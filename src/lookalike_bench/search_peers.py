@@ -1,10 +1,10 @@
-"""Indexes and hyperplane searches beside those of faiss, scikit-learn and others: rows of the `peers` bench.
+"""Index and hyperplane searches of Lookalike, faiss, scikit-learn and others: rows of the `peers` benchmark.
 
-Nearest neighbours: quality is the share of the 10 nearest, by a scan in double precision, that was found. Queries come
-one at a time, unless the name of the row ends in a number. Hyperplanes: quality is the share of the 50 best, by a scan
-in double precision, that was found. Ours is `Leaves`, balanced; in rows with "exact", ours is `FsmTree` and theirs a
-BC-tree without a limit. A peer whose effort can be chosen gets the least effort that finds as much as we do, chosen on
-separate queries, or its greatest effort if none does.
+Nearest neighbours: quality is the recall of the 10 nearest, by a scan in double precision. Queries come one at a time,
+unless the name of the row ends in a number. Hyperplanes: quality is the recall of the 50 best, by a scan in double
+precision. Ours is `Leaves`, balanced; in rows with "exact", ours is `FsmTree` and theirs a BC-tree without a limit. If
+the effort of the other library can be chosen, it gets the lowest effort that finds as much as ours, chosen on separate
+queries, or its highest effort if none does.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,15 +42,15 @@ NEAREST = 10
 TURNS, BATCHES = 31, 11
 """Turns with one query and with several queries at a time."""
 TUNING_QUERIES = 50
-"""Queries on which a peer's effort is chosen."""
+"""Queries on which the effort of the other library is chosen."""
 BREADTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 FAISS = {"hnsw": "HNSW16,Flat", "ivf": "IVF{lists},Flat", "pq": "IVF{lists},PQ{half}x4fs,RFlat"}
 """Specs for `faiss.index_factory`; HNSW is built with the same effort as ours."""
 CODES, BITS = 10_000_000, 64
 CODE_SAMPLE = 20_000
-"""Rows of a set that codes are learned from."""
+"""Rows of a dataset that codes are learned from."""
 PLANE_TURNS, PLANE_TUNING = 15, 6
-"""Hyperplanes that are timed, after one that compiles; and those on which the BC-tree's effort is chosen."""
+"""Hyperplanes that are timed, after one that compiles, and hyperplanes on which the BC-tree's effort is chosen."""
 LIMITS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the rows that the BC-tree may score."""
 PLANE_KERNELS = {"sklearn-svc": "gaussian", "scan-laplace": "laplace"}
@@ -137,7 +137,7 @@ def _sklearn_brute(X: Vectors, points: Vectors) -> Search:  # noqa: ARG001 (noth
 
 
 def approximate_search(peer: str, place: Place, progress: Progress) -> Compared:
-    """`Ann`, balanced, against an index of faiss with the least effort that finds as much on other queries."""
+    """`Ann`, balanced, against a faiss index with the lowest effort that finds as much on other queries."""
     progress("building", 0, None)
     X, points = _split_queries(place, TUNING_QUERIES + TURNS + 1)
     true, flat = _nearest(X, points), Flat()
@@ -150,7 +150,7 @@ def approximate_search(peer: str, place: Place, progress: Progress) -> Compared:
     rival.train(X)
     rival.add(X)
     if peer == "pq":
-        rival.k_factor = 14.0  # it scores as many rows exactly as ours: 4 k + 100
+        rival.k_factor = 14.0  # it re-ranks the same number of rows as ours: 4 k + 100
 
     def theirs(points: Vectors, breadth: int) -> Ids:
         if peer == "hnsw":
@@ -170,7 +170,7 @@ def approximate_search(peer: str, place: Place, progress: Progress) -> Compared:
 
 def code_search(tables: bool, q: int, place: Place, progress: Progress) -> Compared:
     """Search codes, against IndexBinaryFlat: quality is the share of ranks with the same distance as a scan's."""
-    progress("drawing codes", 0, None)
+    progress("generating codes", 0, None)
     random = np.random.default_rng(place.seed)
     if place.name == DRAWN:
         codes = random.integers(0, 256, (CODES, BITS // 8), np.uint8)
@@ -195,7 +195,7 @@ def code_search(tables: bool, q: int, place: Place, progress: Progress) -> Compa
 
 
 class PlaneQuery(NamedTuple):
-    """A hyperplane, the same as an SVC if scikit-learn has its kernel, and the best rows."""
+    """A hyperplane, the same hyperplane as an SVC if scikit-learn has its kernel, and the best rows."""
 
     plane: HyperplaneQuery
     svm: SVC | None
@@ -214,7 +214,7 @@ class PlaneIndexes:
 
 @cache
 def plane_indexes(place: Place) -> PlaneIndexes:
-    """Indexes of the rows of a set, built once per process."""
+    """Indexes of the rows of a dataset, built once per process."""
     X = grouped(place).X
     flat = Flat()
     flat.add(np.arange(len(X)), X)
@@ -223,7 +223,7 @@ def plane_indexes(place: Place) -> PlaneIndexes:
 
 @cache
 def plane_queries(place: Place, kernel: str) -> dict[Kind, list[PlaneQuery]]:
-    """Hyperplanes from marks as in the `hyperplane` bench, each as a query of both kinds."""
+    """Hyperplanes from marks as in the `hyperplane` benchmark, each as a query of both kinds."""
     X, y = grouped(place)
     numbers = np.unique(y)
     y = np.searchsorted(numbers, y)
@@ -260,7 +260,7 @@ def _by_svc(made: PlaneIndexes, query: PlaneQuery) -> Ids:
 
 
 def _by_laplace(made: PlaneIndexes, query: PlaneQuery) -> Ids:
-    """The float32 scan of the `hyperplane` bench."""
+    """The float32 scan of the `hyperplane` benchmark."""
     return _best_rows(scan_float32(made.X, query.plane), query.plane.kind)
 
 
@@ -290,12 +290,12 @@ def _by_fsm_tree(made: PlaneIndexes, query: PlaneQuery) -> Ids:
 
 
 def _found(query: PlaneQuery, ids: Ids) -> float:
-    """The share of the best that was found."""
+    """The share of the best rows that was found."""
     return float(np.isin(query.best, ids).mean())
 
 
 def hyperplane_search(peer: str, kind: Kind, place: Place, progress: Progress) -> Compared:
-    """Compare with one peer on one kind of query."""
+    """Compare with one other search on one kind of query."""
     progress("building", 0, None)
     made = plane_indexes(place)
     everything = plane_queries(place, PLANE_KERNELS.get(peer, "linear"))[kind]
@@ -337,4 +337,4 @@ SEARCH_PEERS: dict[str, Callable[[Place, Progress], Compared]] = {
     "sklearn-neighbours-64": partial(exact_search, _sklearn_brute, 64),
     **{f"{peer}-{kind}": partial(hyperplane_search, peer, kind) for peer, kind in product(PLANE_PEERS, get_args(Kind))},
 }
-"""Rows of the bench by name."""
+"""Rows of the benchmark by name."""

@@ -1,8 +1,8 @@
-"""Two implementations timed side by side, and the rows they are timed on.
+"""Timing of two implementations side by side, and the vectors they are timed on.
 
-`in_turns` runs ours and theirs alternately, so that other load on the machine affects both alike. Each side has one
-thread, and seconds are worked seconds, which other processes on the cores do not change. Rows are drawn, or are those
-of a set in the data folder; they are made once per process.
+`in_turns` runs ours and theirs alternately, so that other load on the machine affects both equally. Each side has one
+thread, and times are CPU seconds, which other processes hardly affect. Vectors are synthetic, or those of a dataset in
+the data folder; they are computed once per process.
 """
 
 import time
@@ -30,16 +30,16 @@ faiss: Any = _faiss  # its type stubs are incomplete
 DRAWN = "drawn"
 SETS = (DRAWN, *feedback.SETS)
 N, DIM = 50_000, 128
-"""Drawn rows, and their dimension."""
+"""Number of synthetic vectors, and their dimension."""
 LEARNED, CLASSES = 2_000, 10
-"""Rows and classes of a set for learners, at most."""
+"""Maximum numbers of rows and classes of a dataset for learners."""
 SPLITS = 3
 TICK_S = time.get_clock_info("process_time").resolution
 """Shortest time that the clock can measure."""
 
 Query = TypeVar("Query")
 Timed = Callable[[Query], tuple[float, Any]]
-"""From a question to the seconds it took and the answer."""
+"""From a query to the seconds it took and the answer."""
 
 
 class Compared(NamedTuple):
@@ -53,7 +53,7 @@ class Compared(NamedTuple):
 
 
 def clocked(call: Callable[[Query], Any]) -> Timed[Query]:
-    """Wrap a function so that it also returns the worked seconds.
+    """Wrap a function so that it also returns its CPU seconds.
 
     >>> clocked(len)("four")[1]
     4
@@ -70,9 +70,9 @@ def clocked(call: Callable[[Query], Any]) -> Timed[Query]:
 def in_turns(
     ours: Timed[Query], theirs: Timed[Query], asked: Sequence[Query], good: Callable[[Query, Any], float]
 ) -> Compared:
-    """Time both sides for each member of `asked`, taking turns at going first; `good(asked, answer)` is the quality.
+    """Time both sides for each query; they take turns at going first. `good(query, answer)` is the quality.
 
-    The caller compiles code and warms up caches before.
+    The caller compiles code and warms up caches beforehand.
     """
     result = Compared([], [], [])
     for turn, one in enumerate(asked):
@@ -101,7 +101,7 @@ def one_thread() -> Iterator[None]:
 
 
 class Place(NamedTuple):
-    """The set to measure on, the data folder, and the random seed."""
+    """The dataset to measure on, the data folder and the random seed."""
 
     name: str
     data: Path
@@ -126,7 +126,7 @@ class Split(NamedTuple):
 
 @cache
 def spread(place: Place) -> Vectors:
-    """Rows to search, (n, d): of length one around n / 200 centres, their spectrum falling as after a PCA."""
+    """Vectors to search, (n, d): of unit length around n / 200 centres, with a falling spectrum as after a PCA."""
     if place.name != DRAWN:
         return load_set(place.name, place.data).X
     random = np.random.default_rng(place.seed)
@@ -139,7 +139,7 @@ def spread(place: Place) -> Vectors:
 
 @cache
 def grouped(place: Place) -> Grouped:
-    """Rows in classes: the mixture of the `hyperplane` bench, or rows of a set."""
+    """Rows in classes: the mixture of the `hyperplane` benchmark, or the rows of a dataset."""
     if place.name == DRAWN:
         X = np.empty((N, hyperplane.DIM), np.float32)
         return Grouped(X, hyperplane.draw(N, place.seed, X)[0])
@@ -149,9 +149,9 @@ def grouped(place: Place) -> Grouped:
 
 @cache
 def splits(place: Place) -> list[Split]:
-    """Random splits for learners, two thirds and one third: scikit-learn's digits, or rows of a set.
+    """Random splits for learners, two thirds and one third: scikit-learn's digits, or rows of a dataset.
 
-    Rows are float64 at unit variance.
+    Rows are float64, scaled to unit variance.
     """
     if place.name == DRAWN:
         X, y = load_digits(return_X_y=True)

@@ -1,24 +1,24 @@
-"""SLEM and other encoders on the same base features: Table 1 of slem on our sets.
+"""SLEM and other encoders on the same base features: Table 1 of slem on our datasets.
 
-Rows are encoders, columns are image sets and base features. A cell is leave-one-out mAP, UKBench's 4·recall@4, or
+Rows are encoders, columns are datasets and base features. A cell is leave-one-out mAP, UKBench's 4·recall@4, or
 milliseconds per picture. Rezende et al., "Kernel square-loss exemplar machines for image retrieval", CVPR 2017 (slem),
 §6.
 
-Protocol. The classes of a set (objects of ukbench2000, categories of the others) are sorted. The first half are the
-negatives, the second half is the test part, where every picture is the query once: ukbench2000 has objects 0–249 and
+Protocol. The classes of a dataset (objects of ukbench2000, categories of the others) are sorted. The first half are the
+negatives, the second half is the test part, where every picture is a query once: ukbench2000 has objects 0–249 and
 250–499. Parameters are chosen by `calibrate_labels` inside the first half, by the mean average precision of two folds:
 objects 125–249 must find their own class against the pool of objects 0–124, and vice versa; then the encoder is fitted
 on the whole first half. Labels of the test part are used only by the measure. Vocabularies of vlad and fisher are
-learned, without labels, from a sample of all pictures of the set, as a collection does. `-foreign` takes as many
-random negatives from corel5k for the calibration and for the fit; the pictures to find in the calibration are the
-same, but all at once. `-own` takes the test part as the pool, as a collection does by default, with the parameters of
-the disjoint pool. Category sets show the limit: there the test asks for the same category, not the same object.
+learned, without labels, from a sample of all pictures of the dataset, as a collection does. `-foreign` uses the same
+number of random negatives from corel5k for the calibration and for the fit; the pictures to find in the calibration are
+the same, but in one batch. `-own` uses the test part as the pool, as a collection does by default, with the parameters
+of the disjoint pool. Datasets of categories show the limit of the method: their task is to find the same category, not
+the same object.
 
-Everything here depends only on inner products of rows, so rows with more dimensions than there are rows are replaced
-by shorter rows with the same inner products. ESVM trains once per picture: it is calibrated on at most `FEW` pictures
-of at most 25 random classes of one fold, and a test part of more than `MOST` pictures is thinned evenly in every
-class, for queries and for searched pictures (this concerns corel5k; each class keeps its share, so mAP hardly
-changes).
+Everything here depends only on inner products of vectors, so n vectors with more than n dimensions are replaced by
+shorter vectors with the same inner products. ESVM trains once per picture: it is calibrated on at most `FEW` pictures
+of at most 25 random classes of one fold. A test part of more than `MOST` pictures (corel5k) is thinned evenly in every
+class, both queries and database; each class keeps its share, so mAP hardly changes.
 """
 
 import logging
@@ -49,12 +49,12 @@ from lookalike_bench.vectors import base_recipe, describe
 
 LAMS = tuple(10.0**power for power in range(-6, 1))
 GAMMAS = (0.1, 0.3, 1.0, 3.0)
-"""Candidates of every calibration, for rows of length one."""
+"""Candidates of every calibration, for vectors of unit length."""
 ESVM_LAMS, THETAS = (1e-4, 1e-3, 1e-2, 1e-1), (0.01, 0.1, 1.0)
 FEW, MOST = 100, 1_000
-"""Pictures for the calibration and the test of ESVM, at most."""
+"""Maximum numbers of pictures for the calibration and the test of ESVM."""
 FOREIGN = "corel5k"
-"""The set of foreign negatives."""
+"""The dataset of foreign negatives."""
 REPEATS = 3
 """Timed encodings of the test part."""
 
@@ -68,8 +68,8 @@ PAPER: dict[str, dict[str, float]] = {
 }
 """Table 1, Holidays, in per cent: VLAD, and SPoC, the feature nearest to that of our network."""
 UNLIKE = {
-    "vlad": "the paper's set is Holidays, with 15,000 negatives; ours is ukbench2000, with 1,000",
-    "deep": "the paper's set is Holidays and its feature SPoC of another network; ours are ukbench2000 and GeM",
+    "vlad": "the paper uses Holidays with 15,000 negatives, we use ukbench2000 with 1,000",
+    "deep": "the paper uses Holidays and SPoC of another network, we use ukbench2000 and GeM",
 }
 SECONDS = {"cosine": 20.0, "pcaw": 15.0, "lda": 5.0, "esvm": 300.0, "linear": 25.0}
 """Estimated seconds of a row on ukbench2000; kernels take 35."""
@@ -81,7 +81,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class _Row:
     make: Callable[..., Transform]
-    """From the dimension of the base feature, and parameters, to an encoder that is not fitted."""
+    """From the dimension of the base feature and parameters to an unfitted encoder."""
     candidates: Sequence[dict[str, float]] = ()
     slow: bool = False
 
@@ -129,7 +129,7 @@ class Base(NamedTuple):
 
     X: Vectors  # (n, D), unit rows with the inner products of the base features
     labels: Labels  # (n,)
-    foreign: Vectors  # (m, D), m = 0 if the negatives are the set's own
+    foreign: Vectors  # (m, D), m = 0 if the negatives are from the dataset itself
     d: int  # dimension of the base feature, at least D
     pool: str = "disjoint"  # or "foreign", or "own"
 
@@ -145,14 +145,14 @@ class Outcome(NamedTuple):
 
 
 USUAL = ("ukbench2000/deep", "ukbench2000/deep-4r4", "ukbench2000/deep-ms", "ukbench2000/vlad")
-"""Columns that the paper has figures for."""
+"""Columns that the paper has results for."""
 _BASES: dict[tuple[Path, str, str, str], Base] = {}
 _OUTCOMES: dict[tuple[Path, str, str, str, str], Outcome] = {}
-"""What this process has computed: many cells share base vectors."""
+"""Results that this process has computed: many cells share base vectors."""
 
 
 def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
-    """Fill one cell. `seed` draws the bootstrap; everything else that is random is always the same."""
+    """Fill one cell. `seed` seeds the bootstrap; all other random choices are fixed."""
     wanted = COLUMNS[column]
     key = data, row, wanted.dataset, wanted.feature, wanted.pool
     if key not in _OUTCOMES:
@@ -167,7 +167,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def paper(row: str, column: str) -> PaperFigure:
-    """The figure of Table 1 for the feature."""
+    """The result in Table 1 for the feature."""
     dataset, feature, kind, pool = COLUMNS[column]
     value = PAPER.get(feature, {}).get(row) if (dataset, kind, pool) == ("ukbench2000", "mAP", "disjoint") else None
     return PaperFigure() if value is None else PaperFigure(value / 100, UNLIKE[feature])
@@ -190,7 +190,7 @@ def measure(row: str, base: Base, progress: Progress) -> Outcome:
     pool, asked, test = split(base.labels)
     if method.slow:
         test = _thin(test, base.labels, MOST)
-    shown = np.concatenate([pool, asked])  # (n,), all but the test part
+    shown = np.concatenate([pool, asked])  # (n,), all except the test part
     foreign = base.foreign[np.random.default_rng(0).permutation(len(base.foreign))[: len(shown)]]
     params: dict[str, Any] = {}
     if method.candidates:
@@ -280,7 +280,7 @@ def _thin(test: Rows, labels: Labels, most: int) -> Rows:
 
 
 def check(columns: Sequence[str], data: Path) -> None:
-    """Raise an error before the first cell if a set is missing."""
+    """Raise an error before the first cell if a dataset is missing."""
     for column in columns:
         wanted = COLUMNS[column]
         for name in (wanted.dataset, FOREIGN) if wanted.pool == "foreign" else (wanted.dataset,):
@@ -289,7 +289,7 @@ def check(columns: Sequence[str], data: Path) -> None:
 
 BENCH = Bench(
     "slem",
-    "encoders against a pool of negatives, on base features",
+    "encoders with a pool of negatives, on base features",
     tuple(ROWS),
     tuple(COLUMNS),
     run,

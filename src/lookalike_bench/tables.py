@@ -1,7 +1,7 @@
-"""A bench is a table: rows (methods) × columns (data and measure), filled one cell at a time.
+"""A benchmark is a table of rows (methods) × columns (dataset and measure), filled one cell at a time.
 
-`load` returns a bench by its name, `plan` lists the cells to fill and `fill` runs one of them. A new bench is one file
-with a `BENCH` in it and one line in `BENCHES`.
+`load` returns a benchmark by its name, `plan` lists the cells to fill and `fill` runs one of them. A new benchmark is
+one file with a `BENCH` in it and one line in `BENCHES`.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from typing import NamedTuple
 from lookalike.errors import UnknownNameError
 from lookalike.types import Progress, silent
 
-SMALLER_IS_BETTER = ("bytes an item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
+SMALLER_IS_BETTER = ("bytes per item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
 """Measures of which a smaller value is better."""
-RATIO = "× as fast"
-"""The measure that is a ratio of times: twice and half as fast are equal steps."""
+RATIO = "speed-up"
+"""The measure that is a ratio of times. Plots show it on a logarithmic axis around 1."""
 BENCHES = {
     "dfk": "lookalike_bench.dfk:BENCH",
     "feedback": "lookalike_bench.feedback:BENCH",
@@ -33,7 +33,7 @@ BENCHES = {
     "scaling": "lookalike_bench.scaling:BENCH",
     "slem": "lookalike_bench.slem:BENCH",
 }
-"""Every bench, by name, as `module:attribute`."""
+"""All benchmarks: name → `module:attribute`."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class Score:
 
 
 class PaperFigure(NamedTuple):
-    """The figure that a paper reports for a cell."""
+    """The result that a paper reports for a cell."""
 
     value: float | None = None
-    """None if the paper reports none, or if its figure is lost."""
+    """None if the paper reports none, or only a plot."""
     unlike: str = ""
-    """Why the figure cannot be compared with ours, else ""."""
+    """Why the result cannot be compared with ours, else ""."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A score with its place in the table and its cost."""
+    """A score with its position in the table and its cost."""
 
     bench: str
     row: str
@@ -117,25 +117,25 @@ class Bench:
     needs_data: bool = True
     """Whether the data folder is read by default."""
     has: Callable[[str, str], bool] = _has_every_cell
-    """Whether there is a cell for this row and column."""
+    """Whether a row has a cell in a column."""
     on_request: Sequence[str] = ()
-    """Rows, columns and cells ("row column") that are filled only on request: no paper reports them, or they take long.
-    A cell is requested by naming its row or its column."""
+    """Rows, columns and cells ("row column") that are filled only on request, because no paper reports them or because
+    they take long. To request a cell, name its row or its column."""
     paper: Callable[[str, str], PaperFigure] = _no_paper
-    """The paper's figure for a row and a column."""
+    """The paper's result for a row and a column."""
     seconds: Callable[[str, str], float] = _ten_seconds
     """Estimated seconds of a cell on one core, without the work that it shares with earlier cells."""
     shares: Callable[[str, str], str] = dataset_of
-    """A key: cells with the same key build on the same work, so one process fills them, in order."""
+    """A key. Cells with the same key build on the same work, so one process fills them, in order."""
     alone: bool = False
-    """Whether cells are timings, so that no other cell may run at the same time."""
+    """Whether cells measure time, so that no other cell may run at the same time."""
 
     def usual(self, names: Sequence[str]) -> list[str]:
-        """Those of these rows or columns that are filled by default."""
+        """The given rows or columns that are filled by default."""
         return [name for name in names if name not in self.on_request]
 
     def places(self, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> list[tuple[str, str]]:
-        """Cells as (row, column), column by column: those of the given rows and columns, else the default ones."""
+        """Cells as (row, column), column by column: of the given rows and columns, or else the default ones."""
         cells = [
             (row, column)
             for column in columns or self.usual(self.columns)
@@ -146,14 +146,14 @@ class Bench:
 
 
 def load(name: str) -> Bench:
-    """Import the bench of this name."""
+    """Import the benchmark of this name."""
     if name not in BENCHES:
-        raise UnknownNameError("bench", name, BENCHES)
+        raise UnknownNameError("benchmark", name, BENCHES)
     return load_from(BENCHES[name])
 
 
 def load_from(address: str) -> Bench:
-    """Import the bench at `module:attribute`."""
+    """Import the benchmark at `module:attribute`."""
     module, _, attribute = address.partition(":")
     bench: Bench = getattr(importlib.import_module(module), attribute)
     return bench
@@ -162,7 +162,7 @@ def load_from(address: str) -> Bench:
 def plan(
     bench: Bench, data: str | Path, *, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> list[tuple[str, str]]:
-    """The cells to fill, as `Bench.places` returns them; unknown names and missing data are errors."""
+    """The cells to fill, as `Bench.places` returns them; unknown names and missing data raise an error."""
     for kind, names, known in (("row", rows, bench.rows), ("column", columns, bench.columns)):
         for name in names or ():
             if name not in known:

@@ -1,11 +1,11 @@
-"""Image sets as vectors: computed once per process, and cached in a folder on request.
+"""Datasets as vectors: computed once per process, and cached in a folder on request.
 
-`describe` returns the vectors of an image set by a recipe, from a new collection. `unit_vectors` and `train_test`
-return the features of classifiers: rows of length one by the first stage of a recipe. Vocabularies of fisher are
-learned, without labels, from a sample of all pictures of the set, as a collection does.
+`describe` returns the vectors of a dataset by a recipe, from a new collection. `unit_vectors` and `train_test` return
+features for classifiers: vectors of unit length from the first stage of a recipe. Vocabularies of fisher are learned,
+without labels, from a sample of all pictures of the dataset, as a collection does.
 
-Cached arrays are named by everything that determines them: the archive, the recipe and the code that reads and
-describes pictures. After a change of any of them they are computed again.
+The name of a cached file depends on everything that determines its arrays: the archive, the recipe and the code that
+reads pictures and extracts features. If any of them changes, the arrays are computed again.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ from lookalike_bench import datasets
 from lookalike_bench.datasets import Labels
 
 SETS = ("mnist", "cifar10-deep", "cifar10-fisher", "corel5k-deep", "corel5k-fisher")
-"""Sets with a training and a test part; after the dash, the recipe whose first stage describes the pictures."""
+"""Datasets with a training and a test part; after the dash, the recipe whose first stage extracts the features."""
 CODE = ("encode", "features", "images")
 """Packages whose code determines the vector of a picture."""
 Arrays: TypeAlias = dict[str, NDArray[Any]]
@@ -41,11 +41,11 @@ _MADE: dict[tuple[Path, str, str], "Rows"] = {}
 
 
 class Rows(NamedTuple):
-    """An image set as vectors. A picture that the set holds twice is two rows."""
+    """A dataset as vectors. A picture that occurs twice is two rows."""
 
     X: Vectors  # (n, d)
     labels: Labels  # (n,)
-    names: NDArray[np.str_]  # (n,) of the archive's members
+    names: NDArray[np.str_]  # (n,) names of the archive's members
 
 
 class TrainTest(NamedTuple):
@@ -59,7 +59,7 @@ class TrainTest(NamedTuple):
 
 @contextmanager
 def caching(folder: str | Path | None) -> Iterator[None]:
-    """Within this block, arrays of image sets are cached in the folder; None: they are not cached."""
+    """Within this block, cache the arrays of datasets in the folder; None disables the cache."""
     if folder is not None:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def caching(folder: str | Path | None) -> Iterator[None]:
 
 
 def describe(name: str, recipe: str, data: Path, progress: Progress = silent) -> Rows:
-    """Vectors of an image set below `data`, in a collection's order; a recipe is a name or `"name = spec | spec"`."""
+    """Vectors of a dataset in `data`, in a collection's order; a recipe is a name or `"name = spec | spec"`."""
     key = data, name, recipe
     if key not in _MADE:
         with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
@@ -86,7 +86,7 @@ def describe(name: str, recipe: str, data: Path, progress: Progress = silent) ->
 
 
 def base_recipe(recipe: str) -> str:
-    """A recipe that is the first stage, the feature, of another one.
+    """A recipe that consists of the first stage, the feature, of another one.
 
     >>> base_recipe("color")
     'base = color()'
@@ -95,7 +95,7 @@ def base_recipe(recipe: str) -> str:
 
 
 def unit_vectors(name: str, folder: Path, progress: Progress = silent) -> Rows:
-    """Rows of length one of all pictures of a set such as "ukbench2000-deep", sorted by name."""
+    """Vectors of unit length of all pictures of a dataset such as "ukbench2000-deep", sorted by name."""
     from lookalike.encode.whiten import L2  # imports scikit-learn, which `describe` does not need
 
     dataset, _, recipe = name.rpartition("-")
@@ -105,12 +105,12 @@ def unit_vectors(name: str, folder: Path, progress: Progress = silent) -> Rows:
 
 
 def train_test(name: str, folder: Path, progress: Progress = silent) -> TrainTest:
-    """Both parts of a set of `SETS`; of corel5k, the test part is a random half of each class.
+    """Both parts of a dataset in `SETS`; for corel5k, the test part is a random half of each class.
 
-    Rows of mnist are pixels from 0 to 1, other rows have length one.
+    Vectors of mnist are pixels from 0 to 1, other vectors have unit length.
     """
     if name not in SETS:
-        raise UnknownNameError("set", name, SETS)
+        raise UnknownNameError("dataset", name, SETS)
     if name == "mnist":
         return TrainTest(*datasets.mnist(folder), *datasets.mnist(folder, test=True))
     X, y, names = unit_vectors(name, folder, progress)
@@ -122,7 +122,7 @@ def train_test(name: str, folder: Path, progress: Progress = silent) -> TrainTes
 
 
 def halves(y: Labels) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Row numbers of two random halves of each class, always the same; the first half has the odd row.
+    """Row numbers of two random halves of each class, always the same; the first half gets the odd row.
 
     >>> [len(half) for half in halves(np.array(["a"] * 3 + ["b"] * 2))]
     [3, 2]
@@ -138,7 +138,7 @@ def halves(y: Labels) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def check_set(name: str, folder: Path) -> None:
-    """Raise an error if the files of a set such as "mnist" or "corel5k-deep" are missing."""
+    """Raise an error if the files of a dataset such as "mnist" or "corel5k-deep" are missing."""
     dataset = name.split("-")[0]
     datasets.check(dataset, folder)
     if dataset == "mnist":
@@ -146,7 +146,7 @@ def check_set(name: str, folder: Path) -> None:
 
 
 def cached(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) -> Arrays:
-    """The arrays that `make` returns, or their cached copy; the `repr` of `by` must determine what `make` does."""
+    """The arrays that `make` returns, or their cached copy; the `repr` of `by` must determine the result of `make`."""
     folder = _CACHE.get()
     if folder is None:
         return make()

@@ -1,8 +1,8 @@
-"""Codes: vectors as a few bytes each.
+"""Codes: vectors in a few bytes each.
 
 bits          pack, unpack and count bits; Hamming distances
 queries       how codes are scored: (weighted) Hamming, spherical Hamming, a table per byte
-signs         base classes of the coders whose bits are signs of scores
+signs         base classes of coders whose bits are signs of scores
 
 Coders without labels:
 
@@ -13,11 +13,11 @@ pq            Pq: product quantisation, one byte per part of a row
 
 Coders that learn from labels:
 
-tsvmh         Tsvmh, TsvmPlanes: planes between groups of classes, at the nodes of class trees
-robust_tsvm   RobustTsvm: the SVM that finds these planes, also from unlabelled rows
+tsvmh         Tsvmh, TsvmPlanes: hyperplanes between groups of classes, at the nodes of class trees
+robust_tsvm   RobustTsvm: the SVM that finds these hyperplanes, also from unlabelled rows
 fasthash      FastHash: boosted trees
 sdh           Sdh: supervised discrete hashing
-labels        the classes of labelled rows
+labels        reading of labels
 """
 
 import lazy_loader

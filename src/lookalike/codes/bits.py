@@ -22,7 +22,7 @@ WORD = 8
 
 
 def pack(bits: ArrayLike) -> Codes:
-    """Pack truth values (n, bits) into codes (n, bits / 8) uint8.
+    """Pack booleans (n, bits) into codes (n, bits / 8) uint8.
 
     >>> pack([[1, 0, 0, 0, 0, 0, 0, 1]])
     array([[129]], dtype=uint8)
@@ -72,9 +72,9 @@ def hamming(A: Codes, B: Codes) -> NDArray[np.int32]:
 
 
 def weighted_hamming(A: Codes, B: Codes, weights: ArrayLike) -> Vectors:
-    """Sums of the weights of the bits in which rows differ, (q, n) float32; weights (bits,) or (q, bits).
+    """Sums of the weights of the bits in which rows differ, (q, n) float32; weights are (bits,) or (q, bits).
 
-    With a query's margins |w·x + b| as weights, a bit counts by how certain it is.
+    With a query's margins |w·x + b| as weights, certain bits count more.
 
     >>> weighted_hamming(np.array([[129]], np.uint8), np.array([[1]], np.uint8), [9, 1, 1, 1, 1, 1, 1, 1])
     array([[9.]], dtype=float32)
@@ -122,7 +122,7 @@ def check_weights(weights: ArrayLike, q: int, n_bytes: int) -> Vectors:
     if W.shape not in ((8 * n_bytes,), (q, 8 * n_bytes)):
         raise InputError(f"weights must be ({8 * n_bytes},) or ({q}, {8 * n_bytes}). Got shape {W.shape}.")
     if not (np.isfinite(W).all() and (W >= 0).all()):
-        raise InputError("weights must be finite and not negative. Got others among them.")
+        raise InputError("weights must be finite and not negative. Got NaN, infinity or a negative weight.")
     return np.broadcast_to(W, (q, 8 * n_bytes))
 
 

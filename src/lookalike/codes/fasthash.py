@@ -1,8 +1,8 @@
 """FastHash: each bit is a sum of boosted decision trees that separates half of the classes from the others.
 
 `divide_classes` chooses the classes on each side of a bit; `fit_trees` fits the trees of a bit, and `score_trees`
-applies them. All nodes of one level of a tree make the same comparison, so that a tree is `depth` comparisons and a
-table of 2^depth answers (Kohavi & Li 1995; Prokhorenkova et al. 2018). Boosting minimises the logistic loss by Newton
+applies them. All nodes on one level of a tree make the same comparison, so a tree is `depth` comparisons and a table
+of 2^depth outputs (Kohavi & Li 1995; Prokhorenkova et al. 2018). Boosting minimises the logistic loss by Newton
 steps (Friedman et al. 2000).
 
 Lin, Shen, Shi, van den Hengel & Suter, "Fast supervised hashing with decision trees for high-dimensional data", CVPR
@@ -27,7 +27,7 @@ from lookalike.limits import COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 
 ROWS = 20_000
-"""Maximum number of rows, drawn at random, for the trees of a bit."""
+"""Maximum number of rows, sampled at random, for the trees of a bit."""
 STARTS = 20
 """Random divisions of the classes from which the search for a bit's division starts."""
 PART_BYTES = 2**20
@@ -37,23 +37,23 @@ BINS = 32
 EDGE_ROWS = 10_000
 """Maximum number of rows for the edges between bins."""
 RIDGE = 1.0
-"""Added to the curvature in a leaf, so that a leaf of few rows has a small answer."""
+"""Added to the curvature in a leaf, so that leaves with few rows have small outputs."""
 
 
 class FastHash(BitCoder):
     """FastHash: choose the bits that labelled rows should have, then fit trees that predict these bits for any row.
 
-    Bits are learned one after the other. Step 1 divides the classes in two, so as to separate the pairs of classes that
-    earlier bits separated least: the paper's block search with a class as a block, since all rows of a class should
-    have the same bit. Step 2 fits boosted trees to the division. No bit depends on later ones, so codes are nested: the
-    first 64 of 256 bits are the 64-bit code. Rows without a label are ignored.
+    Bits are learned one after the other. Step 1 divides the classes in two groups that separate the pairs of classes
+    that earlier bits separated least. This is the paper's block search with a class as a block, because all rows of a
+    class should have the same bit. Step 2 fits boosted trees to the division. Bits do not depend on later bits, so
+    codes are nested: the first 64 of 256 bits are the 64-bit code. Unlabelled rows are ignored.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
     trees : number of trees for each bit.
     depth : comparisons of a tree, 1 to 8.
-    rate : learning rate, the factor of each tree's answer, above 0, at most 1.
+    rate : learning rate, by which each tree's output is multiplied; above 0, at most 1.
     random_state : seed, a whole number.
     n_jobs : threads that fit bits, as in joblib. The codes do not depend on it.
 
@@ -101,7 +101,7 @@ class FastHash(BitCoder):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from rows (n, d) and labels: (n,) with −1, NaN, None or "" for none, or (n, L) bool, several a row."""
+        """Learn from rows (n, d) and labels: (n,), with −1, NaN, None or "" for unlabelled rows, or (n, L) bool."""
         self._check()
         X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
         self.classes_, codes = read_labels(y, len(X))
@@ -121,7 +121,7 @@ class FastHash(BitCoder):
         return self
 
     def project(self, X: Any) -> Vectors:
-        """Scores (n, bits) float32: bit j is 1 where score j is above 0."""
+        """Scores (n, bits) float32: bit j is 1 if score j is positive."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0)
         out = np.empty((len(X), self.bits), np.float32)
@@ -149,10 +149,10 @@ def divide_classes(
 ) -> NDArray[np.int8]:
     """A division of the C classes for each seed, (bits, C) −1 or +1, neither side empty.
 
-    counts (C,): rows of each class; shared (C, C): classes that count as the same, since they share a label. Each bit
-    minimises Σ a_cd s_c s_d over pairs of classes, weighted by their rows, in a search by single changes: a_cd is twice
-    the number of earlier bits that were equal, for classes to be separated, and minus twice those that were not, for
-    others; ±1, so that a_cd is not 0 for the first bit.
+    counts (C,): rows of each class; shared (C, C): classes that share a label and count as the same. Each bit minimises
+    Σ a_cd s_c s_d over pairs of classes, weighted by their rows, in a search by single changes. For classes to be
+    separated, a_cd is twice the number of earlier bits in which they are equal; for classes that count as the same, it
+    is minus twice the number of bits in which they differ; ±1 is added so that a_cd is not 0 for the first bit.
     """
     C = len(counts)
     shares = counts / counts.sum()
@@ -160,15 +160,15 @@ def divide_classes(
     sides = np.empty((len(seeds), C), np.int8)
     agreed = np.zeros((C, C))  # Σ of s_c s_d over the bits so far
     for r, seed in enumerate(seeds):
-        wanted = np.where(shared, -r, r)  # the target of the sum over the bits so far
-        A = pairs * (agreed + wanted + np.where(shared, -1, 1))
+        target = np.where(shared, -r, r)  # of the sum over the bits so far
+        A = pairs * (agreed + target + np.where(shared, -1, 1))
         sides[r] = min((_descend(A, start) for start in _starts(C, seed)), key=lambda s: float(s @ A @ s))
         agreed += np.outer(sides[r], sides[r])
     return sides
 
 
 def _starts(C: int, seed: np.random.SeedSequence) -> NDArray[np.float64]:
-    """Random divisions in halves, (STARTS, C)."""
+    """Random divisions into halves, (STARTS, C)."""
     random = np.random.default_rng(seed)
     return random.permuted(np.tile(np.where(np.arange(C) < C / 2, -1.0, 1.0), (STARTS, 1)), axis=1)
 
@@ -215,7 +215,7 @@ def bin_edges(X: NDArray[Any], random: np.random.Generator) -> NDArray[np.float3
 
 
 def bin_rows(X: NDArray[Any], edges: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Bins (d, n) of rows (n, d): the number of edges of its column that a value is above."""
+    """Bins (d, n) of rows (n, d): the number of edges of its column below each value."""
     out = np.empty(X.shape[::-1], np.uint8)
     for j, column in enumerate(np.ascontiguousarray(X.T, np.float32)):
         out[j] = np.searchsorted(edges[j], column)
@@ -229,7 +229,7 @@ def fit_trees(
     """Fit trees, one after the other, to signs (n,) of bins (d, n).
 
     candidates (trees, depth, m): the columns that a level may compare. Fills columns and cuts (trees, depth), where a
-    comparison is whether a bin is above the cut, answers (trees, 2^depth) and scores (n,).
+    comparison tests whether a bin is above the cut, answers (trees, 2^depth) and scores (n,).
     """
     n = bins.shape[1]
     depth = columns.shape[1]

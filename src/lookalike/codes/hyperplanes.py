@@ -1,7 +1,7 @@
 """Unsupervised coders whose bits are sides of hyperplanes, the signs of XWᵀ + b: `Lsh`, `PcaRR`, `Itq`.
 
-They differ in the normals W: random ones, randomly rotated principal components, and principal components rotated so
-that the projections are as near as possible to their signs.
+They differ in the normals W: random vectors, randomly rotated principal components, and principal components with a
+rotation that brings the projections as near as possible to their signs.
 """
 
 import numpy as np
@@ -16,15 +16,17 @@ from lookalike.types import Array, Vectors
 class Lsh(UnsupervisedCoder):
     """Locality-sensitive hashing: signs of products with random normals.
 
-    On average, two rows differ in a share of the bits that is their angle over π. Any number of bits; nested: longer
-    codes begin with the shorter ones. Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002.
+    On average, the share of bits in which two rows differ is their angle divided by π. Any number of bits; nested:
+    longer codes start with the shorter ones.
+
+    Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
     random_state : seed of the normals.
-    centre : whether the hyperplanes pass through the mean of the rows instead of the origin. Rows without negative
-        numbers all lie on one side of the origin: most bits of planes through it are then nearly constant.
+    centre : whether the hyperplanes pass through the mean of the rows instead of the origin. Rows without
+        negative values all lie on one side of the origin, so most bits of hyperplanes through it are nearly constant.
 
     Attributes
     ----------
@@ -52,9 +54,9 @@ class Lsh(UnsupervisedCoder):
 
 
 class PcaRR(UnsupervisedCoder):
-    """Signs of as many principal components as bits, randomly rotated.
+    """Signs of randomly rotated principal components, one component per bit.
 
-    The rotation spreads the variance evenly over the bits: without it, the many directions of little variance would
+    The rotation spreads the variance evenly over the bits. Without it, the many directions of small variance would
     count as much as the few of large variance. Not nested: another length has another rotation. With more bits than
     directions (bits > min(d, n - 1)), the bits are spread evenly over the directions; see `_random_frame`.
 
@@ -94,7 +96,7 @@ class Itq(UnsupervisedCoder):
     """Iterative quantisation: PCA, then a rotation learned so that projections are near their signs.
 
     Not nested: the first 64 of 256 bits are not the 64-bit code. With more bits than directions (bits > min(d, n - 1)),
-    a frame of as many directions as bits is learned in the same way; see `_random_frame`.
+    a frame with one direction per bit is learned in the same way; see `_random_frame`.
 
     Gong & Lazebnik, "Iterative quantization: a Procrustean approach to learning binary codes", CVPR 2011, §2.2.
 
@@ -107,7 +109,7 @@ class Itq(UnsupervisedCoder):
     Attributes
     ----------
     W_ : (bits, d) float32. b_ : (bits,) float32, so that the mean is projected to 0.
-    losses_ : (iterations,) float64, ‖B − VR‖² / n before each change of the rotation: it never rises.
+    losses_ : (iterations,) float64, ‖B − VR‖² / n before each change of the rotation; it never increases.
 
     Examples
     --------
@@ -140,15 +142,15 @@ class Itq(UnsupervisedCoder):
 
 
 def _components(X: Array, bits: int) -> NDArray[np.float64]:
-    """The first principal components of the rows X (n, d), (D, d): as many as bits, or as there are."""
+    """The first principal components of the rows X (n, d), (D, d), D = min(bits, d, n − 1)."""
     n, d = X.shape
     return as_numpy(principal(X, min(bits, d, n - 1))[1])
 
 
 def _random_frame(D: int, bits: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """A random R (D, bits), bits ≥ D, with RRᵀ = I: a rotation of D principal components where bits = D.
+    """A random R (D, bits), bits ≥ D, with RRᵀ = I: a rotation of D principal components if bits = D.
 
-    Where bits > D, its columns are as many directions as bits, spread evenly over the D dimensions.
+    If bits > D, its columns are one direction per bit, spread evenly over the D dimensions.
     """
     return np.linalg.qr(random.normal(size=(bits, D)))[0].T
 

@@ -1,4 +1,4 @@
-"""Labels for the coders that learn from them: the classes, and the class of each row, -1 where it has no label."""
+"""Labels for coders that learn from them: the classes, and the class of each row, -1 for an unlabelled row."""
 
 from typing import Any
 
@@ -11,38 +11,36 @@ from lookalike.errors import InputError
 
 
 def read_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The sorted classes, at least 2, and the number of the class of each of n rows, (n,), −1 for no label.
+    """The sorted classes, at least 2, and the class number of each of n rows, (n,), −1 for an unlabelled row.
 
-    Labels are (n,) of any kind, where −1 (as in scikit-learn) or NaN among numbers and None, NaN or "" among others
-    mean no label; or (n, L) bool for several labels per row. For these, each combination of labels is a class, and the
-    classes are (C, L) bool.
+    Labels are (n,) of any type, or (n, L) bool for several labels per row. Unlabelled rows have −1 (as in scikit-learn)
+    or NaN in numeric labels, and None, NaN or "" in others. With several labels per row, each combination of labels is
+    a class, and the classes are (C, L) bool.
 
     >>> read_labels(["owl", None, "cat"], 3)
     (array(['cat', 'owl'], dtype='<U3'), array([ 1, -1,  0]))
     """
     if y is None:
-        raise InputError("This coder requires y to be passed, but the target y is None: it learns from labels.")
+        raise InputError("This coder learns from labels: it requires y to be passed, but the target y is None.")
     values = as_numpy(y)
     if len(values) != n:
-        raise InputError(f"y must hold the labels of each of {n} rows. Got shape {values.shape}.")
+        raise InputError(f"y must contain labels for each of {n} rows. Got shape {values.shape}.")
     several = values.ndim == 2 and values.shape[1] > 1
     missing = ~values.astype(bool).any(axis=1) if several else _missing(values := column_or_1d(values, warn=True))
     if missing.all():
-        raise InputError(
-            "y must hold some labels. Got none; a coder that needs no labels, such as itq, is for rows without."
-        )
+        raise InputError("y must contain some labels. Got none; without labels, use a coder such as itq.")
     known = values[~missing]
     if several:
         classes, numbers = np.unique(known.astype(bool), axis=0, return_inverse=True)
     else:
         if known.dtype.kind == "f" and (known % 1).any():
             raise InputError(
-                f"y must hold labels of classes. Got continuous numbers, such as {known[known % 1 != 0][0]:g}."
+                f"y must contain class labels. Got continuous numbers, such as {known[known % 1 != 0][0]:g}."
             )
         classes, numbers = np.unique(known.astype(str) if known.dtype.kind == "O" else known, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
-            f"y must name at least 2 classes to tell apart, besides -1 for no label. Got 1 class, {classes[0]!r}."
+            f"y must contain at least 2 classes, not counting -1 for unlabelled rows. Got 1 class, {classes[0]!r}."
         )
     codes = np.full(n, -1, np.int64)
     codes[~missing] = numbers.reshape(-1)

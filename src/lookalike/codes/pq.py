@@ -1,6 +1,6 @@
 """Product quantisation: each part of a row is replaced by the number of the nearest of 256 centroids, one byte.
 
-`query` compares codes with a vector that is not quantised itself (asymmetric distance). Jégou, Douze & Schmid, "Product
+`query` compares codes with an unquantised vector (asymmetric distance). Jégou, Douze & Schmid, "Product
 quantization for nearest neighbor search", IEEE TPAMI 2011, Eq. 13. faiss computes the centroids.
 """
 
@@ -18,14 +18,15 @@ from lookalike.codes.signs import draw_rows, summarise
 from lookalike.encode.check import check_matrix
 from lookalike.types import Array, Query, Vectors
 
-faiss: Any = _faiss  # its stubs know only a part of it
+faiss: Any = _faiss  # its type stubs are incomplete
 
 
 class Pq(BaseEstimator):
-    """One byte for each of bits / 8 parts of a row. Single bits have no meaning: compare codes by `query`.
+    """Product quantisation: one byte for each of bits / 8 parts of a row.
 
-    A part is a run of adjacent columns, all of one width: rows are padded with zeros at their end. With more parts than
-    columns, each column is a part, and the remaining bytes are 0. Not nested.
+    Single bits have no meaning: compare codes with `query`. A part is a run of adjacent columns; all parts have the
+    same width, and rows are padded with zeros at the end. With more parts than columns, each column is a part, and the
+    remaining bytes are 0. Not nested.
 
     Parameters
     ----------
@@ -95,6 +96,6 @@ class Pq(BaseEstimator):
 
     @staticmethod
     def _padded(rows: Vectors, width: int) -> Vectors:
-        """Rows padded with zeros to this width."""
+        """Pad rows with zeros to this width."""
         missing = width - rows.shape[1]
         return np.pad(rows, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(rows)

@@ -1,4 +1,4 @@
-"""Queries of codes: how codes (m, bits / 8) uint8 are scored, (q, m) float32, smaller is better.
+"""Queries for codes: they score codes (m, bits / 8) uint8, (q, m) float32; smaller is better.
 
 `CodeQuery` scores by Hamming distance, plain or weighted, `SphericalQuery` by spherical Hamming distance, `TableQuery`
 by a table per byte. Every index of codes answers all of them; a `CodeQuery` without weights is the fastest.
@@ -23,7 +23,7 @@ class CodeQuery:
     Parameters
     ----------
     codes : (q, bits / 8) uint8, one code per row.
-    weights : None counts bits; (bits,) or (q, bits) sums the weights of the bits that differ, such as margins.
+    weights : None counts bits; weights (bits,) or (q, bits), such as margins, are summed over the bits that differ.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class CodeQuery:
 class SphericalQuery:
     """Spherical Hamming distance: bits that differ over bits that are 1 in both (Heo et al., CVPR 2012, Eq. 5).
 
-    Codes that have no 1 in common with the query come after all others, ordered by the bits that differ.
+    Codes that share no 1 with the query come after all others, ordered by the number of bits that differ.
 
     Examples
     --------
@@ -83,8 +83,8 @@ class SphericalQuery:
 class TableQuery:
     """The sum of one table entry per byte of a code.
 
-    Product quantisers compare a vector with codes this way (Jégou et al., IEEE TPAMI 2011, Eq. 13), and so does a
-    weighted Hamming distance.
+    Product quantisers compare a vector with codes this way (Jégou et al., IEEE TPAMI 2011, Eq. 13); a weighted Hamming
+    distance is also computed this way.
 
     Parameters
     ----------

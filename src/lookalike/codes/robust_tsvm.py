@@ -1,7 +1,7 @@
-"""The robust transductive SVM: a plane between two classes that also keeps its distance from unlabelled rows.
+"""The robust transductive SVM: a hyperplane between two classes that also stays away from unlabelled rows.
 
-`RobustTsvm` is the estimator. Below it, `_Problem` holds one fit (Eq. 4): the terms of its sum, its balance constraint
-and its objectives; `_solve` is Algorithm 2, stochastic gradients, whose steps `gradient_steps` runs with numba.
+`RobustTsvm` is the estimator. `_Problem` represents one fit (Eq. 4): the terms of its sum, its balance constraint and
+its objectives. `_solve` is Algorithm 2, stochastic gradient descent; `gradient_steps` runs its steps with numba.
 
 Cevikalp, Elmas & Ozkan, "Large-scale image retrieval using transductive support vector machines", 2017 (tsvm-hashing),
 Eq. 2–8, Algorithms 1 and 2.
@@ -24,7 +24,7 @@ from lookalike.errors import InputError
 from lookalike.limits import COST, COST_OR_ZERO, COUNT, check_number
 
 S = -0.2
-"""s of Eq. 3: a labelled row that is this far on the wrong side counts as noise."""
+"""s in Eq. 3: labelled rows this far on the wrong side count as noise."""
 START_ROWS = 1_000
 """Rows for the supervised SVM that the search starts from."""
 ROUNDS = 20
@@ -43,21 +43,21 @@ class RobustTsvm(ClassifierMixin, BaseEstimator):
     """min ½‖w‖² + C Σ R(y f(x)) + C* Σ (R(f(x)) + R(−f(x))) with f(x) = wᵀx + b, R the ramp min(1 − s, max(0, 1 − t)).
 
     The second sum is over unlabelled rows: each enters twice, as +1 and as −1. A constraint holds the mean score of the
-    unlabelled rows at the mean of the labels, so that they do not all end up on one side. Without unlabelled rows there
-    is no constraint. Each round of Algorithm 1 solves a convex problem by stochastic gradients.
+    unlabelled rows at the mean of the labels, so that they do not all end up on one side. Without unlabelled rows,
+    there is no constraint. Each round of Algorithm 1 solves a convex problem by stochastic gradients.
 
-    Labels. y holds −1 and +1, and 0 for a row without a label, as in the paper, whose formulas multiply by y.
-    scikit-learn's own semi-supervised estimators write −1 for no label, which is a class here. Any other two labels
-    (0 and 1, two strings) are two classes without unlabelled rows.
+    Labels are −1, +1, and 0 for unlabelled rows, as in the paper, whose formulas multiply by y. scikit-learn's own
+    semi-supervised estimators use −1 for unlabelled rows; here it is a class. Any other two labels (0 and 1, two
+    strings) are two classes without unlabelled rows.
 
     Parameters
     ----------
-    C : weight of a labelled row, above 0. The sums are sums: twice the rows are twice the loss.
+    C : weight of a labelled row, above 0. Losses are summed, not averaged: twice the rows are twice the loss.
     C_unlabelled : C*, weight of an unlabelled row, at least 0.
     loss : of labelled rows: "ramp", which ignores rows far on the wrong side, or "hinge" (Eq. 2), which does not.
     balance : "labels" holds the mean score of unlabelled rows at the mean of the labels (Eq. 4); "scores" holds it at
         the mean score of the labelled rows under the supervised SVM that the search starts from. That suits sides of
-        unequal size, where a good plane has larger scores on the larger side.
+        unequal size, where a good hyperplane has larger scores on the larger side.
     passes : maximum number of passes of Algorithm 2 over all rows in a round.
     random_state : seed of the order of rows.
 
@@ -66,7 +66,7 @@ class RobustTsvm(ClassifierMixin, BaseEstimator):
     classes_ : (2,) labels; scores of at least 0 predict the second.
     coef_ : (d,) float64, w. intercept_ : float, b.
     level_ : the value at which the mean score of unlabelled rows is held; NaN without unlabelled rows.
-    objectives_ : (rounds + 1,) the objective at the start and after each round; it never rises. It includes the
+    objectives_ : (rounds + 1,) the objective at the start and after each round; it never increases. It includes the
         constant: an unlabelled row costs between 1 − s = 1.2 and 2, times C*.
 
     Examples
@@ -137,7 +137,7 @@ class RobustTsvm(ClassifierMixin, BaseEstimator):
         return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (n,): the second class where the score is at least 0."""
+        """Labels (n,): the second class if the score is at least 0."""
         scores = self.decision_function(X)
         return np.asarray(self.classes_[(scores >= 0).astype(np.int64)])
 
@@ -161,24 +161,24 @@ def _signs(y: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
     found = np.unique(y)
     if found.dtype.kind in "iuf" and np.isin(found, (-1, 0, 1)).all() and -1 in found and 0 in found:
         if 1 not in found:
-            raise InputError("y must hold both classes, -1 and +1, besides 0 for no label. Got -1 and 0.")
+            raise InputError("y must contain both classes, -1 and +1; 0 is for unlabelled rows. Got -1 and 0.")
         return found[found != 0], y.astype(np.float64)
     if len(found) != 2:
         raise InputError(
-            f"Only binary classification is supported: y must hold 2 classes (-1 and +1, with 0 for no label, or any"
-            f" other two). Got {len(found)} class{'es' * (len(found) != 1)}."
+            f"Only binary classification is supported: y must contain 2 classes (-1 and +1, with 0 for unlabelled rows,"
+            f" or any other two). Got {len(found)} class{'es' * (len(found) != 1)}."
         )
     return found, np.where(y == found[1], 1.0, -1.0)
 
 
 def _start(X: NDArray[Any], signs: Numbers, C: float, random: Any) -> tuple[Numbers, float]:
-    """The plane of a supervised linear SVM, fitted on a sample of each side if there are many rows."""
+    """The hyperplane of a supervised linear SVM, fitted on a sample of each side if there are many rows."""
     share = min(1.0, START_ROWS / len(signs))
     sides = [np.flatnonzero(signs == side) for side in (-1, 1)]
     some = np.concatenate([random.permutation(side)[: max(50, round(share * len(side)))] for side in sides])
     svm = LinearSVC(C=C, dual=True, max_iter=200, random_state=random.randint(2**31 - 1))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the initial SVM need not converge
         svm.fit(X[some], signs[some])
     return svm.coef_[0].astype(np.float64), float(svm.intercept_[0])
 
@@ -192,7 +192,7 @@ class _Terms(NamedTuple):
 
 
 class _Balance(NamedTuple):
-    """The constraint meanᵀw + b = level; no constraint where the level is NaN."""
+    """The constraint meanᵀw + b = level; no constraint if the level is NaN."""
 
     mean: Numbers  # (d,) of the unlabelled rows
     products: Numbers  # (n,) of the mean with the rows
@@ -204,11 +204,11 @@ class _Problem(NamedTuple):
 
     X: NDArray[Any]  # (n, d)
     terms: _Terms
-    ramp: Numbers  # (N,) 1 where the loss is a ramp, 0 where it is a hinge
+    ramp: Numbers  # (N,) 1 for a ramp loss, 0 for a hinge loss
     balance: _Balance
 
     def project(self, w: Numbers, b: float) -> tuple[Numbers, float]:
-        """The nearest plane that satisfies the balance constraint."""
+        """The nearest hyperplane that satisfies the balance constraint."""
         mean, _, level = self.balance
         if np.isnan(level):
             return w, b
@@ -299,14 +299,14 @@ def gradient_steps(X: Any, terms: Any, order: Any, w: Any, b: float, balance: An
     step ends with a projection onto meanᵀw + b = level, unless the level is NaN. t: step sizes are 1/t, 1/(t + 1), …
     of the gradient of the whole sum. Overwrites w with the last plane and mean_w with the mean; returns b and its mean.
 
-    w is represented as scale · v + along · mean, so that neither shrinking nor projecting touches all d numbers.
+    w is represented as scale · v + along · mean, so that shrinking and projecting do not touch all d elements.
     """
     rows, signs, weights, betas = terms
     mean, products, level = balance
     N, d = len(rows), len(w)
     bound = level == level  # not NaN
     v = w.copy()
-    off = mean_w  # Σ of what each step added, times the scales before it
+    off = mean_w  # Σ of each step's change, times the scales before it
     off[:] = 0
     scale, along, scales, alongs, biases = 1.0, 0.0, 0.0, 0.0, 0.0
     mean_v, mean_mean = 0.0, 0.0

@@ -19,35 +19,35 @@ from lookalike.limits import COST, COST_OR_ZERO, COUNT, COUNT_OR_ZERO, check_num
 from lookalike.types import Vectors
 
 ROWS = 60_000
-"""Maximum number of labelled rows, drawn at random: their kernel values are held in memory."""
+"""Maximum number of labelled rows, sampled at random: their kernel values are held in memory."""
 SWEEPS = 5
 """Maximum number of sweeps over all bits in one iteration."""
 UNCLEAR = 1e-11
-"""Scores smaller than this share of the terms they sum could be nothing but rounding."""
+"""Scores smaller than this share of the terms they sum could be rounding errors."""
 RIDGE = 1e-4
-"""Added to the diagonal of the kernel's moments, as a share of its mean: anchors may be equal."""
+"""Added to the diagonal of the kernel's moments, as a share of its mean, because anchors can be equal."""
 
 
 class Sdh(BitCoder):
     """min ‖Y − BW‖² + λ‖W‖² + ν‖B − φ(X)P‖² over codes B of ±1, with φ(x) = exp(−‖x − a‖²/σ²) for anchors a.
 
     Y (n, L) are the labels of the rows. W, P and B are optimised in turn, B one bit at a time (discrete cyclic
-    coordinate descent), starting from a random code for each class; new rows get the signs of φ(x)P. Rows without a
-    label are ignored. Not nested: bits depend on one another, and the first 64 of 256 are not the 64-bit code.
+    coordinate descent), starting from a random code for each class; new rows get the signs of φ(x)P. Unlabelled rows
+    are ignored. Not nested: bits depend on one another, and the first 64 of 256 are not the 64-bit code.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
-    anchors : number of random rows to compare with; at most as many as there are labelled rows.
+    anchors : number of random rows to compare with; limited to the number of labelled rows.
     lam : λ, above 0. nu : ν, at least 0.
-    iterations : of the three updates.
+    iterations : number of rounds of the three updates.
     random_state : seed, a whole number.
 
     Attributes
     ----------
     anchors_ : (m, d) float32. width_ : float, σ²: the mean squared distance between rows and anchors.
     P_ : (m, bits) float32, b_ : (bits,) float32: scores are φ(x)P + b.
-    losses_ : (iterations,) the objective after each; it never rises.
+    losses_ : (iterations,) the objective after each iteration; it never increases.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
 
     Examples
@@ -85,7 +85,7 @@ class Sdh(BitCoder):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from rows (n, d) and labels: (n,) with −1, NaN, None or "" for none, or (n, L) bool, several a row."""
+        """Learn from rows (n, d) and labels: (n,), with −1, NaN, None or "" for unlabelled rows, or (n, L) bool."""
         self._check()
         X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
         self.classes_, codes = read_labels(y, len(X))
@@ -106,7 +106,7 @@ class Sdh(BitCoder):
         moments[np.diag_indices_from(moments)] += RIDGE * (np.trace(moments) / len(moments) or 1.0)
         factor = scipy.linalg.cho_factor(moments)
         start = random.choice(np.array([-1, 1], np.float32), (len(self.classes_), self.bits))
-        B = start[codes]  # (n, bits): one code per class, because W can fit any codes of few rows
+        B = start[codes]  # (n, bits): one code per class, because W can fit any codes of a few rows
         losses = []
         P = np.zeros((phi.shape[1], self.bits))
         for _ in range(self.iterations):
@@ -122,10 +122,10 @@ class Sdh(BitCoder):
         return self
 
     def project(self, X: Any) -> Vectors:
-        """Scores (n, bits) float32: bit j is 1 where score j is above 0.
+        """Scores (n, bits) float32: bit j is 1 if score j is positive.
 
-        A row has the same signs alone and in a batch: scores are computed in float64, and again row by row, in one
-        order of summation, where even that rounding could decide.
+        A row has the same signs by itself and in a batch: scores are computed in float64, and computed again row by
+        row, in one order of summation, if even that rounding could change a sign.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False, ensure_min_samples=0)
@@ -184,16 +184,16 @@ def _regress(B: Vectors, Y: NDArray[np.float64], lam: float) -> NDArray[np.float
 
 
 def update_bits(B: Vectors, Y: NDArray[np.float64], W: NDArray[np.float64], pull: NDArray[Any]) -> None:
-    """Set each bit of B (n, bits) to its best value given the others, in sweeps until none changes; pull: ν φ(X)P."""
-    rest = Y - B @ W  # (n, L)
+    """Set each bit of B (n, bits) to its best value given the others, in sweeps until no bit changes; pull: ν φ(X)P."""
+    residual = Y - B @ W  # (n, L)
     for _ in range(SWEEPS):
         changed = False
         for j, w in enumerate(W):
             old = B[:, j].copy()
-            # ‖rest + (old − b)w‖² − 2b · pull, in what depends on b = ±1
-            score = rest @ w + old * (w @ w) + pull[:, j]
+            # the terms of ‖residual + (old − b)w‖² − 2b · pull that depend on b = ±1
+            score = residual @ w + old * (w @ w) + pull[:, j]
             B[:, j] = np.where(score == 0, old, np.sign(score))
-            rest += np.outer(old - B[:, j], w)
+            residual += np.outer(old - B[:, j], w)
             changed |= bool((old != B[:, j]).any())
         if not changed:
             break

@@ -1,9 +1,9 @@
-"""Base classes of the coders whose bits are the signs of numbers, and what they share.
+"""Base classes of coders whose bits are the signs of scores, and shared functions.
 
 `BitCoder` turns scores into codes and queries; `SignCoder` computes the scores as g(XWᵀ + b); `UnsupervisedCoder`
-learns W and b without labels. Rows may be NumPy arrays, torch tensors or memory maps and are read in chunks. A row has
-the same code alone and in a batch: where the rounding of a matrix product could decide a sign, the score is computed
-again, one by one, in float64.
+learns W and b without labels. Rows can be NumPy arrays, torch tensors or memory maps and are read in chunks. A row has
+the same code by itself and in a batch: if the rounding of a matrix product could change a sign, the score is computed
+again, individually, in float64.
 """
 
 from abc import ABC, abstractmethod
@@ -23,29 +23,29 @@ from lookalike.encode.check import check_matrix
 from lookalike.types import Array, Query, Vectors
 
 SAMPLE = 100_000
-"""Maximum number of rows, drawn at random, for coders that pass over the rows several times."""
+"""Maximum number of rows, sampled at random, for coders that pass over the rows several times."""
 
 PART_BYTES = 2**21
-"""Bytes of scores computed at a time: enough rows for a fast product, few enough to stay in the cache."""
+"""Bytes of scores computed at a time: enough rows for a fast product, but few enough to stay in the cache."""
 
 EPS, MOST = np.finfo(np.float32).eps, np.finfo(np.float32).max
 
 
 class BitCoder(BaseEstimator, ABC):
-    """A coder whose bits are the signs of the scores that `project` returns: 1 where a score is above 0."""
+    """A coder whose bits are the signs of the scores that `project` returns: 1 for a positive score."""
 
     bits: int
 
     @abstractmethod
     def project(self, X: Array) -> Vectors:
-        """Scores (n, bits) float32 of rows X (n, d): bit j is 1 where score j is above 0."""
+        """Scores (n, bits) float32 of rows X (n, d): bit j is 1 if score j is positive."""
 
     def encode(self, X: Array) -> Codes:
         """Codes (n, bits / 8) uint8 of rows X (n, d)."""
         return pack(self.project(X) > 0)
 
     def query(self, X: Array, *, weighted: bool = False) -> Query:
-        """A query for the neighbours of rows X in an index of this coder's codes; `weighted` weights bits by margin."""
+        """A query for the neighbours of rows X in an index of these codes; `weighted` weights bits by their margins."""
         return CodeQuery(self.encode(X), np.abs(self.project(X)) if weighted else None)
 
 
@@ -59,10 +59,10 @@ class SignCoder(BitCoder):
     n_features_in_: int
     W_: Vectors  # (bits, d)
     b_: Vectors  # (bits,)
-    noise_: Vectors  # (bits,) below this, the rounding of the product could decide a sign
+    noise_: Vectors  # (bits,) below this, the rounding of the product could change a sign
 
     def project(self, X: Array) -> Vectors:
-        """Scores (n, bits) float32 of rows X (n, d): bit j is 1 where score j is above 0."""
+        """Scores (n, bits) float32 of rows X (n, d): bit j is 1 if score j is positive."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         scores = np.empty((X.shape[0], self.bits), np.float32)
@@ -80,7 +80,7 @@ class SignCoder(BitCoder):
         return codes
 
     def _set_planes(self, W: Array, b: Array, longest: float) -> Self:
-        """Store W and b, learned from rows of length `longest` at most, and the noise level of each bit."""
+        """Store W and b, learned from rows no longer than `longest`, and the noise level of each bit."""
         self.W_, self.b_ = np.ascontiguousarray(W, np.float32), np.asarray(b, np.float32)
         # Rounding errors of a sum of d products add up like a random walk (Higham & Mary, 2019): 4 √d is ample.
         self.noise_ = (2 * (self.W_.shape[1] + 8) ** 0.5 * EPS * self._magnitudes(longest)).astype(np.float32)
@@ -94,13 +94,13 @@ class SignCoder(BitCoder):
     def _finish(self, Y: Vectors, rows: Vectors, unclear: NDArray[np.int64]) -> int:  # noqa: ARG002 (for subclasses)
         """Turn products Y = XWᵀ (m, bits) into scores, in place.
 
-        Returns how many scores are not finite, or so near to 0 that rounding could decide their sign, and writes their
-        flat indices in Y to `unclear`.
+        Return the number of scores that are not finite, or so near to 0 that rounding could change their sign, and
+        write their flat indices in Y to `unclear`.
         """
         return int(add_bias(Y, self.b_, np.zeros(len(Y), np.float32), self.noise_, unclear))
 
     def _finish_signs(self, Y: Vectors, rows: Vectors, unclear: NDArray[np.int64]) -> int:
-        """As `_finish`, but only the signs of Y have to be right: some coders compute these faster."""
+        """Like `_finish`, but only the signs of Y have to be right: some coders compute these faster."""
         return self._finish(Y, rows, unclear)
 
     def _finish_exact(
@@ -112,7 +112,7 @@ class SignCoder(BitCoder):
     def _parts(
         self, X: Array, finish: Callable[[Vectors, Vectors, NDArray[np.int64]], int]
     ) -> Iterator[tuple[slice, Vectors]]:
-        """Slices of the rows with their scores, as `finish` computes them."""
+        """Yield slices of the rows with their scores, as `finish` computes them."""
         unclear = np.empty(max(PART_BYTES // 4, self.bits), np.int64)
         for part in chunks(X.shape[0], row_bytes=4 * self.bits, max_bytes=PART_BYTES):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
@@ -122,7 +122,7 @@ class SignCoder(BitCoder):
             if count:
                 row, bit = np.divmod(unclear[:count], self.bits)
                 if not np.isfinite(Y[row, bit]).all():
-                    check_rows(rows)  # NaN in a row shows in Y, which is smaller and so cheaper to check
+                    check_rows(rows)  # NaN in a row shows in Y, which is smaller and cheaper to check
                 rows = np.ascontiguousarray(rows)
                 exact = _products(rows, self.W_, row, bit) + self.b_[bit]  # float64, in one order of summation
                 Y[row, bit] = self._finish_exact(exact, rows, row, bit).clip(-MOST, MOST)
@@ -130,7 +130,7 @@ class SignCoder(BitCoder):
 
 
 class RowSummary(NamedTuple):
-    """The result of one pass over the rows."""
+    """The result of a pass over the rows."""
 
     mean: NDArray[np.float64]  # (d,)
     longest: float  # the length of the longest row
@@ -173,9 +173,9 @@ def draw_rows(X: Array, random: np.random.Generator, most: int = SAMPLE) -> Vect
 
 @njit(cache=True, nogil=True)
 def add_bias(Y: Any, bias: Any, less: Any, noise: Any, unclear: Any) -> Any:
-    """Add `bias` (bits,) to Y (n, bits) and subtract `less` (n,); write to `unclear` where rounding could decide.
+    """Add `bias` (bits,) to Y (n, bits) and subtract `less` (n,); list unclear scores in `unclear`.
 
-    Returns the number of entries of `unclear`: see `SignCoder._finish`.
+    Return the number of entries of `unclear`; see `SignCoder._finish`.
     """
     n, bits = Y.shape
     count = 0

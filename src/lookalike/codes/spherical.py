@@ -1,6 +1,6 @@
-"""Spherical hashing: a bit says whether a row lies inside a ball.
+"""Spherical hashing: each bit shows whether a row is inside a ball.
 
-Each ball holds half of the rows, and each two balls share a quarter. Codes are compared by the spherical Hamming
+Each ball contains half of the rows, and each two balls share a quarter. Codes are compared by the spherical Hamming
 distance (`SphericalQuery`). Heo, Lee, He, Chang & Yoon, "Spherical hashing", CVPR 2012, Eq. 3, 4, Algorithm 1.
 """
 
@@ -17,19 +17,19 @@ from lookalike.types import Array, Query, Vectors
 ROWS = 10_000
 """Maximum size of the random sample that the balls are fitted to: each iteration compares it with all centres."""
 START = 10
-"""Rows whose mean is the initial position of a centre: near the middle, as §3.3 demands."""
+"""Number of rows whose mean is the initial position of a centre: near the middle, as §3.3 requires."""
 OVERLAP, SPREAD = 0.10, 0.15
 """Stopping rule: the mean distance of overlaps from a quarter and their spread, as shares of a quarter (§3.3)."""
 
 
 class Spherical(UnsupervisedCoder):
-    """Balls with equal shares of the rows and equal overlaps. Any number of bits; not nested.
+    """Spherical hashing: balls with equal shares of the rows and equal overlaps. Any number of bits; not nested.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
     random_state : seed of the sample and of the first centres.
-    iterations : maximum number; fitting stops earlier when the overlaps are even.
+    iterations : maximum number of iterations; fitting stops earlier when the overlaps are even.
 
     Attributes
     ----------

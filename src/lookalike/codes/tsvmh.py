@@ -1,7 +1,7 @@
-"""Transductive SVM hashing: a bit is a plane between two groups of classes, found at a node of a class tree.
+"""Transductive SVM hashing: a bit is a hyperplane between two groups of classes, found at a node of a class tree.
 
-`Tsvmh` makes codes, `TsvmPlanes` returns the distances from the planes as a transform. The tree is built by
-`class_tree` from the similarities of the classes, and `RobustTsvm` fits the plane of each node. Cevikalp, Elmas &
+`Tsvmh` computes codes; `TsvmPlanes` is a transform to the distances from the hyperplanes. `class_tree` builds the tree
+from the similarities of the classes, and `RobustTsvm` fits the hyperplane of each node. Cevikalp, Elmas &
 Ozkan, "Large-scale image retrieval using transductive support vector machines", 2017 (tsvm-hashing): trees in §2.2
 (Eq. 9–11), codes in §2.3 (TSVMH-BHT).
 """
@@ -32,36 +32,37 @@ from lookalike.types import Vectors
 PASSES = 10
 """Passes of stochastic gradients over a node's rows in each round."""
 LEAST_UNLABELLED = 20
-"""Unlabelled rows a node needs to use them: the mean score of fewer is no basis for a constraint."""
+"""Minimum number of unlabelled rows for a node to use them: the mean score of fewer is unreliable."""
 HULL_ROWS = 30
-"""Maximum number of rows for the hull of a class: each pair of classes costs an SVM on twice as many."""
+"""Maximum number of rows for the hull of a class: each pair of classes costs an SVM on twice that number."""
 HARD = 1e3
-"""C of these SVMs, for rows of mean squared length one: large, because the margin between hulls is a hard one."""
+"""C of these SVMs, for rows of mean squared length one: large, because the margin between hulls is a hard margin."""
 LEAST_SIMILARITY = 1e-9
-"""Lower bound of similarities: without any, a cut would be undefined."""
+"""Lower bound of similarities: the cut of classes without similarities is undefined."""
 
 
 class Tsvmh(TransformerMixin, SignCoder):
     """Transductive SVM hashing on binary class trees.
 
-    A tree over C classes has C − 1 nodes, and the plane between the two groups of a node is one bit. For more bits,
-    more trees are built, each on its own sample of the labelled rows, so that they differ. Each tree has its own
+    A tree over C classes has C − 1 nodes, and the hyperplane between the two groups of a node is one bit. For more
+    bits, more trees are built, each on its own sample of the labelled rows, so that they differ. Each tree has its own
     seed, so codes are nested: the first 64 of 256 bits are the 64-bit code. Unlabelled rows descend a tree on their
-    side of each plane; a node with fewer than 20 of them ignores them.
+    side of each hyperplane; a node with fewer than 20 of them ignores them.
 
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
     C, C_unlabelled : weights of labelled and unlabelled rows at a node, as in `RobustTsvm`, for rows that are centred
         and scaled to a mean squared length of one: the scale of X does not matter.
-    sample : maximum number of labelled rows of each class per tree, drawn at random, and C times as many unlabelled
-        ones. Fewer make trees differ more: worse short codes, better long ones.
+    sample : maximum number of labelled rows per class in a tree, sampled at random; the unlabelled rows of a tree are
+        limited to this number times the classes. A smaller sample makes trees differ more: worse short codes, better
+        long ones.
     random_state : seed, a whole number.
     n_jobs : processes that build trees, as in joblib. The codes do not depend on it.
 
     Attributes
     ----------
-    W_ : (bits, d) float32, b_ : (bits,) float32: the planes.
+    W_ : (bits, d) float32, b_ : (bits,) float32: the hyperplanes.
     sides_ : (bits, C) int8, the side of each class in each bit: −1, +1, or 0 if the bit does not separate it.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
 
@@ -98,7 +99,7 @@ class Tsvmh(TransformerMixin, SignCoder):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from rows (n, d) and labels: (n,) with −1, NaN, None or "" for none, or (n, L) bool, several a row."""
+        """Learn from rows (n, d) and labels: (n,), with −1, NaN, None or "" for unlabelled rows, or (n, L) bool."""
         self._check()
         X = validate_data(self, X, dtype=(np.float32, np.float64), order="C", ensure_min_samples=2)
         self.classes_, codes = read_labels(y, len(X))
@@ -109,12 +110,14 @@ class Tsvmh(TransformerMixin, SignCoder):
         length = float(np.sqrt(np.einsum("ij,ij->", centred, centred, dtype=np.float64) / len(X))) or 1.0
         centred /= np.float32(length)
         trees = -(-self.bits // (C - 1))
-        wanted = [min(C - 1, self.bits - (C - 1) * k) for k in range(trees)]  # nodes of each tree
+        counts = [min(C - 1, self.bits - (C - 1) * k) for k in range(trees)]  # nodes of each tree
         svm = RobustTsvm(self.C, self.C_unlabelled, self.loss, "scores", PASSES)
-        seeds = np.random.SeedSequence(self.random_state).spawn(trees)  # the first ones do not depend on how many
+        seeds = np.random.SeedSequence(self.random_state).spawn(
+            trees
+        )  # the first seeds do not depend on the number of trees
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_tree)(centred, codes, shared, svm, self.sample, count, seed)
-            for count, seed in zip(wanted, seeds, strict=True)
+            for count, seed in zip(counts, seeds, strict=True)
         )
         planes = [plane for tree in found for plane in tree]
         normals = np.array([plane.w for plane in planes])  # (bits, d)
@@ -123,7 +126,7 @@ class Tsvmh(TransformerMixin, SignCoder):
         return self._set_planes(normals / length, offsets, float(np.linalg.norm(X, axis=1).max()))
 
     def transform(self, X: Any) -> Vectors:
-        """Signed distances from the planes, (n, bits) float32: with many classes, rows for another coder."""
+        """Signed distances from the hyperplanes, (n, bits) float32, which another coder can encode."""
         return np.asarray(self.project(X) / np.maximum(np.linalg.norm(self.W_, axis=1), np.float32(1e-12)))
 
     def __sklearn_tags__(self) -> Tags:
@@ -140,23 +143,23 @@ class Tsvmh(TransformerMixin, SignCoder):
 
 
 class HingeTsvmh(Tsvmh):
-    """`Tsvmh` with the hinge loss on labelled rows (Eq. 2), to measure the cost of wrong labels without the ramp.
+    """`Tsvmh` with the hinge loss on labelled rows (Eq. 2), to measure the cost of wrong labels without the ramp loss.
 
-    Library only: it is not registered.
+    Library only: it is not in the registry.
     """
 
     loss = "hinge"
 
 
 class TsvmPlanes(TransformerMixin, BaseEstimator):
-    """Signed distances from the planes of `Tsvmh`, as rows for another coder or for search.
+    """Signed distances from the hyperplanes of `Tsvmh`, for another coder or for search.
 
-    The paper's way with more classes than bits (end of §2.3): embed by the normals of all nodes, then hash in the
-    embedded space.
+    The paper uses this if there are more classes than bits (end of §2.3): embed by the normals of all nodes, then hash
+    in the embedded space.
 
     Parameters
     ----------
-    dim : number of planes, from as many trees as that takes; None is one tree, a plane fewer than there are classes.
+    dim : number of hyperplanes, from as many trees as needed; None uses one tree, one hyperplane fewer than classes.
     C, C_unlabelled, sample, random_state : as in `Tsvmh`.
 
     Attributes
@@ -196,7 +199,7 @@ class TsvmPlanes(TransformerMixin, BaseEstimator):
             check_number("dim", self.dim, Integral, "None or a whole number of at least 1", 1, np.inf)
         X = validate_data(self, X, dtype=(np.float32, np.float64), ensure_min_samples=2)
         dim = len(read_labels(y, len(X))[0]) - 1 if self.dim is None else self.dim
-        bits = -(-dim // 8) * 8  # Tsvmh makes whole bytes of planes; the first `dim` are used
+        bits = -(-dim // 8) * 8  # Tsvmh fits a multiple of 8 hyperplanes; the first `dim` are used
         coder = Tsvmh(bits, self.C, self.C_unlabelled, self.sample, self.random_state).fit(X, y)
         lengths = np.maximum(np.linalg.norm(coder.W_[:dim], axis=1), np.float32(1e-12))
         self.W_, self.b_ = coder.W_[:dim] / lengths[:, None], coder.b_[:dim] / lengths
@@ -261,7 +264,7 @@ def similarities(distances: NDArray[np.float64], shared: NDArray[np.bool_] | Non
 def hull_distances(X: NDArray[Any], codes: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float64]:
     """Distances (C, C) between the convex hulls of classes: the margin 2/‖w‖ of a linear SVM between each two.
 
-    A hull is that of at most 30 rows of its class, drawn at random. Hulls that overlap have distance 0.
+    Each hull is that of at most 30 random rows of the class. Hulls that overlap have distance 0.
 
     >>> hull_distances(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1]), np.random.default_rng(0)).round(3)
     array([[0., 3.],
@@ -269,7 +272,7 @@ def hull_distances(X: NDArray[Any], codes: NDArray[np.int64], random: np.random.
     """
     counts = np.bincount(codes)
     if not counts.all():
-        raise InputError(f"Every class must have a row. Got none of class {np.argmin(counts)}.")
+        raise InputError(f"Every class must have at least one row. Class {np.argmin(counts)} has none.")
     C = len(counts)
     chosen = [random.permutation(np.flatnonzero(codes == c))[:HULL_ROWS] for c in range(C)]
     rows = X[np.concatenate(chosen)].astype(np.float64)
@@ -287,7 +290,7 @@ def hull_distances(X: NDArray[Any], codes: NDArray[np.int64], random: np.random.
 
 
 def _margin(gram: NDArray[np.float64], one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-    """2/‖w‖ of the SVM between two sets of rows, 0 if it does not separate them."""
+    """2/‖w‖ of the SVM between two sets of rows; 0 if it does not separate them."""
     rows = np.concatenate([one, other])
     K = gram[np.ix_(rows, rows)]  # (m, m)
     signs = np.repeat([1.0, -1.0], [len(one), len(other)])
@@ -302,7 +305,7 @@ def _cut(W: NDArray[np.float64]) -> NDArray[np.bool_]:
     """The normalised cut of classes, (C,) bool: signs of the second eigenvector of La = λDa (Eq. 10–11)."""
     D = np.diag(W.sum(axis=1))
     a = scipy.linalg.eigh(D - W, D)[1][:, 1]
-    a *= np.sign(a[np.argmax(np.abs(a) > np.abs(a).max() / 2)])  # eigenvectors come with either sign
+    a *= np.sign(a[np.argmax(np.abs(a) > np.abs(a).max() / 2)])  # the sign of an eigenvector is arbitrary
     right = a < 0  # Eq. 11
     if right.all() or not right.any():  # rounding only: a is orthogonal to D1 > 0
         right = np.arange(len(a)) == np.argmax(np.abs(a))
@@ -324,7 +327,7 @@ def _fit_tree(
     count: int,
     seed: np.random.SeedSequence,
 ) -> list[_Plane]:
-    """The planes of the first `count` nodes of one tree. codes: the classes of rows, −1 for no label."""
+    """The hyperplanes of the first `count` nodes of one tree. codes: the classes of rows, −1 for unlabelled rows."""
     random = np.random.default_rng(seed)
     C = int(codes.max()) + 1
     labelled = np.sort(np.concatenate([random.permutation(np.flatnonzero(codes == c))[:sample] for c in range(C)]))
@@ -333,16 +336,16 @@ def _fit_tree(
         unlabelled = np.sort(random.choice(unlabelled, C * sample, replace=False))
     rows = np.concatenate([labelled, unlabelled])
     X, codes = X[rows], codes[rows]
-    with threadpool_limits(1):  # so that sums are the same in any number of processes
+    with threadpool_limits(1):  # so that sums do not depend on the number of processes
         nodes = class_tree(similarities(hull_distances(X[codes >= 0], codes[codes >= 0], random), shared))[:count]
         planes: list[_Plane] = []
         here: list[NDArray[np.int64]] = []  # the rows at each node
         for node in nodes:
-            sides = np.zeros(C + 1, np.int8)  # the last is for rows without a label
+            sides = np.zeros(C + 1, np.int8)  # the last entry is for unlabelled rows
             sides[node.left], sides[node.right] = -1, 1
             if node.parent < 0:
                 inside = np.arange(len(X))
-            else:  # labelled rows descend by their class, others by the plane of the parent
+            else:  # labelled rows descend by their class, others by the hyperplane of the parent
                 above, plane = here[node.parent], planes[node.parent]
                 side = plane.sides[node.left[0]]
                 descends = np.where(X[above] @ plane.w + plane.b >= 0, 1, -1) == side

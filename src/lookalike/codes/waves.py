@@ -17,7 +17,7 @@ from lookalike.types import Array, Vectors
 
 TURN = np.float32(2 * np.pi)
 LEAST_SIDE = 1e-6
-"""Sides of the box of `Spectral` below this share of the longest one are rounding: no wave runs along them."""
+"""Sides of the box of `Spectral` below this share of the longest one are rounding errors and get no waves."""
 
 
 class WaveCoder(UnsupervisedCoder):
@@ -34,7 +34,7 @@ class WaveCoder(UnsupervisedCoder):
         return int(add_bias(Y, self.t_, np.zeros(len(Y), np.float32), self.noise_, unclear))
 
     def _finish_signs(self, Y: Vectors, rows: Vectors, unclear: NDArray[np.int64]) -> int:  # noqa: ARG002
-        # cos(y) + t > 0 where y is within arccos(−t) of a multiple of 2π: that needs no cosine per score.
+        # cos(y) + t > 0 if y is within arccos(−t) of a multiple of 2π: no cosine per score is needed.
         reach = np.arccos(np.clip(-self.t_.astype(np.float64), -1, 1)).astype(np.float32)
         return int(_compare_angles(Y, self.b_, reach, self.noise_, unclear))
 
@@ -49,8 +49,8 @@ class Spectral(WaveCoder):
     """Spectral hashing: signs of the longest cosine waves that fit into the box of the principal components.
 
     For rows spread evenly over a box, the graph Laplacian's eigenfunctions are cos(kπx / side) along each side. Long
-    sides of the box get several bits. Any number of bits: shorter waves make up for missing directions. Not nested:
-    longer codes use more directions, whose waves are sorted in between.
+    sides of the box get several bits. Any number of bits: if directions are missing, shorter waves are used. Not
+    nested: longer codes use more directions, whose waves come between the others.
 
     Weiss, Torralba & Fergus, "Spectral hashing", NIPS 2008, Eq. 7–8.
 
@@ -84,9 +84,9 @@ class Spectral(WaveCoder):
         _, components, _ = map(as_numpy, principal(X, min(self.bits, d, n - 1)))  # (D, d)
         low, high = _box(X, components)  # (D,)
         sides = high - low
-        longest = float(sides.max()) or 1.0  # where all rows are equal, any wave will do
+        longest = float(sides.max()) or 1.0  # if all rows are equal, any wave will do
         sides = np.where(sides > LEAST_SIDE * longest, sides, LEAST_SIDE * longest)
-        # Frequencies kπ / side: `bits` along each side are enough to choose from; the smallest are the longest waves.
+        # Frequencies kπ / side: the `bits` smallest of all, the longest waves, are chosen.
         frequencies = np.pi * np.arange(1, self.bits + 1) / sides[:, None]  # (D, bits)
         chosen = np.argsort(frequencies, axis=None, kind="stable")[: self.bits]
         side, frequency = chosen // self.bits, frequencies.ravel()[chosen]
@@ -106,8 +106,8 @@ class Sklsh(WaveCoder):
     ----------
     bits : length of the codes, a multiple of 8.
     random_state : seed of the waves.
-    gamma : γ of the kernel; None is 1 over the mean squared distance of a row from the mean. A larger one separates
-        only near rows from far ones, a smaller one needs more bits.
+    gamma : γ of the kernel; None is 1 over the mean squared distance of a row from the mean. A larger γ separates
+        only near rows from far ones; a smaller γ needs more bits.
 
     Attributes
     ----------
@@ -133,13 +133,13 @@ class Sklsh(WaveCoder):
         self, X: Array, summary: RowSummary, random: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.gamma is None:
-            self.gamma_ = 1 / (_mean_square(X, summary.mean) or 1.0)  # where all rows are equal, any γ will do
+            self.gamma_ = 1 / (_mean_square(X, summary.mean) or 1.0)  # if all rows are equal, any γ will do
         else:
             check_number("gamma", self.gamma, Real, "None or a number above 0", np.nextafter(0, 1), np.inf)
             self.gamma_ = float(self.gamma)
         W = np.empty((self.bits, X.shape[1]))
         b, t = np.empty(self.bits), np.empty(self.bits)
-        for bit in range(self.bits):  # drawn bit by bit, so that longer codes begin with the shorter ones
+        for bit in range(self.bits):  # sampled bit by bit, so that longer codes start with the shorter ones
             W[bit] = random.normal(scale=self.gamma_**0.5, size=X.shape[1])
             b[bit], t[bit] = random.uniform(0, 2 * np.pi), random.uniform(-1, 1)
         self.t_ = t.astype(np.float32)
@@ -148,7 +148,7 @@ class Sklsh(WaveCoder):
 
 @njit(cache=True, nogil=True)
 def _compare_angles(Y: Any, b: Any, reach: Any, noise: Any, unclear: Any) -> Any:
-    """As `add_bias`, but Y becomes `reach` less the distance of Y + b from the nearest multiple of 2π."""
+    """Like `add_bias`, but Y becomes `reach` minus the distance of Y + b from the nearest multiple of 2π."""
     n, bits = Y.shape
     count = 0
     for i in range(n):
