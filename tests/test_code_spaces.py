@@ -279,7 +279,7 @@ def test_bits_and_labels_that_cannot_be_are_refused_and_leave_nothing(filled):
         filled.fit("tsvm(bits=8)")
     with pytest.raises(InputError, match="does not learn from labels"):
         filled.fit("itq(bits=8)", labels=True)
-    with pytest.raises(InputError, match="nothing to calibrate"):
+    with pytest.raises(InputError, match="cannot be calibrated"):
         filled.calibrate("itq(bits=8)")
     with pytest.raises(InputError, match="uses no negatives"):
         filled.fit("itq(bits=8)", negatives=filled.path)

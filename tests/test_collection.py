@@ -103,7 +103,7 @@ def test_refresh_follows_patterns_and_lists(collection, folder):
     assert (report.gone, report.known, report.skipped) == (2, 6, {})
     for file in files[1:4]:
         file.rename(file.with_suffix(".gone"))
-    assert "is its disk mounted?" in collection.refresh(workers=1).notes[0]
+    assert "Is its disk mounted?" in collection.refresh(workers=1).notes[0]
     assert len(collection) == 6
 
 
@@ -240,7 +240,7 @@ def test_refresh_leaves_a_source_alone_that_is_not_there_or_has_become_empty(col
     with pytest.raises(SourceError, match="does not exist"):
         collection.refresh(folder)
     folder.mkdir()
-    assert "is its disk mounted?" in collection.refresh().notes[0]
+    assert "Is its disk mounted?" in collection.refresh().notes[0]
     assert len(collection) == 4 * len(KINDS)
     folder.rmdir()
     away.rename(folder)
