@@ -170,7 +170,7 @@ def test_what_takes_long_is_told_in_a_pipe_too(call, files, monkeypatch):
 
 def test_evaluation_is_a_table(call, pictures):
     code, _, err = call("classes", "evaluate")
-    assert (code, "no class with a picture" in err) == (2, True)
+    assert (code, "No class has a picture" in err) == (2, True)
     call("label", pictures)
     code, out, _ = call("classes", "evaluate")
     assert code == 0

@@ -92,7 +92,7 @@ def test_without_classes_pictures_or_a_second_picture_it_says_so(filled, collect
         collection.classify(files(pictures, "fish")[0])
     assert collection.classes.all() == []
     for verb in (lambda: filled.classify(files(pictures, "fish")[0]), filled.classes.predict, filled.classes.evaluate):
-        with pytest.raises(InputError, match="no class with a picture of the collection yet"):
+        with pytest.raises(InputError, match="No class has a picture of the collection yet"):
             verb()
     filled.classes.add("fish", files(pictures, "fish")[0])
     (verdict,) = filled.classify(files(pictures, "night")[0])
