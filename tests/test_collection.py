@@ -302,7 +302,7 @@ def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(seen, pictures, tmp_
     assert seen.search(f"{tmp_path / 'outside.tar'}::inner.jpg", k=1)[0].id == item
     text = tmp_path / "text.jpg"
     text.write_text("not a picture")
-    with pytest.raises(ImageError, match=f"Cannot search with {text}: not a picture"):
+    with pytest.raises(ImageError, match=f"Cannot read {text}: not a picture"):
         seen.search(text)
 
 
@@ -319,7 +319,7 @@ def test_unwanted_examples_push_their_kind_down(collection, folder):
 @pytest.mark.parametrize(
     ("example", "message"),
     [
-        ("no-such-file.jpg", "No file and no item"),
+        ("no-such-file.jpg", "No file or item"),
         (12345, "No item with the id"),
         ("0000000000003039", "No item with the id"),
         (np.zeros(3, np.float32), "columns"),
@@ -467,7 +467,7 @@ def test_what_was_removed_is_gone_and_compacting_gives_the_room_back(collection,
     assert before == collection.verify() == []
     assert after["segments_after"] == 1
     assert len(collection.search(first(folder), k=1000)) == 4 * len(KINDS) - 9
-    with pytest.raises(InputError, match="No item and no source named"):
+    with pytest.raises(InputError, match="no item or source named"):
         collection.remove("nothing-like-it")
 
 

@@ -69,7 +69,7 @@ def test_pictures_are_named_by_path_id_folder_bytes_pixels_or_vector(sorted_, pi
         sorted_.classes.add("night", pictures / "sunset")
     with pytest.raises(InputError, match="is not a picture of the collection"):
         sorted_.classes.add("night", files(pictures, "sunset")[0])
-    with pytest.raises(InputError, match="No file and no item"):
+    with pytest.raises(InputError, match="No file or item"):
         sorted_.classes.add("night", "nowhere.jpg")
     assert counts(sorted_)["night"] == (4, 0)
 

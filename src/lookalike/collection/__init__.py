@@ -1,4 +1,4 @@
-"""A collection of pictures, with everything users do with it. The command line and the service import only this package.
+"""A collection of pictures and its operations. The command line and the service import only this package.
 
 Operations:
 

@@ -201,7 +201,7 @@ class Adding:
         return run.copied_items
 
     def _intact_chains(self, spaces: Sequence[Space], report: Report) -> dict[str, Chain]:
-        """The chains of these spaces, without spaces whose feature is damaged. A damaged model is treated as not fitted."""
+        """The chains of these spaces, without spaces whose feature is damaged. A damaged model counts as not fitted."""
         chains, damage = {}, {}
         for space in spaces:
             try:
@@ -436,7 +436,9 @@ class _Ingest:
             if expected is None or expected == read.content:
                 kept.append((read, parts))
                 continue
-            reason = f"another picture has the same id by coincidence, {format_id(read.id)}; re-encode this one to add it"
+            reason = (
+                f"the id {format_id(read.id)} belongs to a different picture (a hash collision); re-encode this one"
+            )
             self.report.skipped[read.entry.path] = reason
             self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
         self.rows = kept

@@ -127,7 +127,7 @@ class Chain:
         return X if self.coder is None else self.coder.encode(X)
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
-        """Compute the vectors of pictures, (n, D) float32: of the space, or of the feature if the chain is not fitted."""
+        """Compute vectors of pictures, (n, D) float32: of the space, or of the feature if the chain is not fitted."""
         return self._finish(self.feature.extract(images))
 
     def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:

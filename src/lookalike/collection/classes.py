@@ -410,9 +410,7 @@ def _read_csv(file: Path) -> list[dict[str, str]]:
             reader = csv.DictReader(stream, skipinitialspace=True, strict=True)
             columns = reader.fieldnames or []
             if "label" not in columns or not {"id", "path"} & set(columns):
-                raise InputError(
-                    f"{file} must start with the header path,label or id,label. Got {str(columns)[:80]}."
-                )
+                raise InputError(f"{file} must start with the header path,label or id,label. Got {str(columns)[:80]}.")
             rows = []
             for row in reader:
                 if any("\n" in (row.get(column) or "") for column in ("id", "path", "label")):

@@ -339,7 +339,7 @@ class Collection:
         return self._store.judgements.sessions.all()
 
     def remove_session(self, id: str) -> None:
-        """Remove an unfinished session and its marks. A finished session cannot be removed, because its class uses it."""
+        """Remove an unfinished session and its marks. A finished one cannot be removed: its class needs it."""
         self._store.judgements.sessions.remove(id)
 
     def simulate(
