@@ -48,7 +48,7 @@ class Push:
 
     id: int
     path: str | None
-    push: float  # influence: 1 is the mean of the pool; larger for negatives more similar to the picture; can be below 0
+    push: float  # influence: 1 is the mean of the pool; more for negatives similar to the picture; can be negative
     collection: str | None = None  # path of its collection, if it is another one
 
 
