@@ -282,7 +282,7 @@ def test_a_vector_of_another_space_is_left_out_and_told(own):
     session = own.session([fish[0], vector], space="small")
     assert session.round().found == 1
     own.remove_space("small")
-    with pytest.raises(InputError, match="'small', was removed"):
+    with pytest.raises(InputError, match="'small' was removed"):
         session.round()
     own.fit("small = color() | pca(dim=7)")
     assert any("it has 6 dimensions, but the space has 7" in note for note in session.round().notes)
@@ -445,7 +445,7 @@ def test_sessions_that_cannot_be_are_refused(own):
         with pytest.raises(InputError, match=r"No session with the id .* lookalike sessions"):
             own.session(id=unknown)
     session = own.session(ids_of(own, "fish")[0])
-    with pytest.raises(InputError, match="Give only the id"):
+    with pytest.raises(InputError, match="Give only its id"):
         own.session(ids_of(own, "fish")[0], id=session.id)
     for part in (Crop(ids_of(own, "fish")[0], (0, 0, 0.5, 0.5)), np.zeros(4, np.float32)):
         with pytest.raises(InputError, match="Only pictures of the collection can be marked"):
@@ -532,7 +532,7 @@ def test_nothing_to_rank_is_told(own, pictures, tmp_path):
         with pytest.raises(InputError, match="k must be a whole number of at least 1"):
             session.round(k=k)
     own.remove_space("color")
-    with pytest.raises(InputError, match=r"'color', was removed\. Existing spaces: none"):
+    with pytest.raises(InputError, match=r"'color' was removed\. Existing spaces: none"):
         session.round()
     with Collection(tmp_path / "empty", create=True) as empty:
         (tmp_path / "nothing").mkdir()

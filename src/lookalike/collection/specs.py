@@ -60,7 +60,7 @@ def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
     """
     match = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
     if match is None:
-        raise InputError(f"A pipeline must be NAME = SPEC | …, with a name of letters, digits, _ and -. Got {text!r}.")
+        raise InputError(f"A pipeline needs a name of letters, digits, _ and -: NAME = SPEC | … Got {text!r}.")
     return match.group(1), parse_chain(match.group(2))
 
 
