@@ -156,7 +156,7 @@ def test_commands_in_messages_are_for_the_collection_that_was_named(own, capsys,
     assert f"lookalike -c {own} label" in json.loads(capsys.readouterr().err)["error"]["message"]
     monkeypatch.setenv("LOOKALIKE_COLLECTION", str(own))
     assert cli.run(words) == 2
-    assert "Make one: lookalike classes add" in capsys.readouterr().err
+    assert "Create one: lookalike classes add" in capsys.readouterr().err
 
 
 def test_what_takes_long_is_told_in_a_pipe_too(call, files, monkeypatch):

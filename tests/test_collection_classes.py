@@ -379,7 +379,7 @@ def test_one_class_cannot_be_judged_in_a_space_that_learned_from_labels(sorted_)
     for kind in KINDS[1:3]:
         sorted_.classes.delete(kind)
     assert sorted_.classes.evaluate(space="plain").classes == 1
-    with pytest.raises(InputError, match=r"needs pictures of two classes .* There are 3 pictures of 1 class\."):
+    with pytest.raises(InputError, match=r"needs pictures of two classes .* has 3 labelled pictures in 1 class\."):
         sorted_.classes.evaluate(space="fda")
 
 

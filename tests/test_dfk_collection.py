@@ -99,7 +99,7 @@ def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(fill
     assert rows[1].recall == rows[2].recall == 1  # a line turned is the same line
     assert 0.2 < rows[3].recall < 1
     monkeypatch.setattr(evaluation, "labels_of", lambda *_, **__: {1: ["odd"], 2: ["even"]})
-    with pytest.raises(InputError, match=r"at least 7. The collection has 2 with labels"):
+    with pytest.raises(InputError, match=r"at least 7 labelled pictures\. The collection has 2\."):
         filled.score_steps(space.name)
 
 

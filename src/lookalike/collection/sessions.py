@@ -313,7 +313,7 @@ def simulate(
     window: int,
     filter: Filter | None,
 ) -> list[SimulatedRound]:
-    """Run rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree.
+    """Run rounds with an emulated user that marks every question correctly; nothing is stored. §4.A, fsm-tree.
 
     The user searches for the pictures with `label`, by default that of the first example. `labels` are pairs of item
     and label, by default the collection's.
