@@ -295,7 +295,7 @@ def start_session(
 ) -> Session:
     """Start a session. A label adds its pictures, and those that its finished sessions marked irrelevant."""
     author = author or login()
-    start = spaces.store.read_consistently(lambda: _begin(spaces.find(space), positive, negative, label))
+    start = spaces.store.read_consistently(lambda: _first_marks(spaces.find(space), positive, negative, label))
     session_id = spaces.store.judgements.sessions.start(
         start.space.name, author=author, name=name, marks=start.marks, external_examples=start.external
     )
@@ -322,7 +322,7 @@ def simulate(
 
     store = space.store
     relevant = _find_relevant(store, positive, label, labels)
-    start = _begin(space, positive or relevant[:1].tolist(), negative, None)
+    start = _first_marks(space, positive or relevant[:1].tolist(), negative, None)
     among = None if filter is None else select(store, filter)
     check_count("rounds", rounds, 0)
     check_count("window", window)
@@ -387,7 +387,7 @@ class _Gathered(NamedTuple):
     notes: list[str]  # about examples that were left out
 
 
-def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Start:
+def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Start:
     """The first marks of a session. An example outside the collection is stored as a vector."""
     judgements = space.store.judgements
     if not len(space.feedback_index):
