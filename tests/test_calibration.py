@@ -87,7 +87,7 @@ def test_the_pool_may_come_from_outside_but_never_holds_what_asks(filled, pictur
 
 
 def test_labels_decide_where_they_are_asked(filled, pictures):
-    with pytest.raises(InputError, match="one label each"):
+    with pytest.raises(InputError, match="exactly one label"):
         filled.calibrate("slem()", labels=True)
     filled.import_labels(pictures)
     report = filled.calibrate("slem()", labels=True)

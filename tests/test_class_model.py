@@ -110,7 +110,7 @@ def test_one_step_after_the_other_is_what_a_fresh_look_gives(tmp_path_factory, k
         try:
             fresh = ClassModel(Spaces(store)).predict(QUERIES)
         except InputError:  # nobody is left
-            with pytest.raises(InputError, match="no class with a picture"):
+            with pytest.raises(InputError, match="No class has a picture"):
                 kept.predict(QUERIES)
             continue
         mine = kept.predict(QUERIES)

@@ -322,7 +322,7 @@ def test_search_writes_a_sheet_and_a_page(
         (["add"], "Missing argument 'SOURCE'"),
         (["add", "/no/such/folder"], "/no/such/folder"),
         (["add", "/tmp", "--recipe", "depe"], "Did you mean 'deep'?"),
-        (["remove"], "Give either ids and paths or a filter"),
+        (["remove"], "give either ids and paths or a filter"),
         (["remove", "nothing-like-this"], "nothing-like-this"),
         (["label", "/no/labels.csv"], "/no/labels.csv"),
         (["export", "/no/such/folder/x.json"], "/no/such/folder/x.json"),

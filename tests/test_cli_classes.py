@@ -163,7 +163,7 @@ def test_commands_in_messages_are_for_the_collection_that_was_named(own, capsys,
     assert f"lookalike -c {own} label" in json.loads(capsys.readouterr().err)["error"]["message"]
     monkeypatch.setenv("LOOKALIKE_COLLECTION", str(own))
     assert cli.run(words) == 2
-    assert "Make one: lookalike classes add" in capsys.readouterr().err
+    assert "Create one: lookalike classes add" in capsys.readouterr().err
 
 
 def test_what_takes_long_is_told_in_a_pipe_too(call, files, monkeypatch):
@@ -177,7 +177,7 @@ def test_what_takes_long_is_told_in_a_pipe_too(call, files, monkeypatch):
 
 def test_evaluation_is_a_table(call, pictures):
     code, _, err = call("classes", "evaluate")
-    assert (code, "no class with a picture" in err) == (2, True)
+    assert (code, "No class has a picture" in err) == (2, True)
     call("label", pictures)
     code, out, _ = call("classes", "evaluate")
     assert code == 0

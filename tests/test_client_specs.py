@@ -199,7 +199,7 @@ def test_a_new_component_is_closed_until_all_its_options_are_declared_plain(adde
     try:
         create("feature", "added()")
         for text in ("x = added()", "x = added(size=2)", "x = added(weights=1)", "x = join(parts=['added()'])"):
-            with pytest.raises(RefusedSpecError, match="may name files"):
+            with pytest.raises(RefusedSpecError, match="can name files"):
                 check_client_fit(text)
     finally:
         component.cache_clear()

@@ -275,13 +275,13 @@ def test_chains_that_cannot_be_are_refused(recipe, message):
 def test_bits_and_labels_that_cannot_be_are_refused_and_leave_nothing(filled):
     with pytest.raises(InputError, match="a multiple of 8, at least 8"):
         filled.fit("itq(bits=12)")
-    with pytest.raises(InputError, match="learns from pictures that have one label each"):
+    with pytest.raises(InputError, match="learns from pictures that have exactly one label"):
         filled.fit("tsvm(bits=8)")
     with pytest.raises(InputError, match="does not learn from labels"):
         filled.fit("itq(bits=8)", labels=True)
-    with pytest.raises(InputError, match="nothing to calibrate"):
+    with pytest.raises(InputError, match="cannot be calibrated"):
         filled.calibrate("itq(bits=8)")
-    with pytest.raises(InputError, match="uses no negatives"):
+    with pytest.raises(InputError, match="does not use negatives"):
         filled.fit("itq(bits=8)", negatives=filled.path)
     assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
 
@@ -291,7 +291,7 @@ def test_labels_of_one_class_are_too_few_for_codes_that_learn_from_them(filled, 
     for spec in ("tsvm(bits=64)", "codes(bits=64)"):
         assert cli.run(["-c", str(filled.path), "fit", spec, "--labels"]) == 2
         said = capsys.readouterr().err
-        assert "of at least 2 labels. The collection has 20 such pictures, of 1. Label some first:" in said
+        assert "at least 2 labels. The collection has 20 such pictures with 1 label. Label pictures first:" in said
     assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]  # nothing is left of them
 
 

@@ -103,7 +103,7 @@ def test_refresh_follows_patterns_and_lists(collection, folder):
     assert (report.gone, report.known, report.skipped) == (2, 6, {})
     for file in files[1:4]:
         file.rename(file.with_suffix(".gone"))
-    assert "is its disk mounted?" in collection.refresh(workers=1).notes[0]
+    assert "Is its disk mounted?" in collection.refresh(workers=1).notes[0]
     assert len(collection) == 6
 
 
@@ -240,7 +240,7 @@ def test_refresh_leaves_a_source_alone_that_is_not_there_or_has_become_empty(col
     with pytest.raises(SourceError, match="does not exist"):
         collection.refresh(folder)
     folder.mkdir()
-    assert "is its disk mounted?" in collection.refresh().notes[0]
+    assert "Is its disk mounted?" in collection.refresh().notes[0]
     assert len(collection) == 4 * len(KINDS)
     folder.rmdir()
     away.rename(folder)
@@ -302,7 +302,7 @@ def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(seen, pictures, tmp_
     assert seen.search(f"{tmp_path / 'outside.tar'}::inner.jpg", k=1)[0].id == item
     text = tmp_path / "text.jpg"
     text.write_text("not a picture")
-    with pytest.raises(ImageError, match=f"Cannot search with {text}: not a picture"):
+    with pytest.raises(ImageError, match=f"Cannot read {text}: not a picture"):
         seen.search(text)
 
 
@@ -319,7 +319,7 @@ def test_unwanted_examples_push_their_kind_down(collection, folder):
 @pytest.mark.parametrize(
     ("example", "message"),
     [
-        ("no-such-file.jpg", "No file and no item"),
+        ("no-such-file.jpg", "No file or item"),
         (12345, "No item with the id"),
         ("0000000000003039", "No item with the id"),
         (np.zeros(3, np.float32), "columns"),
@@ -467,7 +467,7 @@ def test_what_was_removed_is_gone_and_compacting_gives_the_room_back(collection,
     assert before == collection.verify() == []
     assert after["segments_after"] == 1
     assert len(collection.search(first(folder), k=1000)) == 4 * len(KINDS) - 9
-    with pytest.raises(InputError, match="No item and no source named"):
+    with pytest.raises(InputError, match="no item or source named"):
         collection.remove("nothing-like-it")
 
 

@@ -69,7 +69,7 @@ def test_pictures_are_named_by_path_id_folder_bytes_pixels_or_vector(sorted_, pi
         sorted_.classes.add("night", pictures / "sunset")
     with pytest.raises(InputError, match="is not a picture of the collection"):
         sorted_.classes.add("night", files(pictures, "sunset")[0])
-    with pytest.raises(InputError, match="No file and no item"):
+    with pytest.raises(InputError, match="No file or item"):
         sorted_.classes.add("night", "nowhere.jpg")
     assert counts(sorted_)["night"] == (4, 0)
 
@@ -92,7 +92,7 @@ def test_without_classes_pictures_or_a_second_picture_it_says_so(filled, collect
         collection.classify(files(pictures, "fish")[0])
     assert collection.classes.all() == []
     for verb in (lambda: filled.classify(files(pictures, "fish")[0]), filled.classes.predict, filled.classes.evaluate):
-        with pytest.raises(InputError, match="no class with a picture of the collection yet"):
+        with pytest.raises(InputError, match="No class has a picture of the collection yet"):
             verb()
     filled.classes.add("fish", files(pictures, "fish")[0])
     (verdict,) = filled.classify(files(pictures, "night")[0])
@@ -379,7 +379,7 @@ def test_one_class_cannot_be_judged_in_a_space_that_learned_from_labels(sorted_)
     for kind in KINDS[1:3]:
         sorted_.classes.delete(kind)
     assert sorted_.classes.evaluate(space="plain").classes == 1
-    with pytest.raises(InputError, match=r"needs pictures of two classes .* There are 3 pictures of 1 class\."):
+    with pytest.raises(InputError, match=r"needs pictures of two classes .* has 3 labelled pictures in 1 class\."):
         sorted_.classes.evaluate(space="fda")
 
 

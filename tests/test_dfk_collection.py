@@ -99,7 +99,7 @@ def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(fill
     assert rows[1].recall == rows[2].recall == 1  # a line turned is the same line
     assert 0.2 < rows[3].recall < 1
     monkeypatch.setattr(evaluation, "labels_of", lambda *_, **__: {1: ["odd"], 2: ["even"]})
-    with pytest.raises(InputError, match=r"at least 7. The collection has 2 with labels"):
+    with pytest.raises(InputError, match=r"at least 7 labelled pictures\. The collection has 2\."):
         filled.score_steps(space.name)
 
 
@@ -132,22 +132,22 @@ def test_pictures_with_several_labels_count_for_dfk_and_for_no_other(filled, pic
 
 
 def test_what_cannot_be_learned_from_is_said_and_leaves_no_space_behind(filled, pictures, tmp_path):
-    with pytest.raises(InputError, match=r"has 0 pictures with labels, of 0\. Label some first"):
+    with pytest.raises(InputError, match=r"has 0 labelled pictures with 0 labels\. Label pictures first"):
         filled.fit(OWN)
-    with pytest.raises(InputError, match=r"has 0 such pictures, of 0"):
+    with pytest.raises(InputError, match=r"has 0 such pictures with 0 labels"):
         filled.fit("dfk(k=2, max_iterations=3)")
     ids = filled.vectors("plain")[0].tolist()
     filled._store.judgements.add_labels([(item, "same") for item in ids], author="anna", source="hand")
-    with pytest.raises(InputError, match=r"not all the same. The collection has 12 pictures with labels, of 1"):
+    with pytest.raises(InputError, match=r"different labels. The collection has 12 labelled pictures with 1 label"):
         filled.fit(OWN)
-    with pytest.raises(InputError, match=r"labels, not all the same. The collection has 12 such pictures, of 1"):
+    with pytest.raises(InputError, match=r"different labels. The collection has 12 such pictures with 1 label"):
         filled.fit("dfk(k=2, max_iterations=3)")
     assert [space["name"] for space in filled.stats()["spaces"]] == ["plain"]
     filled._store.judgements.add_labels([(ids[0], "once")], author="anna", source="hand")
     assert filled.fit("dfk(k=2, max_iterations=3)") == {"dfk": 12}  # a label seen once is enough to tell apart
-    with pytest.raises(InputError, match="learns from labels, on request: lookalike fit mine --labels"):
+    with pytest.raises(InputError, match=r"learns from labels\. To fit it, run: lookalike fit mine --labels"):
         Collection(tmp_path / "new", create=True).add(pictures / "fish", recipes=[OWN], workers=1)
-    assert "learns from labels, on request" in filled.add(pictures / "fish", recipes=[OWN], workers=1).notes[0]
+    assert "learns from labels. To fit it" in filled.add(pictures / "fish", recipes=[OWN], workers=1).notes[0]
     assert filled.fit("mine", workers=1) == {"mine": 12}
 
 

@@ -74,9 +74,9 @@ def test_only_what_was_in_the_pool_pushes_and_is_still_there(filled, pictures):
 
 def test_what_cannot_be_explained_says_why(filled, other, pictures):
     item = next(filled.items()).id
-    with pytest.raises(InputError, match=r"Make one: lookalike fit 'slem\(\)'"):
+    with pytest.raises(InputError, match=r"Create one: lookalike fit 'slem\(\)'"):
         filled.explain(item)
-    with pytest.raises(InputError, match="uses no negatives"):
+    with pytest.raises(InputError, match="does not use negatives"):
         filled.explain(item, space="plain")
     filled.fit("slem(lam=0.01)", negatives=other.path)
     with pytest.raises(InputError, match="k must be a whole number of at least 1"):

@@ -47,11 +47,13 @@ def test_earlier_transforms_learn_from_all_and_labels_go_through_them():
 
 
 def test_too_few_labels_are_told_and_leave_no_space_behind(filled):
-    with pytest.raises(InputError, match=r"has 0 such pictures, of 0\. Label some first: lookalike label SOURCE"):
+    with pytest.raises(
+        InputError, match=r"has 0 such pictures with 0 labels\. Label pictures first: lookalike label SOURCE"
+    ):
         filled.fit("ncmml(dim=4)")
     some = filled.vectors()[0].tolist()[:4]
     filled._store.judgements.add_labels([(item, "one") for item in some], author="anna", source="hand")
-    with pytest.raises(InputError, match="has 4 such pictures, of 1"):
+    with pytest.raises(InputError, match="has 4 such pictures with 1 label"):
         filled.fit("ncmml(dim=4)")
     assert [space["name"] for space in filled.stats()["spaces"]] == ["plain"]
     assert filled.fit() == {}
@@ -71,7 +73,7 @@ def test_an_add_never_fits_what_learns_from_labels(filled, pictures, monkeypatch
 
 
 def test_labels_must_be_of_use(filled, pictures):
-    with pytest.raises(InputError, match=r"'slem' does not learn from labels: its chain is fourier\(\) \| slem\(\)"):
+    with pytest.raises(InputError, match=r"'slem' does not learn from labels. Its chain is fourier\(\) \| slem\(\)"):
         filled.fit("slem()", labels=True)
     with pytest.raises(InputError, match="No file or folder"):
         filled.fit("fda(dim=3)", labels=pictures / "nowhere.csv")
@@ -89,7 +91,7 @@ def test_the_command_line_imports_labels_or_uses_those_of_the_collection(filled,
     where = ["-c", str(filled.path), "fit"]
     assert cli.run([*where, "fda(dim=3)", "--import-labels", str(table)]) == 0
     out, err = capsys.readouterr()
-    assert out == "fda: fitted on 15 of 20 pictures (those that had one label).\n"
+    assert out == "fda: fitted on 15 of 20 pictures (those with one label).\n"
     told = f"Not in the collection: 1 name from {table}.\nTo evaluate: lookalike -c {filled.path} classes evaluate"
     assert err.startswith(told)
     assert cli.run([*where, f"--import-labels={table}", "fda", "--json"]) == 0
@@ -98,7 +100,7 @@ def test_the_command_line_imports_labels_or_uses_those_of_the_collection(filled,
     assert f"{table} is a file, not a space." in capsys.readouterr().err
     assert cli.run([*where, "--labels", "fda"]) == 0
     assert cli.run([*where, "fda", "--labels", "--json"]) == 0
-    assert capsys.readouterr().out == 'fda: fitted on 15 of 20 pictures (those that had one label).\n{"fda": 15}\n'
+    assert capsys.readouterr().out == 'fda: fitted on 15 of 20 pictures (those with one label).\n{"fda": 15}\n'
     assert cli.run([*where, "slem()", "--calibrate", "--labels", "--workers", "1"]) == 0
     assert "with 10 labelled pictures" in capsys.readouterr().out
     assert cli.run([*where, "slem", "--labels"]) == 2

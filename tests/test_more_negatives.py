@@ -76,11 +76,11 @@ def test_only_a_linear_slem_at_the_end_takes_more(own, other):
         with pytest.raises(InputError, match=rf"last transform is slem.* lookalike fit {name} --negatives"):
             own.add_negatives(name, other.path)
     for name in ("flat", "plain"):
-        with pytest.raises(InputError, match="uses no negatives"):
+        with pytest.raises(InputError, match="does not use negatives"):
             own.add_negatives(name, other.path)
     with own._store.writer():
         own._spaces.create(["waits = fourier() | slem(lam=0.1)"])
-    with pytest.raises(InputError, match="has no pool to add to"):
+    with pytest.raises(InputError, match="has no pool of negatives yet"):
         own.add_negatives("waits", other.path)
 
 

@@ -61,12 +61,12 @@ def test_transforms_before_it_are_fitted_on_the_collection_itself(filled, other)
 
 
 def test_negatives_that_are_of_no_use_are_refused(filled, pictures, tmp_path):
-    with pytest.raises(InputError, match="uses no negatives"):
+    with pytest.raises(InputError, match="does not use negatives"):
         filled.fit("flat = color() | pca(dim=4)", negatives=pictures)
     with pytest.raises(SourceError, match="nowhere"):
         filled.fit("slem(lam=0.01)", negatives=tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no picture that can be read"):
+    with pytest.raises(InputError, match="no readable picture"):
         filled.fit("slem(lam=0.01)", negatives=tmp_path / "empty")
     with Collection(tmp_path / "bare", create=True), pytest.raises(InputError, match="has no vectors of color"):
         filled.fit("slem(lam=0.01)", negatives=tmp_path / "bare")

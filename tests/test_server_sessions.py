@@ -121,7 +121,7 @@ def test_invalid_requests_to_sessions_are_rejected(service, kinds):
         error(service.client.post("/api/v1/sessions", json=body), 422, "input")
     session = service.post("/sessions", {"label": "house"}, status=201)["id"]
     both = {"relevant": [kinds["house"][0]], "irrelevant": [kinds["house"][0]]}
-    assert "Give it once" in error(service.client.post(f"/api/v1/sessions/{session}/marks", json=both), 422, "input")
+    assert "Choose one" in error(service.client.post(f"/api/v1/sessions/{session}/marks", json=both), 422, "input")
     error(service.client.post(f"/api/v1/sessions/{session}/marks", json={"relevant": ["../x"]}), 422, "input")
     error(service.client.post(f"/api/v1/sessions/{session}/marks", json={"skip": ["0" * 16]}), 404, "missing")
     assert "needs a name" in error(service.client.post(f"/api/v1/sessions/{session}/finish", json={}), 422, "input")

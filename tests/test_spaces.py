@@ -185,7 +185,7 @@ def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
     [
         ("depe", "Did you mean 'deep'"),
         ("color() | l2()", "needs a name"),
-        ("deep = color()", "comes with Lookalike"),
+        ("deep = color()", "a built-in recipe"),
         ("mine = colour()", "No feature named 'colour'"),
         ("mine = color() | pca(dims=3)", "No option of pca named 'dims'"),
         ("mine = l2()", "No feature named 'l2'"),

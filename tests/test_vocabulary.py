@@ -76,7 +76,7 @@ def test_nothing_to_read_is_nothing_learned(tmp_path):
 
 def test_a_feature_that_learns_is_saved_with_its_space(collection, pictures):
     report = collection.add(pictures / "fish", recipes=[RECIPE])
-    assert "was fitted on 4 pictures only" in report.notes[0]
+    assert "was fitted on only 4 pictures" in report.notes[0]
     assert collection.stats()["spaces"][0]["feature_fitted_on"] == 4
     with Collection(collection.path) as again:  # another process, much later
         second = again.add(pictures / "house")

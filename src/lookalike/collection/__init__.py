@@ -1,11 +1,12 @@
-"""A collection of pictures: what users do with it. The edges (command line, service, cluster) import only this.
+"""A collection of pictures and its operations. The command line and the service import only this package.
 
-What users do:
+Operations:
 
-    adding          add and refresh: files to items and vectors
-    searching       search, where the match is, which negatives push a picture away
+    adding          add and refresh: from files to items and vectors
+    searching       search, locate the match in a picture, explain the influence of negatives
     sessions        feedback: rounds, marks, the emulated user
-    classes         classes, their predictions, labels from files         class_model   the classes in memory
+    classes         classes, their predictions, labels from files
+    class_model     the classes in memory
     duplicates      groups of duplicates
     fitting         fit spaces and features, keep them up to date
     calibration     choose the options of a transform
@@ -13,16 +14,16 @@ What users do:
     overview        pages of items, the map, counts, sizes, speeds
     export          JSON, CSV, COCO, arrays
     maintenance     verify, repair, compact
-    planning        which index fits into how much memory, and what it costs
+    planning        recommend an index for a given memory, predict its cost
 
-What that stands on:
+Building blocks:
 
-    collection      `Collection` itself: one method per verb
-    space           `Space`: decides which vectors are searched, learned from and described
+    collection      `Collection`: one method per operation
+    space           `Space`: chooses the vectors that are searched, fitted on and learned from
     chain, specs    a feature and its fitted steps; the same as text
-    indexes         indexes opened, cached and built
-    resolve         ids, paths, crops and filters to items, pixels and vectors
-    reexports       names of lower layers for the edges
+    indexes         open, cache and build indexes
+    resolve         from ids, paths, crops and filters to items, pixels and vectors
+    reexports       names of lower layers for the command line and the service
 """
 
 import lazy_loader

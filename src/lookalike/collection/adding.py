@@ -1,8 +1,8 @@
-"""Adding pictures: list files, recognise known ones, read and describe the others, commit.
+"""Adding pictures: list files, recognise known ones, read the others, extract their features, commit.
 
-`Adding` has the verbs: `add`, `refresh`, and describing pictures again. `_Ingest` does one run over some sources:
-other processes read pictures while this one describes them, memory is bounded, and each commit is final. Callers hold
-the writer lock.
+`Adding` has the operations: `add`, `refresh`, and extracting features again. `_Ingest` does one run over some sources:
+other processes read pictures while this one extracts features, memory is bounded, and each commit is final. Callers
+hold the writer lock.
 """
 
 import queue
@@ -48,33 +48,33 @@ from lookalike.text import many
 from lookalike.types import Ids, Progress, format_id
 
 LIST_AHEAD = 100_000
-"""Files listed ahead of reading: a limit on memory. The total of a smaller add is known early."""
+"""Files listed ahead of reading; limits memory. The total of a smaller add is known early."""
 
 CARRY_BYTES = 256 * 2**20
-"""The same in bytes, for members of compressed archives, which carry their bytes; above it, members are
-listed one at a time."""
+"""Bytes of archive members listed ahead of reading (members of compressed archives carry their bytes). Above it,
+members are listed one at a time."""
 
 LOOKUP_BATCH = 1_000
 """Files looked up in the catalogue at a time."""
 
 REPORTED_FILES = 100
-"""Files that a report lists one by one."""
+"""Most files that a report lists by name."""
 
 COMMIT_ROWS = 2_048
 COMMIT_BYTES = 128 * 2**20
 COMMIT_S = 5.0
-"""Limits of one commit: pictures, bytes of their vectors, seconds since the last; whichever is reached first."""
+"""Limits of one commit, whichever is reached first: pictures, bytes of their vectors, seconds since the last."""
 
 
 @dataclass
 class Report:
-    """What an add or a refresh did with files."""
+    """The result of an add or a refresh: what happened to the files."""
 
     added: int = 0  # new pictures
     known: int = 0  # unchanged since the last add
     copied: int = 0  # known pictures at an additional path
-    moved: int = 0  # known pictures at a new path, the old file missing
-    changed: int = 0  # another picture at a known path
+    moved: int = 0  # known pictures at a new path, whose old file is missing
+    changed: int = 0  # files at a known path with a new picture
     gone: int = 0  # files that no longer exist
     skipped: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(
@@ -83,13 +83,13 @@ class Report:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     predicted: dict[str, int] = field(default_factory=dict)  # new pictures with a predicted class, by class
-    none: int = 0  # new pictures of none of the classes
+    none: int = 0  # new pictures that match no class
 
 
 class Adding:
     """Adds pictures to one collection.
 
-    `within` are folders that links inside a source may point into, besides the sources themselves; None: anywhere.
+    `within` lists folders that links inside a source may point into, in addition to the sources; None: anywhere.
     """
 
     def __init__(self, spaces: Spaces, classes: Classes, within: Sequence[str] | None):
@@ -112,7 +112,7 @@ class Adding:
         return report
 
     def refresh(self, roots: Sequence[str], progress: Progress, workers: int | None) -> Report:
-        """Look for new, changed, moved and missing files in these sources, or in all if none is given."""
+        """Check these sources, or all if none is given, for new, changed, moved and missing files."""
         report, known = Report(), self._store.items.sources()
         sources = list(roots) or known
         absent = {source: why for source in {*sources, *known} if (why := _find_problem(self._store, source))}
@@ -129,14 +129,14 @@ class Adding:
         return report
 
     def check_added(self, roots: Sequence[str]) -> None:
-        """Raise SourceError for a path that was never added, and is not inside one that was."""
+        """Raise SourceError for a path that was never added and is not inside an added one."""
         known = self._store.items.sources()
         for root in roots:
             if root not in known and next(self._store.items.paths_under(root), None) is None:
                 raise SourceError(f"{root} was never added. Run: lookalike add {root}")
 
     def refit_features(self, progress: Progress, workers: int | None, spaces: Sequence[Space]) -> dict[str, int]:
-        """Fit the features of these spaces again, and describe every picture again.
+        """Refit the features of these spaces, and extract the features of every picture again.
 
         Returns all spaces that use these features, with the number of pictures that each feature was fitted on. Raises
         SourceError if a source is missing, because its pictures would lose their vectors.
@@ -144,7 +144,7 @@ class Adding:
         sources = self._store.items.sources()
         for source in sources:
             if not has_files(source) or _find_problem(self._store, source):
-                raise SourceError(f"{source} does not exist: its pictures would lose their vectors. Is it mounted?")
+                raise SourceError(f"{source} does not exist, so its pictures would lose their vectors. Is it mounted?")
         entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
         fitted, failed = fit_features(spaces, entries, progress, workers, refit=True)
         if failed:
@@ -153,7 +153,7 @@ class Adding:
         return {space.name: fitted[space.specs[0]] for space in self._spaces if space.specs[0] in fitted}
 
     def describe_missing(self, progress: Progress, workers: int | None) -> int:
-        """Describe the pictures that lack a vector of a space's feature; returns how many now have one."""
+        """Compute the missing vectors of the spaces' features; returns the number of pictures that now have one."""
         features = {space.feature for space in self._spaces}
         missing = self._missing(features)
         paths = [path for item in self._store.items.get(sorted(missing)).values() for path in item.paths]
@@ -167,7 +167,7 @@ class Adding:
         return {int(item) for feature in features for item in self._store.vectors.missing(feature.name)}
 
     def _create_spaces(self, recipes: str | Sequence[str] | None, report: Report) -> list[Space]:
-        """The spaces that new pictures are added to: those of these recipes, and all that the collection has."""
+        """The spaces that new pictures are added to: those of these recipes, and all existing ones."""
         existing = list(self._spaces)
         if recipes is not None or existing:
             requested = self._spaces.create([recipes] if isinstance(recipes, str) else recipes or [])
@@ -175,7 +175,7 @@ class Adding:
             try:
                 requested = self._spaces.create(DEFAULT)
             except MissingError as error:
-                report.notes.append(f"{error} Until then, the colour feature is used.")
+                report.notes.append(f"{error} Until then, Lookalike uses the colour feature.")
                 requested = self._spaces.create(FALLBACK)
         return list(dict.fromkeys([*requested, *existing]))
 
@@ -185,7 +185,7 @@ class Adding:
         """Read the sources into these spaces; returns the known items that were found at a new path."""
         fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
         report.notes += [
-            f"{feature} was fitted on {many(n, 'picture')} only. When there are more, run: lookalike fit --features"
+            f"{feature} was fitted on only {many(n, 'picture')}. When you have more, run: lookalike fit --features"
             for feature, n in fitted.items()
             if n < FIT_MIN
         ]
@@ -210,12 +210,12 @@ class Adding:
                 damage[space.name] = error
         if not chains:
             raise next(iter(damage.values()))
-        report.notes += [f"Space '{name}' got no new pictures: {error}" for name, error in damage.items()]
+        report.notes += [f"No pictures were added to space '{name}': {error}" for name, error in damage.items()]
         return chains
 
     @contextmanager
     def _classifying(self, report: Report, progress: Progress) -> Iterator[None]:
-        """Predict the class of pictures that this block adds, if there are classes; errors only become notes."""
+        """Predict the classes of the pictures that this block adds, if there are classes; errors become notes."""
         try:
             enabled = self._classes.watch()
         except (DamagedError, FormatError) as error:
@@ -235,24 +235,24 @@ class Adding:
         yield from walk([*sources, *known], on_skip=ignore, within=self._allowed())
 
     def _allowed(self) -> Within:
-        """The folders that may be read. If a source is a link, its target is not allowed."""
+        """The folders that links may point into. If a source is a link, its target is not allowed."""
         if self._within is None:
             return None
         return [*self._within, *map(root_of, self._store.items.sources())]
 
 
 def _find_problem(store: Store, source: str) -> str | None:
-    """Why a source cannot be refreshed; None if it can. If all its files are missing, so is probably its disk."""
+    """Why a source cannot be refreshed; None if it can. If all its files are missing, its disk is probably too."""
     root = root_of(source)
     known = store.items.paths_under(root)
     first = next(known, None)
     if not exists(root):
         problem = f"{source} does not exist."
     elif first is not None and not any(exists(path) for path, _ in concatenate([first], known)):
-        problem = f"Every known file of {source} is missing: is its disk mounted?"
+        problem = f"All known files of {source} are missing. Is its disk mounted?"
     else:
         return None
-    return f"{problem} Its pictures were kept; to remove them, run: lookalike remove {source}"
+    return f"{problem} Its pictures were kept. To remove them, run: lookalike remove {source}"
 
 
 def _remove_missing(
@@ -260,8 +260,8 @@ def _remove_missing(
 ) -> None:
     """Remove the paths of these sources whose file no longer exists, and items without any path.
 
-    Doubtful cases are kept: files of an absent source inside this one, members of an archive that is being written,
-    files of a list whose folder is missing or empty.
+    Paths are kept in doubtful cases: files of an absent source inside this one, members of an archive that is being
+    written, files of a list whose folder is missing or empty.
     """
     listed = store.items.seen(list(report.skipped))
     known = {path: seen for path, seen in listed.items() if folder_has_files(path)}
@@ -294,7 +294,7 @@ class _Ingest:
     store : the collection's store.
     chains : the chain of each space that new pictures are added to, by name.
     side : the shorter side at which pictures are read.
-    report : counts and skipped files are added to it.
+    report : receives counts and skipped files.
     """
 
     def __init__(self, store: Store, chains: dict[str, Chain], side: int, report: Report):
@@ -328,7 +328,7 @@ class _Ingest:
                         self._handle(result)
                         progress("reading", self.done, listing.total)
         except KeyboardInterrupt:
-            self.unfinished.clear()  # described pictures are committed; the others are read by the next add
+            self.unfinished.clear()  # the next add reads pictures that have no features yet; the others are committed
             self._commit()
             raise
         finally:
@@ -338,7 +338,7 @@ class _Ingest:
         progress("reading", self.done, self.done)
 
     def _unread(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
-        """The entries that must be read; the others are counted here."""
+        """Yield the entries that must be read; count the others."""
         entries = iter(entries)
         while batch := _next_batch(entries):
             seen = self.store.items.seen([entry.path for entry in batch])
@@ -362,7 +362,7 @@ class _Ingest:
         return before.item not in self.undescribed
 
     def _link_if_known(self, entry: Entry, before: Seen | None) -> bool:
-        """Link a file to the known item with its bytes; False if there is none. Moved files are not decoded again."""
+        """Link a file to the known item with the same bytes, without decoding it; False if there is none."""
         try:
             content = digest_content(entry.read(LIMITS))
         except ImageError:
@@ -379,7 +379,7 @@ class _Ingest:
             entry = result.entry
             self.report.skipped[entry.path] = result.reason
             self.done += 1
-            # Without a size, the file never counts as unchanged: the next add tries it again.
+            # Without a size, the file never counts as unchanged, so the next add tries it again.
             size, mtime_ns = (entry.size, entry.mtime_ns) if result.lasting else (-1, -1)
             if result.lasting or self._item_at(entry.path) is None:
                 self.skips.append((entry.path, size, mtime_ns, result.reason))
@@ -392,7 +392,7 @@ class _Ingest:
             self._commit()
 
     def _describe(self) -> None:
-        """Describe the pictures that were read, but not described yet."""
+        """Extract the features of the pictures that were read."""
         if not self.unfinished:
             return
         reads, self.unfinished = self.unfinished, []
@@ -402,7 +402,7 @@ class _Ingest:
         self.done += len(reads)
 
     def _commit(self) -> None:
-        """Add everything described so far to the collection, in one transaction."""
+        """Add all pictures whose features were extracted to the collection, in one transaction."""
         self.committed_at = time.monotonic()
         if not (self.rows or self.links or self.skips):
             return
@@ -421,7 +421,7 @@ class _Ingest:
             pathless = [*self.store.items.link(self.links), *self.store.items.skip(self.skips)]
             for pending in pendings:
                 self.store.vectors.commit(pending)
-            self.store.remove(pathless)  # a changed file is a new item: no file has the old content
+            self.store.remove(pathless)  # a changed file is a new item; no file has the old content
         self.undescribed.difference_update(to_write)
         self.rows, self.rows_bytes, self.links, self.skips = [], 0, [], []
         for space in {*self.features, *self.chains}:
@@ -436,13 +436,15 @@ class _Ingest:
             if expected is None or expected == read.content:
                 kept.append((read, parts))
                 continue
-            reason = f"another picture happens to have the same id, {format_id(read.id)}; re-encode this one to add it"
+            reason = (
+                f"the id {format_id(read.id)} belongs to a different picture (a hash collision); re-encode this one"
+            )
             self.report.skipped[read.entry.path] = reason
             self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
         self.rows = kept
 
     def _write(self, rows: dict[int, tuple[Read, list[NDArray[Any]]]]) -> list[Any]:
-        """Write segments for every space; they become part of the collection when they are committed."""
+        """Write segments for every space; a commit makes them part of the collection."""
         if not rows:
             return []
         ids = np.array(list(rows), np.int64)
@@ -454,7 +456,7 @@ class _Ingest:
                 continue
             own_chains = {name: chain for name, chain in self.chains.items() if chain.specs[0] == spec}
             searched = any(len(chain.specs) == 1 for chain in own_chains.values())
-            # Half precision is enough for a feature that no space searches: fits and transforms tolerate it.
+            # Half precision is enough if no space searches the feature: fits and transforms tolerate it.
             stored: NDArray[Any] = X[lacks_vector] if searched else X[lacks_vector].astype(np.float16)
             pendings.append(self.store.vectors.write(spec, ids[lacks_vector], stored))
             for name, chain in own_chains.items():
@@ -469,7 +471,7 @@ class _Ingest:
         return pendings
 
     def _lack_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these items have no row in a space, (n,) bool."""
+        """A mask (n,) of the items that have no row in a space."""
         if self.undescribed.isdisjoint(ids.tolist()):
             return np.ones(len(ids), bool)
         return np.isin(ids, self.store.vectors.live_ids(name), invert=True)
@@ -498,13 +500,13 @@ class _Ingest:
 
 
 class _Listing:
-    """Entries of the sources, listed ahead of the reader by a thread; `total` once the listing is complete."""
+    """Entries of the sources, listed by a thread ahead of the reader; `total` is set once the listing is complete."""
 
     def __init__(self, sources: Sequence[str | Path], on_skip: Any, within: Within):
         self.total: int | None = None
         self._queue: queue.Queue[Entry | BaseException | None] = queue.Queue(LIST_AHEAD)
         self._stop = threading.Event()
-        self._carried = 0  # bytes of the queue's entries: added by the thread, subtracted by the reader
+        self._carried = 0  # bytes of the queued entries: added by the thread, subtracted by the reader
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._list, args=(sources, on_skip, within), daemon=True)
         self._thread.start()
@@ -546,7 +548,7 @@ class _Listing:
 
 
 def _next_batch(entries: Iterator[Entry]) -> list[Entry]:
-    """The next entries to look up together: at most LOOKUP_BATCH, fewer if they carry CARRY_BYTES."""
+    """The next entries to look up in one batch: at most LOOKUP_BATCH, fewer if they carry CARRY_BYTES."""
     batch: list[Entry] = []
     carried = 0
     for entry in entries:

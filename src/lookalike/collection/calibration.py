@@ -1,7 +1,7 @@
 """Calibration: choose λ and γ of a space's last transform by altered versions of its pictures, or by labels.
 
-Candidates from a grid are compared by `encode.calibrate`. Altered versions are crops, a flip, other light and
-recompression, always the same ones; an encoder must still find the original.
+`encode.calibrate` compares candidates from a grid. Pictures are altered by cropping, flipping, changing the brightness
+and recompression, always in the same ways; an altered picture must still find the original.
 """
 
 import inspect
@@ -33,21 +33,21 @@ GRID: dict[str, tuple[float, ...]] = {
     "lam": (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6),
     "gamma": (0.1, 0.3, 1.0, 3.0),
 }
-"""Candidates, mildest first, because the first of equals is chosen. They are for rows of unit length; for other rows
-they are scaled by the power of ten of the squared length. Without labels only the typical γ is tried: the margin, which
-then decides, cannot be compared between different γ."""
+"""Candidates, mildest first, because the first of equals is chosen. They are for vectors of unit length; for other
+lengths they are scaled by the squared length, rounded to a power of ten. Without labels, the margin decides. It cannot
+be compared between different γ, so only the typical γ is tried."""
 
 MAX_ALTERED = 200
-"""Most pictures that are altered."""
+"""Most pictures to alter."""
 
 MAX_LABELLED = 1_000
-"""Most labelled pictures that search each other; never more than half of the collection."""
+"""Most labelled pictures that are searched among each other; never more than half of the collection."""
 
 PICTURES_PER_ALTERED = 4
-"""Pictures that the collection must have for each one that is altered."""
+"""Pictures in the collection for each altered one."""
 
 MAX_POOL = 10_000
-"""Most rows of the pool while candidates are compared: more hardly change λ and γ, and every candidate is fitted."""
+"""Most rows of the pool during calibration. Every candidate is fitted on them, and more would hardly change λ and γ."""
 
 
 CROPS: tuple[Box, ...] = (
@@ -57,26 +57,26 @@ CROPS: tuple[Box, ...] = (
     (0.2, 0.2, 0.8, 0.8),
     (0.1, 0.4, 0.6, 0.9),
 )
-"""Crops: nearly the whole picture, two corners, the middle, a quarter beside the middle."""
+"""Crops: nearly the whole picture, two corners, the middle, a quarter next to the middle."""
 
 SMALLEST_CROP = 0.5
-"""The shortest side of a crop, as a share: pictures are read that much larger."""
+"""The shortest side of a crop, as a share of the picture's; pictures are read larger by this factor."""
 
 READ_BLOCK = 32
-"""Pictures read at a time: small, so that few pictures are read in vain."""
+"""Pictures read per batch. Small, because reading stops after the batch in which enough pictures were found."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
-    """The candidates for a space and the choice."""
+    """The result of a calibration: the candidates and the choice."""
 
     space: str
     chain: list[str]  # with the chosen options
     params: dict[str, Any]
     trials: list[Trial]
     questions: int  # pictures that were altered, or that have labels
-    pool: int  # rows that every candidate was fitted on
-    fitted_on: int = 0  # rows that the space was then fitted on
+    pool: int  # number of rows that every candidate was fitted on
+    fitted_on: int = 0  # number of rows that the space was then fitted on
 
 
 def choose_options(
@@ -86,10 +86,10 @@ def choose_options(
     progress: Progress,
     workers: int | None,
 ) -> CalibrationReport:
-    """Compare the candidates for a space's last transform; nothing is stored yet.
+    """Compare the candidates for a space's last transform; nothing is stored.
 
-    The pool is the one that the fit will use. If it is the collection itself, it contains the originals, and pushes
-    altered versions away from them, as it will push any new view; λ must be large enough for that.
+    The pool is the one that the fit will use. If it is the collection itself, it contains the originals as negatives,
+    which push altered versions away from the originals, as they will push any new view; λ must be large enough.
     """
     name, chain = space.name, space.chain
     spec, options = _check_tunable(name, chain)
@@ -97,7 +97,7 @@ def choose_options(
     n = len(ids) // PICTURES_PER_ALTERED
     if n < 2:
         raise InputError(
-            f"Calibration needs at least {2 * PICTURES_PER_ALTERED} pictures in the collection. Got {len(ids)}."
+            f"Calibration needs at least {2 * PICTURES_PER_ALTERED} pictures. The collection has {len(ids)}."
         )
     if labels:
         query_ids, y = _labelled(space, ids, min(MAX_LABELLED, len(ids) // 2))
@@ -144,7 +144,7 @@ def _check_tunable(name: str, chain: Chain) -> tuple[Spec, list[str]]:
     options = tunable(chain.specs[-1]) if len(chain.specs) > 1 else []
     if "lam" not in options:
         raise InputError(
-            f"Space '{name}' has nothing to calibrate: its last transform must have the option lam, as slem does."
+            f"Space '{name}' cannot be calibrated: its last transform must have the option lam, such as slem."
             f" Its chain is {' | '.join(chain.specs)}."
         )
     spec = parse(chain.specs[-1])
@@ -154,7 +154,7 @@ def _check_tunable(name: str, chain: Chain) -> tuple[Spec, list[str]]:
 
 
 def _candidates(options: list[str], spec: Spec, pool: Vectors, labels: bool) -> list[dict[str, float]]:
-    """Every combination, in units that fit the rows of the pool (n, d)."""
+    """All combinations of the candidates, scaled to the lengths of the rows of the pool (n, d)."""
     squared = float(np.mean(np.einsum("ij,ij->i", pool, pool, dtype=np.float64)))
     unit = 10.0 ** round(math.log10(max(squared, 1e-30)))
     kernel = getattr(create("transform", spec), "kernel", None)
@@ -172,7 +172,8 @@ def _labelled(space: Space, ids: Ids, n: int) -> tuple[Ids, list[str]]:
     pairs = [(item, label) for item, label in sorted(labels.items()) if item in known][:n]
     if len(pairs) < 2:
         raise InputError(
-            f"Calibration by labels needs pictures with one label each. Got {len(pairs)}. Run: lookalike label SOURCE"
+            "Calibration by labels needs at least 2 pictures with exactly one label. The collection has"
+            f" {len(pairs)}. Run: lookalike label SOURCE"
         )
     return np.array([item for item, _ in pairs], np.int64), [label for _, label in pairs]
 
@@ -196,7 +197,7 @@ def _light(image: Pixels, gain: float) -> Pixels:
 
 
 def _compress(image: Pixels, quality: int) -> Pixels:
-    """The picture saved as JPEG once more."""
+    """Compress a picture as JPEG, and read it again."""
     stream = io.BytesIO()
     Image.fromarray(image).save(stream, "JPEG", quality=quality)
     return np.asarray(Image.open(stream).convert("RGB"))
@@ -224,7 +225,7 @@ def variants(image: Pixels) -> list[Pixels]:
 
 @dataclass(frozen=True)
 class _PrepareVariants:
-    """Prepares each altered version of a picture, in a reading process."""
+    """Prepares every altered version of a picture, in a reading process."""
 
     prepare: Prepare
 
@@ -235,9 +236,9 @@ class _PrepareVariants:
 def describe_variants(
     store: Store, ids: Sequence[int], feature: Feature, n: int, progress: Progress, workers: int | None
 ) -> tuple[Ids, Vectors]:
-    """Altered versions of the first n of these items that can be read: ids (m,) and rows (m, VARIANTS, d), m ≤ n.
+    """Extract the features of altered versions of the first n of these items that can be read.
 
-    Files that are missing or have changed are skipped.
+    Returns ids (m,) and rows (m, VARIANTS, d), m ≤ n. Files that are missing or have changed are skipped.
     """
     prepare = Prepare([feature])
     rows: dict[int, Vectors] = {}
@@ -252,6 +253,6 @@ def describe_variants(
             if len(rows) >= n:
                 break
     if len(rows) < 2:
-        raise InputError(f"Calibration needs at least 2 pictures that can be read. Got {len(rows)} of {len(ids)}.")
+        raise InputError(f"Calibration needs at least 2 readable pictures. Got {len(rows)} of {len(ids)}.")
     described = [item for item in ids if item in rows][:n]
     return np.array(described, np.int64), np.stack([rows[item] for item in described])

@@ -1,4 +1,4 @@
-"""`Chain`: a feature and the fitted steps after it, which are transforms and perhaps a coder.
+"""`Chain`: a feature and the fitted steps after it, which are transforms and optionally a coder.
 
 A chain turns pictures, or vectors of the feature, into (n, D) float32 vectors of a space or (n, bits / 8) uint8 codes.
 `read_pool` reads and prepares pictures in several processes; `PicturePool` is the protocol of such a pool.
@@ -38,19 +38,19 @@ from lookalike.types import (
 )
 
 STEP_BYTES = 2**30
-"""Memory limit for the rows that a step is fitted on: of long rows, fewer are used, the first ones."""
+"""Memory limit for the rows that a step is fitted on. If rows are long, only the first ones are used."""
 
 DESCRIBE_BATCH = 16
-"""Pictures that are described at a time: measured best for the default network on two cores."""
+"""Pictures per batch of feature extraction; measured as the fastest for the default network on two cores."""
 
 
 class Labelled(NamedTuple):
-    """The rows that steps are fitted on if they learn from labels."""
+    """The rows that steps which learn from labels are fitted on."""
 
     ids: Ids  # (m,), ascending
     X: Vectors  # (m, d), of a space's feature
-    y: NDArray[Any]  # (m,), one label each; or (m, C), ones and zeros, for steps that take several
-    unlabelled: Vectors | None = None  # (u, d), which some coders also learn from
+    y: NDArray[Any]  # (m,), one label each; or (m, C), ones and zeros, for steps that use several labels
+    unlabelled: Vectors | None = None  # (u, d), for coders that also learn from pictures without labels
 
 
 class Chain:
@@ -58,7 +58,7 @@ class Chain:
 
     Parameters
     ----------
-    specs : a feature's spec, then those of transforms; the last may be a coder's.
+    specs : the spec of a feature, then those of transforms; the last can be that of a coder.
     load : loads the fitted steps when they are first needed; None while the chain is not fitted.
     load_feature : loads the feature if it was fitted.
     """
@@ -80,19 +80,19 @@ class Chain:
 
     @cached_property
     def feature(self) -> Feature:
-        """The chain's feature. Cheap: weights are loaded by its first `describe`."""
+        """The chain's feature. Cheap, because weights are loaded by its first `describe`."""
         feature: Feature = self._load_feature() if self._load_feature else create("feature", self.specs[0])
         return feature
 
     @cached_property
     def steps(self) -> Sequence[Any]:
-        """The fitted steps: the transforms, then the coder if there is one."""
+        """The fitted steps: the transforms, then the coder if the chain has one."""
         assert self._load is not None, "the chain is not fitted"
         return self._load()
 
     @property
     def coder(self) -> Coder | None:
-        """The fitted coder at the end of the chain; None if it has none."""
+        """The fitted coder at the end of the chain; None if the chain has no coder."""
         return self.steps[-1] if self.fitted and is_coder(self.specs[-1]) else None
 
     @property
@@ -101,10 +101,10 @@ class Chain:
         return self.steps if self.coder is None else self.steps[:-1]
 
     def transform(self, X: Vectors) -> Vectors:
-        """Transform vectors (n, d) of the feature to (n, D) float32: the space's vectors, or what its coder encodes."""
+        """Transform vectors (n, d) of the feature to (n, D) float32: the space's vectors, or the input of its coder."""
         if len(X) < 2:
             return self._apply_transforms(X)
-        # In chunks: between the first step and the last, rows can be much longer (dfk, then pca).
+        # In chunks, because rows can be much longer between the first step and the last (dfk, then pca).
         parts = chunks(len(X), 4 * self.widest(X[:1]))
         return np.concatenate([self._apply_transforms(X[part]) for part in parts])
 
@@ -122,21 +122,21 @@ class Chain:
         return to_numpy(X)
 
     def encode(self, X: Vectors) -> NDArray[Any]:
-        """Turn vectors of the feature into the rows that the space stores: vectors as by `transform`, or codes."""
+        """Turn vectors of the feature into the rows that the space stores: the result of `transform`, or codes."""
         X = self.transform(X)
         return X if self.coder is None else self.coder.encode(X)
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
-        """Describe pictures: (n, D) float32 vectors of the space, or of the feature while the chain is not fitted."""
+        """Compute vectors of pictures, (n, D) float32: of the space, or of the feature if the chain is not fitted."""
         return self._finish(self.feature.extract(images))
 
     def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Describe parts of a picture, (len(boxes), D) float32, as `extract` describes whole pictures."""
+        """Compute the vectors of parts of a picture, (len(boxes), D) float32; see `extract`."""
         return self._finish(self.feature.regions(image, boxes))
 
     @property
     def has_own_measure(self) -> bool:
-        """Whether the last transform has a measure of its own, which replaces the Euclidean distance."""
+        """Whether the last transform has its own measure, which replaces the Euclidean distance."""
         return self.fitted and len(self.transforms) > 0 and hasattr(self.transforms[-1], "compare")
 
     def query(self, rows: Vectors) -> Query:
@@ -176,7 +176,7 @@ def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labe
 
 
 def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
-    """Rows and labels, with "" for rows without a label."""
+    """All rows and their labels, with "" for rows without a label."""
     if labelled.unlabelled is None or not len(labelled.unlabelled):
         return labelled.X, labelled.y
     no_label = np.full(len(labelled.unlabelled), "")
@@ -184,35 +184,35 @@ def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
 
 
 class PicturePool(Protocol):
-    """Reads pictures and prepares each one, on this machine or on others."""
+    """Reads and prepares pictures, on this machine or on others."""
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """The outcome of each entry, in any order: a picture with its prepared parts, or why it was skipped."""
+        """Yield the outcome of each entry, in any order: a prepared picture, or the reason why it was skipped."""
         ...
 
 
 @contextmanager
 def read_pool(prepare: Any, *, side: int, workers: int | None) -> Iterator[PicturePool]:
-    """Processes that read pictures at a shorter side of at least `side` and call `prepare` on each.
+    """Start processes that read pictures at a shorter side of at least `side` and call `prepare` on each.
 
-    Meanwhile BLAS uses one thread in this process: idle BLAS threads spin, and would take cores from the readers.
+    Meanwhile BLAS uses one thread in this process: idle BLAS threads spin, and would slow down the readers.
     """
     with SINGLE_BLAS_THREAD, ReadPool(prepare, side=side, workers=workers) as pool:
         yield pool
 
 
 class Prepare:
-    """The part of extraction that runs in the reading processes, for several features at once.
+    """The part of feature extraction that runs in the reading processes, for several features.
 
-    This is `prepare`, and also `describe` if a feature describes pictures one by one. A feature is sent to a process as
-    its spec and its learned arrays.
+    It calls `prepare`, and also `describe` if a feature processes pictures one by one. A feature is sent to a process
+    as its spec and its learned arrays.
     """
 
     def __init__(self, features: Sequence[Feature]):
         self._features = list(features)
 
     def __call__(self, image: Pixels) -> list[Prepared]:
-        """The part of a picture that `finish` needs, for each feature."""
+        """Return the input of `finish` for one picture, for each feature."""
         prepared = [feature.prepare(image) for feature in self._features]
         return [
             feature.describe([part])[0] if feature.by_picture else part
@@ -220,7 +220,7 @@ class Prepare:
         ]
 
     def finish(self, parts: Sequence[Sequence[Prepared]]) -> list[Vectors]:
-        """Run the rest in the calling process: n prepared pictures to (n, dim) for each feature."""
+        """Complete the extraction in the calling process: from n prepared pictures to (n, dim) for each feature."""
         columns = zip(*parts, strict=True)
         return [
             np.stack(column) if feature.by_picture else feature.describe(column)
@@ -257,4 +257,4 @@ class _SingleBlasThread:
 
 
 SINGLE_BLAS_THREAD = _SingleBlasThread()
-"""The only instance: several threads may be inside at once."""
+"""The only instance; several threads can be inside at the same time."""

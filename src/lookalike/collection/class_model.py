@@ -1,8 +1,8 @@
 """The classes of a collection in memory: an `OpenSet` that follows labels, pictures and spaces.
 
-The model is computed from labels and vectors. They are read once; from then on each label or picture that is added or
-removed is one update, O(d). A snapshot on the disk saves the next process the first reading; if it is damaged, old or
-missing, only time is lost. After a refit of the space or a change of settings, everything is read again.
+The model is computed from labels and vectors. They are read once; after that, each added or removed label or picture
+is one update, O(d). A snapshot on the disk spares the next process the first read; without a valid one, all labels and
+vectors are read again. The same happens after a refit of the space or a change of settings.
 """
 
 import json
@@ -29,23 +29,23 @@ if TYPE_CHECKING:  # loads scikit-learn
     from lookalike.classes import OpenSet
 
 NONE = -1
-"""The class that `OpenSet` predicts for none of the classes; those are numbers from 0, so any text can be a name."""
+"""The code that `OpenSet` predicts for "none of these". Classes have codes from 0, so any text can be a name."""
 
 RECALIBRATE_SHARE = 0.01
-"""Share of labels that must have changed before the temperature and the threshold are computed again: both are
-shared by all classes, and one label hardly changes them."""
+"""Share of changed labels above which the temperature and the threshold are computed again. All classes share them,
+so a single label hardly changes them."""
 
 ROWS_BYTES = 256 * 2**20
-"""Memory limit for the vectors that are put into classes at a time."""
+"""Memory limit for one batch of vectors that is added to the classes."""
 
 SNAPSHOT_FORMAT = 1
 SNAPSHOT_MIN = 1_000
 """Changed labels after which a snapshot is written, if they are also a tenth of all labels."""
 SNAPSHOT_BYTES = 2**30
-"""Larger models are not written."""
+"""Larger models are not saved."""
 
 NO_CLASSES = (
-    "There is no class with a picture of the collection yet. Make one: lookalike classes add NAME IMAGE…, or lookalike"
+    "No class has a picture of the collection yet. Create one: lookalike classes add NAME IMAGE…, or lookalike"
     " label SOURCE"
 )
 
@@ -60,9 +60,9 @@ class Settings:
 
     space: str | None = None  # default: the first
     kind: str = "ncm"
-    reject: float = 0.05  # share of a class's own pictures that may be predicted as none of the classes
+    reject: float = 0.05  # share of a class's own pictures that may be rejected as "none of these"
     on_add: bool = True  # predict the class of new pictures
-    prior: float = 10.0  # number of pictures that the mean from the hierarchy counts as
+    prior: float = 10.0  # weight of the parent class, in pictures
 
 
 class ModelState(NamedTuple):
@@ -70,7 +70,7 @@ class ModelState(NamedTuple):
 
     space: str
     model: str  # the kind of classes, and the number of the last change of labels
-    can_reject: bool  # whether it can predict none of the classes
+    can_reject: bool  # whether it can predict "none of these"
 
 
 class ClassModel:
@@ -86,7 +86,7 @@ class ClassModel:
         self._clear()
 
     def predict(self, X: Vectors, rejected: Sequence[Iterable[str]] | None = None) -> list[Prediction]:
-        """The class of each row (n, d) like `Space.rows`; `rejected` are classes that a row does not belong to."""
+        """Predict the class of each row (n, d) like `Space.rows`; `rejected` lists classes to exclude for each row."""
         with self._lock:
             model = self._ready()
             names = {place: self._table.names[code] for place, code in enumerate(model.classes_.tolist())}
@@ -119,7 +119,7 @@ class ClassModel:
         return self._find(self.settings)
 
     def rows(self, ids: Ids) -> tuple[Ids, Vectors]:
-        """Those of the ids that have a row in the space, and these rows (m, d)."""
+        """The ids that have a row in the space, and their rows (m, d)."""
         index = self.space.rows
         present = ids[np.isin(ids, index.ids)]
         return present, index.vectors(present)
@@ -134,7 +134,7 @@ class ClassModel:
 
     def _clear(self) -> None:
         self._inputs: Any = None
-        self._last_change = -1  # of labels that is in the model
+        self._last_change = -1  # number of the last change of labels in the model
         self._name = ""
         self._index: Any = None
         self._model: OpenSet | None = None
@@ -143,7 +143,7 @@ class ClassModel:
         self._unsaved_changes = 0
 
     def _ready(self) -> "OpenSet":
-        """The model, up to date and calibrated."""
+        """Return the model, up to date and calibrated."""
         self._update()
         n = int(np.count_nonzero(self._table.in_model))
         if self._model is None or not n:
@@ -158,9 +158,9 @@ class ClassModel:
         return self._model
 
     def _update(self) -> None:
-        """Bring the model up to date with the store."""
+        """Update the model to the current state of the store."""
         names = self._store.judgements.classes
-        # Read before the settings, so that a change in between is applied the next time.
+        # Read before the settings: a change in between is then applied the next time.
         last_change, changes = (
             names.changes(self._last_change) if self._last_change >= 0 else (names.last_change(), None)
         )
@@ -181,7 +181,7 @@ class ClassModel:
                 done = self._apply(changes, index, pictures_changed=index is not self._index)
             if not done:
                 self._rebuild(index)
-        except BaseException:  # the model may be half updated
+        except BaseException:  # the model may be partly updated
             self._clear()
             raise
         self._inputs, self._last_change, self._name, self._index = inputs, last_change, space.name, index
@@ -193,7 +193,7 @@ class ClassModel:
         self._apply([], index, pictures_changed=True)
 
     def _load_snapshot(self, inputs: Any, index: Any, fingerprint: str) -> bool:
-        """Load the snapshot and apply all changes since; False if that is not possible."""
+        """Load the snapshot and apply all later changes; False if that is not possible."""
         self._clear()
         snapshot = load_snapshot(self._store, make_model(self._model_settings, (), self._table.code))
         names = self._store.judgements.classes
@@ -201,7 +201,7 @@ class ClassModel:
             return False
         changes = names.changes(snapshot.header["seen"])[1]
         if changes is None or _as_json(names.change(snapshot.header["seen"])) != snapshot.header["last"]:
-            return False  # the changes are no longer stored, or the labels are those of another file
+            return False  # the changes are no longer stored, or the label file was replaced
         self._model, self._table = snapshot.model, snapshot.table
         self._uncalibrated_changes = snapshot.header["moved"]
         changed = snapshot.header["rows"] != fingerprint
@@ -210,10 +210,10 @@ class ClassModel:
     def _save_snapshot(self, n: int) -> None:
         """Write a snapshot if it saves the next process enough time."""
         needed = max(SNAPSHOT_MIN, n // 10)
-        refits_cells = self._model_settings.kind == "ncmc"  # so a snapshot would save no time
+        refits_cells = self._model_settings.kind == "ncmc"  # a snapshot would save no time
         if self._unsaved_changes < needed or self._model is None or refits_cells:
             return
-        version = self._store.vectors.version()  # the current one, also inside a consistent read
+        version = self._store.vectors.version()  # the current version, even inside a consistent read
         space = self._spaces.find(self._name)
         header = {
             "made_of": _as_json(self._inputs),
@@ -227,16 +227,16 @@ class ClassModel:
             self._unsaved_changes = 0
 
     def _apply(self, changes: Iterable[Change], index: Any, *, pictures_changed: bool) -> bool:
-        """Update the model by changes of labels and pictures; False if rows to remove from it are missing."""
+        """Apply changes of labels and pictures to the model; False if rows that must be removed from it are missing."""
         unlabelled = self._table.apply(changes)
         added, removed = self._table.match(index.ids, everything=pictures_changed)
         dropped = Pairs(*(np.concatenate(both) for both in zip(unlabelled, removed, strict=True)))
-        before = index if self._index is None else self._index  # has rows that are removed now
+        before = index if self._index is None else self._index  # still has the removed rows
         if not np.isin(dropped.items, before.ids).all():
             return False
         dropped_rows = _examples(dropped, before) if len(dropped) else None
-        all_at_once = self._model_settings.kind == "ncmc"  # its first rows of a class determine the cells
-        for part in chunks(len(added), 4 * (index.dim or 1), 2**62 if all_at_once else ROWS_BYTES):
+        in_one_batch = self._model_settings.kind == "ncmc"  # the first rows of a class determine its cells
+        for part in chunks(len(added), 4 * (index.dim or 1), 2**62 if in_one_batch else ROWS_BYTES):
             if self._model is None:
                 self._model = make_model(self._model_settings, self._parents, self._table.code)
             self._model.partial_fit(*_examples(Pairs(added.items[part], added.codes[part]), index))
@@ -258,7 +258,7 @@ class ClassModel:
 
 
 def make_model(settings: Settings, parents: Sequence[tuple[str, str]], code: Callable[[str], int]) -> "OpenSet":
-    """A model without classes, with its hierarchy; `code` returns the number of a name."""
+    """Create a model without classes, with its hierarchy; `code` returns the code of a name."""
     from lookalike.classes import OpenSet
 
     model = OpenSet(settings.kind, reject=settings.reject, none_label=NONE)
@@ -278,15 +278,15 @@ class Pairs(NamedTuple):
 
 
 class LabelTable:
-    """All labels as sorted arrays, and which of them are in the model: those of pictures that have a row.
+    """All labels as sorted arrays, with a flag for those in the model, whose pictures have a row.
 
-    A million labels are two arrays, not a million sets; the table is cheap to change and to save.
+    Arrays are cheap to change and to save, even with a million labels.
 
     Parameters
     ----------
-    items, codes : (n,) int64 each, items and numbers of classes; sorted, each pair once.
+    items, codes : (n,) int64 each, items and codes of classes; sorted, each pair once.
     in_model : (n,) bool, whether the pair is in the model.
-    names : of the classes by their number, and of other names that have one; a number is never used again.
+    names : names of classes and of other nodes of the hierarchy by code; a code is never reused.
 
     Examples
     --------
@@ -312,40 +312,40 @@ class LabelTable:
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[int, str]]) -> Self:
-        """A table of pairs (item, name), none of them in the model."""
+        """Create a table of pairs (item, name), none of them in the model."""
         empty = np.empty(0, np.int64)
         table = cls(empty, empty, np.empty(0, bool), [])
         table._insert([(item, table.code(name)) for item, name in pairs])
         return table
 
     def code(self, name: str) -> int:
-        """The number of a class, or of a name of the hierarchy; it never changes."""
+        """The code of a class, or of a name of the hierarchy; it never changes."""
         if name not in self._numbers:
             self._numbers[name] = len(self.names)
             self.names.append(name)
         return self._numbers[name]
 
     def classes(self) -> set[int]:
-        """The classes that have a label, whether its picture has a row or not."""
+        """The codes of the classes that have a label, whether or not its picture has a row."""
         return set(np.flatnonzero(np.bincount(self.codes)).tolist())
 
     def sample(self, sizes: Codes, classes: Codes, max_pairs: int) -> Pairs:
-        """Pairs in the model, of classes with two pictures or more: at most `max_pairs`, those with the smallest ids.
+        """A sample of the pairs in the model, of classes with two pictures or more: the first `max_pairs` by id.
 
-        `sizes` are those of `classes`. Ids are digests, so every process draws the same random sample. If all classes
-        have one picture, a single pair.
+        `sizes` are those of `classes`. Ids are digests, so every process gets the same random sample. If no class has
+        two pictures, the sample is a single pair.
         """
         rows = np.flatnonzero(self.in_model & np.isin(self.codes, classes[sizes > 1]))
         rows = rows if len(rows) else np.flatnonzero(self.in_model)[:1]
         rows = rows[self.items[rows] <= self.items[rows[:max_pairs][-1]]]  # all pairs of the last item, for their order
-        # By name, because the number of a class differs between processes.
+        # By name, because the code of a class differs between processes.
         rows = np.array(
             sorted(rows.tolist(), key=lambda row: (self.items[row], self.names[self.codes[row]]))[:max_pairs]
         )
         return Pairs(self.items[rows], self.codes[rows])
 
     def apply(self, changes: Iterable[tuple[int | None, str | None, bool]]) -> Pairs:
-        """Add and remove labels in order; return the removed pairs that were in the model. New ones are not in it."""
+        """Add and remove labels in order; return the removed pairs that were in the model. New pairs are not in it."""
         is_added = {(item, self.code(label)): added for item, label, added in changes if item is not None and label}
         rows = {pair: self._find(*pair) for pair in is_added}
         removed = np.array(sorted(row for pair, row in rows.items() if row >= 0 and not is_added[pair]), np.int64)
@@ -358,7 +358,7 @@ class LabelTable:
         return left_model
 
     def match(self, ids: Ids, *, everything: bool) -> tuple[Pairs, Pairs]:
-        """The pairs to add to the model and to remove from it, if `ids`, ascending, are all pictures that have rows.
+        """Return the pairs to add to the model and to remove from it; `ids`, ascending, are all pictures with rows.
 
         Unless `everything` is set, only labels that are not in the model are checked.
         """
@@ -388,15 +388,15 @@ class LabelTable:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A class model as it was saved."""
+    """A saved class model."""
 
     model: "OpenSet"
     table: LabelTable
-    header: dict[str, Any]  # what it was computed from; see `ClassModel._save_snapshot`
+    header: dict[str, Any]  # the inputs it was computed from; see `ClassModel._save_snapshot`
 
 
 def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, header: dict[str, Any]) -> None:
-    """Save a model. A failure (a full disk, a folder without write permission) is only logged."""
+    """Save a model. Failures (a full disk, a folder without write permission) are only logged."""
     text = json.dumps({"format": SNAPSHOT_FORMAT, "names": table.names, **header})
     arrays = {f"model_{name}": value for name, value in state_of(model).items()}
     arrays |= {"items_": table.items, "codes_": table.codes, "here_": table.in_model}
@@ -407,11 +407,11 @@ def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, header: dic
         store.class_snapshot_file.parent.mkdir(exist_ok=True)
         models.save_arrays(store.class_snapshot_file, arrays)
     except (LookalikeError, OSError) as error:
-        logger.info("no snapshot of the classes was saved: %s", error)
+        logger.info("cannot save a snapshot of the classes: %s", error)
 
 
 def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
-    """The snapshot, with its state in `model`, which has the right parameters; None if it cannot be used."""
+    """Load the snapshot into `model`, which has the right parameters; None if it cannot be used."""
     if not store.class_snapshot_file.exists():
         return None
     try:
@@ -424,16 +424,16 @@ def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
                 setattr(model, name.removeprefix("model_"), value.item() if value.ndim == 0 else value)
         table = LabelTable(arrays["items_"], arrays["codes_"], arrays["here_"], header.pop("names"))
     except (LookalikeError, OSError, KeyError, TypeError, ValueError) as error:
-        logger.info("the snapshot of the classes cannot be used: %s", error)
+        logger.info("cannot use the snapshot of the classes: %s", error)
         return None
     return Snapshot(model, table, header)
 
 
 def _examples(pairs: Pairs, index: Any) -> tuple[Vectors, Codes]:
-    """Rows (n, d) and classes (n,) of items that are in an index."""
+    """Rows (n, d) and classes (n,) of pairs whose items are in an index."""
     return index.vectors(pairs.items), pairs.codes
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON returns it."""
+    """Convert a value to the form that JSON returns."""
     return json.loads(json.dumps(value, default=astuple))

@@ -1,6 +1,6 @@
-"""`Classes`: everything users do with the classes of a collection, the predictions for new pictures, and label files.
+"""`Classes`: the classes of a collection, predictions for new pictures, and label files.
 
-A class is a label and the pictures that have it: labelling a picture puts it into the class of that name. Predictions
+A class is a label and the pictures that have it: labelling a picture adds it to the class of that name. Predictions
 are stored separately from labels. Labels are imported from a CSV file, or from a folder with one sub-folder per class.
 """
 
@@ -31,12 +31,12 @@ from lookalike.store.items import Items
 from lookalike.types import Ids, Progress, parse_id, silent
 
 PREDICT_BYTES = 64 * 2**20
-"""Memory limit for the vectors of pictures that are classified at a time."""
+"""Memory limit for the vectors of one batch of pictures to classify."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassSummary:
-    """A class at a glance."""
+    """A summary of a class."""
 
     name: str
     pictures: int  # with its label, in the collection
@@ -56,22 +56,22 @@ class ClassView:
 
 
 class PredictionCounts(NamedTuple):
-    """How many predictions were stored."""
+    """The number of stored predictions."""
 
     classes: dict[str, int]  # by class
-    none: int  # pictures of none of the classes
+    none: int  # pictures that match no class
 
 
 @dataclass(frozen=True, slots=True)
 class LabelReport:
-    """What an import of labels did."""
+    """The result of an import of labels."""
 
     labelled: int
     unknown: list[str]  # paths or ids that are not in the collection
 
 
 class Classes:
-    """The classes of a collection; `Collection.classes` is one."""
+    """The classes of a collection, as `Collection.classes`."""
 
     def __init__(self, spaces: Spaces):
         self._store = spaces.store
@@ -101,7 +101,7 @@ class Classes:
         ]
 
     def show(self, name: str) -> ClassView:
-        """One class: its labelled and its predicted pictures that are in the collection."""
+        """One class, with its labelled and its predicted pictures in the collection."""
         name = self._canonical_name(name)
         self._names.check(name)
         members, predicted = self._names.members(name), self._predictions.of(name)
@@ -116,41 +116,42 @@ class Classes:
         )
 
     def add(self, name: str, pictures: Example | Iterable[Example] = (), *, author: str | None = None) -> int:
-        """Put pictures of the collection into a class, by id, path or folder; returns how many were not in it.
+        """Add pictures of the collection to a class, by id, path or folder; returns the number of pictures added.
 
-        The class may be new. A class without pictures is predicted only if the hierarchy gives it a mean.
+        The class is created if it does not exist. A class without pictures is predicted only if the hierarchy gives it
+        a mean.
         """
         items = items_named(self._store, pictures)
         return self._names.add(self._canonical_name(name, new=True), items, author=author or login())
 
     def add_session(self, session: str, name: str | None = None) -> Finished:
-        """Turn a feedback session into a class: finish it, under its own name or another."""
+        """Turn a feedback session into a class: finish it under its own name, or under `name`."""
         return Session(self._spaces, session).finish(name)
 
     def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
-        """Take pictures out of a class; returns how many were in it. A class without pictures remains."""
+        """Remove pictures from a class; returns the number removed. The class stays, even without pictures."""
         name = self._canonical_name(name)
         self._names.check(name)
         return self._store.judgements.remove_labels([(item, name) for item in items_named(self._store, pictures)])
 
     def rename(self, old: str, new: str) -> int:
-        """Give a class another name; returns its pictures."""
+        """Rename a class; returns the number of its pictures."""
         before, after = self._canonical_name(old), self._canonical_name(new, new=True)
         return self._names.rename(before, normalize_label(new) if after == before else after)
 
     def merge(self, *names: str, into: str) -> int:
-        """Merge classes into one, with a new name or one of theirs; returns its pictures."""
+        """Merge classes into one, with a new name or one of theirs; returns the number of its pictures."""
         return self._names.merge([self._canonical_name(name) for name in names], self._canonical_name(into, new=True))
 
     def split(self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
-        """Move some pictures of a class into a new class; returns how many."""
+        """Move pictures of a class to a new class; returns the number of pictures moved."""
         items = items_named(self._store, pictures)
         return self._names.split(
             self._canonical_name(name), self._canonical_name(new, new=True), items, author=author or login()
         )
 
     def delete(self, name: str) -> int:
-        """Delete a class with its labels and predictions; returns how many labels. The pictures stay."""
+        """Delete a class with its labels and predictions; returns the number of labels. The pictures stay."""
         return self._names.delete(self._canonical_name(name))
 
     def confirm(
@@ -161,12 +162,12 @@ class Classes:
         at_least: float | None = None,
         author: str | None = None,
     ) -> int:
-        """Turn predictions into labels; returns how many.
+        """Turn predictions into labels; returns the number of new labels.
 
-        Those of these pictures, or all with a probability of `at_least` this value; 0 confirms all.
+        Confirms the predictions of these pictures, or all with a probability of at least `at_least`; 0 confirms all.
         """
         if (pictures is None) == (at_least is None):
-            raise InputError("Give either pictures or at_least, a probability, to confirm predictions.")
+            raise InputError("To confirm predictions, give either pictures or at_least, a probability.")
         name = self._canonical_name(name)
         if at_least is not None:
             if not _is_number(at_least) or not 0 <= at_least <= 1:
@@ -179,7 +180,10 @@ class Classes:
         return self._predictions.confirm(name, items_named(self._store, pictures), author=author or login())
 
     def reject(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
-        """Reject a class for pictures: it is not predicted for them again. Returns the number of its predictions."""
+        """Reject a class for pictures, so that it is not predicted for them again.
+
+        Returns the number of removed predictions.
+        """
         name = self._canonical_name(name)
         self._names.check(name)
         return self._predictions.reject(name, items_named(self._store, pictures), author=author or login())
@@ -191,10 +195,11 @@ class Classes:
         on_skip: Callable[[str, str], None] | None = None,
         progress: Progress | None = None,
     ) -> list[Prediction]:
-        """Predict the class of pictures, in the collection or not, as `search` takes them, or of all in a folder.
+        """Predict the class of pictures, in the collection or not, or of all pictures in a folder.
 
-        Nothing is stored. Classes that were rejected for a picture are not predicted for it. `on_skip` is called with
-        the name of a picture that cannot be read, and the reason; otherwise that is an error.
+        Examples are given as for `Collection.search`. Nothing is stored. Classes that were rejected for a picture are
+        not predicted for it. If a picture cannot be read, `on_skip` is called with its name and the reason; without
+        `on_skip`, that is an error.
         """
         examples = files_in(as_list(pictures), on_skip)
 
@@ -216,15 +221,15 @@ class Classes:
         return self._store.read_consistently(read)
 
     def can_reject(self) -> bool:
-        """Whether pictures can be predicted as none of the classes, which needs a class with two pictures."""
+        """Whether "none of these" can be predicted, which requires a class with two pictures."""
         return self._store.read_consistently(self._model.state).can_reject
 
     def predict(self, progress: Progress | None = None) -> PredictionCounts:
-        """Predict the class of every unlabelled picture, and store that in place of all earlier predictions."""
+        """Predict the class of every unlabelled picture, and replace all stored predictions."""
         return self._store_predictions(self._model.space.rows.ids, progress or silent, replace_all=True)
 
     def predict_new(self, progress: Progress | None = None) -> PredictionCounts:
-        """Predict the class of pictures added since the last complete call, and store it."""
+        """Predict the class of pictures added since the last complete call, and store the predictions."""
         started = time.time()
         since = self._names.settings().get("classified_until", started)
         ids = self._store.items.added_since(since)
@@ -235,7 +240,7 @@ class Classes:
         return counts
 
     def watch(self) -> bool:
-        """Whether pictures added from now on are classified: there are classes, and `on_add` is set."""
+        """Start classifying new pictures; False if there are no classes or `on_add` is off."""
         if not self._model.settings.on_add or not self._names.counts():
             return False
         if "classified_until" not in self._names.settings():
@@ -244,7 +249,7 @@ class Classes:
 
     @property
     def settings(self) -> Settings:
-        """How classes are predicted: space, kind, reject, on_add, prior."""
+        """The settings of predictions: space, kind, reject, on_add, prior."""
         return self._model.settings
 
     def use(self, **settings: Any) -> Settings:
@@ -264,9 +269,9 @@ class Classes:
         return self._names.parents()
 
     def set_hierarchy(self, source: str | Path | Iterable[tuple[str, str]]) -> int:
-        """Set the hierarchy, which helps classes with few pictures or none; returns how many pairs it has.
+        """Set the hierarchy, which helps classes with few pictures or none; returns the number of pairs.
 
-        `source` is a CSV file of child,parent, a folder of nested folders, or pairs; no pairs remove the hierarchy.
+        `source` is a CSV file of child,parent, a folder of nested folders, or pairs. No pairs remove the hierarchy.
         """
         pairs = read_hierarchy(source)
         canonical = self._names.canonical_names(name for pair in pairs for name in pair)
@@ -277,21 +282,24 @@ class Classes:
     def evaluate(
         self, *, space: str | None = None, kind: str | None = None, progress: Progress | None = None
     ) -> Evaluation:
-        """Cross-validate the classes: each picture is predicted by classes without it. By default with `settings`."""
+        """Cross-validate the classes: each picture is predicted by a model without it.
+
+        Space and kind are by default those of `settings`.
+        """
         settings = self._model.settings
         settings = _check_settings(replace(settings, kind=kind or settings.kind, space=space or settings.space))
         return evaluate(self._spaces.find(settings.space), settings, progress or silent)
 
     def _store_predictions(self, ids: Ids, progress: Progress, *, replace_all: bool) -> PredictionCounts:
-        """Predict the classes of the unlabelled ones among these items, and store them."""
+        """Predict the classes of the unlabelled items among these, and store the predictions."""
         ids = ids[~np.isin(ids, self._store.judgements.labelled())]
         if not replace_all and not len(ids):
             return PredictionCounts({}, 0)
         state = self._store.read_consistently(self._model.state)
         if not state.can_reject:
             raise InputError(
-                "No class has two pictures yet, so nothing can be predicted as none of the classes. Add some: lookalike"
-                " classes add"
+                "No class has two pictures yet, so Lookalike cannot predict “none of these”. Add pictures: lookalike"
+                " classes add NAME IMAGE…"
             )
         rows: list[tuple[int, str, float]] = []
         n_predicted = 0
@@ -314,7 +322,7 @@ class Classes:
         return PredictionCounts(counts, n_predicted - sum(counts.values()))
 
     def _canonical_name(self, name: str, *, new: bool = False) -> str:
-        """A name as it is spelled in the collection; `new`: it may become a class."""
+        """A name in the spelling of the collection; `new`: the name can be that of a new class."""
         return self._names.canonical_names([name], new=new)[name]
 
     def _parents(self) -> dict[str, list[str]]:
@@ -334,7 +342,7 @@ def import_labels(store: Store, source: Path, author: str) -> LabelReport:
 
 
 def read_labels(items: Items, source: Path) -> tuple[list[tuple[int, str]], list[str]]:
-    """Pairs of item and label from a CSV file or a folder, and the names that are not in the collection."""
+    """Read pairs of item and label from a CSV file or a folder; also returns names that are not in the collection."""
     if source.is_dir():
         return _read_folders(items, source), []
     if not source.is_file():
@@ -355,7 +363,7 @@ def read_labels(items: Items, source: Path) -> tuple[list[tuple[int, str]], list
 
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Pairs (child, parent) from a CSV file, from nested folders, or as given; InputError if they form a cycle."""
+    """Read pairs (child, parent) from a CSV file, nested folders or an iterable; InputError if they form a cycle."""
     from lookalike.classes.hierarchy import Hierarchy
 
     if not isinstance(source, str | Path):
@@ -369,13 +377,13 @@ def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple
         raise InputError(f"Cannot read a hierarchy from {source}: {error}.") from None
     if not pairs:
         raise InputError(
-            f"{source} has no lines of child,parent. To remove a hierarchy: lookalike classes hierarchy --clear"
+            f"{source} has no lines child,parent. To remove the hierarchy, run: lookalike classes hierarchy --clear"
         )
     return pairs
 
 
 def _check_settings(settings: Settings) -> Settings:
-    """The settings with plain numbers; an error if they are not valid."""
+    """Convert settings to plain numbers; InputError if they are not valid."""
     from lookalike.classes.open_set import KINDS
 
     if not isinstance(settings.space, str | None):
@@ -385,7 +393,7 @@ def _check_settings(settings: Settings) -> Settings:
     if not isinstance(settings.on_add, bool):
         raise InputError(f"on_add must be True or False. Got {settings.on_add!r}.")
     if not _is_number(settings.reject) or not 0 < settings.reject < 1:
-        raise InputError(f"reject must be a share above 0 and below 1. Got {settings.reject!r}.")
+        raise InputError(f"reject must be above 0 and below 1. Got {settings.reject!r}.")
     if not _is_number(settings.prior) or not 0 < settings.prior < inf:
         raise InputError(f"prior must be a number of pictures above 0. Got {settings.prior!r}.")
     return replace(settings, reject=float(settings.reject), prior=float(settings.prior))
@@ -396,15 +404,13 @@ def _is_number(value: object) -> bool:
 
 
 def _read_csv(file: Path) -> list[dict[str, str]]:
-    """The rows with a label, of a CSV file with the header `path,label` or `id,label`."""
+    """Read the rows with a label from a CSV file with the header `path,label` or `id,label`."""
     try:
         with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
             reader = csv.DictReader(stream, skipinitialspace=True, strict=True)
             columns = reader.fieldnames or []
             if "label" not in columns or not {"id", "path"} & set(columns):
-                raise InputError(
-                    f"{file} must begin with a header that has path,label or id,label. Got {str(columns)[:80]}."
-                )
+                raise InputError(f"{file} must start with the header path,label or id,label. Got {str(columns)[:80]}.")
             rows = []
             for row in reader:
                 if any("\n" in (row.get(column) or "") for column in ("id", "path", "label")):
@@ -419,7 +425,7 @@ def _read_csv(file: Path) -> list[dict[str, str]]:
 
 
 def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
-    """Known pictures below a folder, labelled by the name of its sub-folder that they are in."""
+    """Pairs of known pictures in sub-folders of a folder, and the name of the sub-folder as the label."""
     root = os.path.abspath(folder)
     pairs = []
     for path, seen in items.paths_under(root):
@@ -428,13 +434,13 @@ def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
             pairs.append((seen.item, inner[0]))
     if not pairs:
         raise InputError(
-            f"No picture of the collection is in a sub-folder of {folder}. The names of sub-folders are the labels."
+            f"No picture of the collection is in a sub-folder of {folder}. Labels are the names of sub-folders."
         )
     return pairs
 
 
 def _nested_folders(folder: Path) -> list[tuple[str, str]]:
-    """The folders below a folder, each a child of the one that contains it."""
+    """Pairs of each folder below a folder and its parent."""
     root = os.path.abspath(folder)
     pairs = [
         (name, os.path.basename(parent))
@@ -443,5 +449,5 @@ def _nested_folders(folder: Path) -> list[tuple[str, str]]:
         if parent != root
     ]
     if not pairs:
-        raise InputError(f"A hierarchy needs nested folders. There are none below {folder}.")
+        raise InputError(f"A hierarchy needs nested folders. {folder} has none.")
     return pairs

@@ -1,6 +1,6 @@
-"""`Collection`: the application in one class, where algorithms and storage meet.
+"""`Collection`: the whole application in one class, which joins algorithms and storage.
 
-The command line and the service call this class and nothing below it.
+The command line and the service use this class and nothing below it.
 """
 
 import os
@@ -49,15 +49,15 @@ from lookalike.types import Ids, Progress, Query, Vectors, format_id, silent
 class Collection:
     """Pictures, their vectors and their labels, in one directory.
 
-    Opening a collection only reads. A method that writes holds the writer lock while it runs. `classes` and `spaces`
-    have their own methods.
+    Opening a collection does not write. A method that writes holds the writer lock while it runs. `classes` and
+    `spaces` have their own methods.
 
     Parameters
     ----------
     path : the collection's directory.
     create : create it if it does not exist.
-    wait_s : seconds that a method that writes waits for another writer to finish.
-    within : folders that links inside a source may point into, besides the sources themselves; None: anywhere. For
+    wait_s : seconds to wait for another writer to finish.
+    within : folders that links inside a source may point into, in addition to the sources; None: anywhere. For
         programs that add on behalf of others.
 
     Examples
@@ -94,7 +94,7 @@ class Collection:
         return len(self._store.items)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close all files."""
         self._store.close()
 
     def add(
@@ -104,10 +104,10 @@ class Collection:
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> Report:
-        """Add folders, archives, lists or single files. Known files that have not changed cost a stat call.
+        """Add folders, archives, lists or single files. Known files that have not changed cost one `stat` call.
 
-        `recipes` are names (see `lookalike.recipes`) or new pipelines, `"name = spec | spec"`; by default the spaces
-        that the collection has. After a crash, the same call resumes where it stopped.
+        `recipes` are names (see `lookalike.recipes`) or new pipelines, `"name = spec | spec"`; by default the existing
+        spaces. After a crash, the same call resumes where it stopped.
         """
         if not sources:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
@@ -120,10 +120,9 @@ class Collection:
         return report
 
     def refresh(self, *roots: str | Path, progress: Progress | None = None, workers: int | None = None) -> Report:
-        """Look for new, changed, moved and missing files in these sources; by default in all that were added.
+        """Check these sources, by default all, for new, changed, moved and missing files.
 
-        The pictures of a source that is missing or has become empty are kept, with a note: a disk that is not mounted
-        must not cost the collection its pictures.
+        If a source is missing or empty, its pictures are kept, with a note: its disk may not be mounted.
         """
         started = time.monotonic()
         paths = [absolute(root) for root in roots]
@@ -134,7 +133,7 @@ class Collection:
         return report
 
     def remove_space(self, name: str) -> None:
-        """Remove a space with its vectors and its model, and the vectors of its feature if no other space needs them.
+        """Remove a space with its vectors and its model, and the vectors of its feature if no other space uses them.
 
         Pictures and labels stay.
         """
@@ -142,12 +141,12 @@ class Collection:
             self._store.free_space(partial(self._spaces.remove, name))
 
     def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
-        """Remove items by id or path (a folder means all below it), or by filter; returns how many. Their files stay.
+        """Remove items by id or path (a folder: all items below it), or by filter; returns the number removed.
 
-        Their labels and marks stay too, and count again if the same picture is added again.
+        The files stay. Labels and marks stay too, and apply again if the same picture is added again.
         """
         if bool(which) == (filter is not None):
-            raise InputError("Give either ids and paths or a filter to remove pictures.")
+            raise InputError("To remove pictures, give either ids and paths or a filter.")
         with self._store.writer(self.wait_s):
             ids, paths = find_items(self._store.items, which)
             if filter is not None:
@@ -170,16 +169,19 @@ class Collection:
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> dict[str, int]:
-        """Fit spaces to the pictures of the collection; returns how many rows each was fitted on.
+        """Fit spaces on the pictures of the collection; returns the number of pictures that each was fitted on.
 
-        A space may be new: a pipeline, `"name = spec | spec"`, or a single step, `"slem(lam=0.001)"`, `"itq(bits=64)"`,
-        which makes a space of its name on the first space's feature; `"codes(bits=64)"` is `tsvm` if at least two
-        labels have 10 pictures, or if `labels` are given, and `itq` otherwise. `negatives` is another collection or
-        pictures, for transforms that need a pool; by default the collection itself is the pool. Steps that learn from
-        labels are fitted on the pictures with exactly one (`dfk` on all that have any); `labels`, as `import_labels`
-        takes them, are imported first. A feature that learns from labels is fitted if `labels` or `features` are given,
-        or if it never was; every picture is then described again. `features`: the vocabularies of features are fitted
-        first, and every picture is described again; if that is interrupted, `refresh` resumes it.
+        A space can be new: a pipeline, `"name = spec | spec"`, or a single step, `"slem(lam=0.001)"`, `"itq(bits=64)"`,
+        which creates a space of that name on the first space's feature. `"codes(bits=64)"` stands for `tsvm` if at
+        least two labels have 10 pictures each, or if `labels` are given, and for `itq` otherwise.
+
+        `negatives` is another collection or pictures, for transforms that need a pool; by default the pool is the
+        collection itself. Steps that learn from labels are fitted on the pictures with exactly one label (`dfk` on all
+        pictures with labels). `labels` is a source as for `import_labels`, which is imported first, or True.
+
+        `features` refits the vocabularies of features first. A feature that learns from labels is fitted if `labels` or
+        `features` are given, or if it was never fitted. In both cases, the features of every picture are extracted
+        again; if that is interrupted, `refresh` resumes it.
         """
         if not isinstance(labels, bool):
             self.import_labels(labels)
@@ -196,9 +198,9 @@ class Collection:
             )
 
     def score_steps(self, space: str) -> list[StepQuality]:
-        """How retrieval by labels changes with each step of a space's chain, such as PCA or codes after `dfk`.
+        """Measure the retrieval quality by labels after each step of a space's chain, such as PCA or codes after `dfk`.
 
-        The chain is fitted without three in ten of the labelled pictures (at most 1,000), which then search each
+        The chain is fitted without 30 % of the labelled pictures (at most 1,000), which are then searched among each
         other. Nothing is stored.
         """
         return self._store.read_consistently(lambda: score_steps(self._spaces.find(space)))
@@ -213,8 +215,8 @@ class Collection:
     ) -> int:
         """Add another collection, or pictures, to the negative pool of a fitted `slem`; returns the size of the pool.
 
-        The result is the same as that of a fit on both pools, but the earlier negatives are not read again. Every
-        picture is encoded again.
+        The result is the same as that of a fit on both pools, but the earlier negatives are not read again. All
+        pictures are encoded again.
         """
         with self._store.writer(self.wait_s):
             chosen_space = self._spaces.find(space)
@@ -234,9 +236,9 @@ class Collection:
     ) -> CalibrationReport:
         """Choose λ (and γ) of a space's last transform on the collection itself, store them, and fit the space.
 
-        `space` as for `fit`. About 200 pictures are altered (crops, a flip, light, recompression), and the best
-        parameters are those with which altered pictures find their originals; with `labels`, as for `fit`, those with
-        which pictures find others with their label. The pool is `negatives`, as for `fit`, or the collection itself.
+        `space`, `labels` and `negatives` are as for `fit`. About 200 pictures are altered (cropped, flipped, made
+        brighter or darker, recompressed), and the parameters are chosen that best find the originals of altered
+        pictures. With `labels`, the parameters are chosen that best find pictures with the same label.
         """
         progress = progress or silent
         if not isinstance(labels, bool):
@@ -262,11 +264,11 @@ class Collection:
         where: bool = False,
         progress: Progress | None = None,
     ) -> list[Result]:
-        """The k pictures most like the examples and least like `without`, best first.
+        """The k pictures most similar to the examples and least similar to `without`, best first.
 
         An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. A picture of the
-        collection finds itself. `where`: each result also has the part of the picture that matches, for which the
-        picture is read and described again.
+        collection finds itself. With `where`, each result also has the box of the part that matches; for that, the
+        pictures are read and their features extracted again.
         """
         positive, negative = as_list(examples), as_list(without)
 
@@ -279,9 +281,10 @@ class Collection:
         return results
 
     def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
-        """The k negatives that push a picture away most, in a space that was fitted against a pool; hardest first.
+        """The k negatives with the most influence on a picture's classifier, strongest first.
 
-        The default is the first such space. A picture that is in the pool also pushes itself.
+        The space must be fitted with a pool of negatives, such as slem; by default the first such space. If the
+        picture itself is in the pool, it is among the negatives.
         """
 
         def read() -> list[Push]:
@@ -301,20 +304,20 @@ class Collection:
         author: str | None = None,
         id: str | None = None,
     ) -> Session:
-        """Start a feedback session from examples, as `search` takes them, or from a label; or open one by its `id`.
+        """Start a feedback session from examples, as for `search`, or from a label; or open one by its `id`.
 
-        Every mark is stored immediately, so a session can be opened again after a crash. `author` of the marks is by
-        default the user who is logged in.
+        Every mark is stored immediately, so a session can be opened again after a crash. `author` is the author of the
+        marks, by default the user who is logged in.
         """
         positive, negative = as_list(examples), as_list(without)
         if id is None:
             return start_session(self._spaces, positive, negative, label=label, space=space, author=author, name=name)
         if positive or negative or label or space or name:
-            raise InputError("An existing session has its examples, space and name. Give only the id.")
+            raise InputError("An existing session already has examples, a space and a name. Give only its id.")
         return Session(self._spaces, id, author)
 
     def warm_up(self, space: str | None = None) -> None:
-        """Load and compile everything that the first search and the first round of feedback need: for services."""
+        """Load and compile everything for the first search and the first feedback round; used by the service."""
         self._store.read_consistently(lambda: warm_up(self._spaces.find(space)))
 
     def classify(
@@ -326,8 +329,8 @@ class Collection:
     ) -> list[Prediction]:
         """Predict the class of pictures, in the collection or not, with its probability and the runner-up.
 
-        A folder stands for all pictures in it. Nothing is stored. Classes are made with `classes`. `on_skip` is called
-        with the name of a picture that cannot be read, and the reason; otherwise that is an error.
+        A folder stands for all pictures in it. Nothing is stored. `classes` has the methods to create classes. If a
+        picture cannot be read, `on_skip` is called with its name and the reason; without `on_skip`, that is an error.
         """
         return self.classes.classify(pictures, on_skip=on_skip, progress=progress)
 
@@ -351,10 +354,10 @@ class Collection:
         window: int = 9,
         filter: Filter | None = None,
     ) -> list[SimulatedRound]:
-        """Run a session with an emulated user who looks for the pictures of one label; nothing is stored.
+        """Run a session with an emulated user who searches for the pictures of one label; nothing is stored.
 
-        The default label is that of the first example; without examples, the label's first picture is the example. The
-        labels are the collection's, or those of a CSV file or folder that `import_labels` takes.
+        The default label is that of the first example. Without examples, the label's first picture is the example. The
+        labels are the collection's, or those of a CSV file or folder, as for `import_labels`.
         """
         positive, negative = as_list(examples), as_list(without)
 
@@ -385,8 +388,8 @@ class Collection:
         """Groups of duplicates, largest first; nothing is deleted.
 
         "identical": the same bytes at several paths. "same": the same photo re-encoded, resized or lightly cropped.
-        "alike": neighbours nearer than usual in a space, by default `thing`. Pairs given to `not_duplicates` are left
-        out. Without a filter the groups are cached until pictures are added or removed.
+        "alike": pictures much closer than the typical distance in a space, by default `thing`. Pairs given to
+        `not_duplicates` are left out. Without a filter, the groups are cached until pictures are added or removed.
         """
         return find_groups(
             self._spaces,
@@ -398,7 +401,7 @@ class Collection:
         )
 
     def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[list[Group], bool] | None:
-        """The cached groups of `duplicates`, and whether they are up to date; None if it never ran."""
+        """The cached groups of `duplicates`, and whether they are up to date; None if there are none."""
         return known_groups(self._spaces, tier, space)
 
     def group_lines(
@@ -420,9 +423,9 @@ class Collection:
         return export.group_lines(groups_with_items, format)
 
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
-        """Record that these items are not duplicates of each other; returns how many pairs are new.
+        """Record that these items are not duplicates of each other; returns the number of new pairs.
 
-        A single item: its several paths are intended. The record outlives the removal of the pictures.
+        For a single item: its several paths are intended. The record stays if the pictures are removed.
         """
         known = self._store.items.get(items)
         if unknown := [format_id(int(item)) for item in items if int(item) not in known]:
@@ -445,11 +448,11 @@ class Collection:
         return items_of(self._store, filter)
 
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
-        """The items with these ids, in this order, without those that do not exist."""
+        """The items with these ids, in this order; unknown ids are left out."""
         return self._store.items.get(ids)
 
     def has(self, ids: Sequence[int]) -> bool:
-        """Whether all of these ids are those of items."""
+        """Whether all of these ids belong to items."""
         return self._store.items.has(ids)
 
     def find(self, name: str) -> int | None:
@@ -457,35 +460,35 @@ class Collection:
         return find_item(self._store.items, name)
 
     def page(self, filter: Filter | None = None, *, order: Order = "path", offset: int = 0, limit: int = 200) -> Page:
-        """A page of the items that pass the filter, and how many pass in all."""
+        """A page of the items that pass the filter, and the number of items that pass."""
         return self._pages.page(filter, order, offset, limit)
 
     def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
-        """The bytes of an item's file as they were added; ImageError if its files are missing or have changed."""
+        """The bytes of an item's file; ImageError if its files are missing or have changed since they were added."""
         return read_item(self._store, item, limits)
 
     @property
     def spaces(self) -> list[Space]:
-        """The spaces of the collection; methods use the first by default."""
+        """The spaces of the collection; the first is the default of all methods."""
         return list(self._spaces)
 
     def space(self, name: str | None = None) -> Space:
-        """The space of this name, by default the first; InputError if there is none."""
+        """The space of this name, by default the first; InputError if it does not exist."""
         return self._spaces.find(name)
 
     def sources(self) -> list[str]:
-        """The sources, in the order in which they were added; `refresh` scans them."""
+        """The sources, in the order in which they were added; `refresh` checks them."""
         return self._store.items.sources()
 
     def relative_paths(self) -> Callable[[str], str]:
         """Return a function that makes a path relative to its source: /home/me/Pictures/a.jpg becomes Pictures/a.jpg.
 
-        A path outside all sources, such as one from a list of files, becomes its file name.
+        For a path outside all sources, such as one from a list of files, the function returns the file name.
         """
         return relative_to(self.sources())
 
     def real_sources(self) -> list[str]:
-        """The real paths of the sources, with links resolved, for the parameter `within`."""
+        """The real paths of the sources, with links resolved; for the parameter `within`."""
         return [os.path.realpath(root_of(source)) for source in self.sources()]
 
     def predictions(self, ids: Sequence[int]) -> dict[int, StoredPrediction]:
@@ -493,7 +496,7 @@ class Collection:
         return self._store.judgements.predictions.get(ids)
 
     def vectors(self, space: str | None = None) -> tuple[Ids, Vectors]:
-        """Ids (n,) and vectors (n, d) of a space, or codes (n, bits / 8), in memory, in the order of their ids."""
+        """Ids (n,) and vectors (n, d) of a space, or codes (n, bits / 8), in memory, ordered by id."""
         return self._store.read_consistently(lambda: self._spaces.find(space).searched_rows())
 
     def describe(self, pictures: Example | Sequence[Example], *, space: str | None = None) -> Vectors:
@@ -501,11 +504,11 @@ class Collection:
         return self._store.read_consistently(lambda: vectors(self._spaces.find(space), as_list(pictures)))
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
-        """The labels of each of these items, sorted."""
+        """The sorted labels of each of these items."""
         return self._store.judgements.labels(ids)
 
     def label_counts(self) -> dict[str, int]:
-        """How many items have each label."""
+        """The number of items with each label."""
         return self._store.judgements.label_counts()
 
     def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
@@ -513,11 +516,11 @@ class Collection:
         return import_labels(self._store, Path(absolute(source)), author)
 
     def skipped(self) -> dict[str, str]:
-        """The files that could not be read, with the reason."""
+        """The files that could not be read, with reasons."""
         return self._store.items.skipped()
 
     def glance(self) -> dict[str, Any]:
-        """Counts of items, labels and classes, and the spaces; fast for any collection."""
+        """Counts of items, labels and classes, and the spaces; fast at any size."""
         return self._store.read_consistently(lambda: glance(self._spaces))
 
     def stats(self) -> dict[str, Any]:
@@ -525,13 +528,13 @@ class Collection:
         return self._store.read_consistently(lambda: stats(self._spaces, self.classes.all()))
 
     def speeds(self) -> list[dict[str, Any]]:
-        """The time of a search in each space: measured now, and as `lookalike plan` predicts it for this machine."""
+        """The time of a search in each space, as measured now and as predicted by `lookalike plan` for this machine."""
         return self._store.read_consistently(lambda: speeds(self._spaces))
 
     def verify(self, progress: Progress | None = None, *, pictures: bool = False) -> list[str]:
-        """Read every file of the collection and compare it with its digest; returns a sentence for each fault.
+        """Compare every file of the collection with its digest; returns a sentence for each fault.
 
-        `pictures`: also read the original pictures, and report those that are missing or have changed.
+        With `pictures`, the original pictures are read too, and missing or changed ones are reported.
         """
         faults = verify(self._spaces, progress or silent)
         return [*faults, *verify_pictures(self._store, progress or silent)] if pictures else faults
@@ -541,7 +544,7 @@ class Collection:
     def check_open_files(self) -> list[str]:
         """Quarantine segments whose files were changed or truncated after this process opened them; returns the files.
 
-        Long-running processes should call this often; it is cheap. Reading a truncated file ends the process.
+        Reading a truncated file crashes the process. Long-running processes should call this method often; it is cheap.
         """
         if not self._store.vectors.find_changed():
             return []
@@ -554,15 +557,15 @@ class Collection:
             return self._store.free_space(partial(compact, self._spaces, progress or silent))
 
     def backup(self, target: str | Path, progress: Progress | None = None) -> BackupReport:
-        """Make or update a backup of the collection in the directory `target`; other processes may write meanwhile.
+        """Create or update a backup of the collection in the directory `target`; other processes can write meanwhile.
 
-        Files that the backup already has are not copied again; every file is read back and compared with its digest.
+        Files that the backup already has are not copied again. Every file is read back and compared with its digest.
         """
         return backup(self.path, Path(absolute(target)), progress or silent)
 
     @staticmethod
     def restore(backup: str | Path, target: str | Path, progress: Progress | None = None) -> BackupReport:
-        """Make a new collection at `target` from a backup; every file is compared with its digest."""
+        """Create a new collection at `target` from a backup; every file is compared with its digest."""
         return restore(Path(absolute(backup)), Path(absolute(target)), progress or silent)
 
     def export(
@@ -573,7 +576,7 @@ class Collection:
         filter: Filter | None = None,
         space: str | None = None,
     ) -> int:
-        """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; returns how many."""
+        """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; returns their number."""
         if format == "npz":
             return export.write_vectors(self._store, target, partial(self.vectors, space), filter)
         return export.write_items(self._store, target, format, filter)
@@ -586,8 +589,8 @@ class Collection:
         on_item: Callable[[Item], None] | None = None,
         relative: bool = False,
     ) -> Iterator[str]:
-        """The text that `export` writes, piece by piece; with `relative`, with paths as `relative_paths` returns them.
+        """The text that `export` writes, piece by piece; `on_item` is called with each item.
 
-        `on_item` is called with each item.
+        With `relative`, paths are relative to their source; see `relative_paths`.
         """
         return export.item_lines(self._store, format, filter, on_item, relative=relative)

@@ -1,11 +1,12 @@
-"""Duplicates: identical files, versions of the same photo, or look-alikes. Nothing is ever deleted.
+"""Duplicates: identical files, versions of the same photo, or similar pictures. Nothing is ever deleted.
 
-Three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, lightly cropped or lit:
-near in the space, and confirmed by aligning small copies (`images.same_photo`). *alike*: nearer than a share of the
-collection's typical distance. Groups are cached until pictures are added or removed.
+There are three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, lightly
+cropped, brightened or darkened; candidates are near in the space, and confirmed by aligning small copies
+(`images.same_photo`). *alike*: closer than a share of the typical distance in the collection. Groups are cached until
+pictures are added or removed.
 
-A group has a centre, and each member was compared with it. Single linkage would chain a beach to a desert through a
-hundred dunes; complete linkage would separate two crops that have nothing in common but the photo.
+A group has a centre, and each member was compared with it. Single linkage would form chains whose ends have nothing in
+common; complete linkage would separate two crops of one photo that do not overlap.
 """
 
 from collections import OrderedDict
@@ -34,28 +35,28 @@ from lookalike.types import Ids, Progress, Vectors, format_id
 Tier: TypeAlias = Literal["identical", "same", "alike"]
 
 PREFERRED_SPACE = "thing"
-"""The default space if it exists: it separates the same thing from other things of its kind."""
+"""The default space if it exists: it distinguishes the same object from other objects of its kind."""
 
 SAME_RADIUS = 0.7
 """Share of the typical squared distance within which pictures are compared as the same photo."""
 
 ALIKE_RADIUS = 0.35
-"""Share of the typical squared distance within which pictures are look-alikes."""
+"""Share of the typical squared distance within which pictures are similar."""
 
 ALL_PAIRS_MAX = 200
-"""Pictures up to which all pairs are compared: with so few, there is no typical distance."""
+"""Up to this number of pictures, all pairs are compared: the typical distance of so few is not reliable."""
 
 GROUP_ORDER = "largest first"
-"""Order of the pictures in a group; a part of the cache key."""
+"""Order of the pictures in a group; part of the cache key."""
 
 MAX_MISSES = 8
-"""Pictures in a row, nearest first, that are not the same photo, after which the comparison stops."""
+"""The comparison, nearest first, stops after this number of pictures in a row that are not the same photo."""
 
 CACHED_COPIES = 4_000
-"""Small copies of pictures that are cached in memory: about 100 MB."""
+"""Small copies of pictures cached in memory: about 100 MB."""
 
 CENTRE_BATCH = 512
-"""Centres that are compared with all others at a time."""
+"""Centres per batch that are compared with all other pictures."""
 
 Near: TypeAlias = tuple[Ids, Vectors]
 """Items near a centre, nearest first, and their squared distances."""
@@ -64,21 +65,21 @@ Rows: TypeAlias = Callable[[Ids], Vectors]
 """Returns the rows (m, d) of ids (m,)."""
 
 Confirm: TypeAlias = Callable[[int, Ids, Vectors], Iterator[tuple[int, float]]]
-"""From a centre and the items near it, with distances, to the members of its group, with distances."""
+"""A function from a centre and the items near it, with distances, to the members of its group, with distances."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Duplicates, the largest first, in pixels, then in bytes: the first is the one to keep."""
+    """Duplicates, sorted by pixels, then by bytes; the first, the largest, is the one to keep."""
 
     id: str
     tier: Tier
     items: list[int]
-    distances: list[float]  # of each from the picture that the group was found by, which may have been removed
+    distances: list[float]  # squared, from the centre of the group, which may have been removed
     why: str
 
     def among(self, known: Container[int]) -> "Group | None":
-        """The group of those of its items that are known; None if too few are left."""
+        """The group without items that are not in `known`; None if too few remain."""
         remaining = [pair for pair in zip(self.items, self.distances, strict=True) if pair[0] in known]
         if len(remaining) < (1 if self.tier == "identical" else 2):
             return None
@@ -87,7 +88,7 @@ class Group:
         )
 
     def without(self, rejected: set[Pair]) -> "Group | None":
-        """The group without items that form a `rejected` pair with an earlier one; None if too few are left."""
+        """The group without items that form a `rejected` pair with an earlier item; None if too few remain."""
         if self.tier == "identical":
             return None if (self.items[0], self.items[0]) in rejected else self
         kept: list[int] = []
@@ -108,7 +109,7 @@ def find_groups(
     progress: Progress,
     workers: int | None,
 ) -> list[Group]:
-    """The groups of a tier, largest first. Without a filter, they are read from the cache, or written to it."""
+    """Find the groups of a tier, largest first. Without a filter, they are read from the cache or written to it."""
     store = spaces.store
     _check_tier(tier)
     among = None if filter is None else select(store, filter)
@@ -163,7 +164,7 @@ def _cache_key(space: Space, tier: Tier) -> str:
 
 
 def _without_rejected(store: Store, groups: list[Group]) -> list[Group]:
-    """The groups without the pairs that users marked as not duplicates."""
+    """Remove pairs that users marked as not duplicates."""
     rejected = store.judgements.not_duplicates.pairs()
     remaining = [group.without(rejected) for group in groups] if rejected else groups
     return [group for group in remaining if group is not None]
@@ -193,9 +194,8 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
 
     if tier == "alike":
         clusters = find_clusters(ids, index.vectors, ALIKE_RADIUS * typical, _confirm_all, rejected, progress=report)
-        return _make_groups(
-            clusters, ids, tier, f"nearer than {ALIKE_RADIUS:.0%} of the typical distance in {space.name}"
-        )
+        why = f"closer than {100 * ALIKE_RADIUS:.0f} % of the typical distance in space “{space.name}”"
+        return _make_groups(clusters, ids, tier, why)
     radius = np.inf if len(ids) <= ALL_PAIRS_MAX else SAME_RADIUS * typical
     with _PhotoComparison(store, workers) as photos:
         clusters = find_clusters(
@@ -205,7 +205,7 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
 
 
 def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) -> list[Group]:
-    """Clusters as groups, with their pictures in the order of `ids`."""
+    """Convert clusters to groups, with their pictures in the order of `ids`."""
     positions = {item: position for position, item in enumerate(ids.tolist())}
     groups = []
     for cluster in clusters:
@@ -216,7 +216,7 @@ def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) 
 
 
 def _sort_by_size(store: Store, ids: Ids) -> Ids:
-    """Largest first, in pixels, then in bytes: the centre of a group is the picture to keep."""
+    """Sort by pixels, then by bytes, largest first: the centre of a group is the picture to keep."""
     items = store.items.get(ids.tolist())
     return np.array(
         sorted(items, key=lambda item: (-items[item].width * items[item].height, -items[item].bytes, item)), np.int64
@@ -228,7 +228,7 @@ def _confirm_all(centre: int, others: Ids, distances: Vectors) -> Iterator[tuple
 
 
 class _PhotoComparison:
-    """Compares the pictures themselves: reads small copies of two, and aligns one with the other."""
+    """Compares the pixels of two pictures: reads small copies, and aligns one with the other."""
 
     def __init__(self, store: Store, workers: int | None):
         self._store = store
@@ -245,12 +245,12 @@ class _PhotoComparison:
         self._pool.__exit__(*error)
 
     def prepare(self, pairs: list[tuple[int, Ids]]) -> None:
-        """Read the pictures that will be compared first, many at a time."""
+        """Read the pictures that will be compared first, in one batch."""
         needed = {item for centre, others in pairs if len(others) for item in (centre, *others[:MAX_MISSES].tolist())}
         self._load(needed)
 
     def confirm(self, centre: int, others: Ids, distances: Vectors) -> Iterator[tuple[int, float]]:
-        """Those of the others that are the same photo; stops after MAX_MISSES in a row that are not."""
+        """Yield the others that are the same photo; stops after MAX_MISSES in a row that are not."""
         misses = 0
         for start in range(0, len(others), MAX_MISSES):
             batch = others[start : start + MAX_MISSES].tolist()
@@ -306,15 +306,15 @@ def find_clusters(
     progress: Callable[[int], None] | None = None,
     max_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Cluster]:
-    """Every cluster of more than one item, with centres in the order of `ids` (n,).
+    """Yield every cluster of more than one item, with centres in the order of `ids` (n,).
 
-    An item is in at most one cluster, that of the first centre that takes it. `rejected` pairs are never in the same
-    cluster. `prepare` is called with the pairs that may be confirmed next, a batch at a time.
+    An item is in at most one cluster, the first that accepts it. `rejected` pairs are never in the same cluster.
+    `prepare` is called with each batch of pairs before `confirm`.
     """
     ungrouped = np.ones(len(ids), bool)
     for start in range(0, len(ids), CENTRE_BATCH):
         batch = start + np.flatnonzero(ungrouped[start : start + CENTRE_BATCH])
-        remaining = start + np.flatnonzero(ungrouped[start:])  # earlier centres belong to no other cluster
+        remaining = start + np.flatnonzero(ungrouped[start:])  # earlier centres were compared with all others
         found = list(find_near(ids[batch], ids[remaining], rows, radius, max_bytes))
         if prepare is not None:
             prepare([(int(ids[position]), others) for position, (others, _) in zip(batch, found, strict=True)])
@@ -339,7 +339,7 @@ def find_clusters(
 
 
 def find_near(centres: Ids, others: Ids, rows: Rows, radius: float, max_bytes: int = CHUNK_BYTES) -> Iterator[Near]:
-    """For each centre, those of `others` within a squared distance, without itself, nearest first."""
+    """For each centre, yield the items of `others` within a squared distance, without itself, nearest first."""
     if not len(centres):
         return
     Q = rows(centres)  # (q, d)
@@ -362,7 +362,7 @@ def find_near(centres: Ids, others: Ids, rows: Rows, radius: float, max_bytes: i
 
 
 def typical_distance(ids: Ids, rows: Rows, pairs: int = 4_096) -> float:
-    """The median squared distance of random pairs of rows; the same pairs for the same ids."""
+    """The median squared distance of random pairs of rows, the same pairs for the same ids."""
     rng = np.random.default_rng(0)
     one, other = rng.integers(0, len(ids), (2, pairs))
     distinct = one != other

@@ -1,8 +1,8 @@
 """Evaluation by labels: the accuracy of classes, and the effect of each step of a chain.
 
-`evaluate` cross-validates classes: every picture is predicted by classes that do not contain it. If the space itself
-learned from labels, it is refitted for every fold. `score_steps` fits a chain without some of the labelled pictures and
-measures retrieval among these.
+`evaluate` cross-validates classes: every picture is predicted by a model without it. If the space itself learned from
+labels, it is refitted for every fold. `score_steps` fits a chain without some of the labelled pictures and measures
+retrieval among these.
 """
 
 from collections import Counter
@@ -25,44 +25,44 @@ from lookalike.text import many
 from lookalike.types import Ids, Progress, Vectors
 
 Rows: TypeAlias = Callable[[NDArray[np.bool_]], Vectors | None]
-"""From the training examples, (n,) bool, to the rows of all examples (n, d); None if there are too few."""
+"""A function from a mask (n,) of the training examples to the rows (n, d) of all; None if the examples are too few."""
 
 FOLDS = 10
-"""Folds of the cross-validation; a class with fewer pictures has one per fold."""
+"""Folds of the cross-validation; a class with fewer pictures has at most one per fold."""
 
 LEARNED_FOLDS = 5
-"""Folds if a metric is refitted for each."""
+"""Folds if the space is refitted for each."""
 
 CLASS_GROUPS = 5
-"""Groups of classes that are left out in turn: their pictures should be predicted as none of the other classes."""
+"""Groups of classes that are left out in turn. Their pictures should be predicted as "none of these"."""
 
 MAX_PICTURES = 20_000
-"""Most pictures that are used: those with the smallest ids, which are digests, so a random sample."""
+"""Most pictures to use: those with the smallest ids. Ids are digests, so this is a random sample."""
 
 MAX_CONFUSED = 10
-"""Most pairs of classes that are listed as confused."""
+"""Most confused pairs of classes to list."""
 
 HELD_OUT, HELD_OUT_MAX = 0.3, 1_000
-"""Share of the labelled pictures that `score_steps` holds out, and how many at most: each searches all others."""
+"""Share and maximum number of labelled pictures that `score_steps` holds out; each searches all others."""
 
 NEIGHBOURS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ClassFigures:
-    """The figures of one class."""
+    """The results of one class."""
 
     name: str
     pictures: int
-    judged: int  # pictures that were tested; the only picture of a class cannot be
+    judged: int  # number of tested pictures; the only picture of a class cannot be tested
     right: float | None  # share
-    none: float | None  # share that was predicted as none of the classes
-    mistaken_for: str | None  # most often
+    none: float | None  # share that was predicted as "none of these"
+    mistaken_for: str | None  # the most frequent wrong class
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The figures of all classes: shares of the pictures that were tested."""
+    """The results of all classes, as shares of the tested pictures."""
 
     space: str
     kind: str
@@ -71,8 +71,8 @@ class Evaluation:
     folds: int
     accuracy: float
     class_accuracy: float  # the mean over classes
-    own_none: float  # wrongly predicted as none of the classes
-    strangers_none: float | None  # share of pictures of left-out classes rightly predicted as none of the classes
+    own_none: float  # wrongly predicted as "none of these"
+    strangers_none: float | None  # share of the pictures of left-out classes, rightly predicted as "none of these"
     by_class: list[ClassFigures]  # the worst first
     confused: list[tuple[str, str, int]]  # a class, the predicted class, how often; most frequent first
     notes: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Examples:
     """The labelled pictures to test."""
 
     ids: Ids  # (n,) ascending
-    labels: list[list[str]]  # of each, the rarest first
+    labels: list[list[str]]  # of each picture, rarest first
     counts: Counter[str]
 
     @property
@@ -105,9 +105,9 @@ def evaluate(space: Space, settings: Settings, progress: Progress) -> Evaluation
     fold_of = _assign_folds(examples, LEARNED_FOLDS if learned else FOLDS)
     if (fold_of < 0).all():
         raise InputError(
-            "Evaluation needs a class with at least two pictures. There are"
-            f" {many(len(examples.ids), 'picture')} of {many(len(examples.counts), 'class', 'classes')}."
-            " Add some: lookalike classes add NAME IMAGE"
+            "Evaluation needs a class with at least two pictures. The collection has"
+            f" {many(len(examples.ids), 'labelled picture')} in {many(len(examples.counts), 'class', 'classes')}."
+            " Add pictures: lookalike classes add NAME IMAGE…"
         )
     groups = _group_membership(examples)
     predict = _FoldModel(examples, rows, parents, settings)
@@ -118,9 +118,9 @@ def evaluate(space: Space, settings: Settings, progress: Progress) -> Evaluation
         predicted |= predict(fold_of != fold, fold_of == fold)
     if not predicted:  # every fold of a space that learns from labels had too few classes
         raise InputError(
-            f"Space '{space.name}' learns from labels, so every fold needs pictures of two classes for training."
-            f" There are {many(len(examples.ids), 'picture')} of {many(len(examples.counts), 'class', 'classes')}."
-            " Add some: lookalike classes add NAME IMAGE"
+            f"Space '{space.name}' learns from labels, so every fold needs pictures of two classes for training. The"
+            f" collection has {many(len(examples.ids), 'labelled picture')} in"
+            f" {many(len(examples.counts), 'class', 'classes')}. Add pictures: lookalike classes add NAME IMAGE…"
         )
     strangers: list[str | None] = []
     for group in range(CLASS_GROUPS if len(examples.counts) > 1 else 0):
@@ -131,7 +131,7 @@ def evaluate(space: Space, settings: Settings, progress: Progress) -> Evaluation
 
 
 class _FoldModel:
-    """Learns classes from some of the examples, and predicts the classes of others."""
+    """Fits classes on some of the examples, and predicts the classes of others."""
 
     def __init__(self, examples: Examples, rows: Rows, parents: list[tuple[str, str]], settings: Settings):
         self.examples = examples
@@ -144,7 +144,7 @@ class _FoldModel:
     def __call__(
         self, train: NDArray[np.bool_], test: NDArray[np.bool_], strangers: bool = False
     ) -> dict[int, str | None]:
-        """The predicted class of each example of `test`, by position; None for none of the classes of `train`.
+        """Predict the class of each example of `test`, by position; None for "none of these".
 
         Examples whose classes are not in `train` are left out, unless `strangers` is set.
         """
@@ -155,14 +155,14 @@ class _FoldModel:
         pairs = [(i, self.codes[name]) for i in np.flatnonzero(train).tolist() for name in labels[i]]
         positions, y = (np.array(column) for column in zip(*pairs, strict=True))
         model = make_model(self.settings, self.parents, self.codes.__getitem__).fit(X[positions], y)
-        names = [*self.codes, None]  # −1, the last, is none of the classes
+        names = [*self.codes, None]  # −1, the last, is "none of these"
         known = {names[code] for code in y.tolist()}
         tested = [i for i in np.flatnonzero(test).tolist() if strangers or known.intersection(labels[i])]
         return {i: names[code] for i, code in zip(tested, model.predict(X[tested]).tolist(), strict=True)}
 
 
 def _examples(space: Space) -> Examples:
-    """The labelled pictures that have a row in the space."""
+    """The labelled pictures that have a row in the space, at most MAX_PICTURES."""
     _, pairs = space.store.judgements.classes.all_labels()
     labels: dict[int, list[str]] = {}
     for item, label in pairs:
@@ -205,7 +205,7 @@ def _stored_rows(space: Space, examples: Examples) -> Rows:
 
 
 def _refitted_rows(space: Space, examples: Examples) -> Rows:
-    """Rows of a space that is refitted without the labels that are tested."""
+    """The rows of a space that is refitted for each fold, without the labels under test."""
     sample, X = sample_rows(space)[1], space.feature_rows.vectors(examples.ids)
     has_one_label = np.array([len(labels) == 1 for labels in examples.labels])
     y = np.array([labels[0] for labels in examples.labels])
@@ -274,17 +274,17 @@ class StepQuality:
     """The quality of a chain up to and including one step."""
 
     step: str
-    numbers: int  # per picture; of codes, bytes
-    bytes: int  # per picture, as vectors of float32 or as codes
-    precision: float  # mean average precision by labels, each held-out picture searching the others
-    recall: float  # share of the 10 nearest after the last step that learned from labels that are still among them
+    numbers: int  # dimensions; for codes, bytes
+    bytes: int  # per picture, as float32 vectors or as codes
+    precision: float  # mean average precision by labels; each held-out picture searches the others
+    recall: float  # share of the 10 nearest that are also nearest after the last step that learned from labels
 
 
 def score_steps(space: Space, random_state: int = 0) -> list[StepQuality]:
-    """Fit a space's chain without some of the labelled pictures, and search these among each other. Nothing is stored.
+    """Fit a space's chain without some of the labelled pictures, and measure retrieval among these. Nothing is stored.
 
-    The feature is not fitted again: if it learned from labels, it may have seen the pictures, and only differences
-    between its row and later ones are meaningful.
+    The feature is not refitted. If it learned from labels, it may have seen the pictures, and only the differences
+    between steps are meaningful.
     """
     labelled = labels_of(space, several=True)
     ids = np.array(sorted(labelled), np.int64)
@@ -294,8 +294,8 @@ def score_steps(space: Space, random_state: int = 0) -> list[StepQuality]:
     held_out[random.permutation(len(ids))[: min(HELD_OUT_MAX, int(HELD_OUT * len(ids)))]] = True
     if held_out.sum() < 2:
         raise InputError(
-            f"Steps are compared on labelled pictures, at least {int(np.ceil(2 / HELD_OUT))}. The collection has"
-            f" {len(ids)} with labels. Label some first: lookalike label SOURCE"
+            f"Comparing steps needs at least {int(np.ceil(2 / HELD_OUT))} labelled pictures. The collection has"
+            f" {len(ids)}. Label pictures first: lookalike label SOURCE"
         )
     sample_ids, sample = sample_rows(space)
     sample = sample[~np.isin(sample_ids, ids[held_out])]
@@ -304,7 +304,7 @@ def score_steps(space: Space, random_state: int = 0) -> list[StepQuality]:
 
 
 def _without(labelled: Labelled | None, held_out: Ids) -> Labelled | None:
-    """The labelled rows without those that are held out."""
+    """The labelled rows without the held-out ones."""
     if labelled is None:
         return None
     kept = ~np.isin(labelled.ids, held_out)
@@ -339,7 +339,7 @@ def _distances(X: Vectors) -> NDArray[np.float64]:
 
 
 def _order(D: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The other rows of each row, nearest first, (n, n - 1)."""
+    """For each row, the other rows, nearest first, (n, n - 1)."""
     D[np.arange(len(D)), np.arange(len(D))] = np.inf
     return np.asarray(np.argsort(D, axis=1, kind="stable")[:, :-1], np.int64)
 

@@ -1,7 +1,7 @@
 """Export: items as JSON, CSV, a list of paths or COCO annotations, and vectors as arrays.
 
-Text is produced piece by piece. COCO: Lin et al., "Microsoft COCO: common objects in context", ECCV 2014; a label is an
-annotation whose box is the whole picture.
+Text is generated piece by piece. COCO: Lin et al., "Microsoft COCO: common objects in context", ECCV 2014; a label is
+an annotation whose box is the whole picture.
 """
 
 import csv
@@ -30,12 +30,12 @@ from lookalike.types import Ids, Vectors, format_id
 Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
 Row: TypeAlias = tuple[Item, Sequence[LabelRecord]]
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""First characters that make a spreadsheet take a cell for a formula (OWASP, "CSV injection")."""
+"""First characters that make a spreadsheet interpret a cell as a formula (OWASP, "CSV injection")."""
 COLUMNS = ["id", "path", "width", "height", "format", "bytes", "taken_at", "added_at", "labels"]
 
 
 def lines(rows: Iterable[Row], format: Format, parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Items and their labels as text, piece by piece; `parents` are all classes with the parents of each."""
+    """Items and their labels as text, piece by piece; `parents` maps all classes to their parents."""
     if format == "coco":
         return _coco(rows, parents)
     return {"json": _json, "csv": _csv, "paths": _paths}[format](rows)
@@ -67,7 +67,7 @@ def relative_row(relative: Callable[[str], str], row: Row) -> Row:
 
 
 def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
-    """Write the items to a path or an open text file; returns how many."""
+    """Write the items to a path or an open text file; returns their number."""
     check_format(format)  # before a file is opened
     if isinstance(target, str | Path):
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
@@ -107,9 +107,9 @@ def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["
 def write_vectors(
     store: Store, target: str | Path | TextIO, vectors: Callable[[], tuple[Ids, Vectors]], filter: Filter | None
 ) -> int:
-    """`ids` (n,) of 16 hexadecimal digits, `paths` (n,) and `vectors` (n, d) in one .npz file without pickle."""
+    """Write `ids` (n,) of 16 hexadecimal digits, `paths` (n,) and `vectors` (n, d) to an .npz file without pickle."""
     if not isinstance(target, str | Path):
-        raise InputError("Vectors are exported to a file. Give a path that ends in .npz.")
+        raise InputError("Vectors can only be exported to a file. Give a path that ends in .npz.")
     ids, X = vectors()
     if filter is not None:
         passed = np.isin(ids, select(store, filter))
@@ -138,7 +138,7 @@ def describe(item: Item, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def cell(text: str) -> str:
-    """Text for a cell of a spreadsheet; text that would be a formula is quoted.
+    """Return the text of a spreadsheet cell; text that would be a formula is quoted.
 
     >>> cell("beach"), cell("=1+1")
     ('beach', "'=1+1")
@@ -173,14 +173,14 @@ def _csv(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _cells(item: Item, records: Sequence[LabelRecord]) -> Iterator[list[Any]]:
-    """The values of COLUMNS; a picture at two paths is two lines."""
+    """Yield the values of COLUMNS, one line per path."""
     values = describe(item, []) | {"labels": ";".join(cell(_valid_unicode(label)) for label in _labels(records))}
     for path in values.pop("paths") or [""]:
         yield [(values | {"path": cell(path)})[name] for name in COLUMNS]
 
 
 def _csv_line(values: Sequence[Any]) -> str:
-    """One line. The writer's line end has a carriage return, so that values with one are quoted; it is removed here."""
+    """Format one line. The writer's line end has a carriage return, so it quotes values with one; it is removed."""
     written = io.StringIO(newline="")
     csv.writer(written).writerow(values)
     return written.getvalue().removesuffix("\r\n") + "\n"
@@ -192,7 +192,7 @@ def _paths(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Numbers count from 1, as COCO's readers expect; author, source and time of each label are included."""
+    """COCO annotations. Ids start at 1, as COCO readers expect; each label has its author, source and time."""
     numbers = {name: number for number, name in enumerate(sorted(parents), 1)}
     annotations: list[tuple[int, int, int, LabelRecord]] = []  # held in memory; only the pictures are streamed
 
@@ -253,5 +253,5 @@ def _date(seconds: float | None) -> str | None:
 
 
 def _valid_unicode(text: str) -> str:
-    """The text with escapes for undecodable bytes, so that the file is valid UTF-8."""
+    """Escape undecodable bytes, so that the file is valid UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()

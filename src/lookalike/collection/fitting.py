@@ -1,7 +1,7 @@
-"""Fitting: the data of a fit, fitting the steps of a space or its feature, and updating all spaces.
+"""Fitting: select the data of a fit, fit the steps of a space or its feature, and update all spaces.
 
-A space is fitted on a sample of its feature's vectors, the labelled ones if it learns from labels, and perhaps a pool
-of negatives; then every item is encoded by the new chain. Readers see the old space until the new one is complete.
+A space is fitted on a sample of its feature's vectors, or on the labelled ones if it learns from labels, and if needed
+on a pool of negatives. Then the new chain encodes every item. Readers see the old space until the new one is complete.
 Functions that write need the writer lock.
 """
 
@@ -48,16 +48,16 @@ from lookalike.text import many
 from lookalike.types import Ids, LabelledFeature, LearnedFeature, Progress, Vectors, needs_fit
 
 FIT_MIN = 500
-"""Pictures from which the steps of a space are fitted automatically, once. With fewer, raw vectors are better."""
+"""With this many pictures, the steps of a space are fitted automatically, once. With fewer, raw vectors are better."""
 
 FIT_MAX = 50_000
-"""Most rows that a fit uses: those with the smallest ids. Ids are digests, so this is a repeatable random sample."""
+"""Most rows that a fit uses: those with the smallest ids. Ids are digests, so this is a reproducible random sample."""
 
 SAMPLE_BYTES = 2**29
-"""Memory limit for these rows: of long vectors, a fit uses fewer."""
+"""Memory limit for these rows; if vectors are long, a fit uses fewer."""
 
 LABEL_MIN = 10
-"""Pictures that a label needs to count; with two such labels, `codes` chooses a coder that learns from labels."""
+"""With at least two labels of this many pictures, `codes` chooses a coder that learns from labels."""
 
 SEGMENT_ROWS = 262_144
 SEGMENT_BYTES = 2**30
@@ -65,22 +65,22 @@ ROWS_BYTES = 256 * 2**20
 """Limits for encoding a space: rows and bytes per segment, and bytes of the feature's rows in memory."""
 
 NEGATIVES = 5_000
-"""Most pictures of a folder that are read as negatives, drawn at random."""
+"""Most pictures of a folder that are used as negatives; a random sample."""
 
 FEATURE_SAMPLE = 1_000
-"""Most pictures that a feature is fitted on: about three million local descriptors to draw from."""
+"""Most pictures that a feature is fitted on; they have about three million local descriptors."""
 
 FEATURE_LABELLED = 5_000
-"""The same for a feature that learns from labels: it needs many pictures per label."""
+"""Most pictures that a feature which learns from labels is fitted on; it needs many pictures per label."""
 
 CARRIED_BYTES = 256 * 2**20
-"""Memory limit for sampled members of compressed archives, which carry their bytes with them."""
+"""Memory limit for sampled members of compressed archives, which carry their bytes."""
 
 LOOKUP_BATCH = 1_000
 """Files looked up in the catalogue at a time."""
 
 ORDERED_BLOCK = 64
-"""Pictures read at a time and put in order: a limit on how many wait for a slow one."""
+"""Pictures per batch that are read and put in order; limits how many wait for a slow one."""
 
 
 class Pool(NamedTuple):
@@ -126,11 +126,12 @@ def labelled_ids(space: Space) -> tuple[Ids, NDArray[Any]]:
     ids = np.array(sorted(labels)[: _max_rows(space)], np.int64)
     y = join_names([labels[item] for item in ids.tolist()])
     if len(np.unique(y, axis=0)) < 2:
-        needed = "labels, not all the same" if several else "one label each, of at least 2 labels"
+        needed = "that have different labels" if several else "that have exactly one label, and needs at least 2 labels"
+        n_labels = len({name for names in labels.values() for name in names})
         raise InputError(
-            f"Space '{space.name}' learns from pictures that have {needed}. The collection has"
-            f" {many(len(ids), 'such picture')}, of {len({name for names in labels.values() for name in names})}. Label"
-            " some first: lookalike label SOURCE, or lookalike classes add NAME IMAGE"
+            f"Space '{space.name}' learns from pictures {needed}. The collection has {many(len(ids), 'such picture')}"
+            f" with {many(n_labels, 'label')}. Label pictures first: lookalike label SOURCE, or lookalike classes add"
+            " NAME IMAGE…"
         )
     return ids, y
 
@@ -143,20 +144,20 @@ def labels_of(space: Space, several: bool = False) -> dict[int, list[str]]:
 
 
 def fitted_on_which(space: Space) -> str | None:
-    """A description of the pictures that a space was fitted on; None for all pictures, or if it is not fitted."""
+    """Which pictures a space was fitted on, as text; None for all pictures, or if it is not fitted."""
     n = space.fitted_on
     if n is None or n >= len(space):
         return None
     if space.takes_labels:
-        return "those that had labels" if _takes_several_labels(space) else "those that had one label"
+        return "those with labels" if _takes_several_labels(space) else "those with one label"
     return "a random sample" if n == _max_rows(space) else "all pictures at the time"
 
 
 def read_negatives(space: Space, source: str | Path, progress: Progress, workers: int | None) -> Pool:
-    """The feature's vectors of another collection, or of pictures (a folder, an archive, a list), sorted by id."""
+    """Read the feature's vectors of another collection, or of pictures (a folder, an archive, a list), sorted by id."""
     path = absolute(source)
     if not space.takes_negatives:
-        raise InputError(f"Space '{space.name}' uses no negatives: its chain is {' | '.join(space.specs)}.")
+        raise InputError(f"Space '{space.name}' does not use negatives. Its chain is {' | '.join(space.specs)}.")
     try:
         store = Store(Path(path))
     except NoCollectionError:
@@ -193,10 +194,10 @@ def fit_spaces(
     progress: Progress,
     workers: int | None,
 ) -> dict[str, int]:
-    """Fit these spaces, or all that have something to fit; returns how many rows each was fitted on.
+    """Fit these spaces, or all that have steps to fit; returns the number of rows that each was fitted on.
 
-    `refit_features` fits the features of spaces again and describes every picture again. It is called if `features` is
-    set, and for features that learn from labels if `labels` is set or if they were never fitted.
+    `refit_features` refits the features of spaces and extracts the features of every picture again. It is called if
+    `features` is set, and for features that learn from labels if `labels` is set or if they were never fitted.
     """
     chosen = [create_for_fit(spaces, text, labels=labels) for text in texts]
     labelled = [space for space in chosen if space.feature_takes_labels]
@@ -221,16 +222,16 @@ def fit_spaces(
 
 
 def spaces_to_fit(spaces: Spaces) -> list[Space]:
-    """The spaces that have steps to fit, and enough pictures, and labels if they learn from labels."""
+    """The spaces that have steps to fit, enough pictures, and labels if they learn from labels."""
     candidates = [space for space in spaces if len(space.specs) > 1 and len(space.feature) > 1]
     return [space for space in candidates if not space.takes_labels or _has_labels(space)]
 
 
 def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = (), labels: bool = False) -> Space:
-    """The space to be fitted: an existing one, a new pipeline, or a step on the first space's feature.
+    """Return the space to be fitted: an existing one, a new pipeline, or a new step on the first space's feature.
 
-    An existing space may differ from a pipeline in the `free_options` of the last step. For `codes(…)`, the coder is
-    chosen by the number of labels; with `labels`, it is one that learns from labels.
+    An existing space may differ from a pipeline in the `free_options` of the last step. For `codes(…)`, the coder
+    depends on the number of labels; with `labels`, it always learns from labels.
     """
     if text in spaces:
         return spaces.find(text)
@@ -248,15 +249,15 @@ def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = (), 
 def fit_space(
     space: Space, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
 ) -> int:
-    """Fit the steps of a space and encode every item; returns how many rows it was fitted on.
+    """Fit the steps of a space and encode every item; returns the number of rows that it was fitted on.
 
-    `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs`: the new chain
-    of the space, on the same feature. If a step learns from labels, the rows are the labelled ones.
+    `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs` is a new chain
+    for the space, on the same feature. If a step learns from labels, the number is that of the labelled rows.
     """
     name = space.name
     if len(space.specs) == 1:
-        hint = f" To learn from labels again: lookalike fit {name} --labels" * space.feature_takes_labels
-        raise InputError(f"Space '{name}' has nothing to fit: its chain is {space.specs[0]}.{hint}")
+        hint = f" To learn from labels again, run: lookalike fit {name} --labels" * space.feature_takes_labels
+        raise InputError(f"Space '{name}' has nothing to fit. Its chain is {space.specs[0]}.{hint}")
     space.store.vectors.quarantine_damaged(space.specs[0], progress=progress)
     ids, sample = sample_rows(space)
     if len(sample) < 2:
@@ -275,7 +276,7 @@ def fit_space(
 def extend_pool(space: Space, negatives: Pool, progress: Progress) -> int:
     """Add negatives to the pool of a space's last transform, and encode every item; returns the size of the pool.
 
-    Negatives that are in the pool already, by id, are not added twice. Earlier transforms do not change.
+    Negatives that are already in the pool, by id, are not added again. Earlier transforms do not change.
     """
     name, chain, pools = space.name, space.chain, space.store.vectors.pools(space.name)
     uses_pool = [takes_negatives(spec) for spec in chain.specs[1:]]
@@ -283,11 +284,11 @@ def extend_pool(space: Space, negatives: Pool, progress: Progress) -> int:
     if not addable or sum(uses_pool) > 1:
         raise InputError(
             f"Negatives can be added only if the last transform is slem and no other transform has a pool. The chain of"
-            f" '{name}' is {' | '.join(chain.specs)}; fit it again: lookalike fit {name} --negatives {negatives.source}"
+            f" '{name}' is {' | '.join(chain.specs)}. Refit it: lookalike fit {name} --negatives {negatives.source}"
         )
     if not chain.fitted or not pools:
         raise InputError(
-            f"Space '{name}' has no pool to add to. Run: lookalike fit {name} --negatives {negatives.source}"
+            f"Space '{name}' has no pool of negatives yet. Run: lookalike fit {name} --negatives {negatives.source}"
         )
     new = ~np.isin(negatives.ids, np.concatenate([ids for _, ids in pools]))
     *earlier, last = chain.transforms
@@ -305,10 +306,10 @@ def extend_pool(space: Space, negatives: Pool, progress: Progress) -> int:
 
 
 def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
-    """Update spaces after pictures were added or removed: fits, rows and indexes.
+    """Update the fits, rows and indexes of spaces after pictures were added or removed.
 
     Spaces that were never fitted are fitted if there are enough pictures. Spaces that learn from labels are fitted only
-    on request: labels come one by one, and not every label should change the fit.
+    on request, because labels arrive one by one, and not every label should change the fit.
     """
     intact = [space for space in spaces if not space.is_damaged]
     for space in intact:
@@ -324,7 +325,7 @@ def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
 
 
 def _add_missing_rows(space: Space, progress: Progress) -> None:
-    """Add the missing rows: of items that have a vector of the feature and none in the space."""
+    """Add the rows of items that have a vector of the feature but no row in the space."""
     vectors, ids = space.store.vectors, space.missing_rows()
     if len(ids) and vectors.quarantine_damaged(space.specs[0], ids):
         ids = space.missing_rows()
@@ -336,7 +337,7 @@ def _add_missing_rows(space: Space, progress: Progress) -> None:
 
 
 def _replace(space: Space, chain: Chain, fitted_on: int, pools: Sequence[Members], progress: Progress) -> None:
-    """Encode every item by a newly fitted chain, and replace the rows and the model of the space."""
+    """Encode every item with a newly fitted chain, and replace the rows and the model of the space."""
     vectors = space.store.vectors
     target = vectors.new_file("models", ".npz")
     models.save(target, *chain.steps)
@@ -347,7 +348,7 @@ def _replace(space: Space, chain: Chain, fitted_on: int, pools: Sequence[Members
 
 
 def _encode(space: Space, chain: Chain, ids: Ids, progress: Progress) -> Iterator[Pending]:
-    """Write segments with the rows of these items, encoded by a chain."""
+    """Encode these items with a chain, and write segments with their rows."""
     features = space.feature_rows
     width = chain.encode(features.vectors(ids[:1])).nbytes if len(ids) else 0
     for part in chunks(len(ids), max(width, SEGMENT_BYTES // SEGMENT_ROWS), SEGMENT_BYTES):
@@ -360,7 +361,7 @@ def _encode(space: Space, chain: Chain, ids: Ids, progress: Progress) -> Iterato
 
 
 def _choose_coder(space: Space, labels: bool) -> str:
-    """The coder that `codes` stands for: with enough labels, one that learns from them and from other pictures."""
+    """The coder that `codes` stands for: with enough labels, one that learns from labels."""
     counts = Counter(label for (label,) in labels_of(space).values())
     return CODERS[labels or sum(n >= LABEL_MIN for n in counts.values()) > 1]
 
@@ -377,18 +378,19 @@ def _check_labels_used(spaces: Sequence[Space]) -> None:
     for space in spaces:
         if not space.takes_labels:
             raise InputError(
-                f"Space '{space.name}' does not learn from labels: its chain is {' | '.join(space.specs)}. Steps that"
-                " do: ncmml, lmnn, fda, tsvm … With --calibrate, labels can choose lam and gamma."
+                f"Space '{space.name}' does not learn from labels. Its chain is {' | '.join(space.specs)}. These steps"
+                " learn from labels: ncmml, lmnn, fda, tsvm and others. With --calibrate, labels are used to choose lam"
+                " and gamma."
             )
 
 
 def _takes_several_labels(space: Space) -> bool:
-    """Whether all steps of a space that learn from labels use pictures with several."""
+    """Whether all steps of a space that learn from labels use pictures with several labels."""
     return all(map(takes_several_labels, filter(takes_labels, space.specs[1:])))
 
 
 def _max_rows(space: Space) -> int:
-    """How many rows of its feature a fit of a space uses at most."""
+    """The most rows of its feature that a fit of a space uses."""
     return min(FIT_MAX, SAMPLE_BYTES // (4 * (space.feature.dim or 1)))
 
 
@@ -405,7 +407,7 @@ def _load_negatives(store: Store, chain: Chain) -> Pool:
 
 
 def _describe_negatives(source: str, chain: Chain, progress: Progress, workers: int | None) -> Pool:
-    """Read pictures that are not in a collection, and describe them."""
+    """Read pictures that are not in a collection, and extract their features."""
     entries = draw_sample(walk([source], on_skip=ignore), NEGATIVES)
     prepare = Prepare([chain.feature])
     rows: dict[int, Vectors] = {}
@@ -420,7 +422,7 @@ def _describe_negatives(source: str, chain: Chain, progress: Progress, workers: 
                 rows |= {read.id: row for read, row in zip(undescribed, X, strict=True)}
                 undescribed = []
     if not rows:
-        raise InputError(f"{source} has no picture that can be read. Give a folder, an archive or a collection.")
+        raise InputError(f"{source} has no readable picture. Give a folder, an archive or a collection.")
     ids = sorted(rows)
     return Pool(source, np.array(ids, np.int64), np.stack([rows[item] for item in ids]))
 
@@ -438,8 +440,8 @@ def fit_features(
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Fit the features of these spaces that must be fitted, on a sample of the entries.
 
-    `refit`: also features that are already fitted, and features that learn from labels; their old rows are dropped.
-    Returns the fitted features with the number of pictures, and the features that could not be fitted with the reason.
+    With `refit`, also fit features that are already fitted, and features that learn from labels; their old rows are
+    dropped. Returns the fitted features with the number of pictures, and the other features with the reason.
     """
     features = dict.fromkeys(space.feature for space in spaces)
     to_fit = [space for space in features if feature_needs_fit(space.name) and (refit or not space.is_fitted)]
@@ -454,7 +456,7 @@ def fit_features(
                 n = _fit_labelled_feature(space.store, feature, entries(), progress, workers)
             else:
                 example = next(user.name for user in spaces if user.feature == space)
-                raise InputError(f"{space.name} learns from labels, on request: lookalike fit {example} --labels")
+                raise InputError(f"{space.name} learns from labels. To fit it, run: lookalike fit {example} --labels")
         except InputError as error:  # too little to learn from
             failed[space.name] = str(error)
             continue
@@ -495,9 +497,9 @@ def fit_feature(
     workers: int | None,
     labels: dict[str, list[str]] | None = None,
 ) -> int:
-    """Fit a feature on the pictures of these entries, in their order; returns how many could be read.
+    """Fit a feature on the pictures of these entries, in this order; returns the number of readable pictures.
 
-    `labels`, by path, for a feature that learns from them. With 0 pictures, it is not fitted.
+    `labels` by path are for a feature that learns from labels. Without a readable picture, the feature is not fitted.
     """
     read = 0
 
@@ -515,13 +517,13 @@ def fit_feature(
     stream = prepared()
     first = next(stream, None)
     if first is not None:
-        with SINGLE_BLAS_THREAD:  # many small products: more threads gain nothing, and idle ones spin
+        with SINGLE_BLAS_THREAD:  # for many small products, more threads gain nothing, and idle threads spin
             feature.fit(concatenate([first], stream), progress=progress)
     return read
 
 
 def _save_feature(space: Space, feature: LearnedFeature | LabelledFeature, n: int) -> None:
-    """Store a fitted feature, and drop all rows that were made by the previous one."""
+    """Store a fitted feature, and drop all rows of the previous one."""
     vectors = space.store.vectors
     target = vectors.new_file("models", ".npz")
     models.save(target, feature)
@@ -536,15 +538,15 @@ def _save_feature(space: Space, feature: LearnedFeature | LabelledFeature, n: in
 def _fit_labelled_feature(
     store: Store, feature: LabelledFeature, entries: Iterable[Entry], progress: Progress, workers: int | None
 ) -> int:
-    """Fit a feature on a sample of the pictures that have labels; returns how many."""
+    """Fit a feature on a sample of the pictures that have labels; returns the number of pictures."""
     found = {entry.path: (entry, labels) for entry, labels in _labelled_entries(store, entries)}
     sample = draw_sample((entry for entry, _ in found.values()), FEATURE_LABELLED)
     labels = {entry.path: found[entry.path][1] for entry in sample}
     if len({tuple(names) for names in labels.values()}) < 2:
         names = {name for names in labels.values() for name in names}
         raise InputError(
-            f"{spec_of(feature)} learns from pictures with labels, not all the same. The collection has"
-            f" {many(len(labels), 'picture')} with labels, of {len(names)}. Label some first:"
+            f"{spec_of(feature)} learns from pictures that have different labels. The collection has"
+            f" {many(len(labels), 'labelled picture')} with {many(len(names), 'label')}. Label pictures first:"
             " lookalike label SOURCE"
         )
     return fit_feature(feature, sample, progress, workers, labels)

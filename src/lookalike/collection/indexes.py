@@ -1,4 +1,4 @@
-"""The indexes over stored vectors: opened once, updated with the store, built when a space is large enough.
+"""The indexes over stored vectors. They are opened once, follow changes of the store, and are built for large spaces.
 
 `Indexes` addresses stored rows by name; `Space` decides which of them it searches or learns from. An open index is
 reused as far as possible: new rows are added, and unchanged files are not read again.
@@ -35,13 +35,13 @@ SHORTLISTED = "shortlisted"
 """The index for spaces that have their own measure; also the prefix of its files."""
 
 LEAVES_MIN = 50_000
-"""Rows from which feedback uses `Leaves`; fewer rows are scanned."""
+"""With this many rows, feedback uses `Leaves`; fewer rows are scanned."""
 
 STALE_SHARE = 0.1
 """Share of added and removed rows above which an index is rebuilt."""
 
 MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Memory limits of a Linux container: control groups of version 2, and of version 1."""
+"""Memory limits of a Linux container: control groups, version 2 and version 1."""
 
 PROCESS_BYTES = 350e6
 """Memory of a process with Python, its libraries and a network."""
@@ -51,7 +51,7 @@ class OpenIndex(NamedTuple):
     """An open index."""
 
     version: int  # of the store, when the index was last compared with it
-    built_from: tuple[Any, ...]  # the structure, blocks and models; if they are the same, so is the index
+    built_from: tuple[Any, ...]  # structure, blocks and models; the index is valid as long as they do not change
     index: Any
 
 
@@ -65,13 +65,13 @@ class Indexes:
         self.store = store
         self._coded_chain = coded_chain
         self._lock = threading.RLock()
-        self._leaves_lock = threading.RLock()  # acquired before `_lock`; separate, because loading leaves takes long
+        self._leaves_lock = threading.RLock()  # acquired before `_lock`; separate, because loading leaves is slow
         self._points: dict[str, OpenIndex] = {}
         self._leaves: dict[str, OpenIndex] = {}
 
     def points(self, name: str) -> "Flat | Ann | Coded":
         """The index that answers nearest-neighbour queries; an index of codes also has the encoded vectors."""
-        if self._coded_chain(name) is not None:  # it needs two sets of rows of one version
+        if self._coded_chain(name) is not None:  # needs codes and vectors of the same version
             return self.store.read_consistently(partial(self._open_points, name))
         return self._open_points(name)
 
@@ -94,24 +94,24 @@ class Indexes:
             return leaves
 
     def flat(self, name: str) -> Flat:
-        """The vectors themselves, without an index structure."""
+        """The vectors without an index structure."""
         index: Any = self.points(name)
         flat: Flat = index if isinstance(index, Flat) else index.truth
         return flat
 
     def open(self, file: str, flat: Flat) -> Any:
-        """The index stored in a file, over these vectors."""
+        """Open the index stored in a file, over these vectors."""
         name = "leaves" if file.endswith(LEAVES_SUFFIX) else SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
         return component("index", name).load(self.store.path / "indexes" / file, flat)
 
     def close_removed(self, names: Container[str]) -> None:
-        """Close the indexes of all stored rows but these."""
+        """Close all indexes except those of these stored rows."""
         for opened in (self._points, self._leaves):
             for name in [name for name in list(opened) if name not in names]:
                 opened.pop(name, None)
 
     def build_points(self, name: str, chain: Chain, title: str, progress: Progress) -> None:
-        """Build a faiss index if there are enough rows for one and the existing one is stale; needs the writer lock.
+        """Build a faiss index if there are enough rows and no current index exists; needs the writer lock.
 
         `title` is the name of the space in progress reports.
         """
@@ -123,7 +123,7 @@ class Indexes:
         self.store.vectors.quarantine_damaged(name, progress=progress)
         structure, flat = self.store.vectors.structures.get(name, "points"), self.flat(name)
         recall = None
-        if chain.has_own_measure:  # faiss finds candidates by Euclidean distance; the measure ranks them
+        if chain.has_own_measure:  # faiss finds candidates by Euclidean distance; the measure re-ranks them
             built = create("index", Spec(SHORTLISTED, {"kind": kind})).build(flat, progress, chain.transforms[-1])
             recall = built.recall(chain.transforms[-1])
         elif structure is not None and kind == getattr(index, "kind", None):
@@ -139,9 +139,9 @@ class Indexes:
             self.store.vectors.structures.set(name, "points", file, recall)
 
     def build_leaves(self, name: str, dim: int, progress: Progress) -> None:
-        """Build leaves if there are enough rows for them and the existing ones are stale; needs the writer lock.
+        """Build leaves if there are enough rows and no current leaves exist; needs the writer lock.
 
-        Nothing is built if that would take more memory than the machine has; feedback then scans all rows.
+        Leaves that need more memory than the machine has are not built; feedback then scans all rows.
         """
         rows = self.store.vectors.rows(name)
         if rows < LEAVES_MIN or not leaves_fit(rows, dim, installed_bytes()):
@@ -157,7 +157,7 @@ class Indexes:
             self.store.vectors.structures.set(name, "hyperplanes", file)
 
     def measure_codes(self, name: str, chain: Chain, progress: Progress) -> None:
-        """Measure the recall of codes on a sample, unless few rows have changed since the last time.
+        """Measure the recall of codes on a sample, unless few rows have changed since the last measurement.
 
         Needs the writer lock.
         """
@@ -194,7 +194,7 @@ class Indexes:
         return index
 
     def _current(self, opened: dict[str, OpenIndex], name: str, version: int) -> Any:
-        """The open index if nothing was committed since; None inside a transaction."""
+        """The open index if nothing was committed since it was opened; None inside a transaction."""
         open_index = opened.get(name)
         return (
             None
@@ -208,7 +208,7 @@ class Indexes:
     def _reopen(
         self, before: OpenIndex | None, built_from: tuple[Any, ...], blocks: list[Block], structure: Structure | None
     ) -> Any:
-        """The index over these blocks. Parts of the previous one are reused; that one does not change."""
+        """Open the index over these blocks. Parts of the previous index are reused; it does not change."""
         if before is None or before.built_from[1] is not None:
             return self._open_or_scan(_with_blocks(Flat(), blocks), structure)
         flat = before.index if isinstance(before.index, Flat) else before.index.truth
@@ -223,9 +223,9 @@ class Indexes:
         return self._open_or_scan(grown, structure)
 
     def _open_or_scan(self, flat: Flat, structure: Structure | None) -> Any:
-        """The index of a structure over these vectors; the vectors alone if there is none or it is damaged."""
+        """Open the index of a structure over these vectors; return the vectors if it is missing or damaged."""
         if structure is not None:
-            with suppress(DamagedError):  # a scan gives the same results, and the next add rebuilds the index
+            with suppress(DamagedError):  # a scan returns the same results, and the next add rebuilds the index
                 return self.open(structure.file, flat)
         return flat
 
@@ -237,7 +237,7 @@ def installed_bytes() -> int:
 
 
 def leaves_peak(n: float, d: float) -> float:
-    """Peak memory of building leaves: quantised rows twice, unsorted and sorted, and their orders."""
+    """Peak memory of building leaves: quantised rows, unsorted and sorted, and their orders."""
     return (2.2 * d + 60) * n
 
 
@@ -247,12 +247,12 @@ def leaves_fit(n: float, d: float, ram: float) -> bool:
 
 
 def _has_grown(leaves: Any, flat: Flat) -> bool:
-    """Whether these vectors are those that leaves were built from, and possibly more."""
+    """Whether these vectors include all those that leaves were built from."""
     return not isinstance(leaves, Flat) and flat.extends(leaves.truth)
 
 
 def _with_blocks(index: Any, blocks: Iterable[Block]) -> Any:
-    """An index with the live rows of these blocks added."""
+    """Add the live rows of these blocks to an index, and return it."""
     for block in blocks:
         index.add(block.ids, block.X)
         if block.dead is not None:
@@ -268,7 +268,7 @@ def _make_coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
 
 
 def _read_limit(file: Path, memory: int) -> int:
-    """The limit in a file; `memory` if there is none ("max", or not a number)."""
+    """Read a limit from a file; `memory` if it has none ("max", or not a number)."""
     try:
         limit = int(file.read_text())
     except (OSError, ValueError):

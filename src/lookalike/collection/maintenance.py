@@ -1,8 +1,8 @@
 """Maintenance: find and repair damage, compare items with their files, free disk space.
 
-`repair` brings a collection with damaged or missing files into a state that `verify` accepts. It begins with the
-databases, because they list everything else; then come vectors and models, from a backup or from the pictures; then
-indexes and derived files, which are computed from these.
+`repair` restores a collection with damaged or missing files to a state that `verify` accepts. It repairs the databases
+first, because they list everything else; then vectors and models, from a backup or from the pictures; then indexes and
+derived files, which are computed from these.
 """
 
 import os
@@ -44,22 +44,22 @@ from lookalike.text import many
 from lookalike.types import Progress, format_id, silent
 
 INDEXED_MIN = 1_000
-"""Rows from which an index is needed. A smaller space may still have one from before."""
+"""Spaces with fewer rows need no index, so a damaged one is not reported."""
 
 BATCH = 10_000
-"""Items looked up, and digests written, at a time."""
+"""Items looked up, and digests written, per batch."""
 
 
 @dataclass
 class RepairReport:
-    """The repairs that were done, and the faults that remain, in sentences."""
+    """The repairs that were made and the faults that remain, one sentence each."""
 
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
 def verify(spaces: Spaces, progress: Progress) -> list[str]:
-    """A sentence for each fault of a collection."""
+    """Find the faults of a collection; returns a sentence for each."""
     store = spaces.store
     faults = store.verify()
     for space in spaces.with_features():
@@ -69,9 +69,9 @@ def verify(spaces: Spaces, progress: Progress) -> list[str]:
 
 
 def verify_pictures(store: Store, progress: Progress) -> list[str]:
-    """Read the original pictures; returns a sentence for each one that is missing or has changed.
+    """Read the original pictures; returns a sentence for each missing or changed one.
 
-    Items that were added by an older version get the complete digest of their file, if the collection is writable.
+    If the collection is writable, items that were added by an older version get the complete digest of their file.
     """
     check = _PictureCheck(store, progress)
     archives: dict[str, dict[str, Item]] = {}  # by archive and path, so that each archive is read once
@@ -127,12 +127,12 @@ class _PictureCheck:
                 self.write_contents()
 
     def _command(self, path: str) -> str:
-        """The command for a missing or changed file. The original of an upload was inside the collection."""
+        """The command for a missing or changed file; uploads are inside the collection."""
         inside = Path(path).is_relative_to(self._store.path)
         return "lookalike repair --from BACKUP" if inside else "lookalike refresh, if that is intended"
 
     def write_contents(self) -> None:
-        """Store the digests of items that had none."""
+        """Store the digests of items that lack one."""
         if self._contents:
             with suppress(LockedError, ReadOnlyError), self._store.writer(), self._store.transaction():
                 self._store.items.set_contents(self._contents)
@@ -180,7 +180,7 @@ def compact(spaces: Spaces, progress: Progress) -> dict[str, int]:
 
 
 def _verify_space(space: Space, progress: Progress) -> list[str]:
-    """A sentence for each fault of a space: of its rows, model and indexes, and for missing rows."""
+    """Find the faults of a space: damaged rows, model and indexes, and missing rows; returns a sentence for each."""
     faults = space.store.vectors.verify(space.name, progress)
     try:
         if space.is_fitted:
@@ -189,7 +189,7 @@ def _verify_space(space: Space, progress: Progress) -> list[str]:
         faults.append(str(error))
     faults += [f"{problem} Run: lookalike repair" for problem in damaged_structures(space).values()]
     if not faults and space.is_fitted and (missing := len(space.missing_rows())):
-        faults.append(f"No vector in '{space.name}' for {many(missing, 'item')}. Run: lookalike repair")
+        faults.append(f"Space '{space.name}' has no vectors for {many(missing, 'item')}. Run: lookalike repair")
     return faults
 
 
@@ -204,9 +204,9 @@ def repair(
 ) -> RepairReport:
     """Repair the collection in a directory as far as possible.
 
-    `backup` is a directory that `Collection.backup` made: damaged databases, rows, vectors and models are restored from
-    it if possible. `without_backup` replaces an unreadable database with an empty one; the damaged file is renamed and
-    kept. `wait_s`: seconds to wait for another writer to finish.
+    `backup` is a directory written by `Collection.backup`: damaged databases, rows, vectors and models are restored
+    from it if possible. `without_backup` replaces an unreadable database with an empty one; the damaged file is renamed
+    and kept. `wait_s`: seconds to wait for another writer to finish.
     """
     path = Path(path).expanduser().absolute()
     if not path.is_dir() or not any((path / name).exists() for name in [*DATABASES, "vectors"]):
@@ -257,7 +257,7 @@ class _Repair:
             self.store.derived.clear()
         for file in self.store.derived.damaged():
             file.unlink()
-            self.report.done.append(f"derived/{file.name} was removed; it is computed again when it is needed.")
+            self.report.done.append(f"derived/{file.name} was removed; it will be computed again when needed.")
         faults = verify(self.spaces, self.progress)
         self.report.left += [fault for fault in faults if fault not in self.report.left]
 
@@ -268,7 +268,7 @@ class _Repair:
             self.report.done += repair_rows(database, copy)
 
     def _restore_uploads(self) -> None:
-        """Restore uploaded pictures that are damaged or missing: there may be no copy outside of the backup."""
+        """Restore uploaded pictures that are damaged or missing; the backup may have the only copy."""
         names = [] if self.backup is None else [name for name in self.backup.entries if name.startswith("uploads/")]
         for name in names:
             file = self.store.path / name
@@ -277,7 +277,7 @@ class _Repair:
                 self._restore(name)
 
     def _repair_segments(self) -> None:
-        """Restore or quarantine damaged segments; drop live rows that do not agree with the items."""
+        """Restore or quarantine damaged segments; drop live rows that do not belong to an item."""
         vectors = self.store.vectors
         for name in [space.name for space in self.spaces.with_features()]:
             vectors.quarantine_damaged(name, progress=self.progress)
@@ -288,10 +288,10 @@ class _Repair:
             with self.store.transaction():
                 dropped = vectors.reconcile(name)
             if dropped:
-                self.report.done.append(f"Space '{name}': {many(dropped, 'surplus row')} dropped.")
+                self.report.done.append(f"Space '{name}': dropped {many(dropped, 'surplus row')}.")
 
     def _repair_models(self) -> None:
-        """Restore or refit models that cannot be loaded: first those of features, then those of spaces."""
+        """Restore or refit models that cannot be loaded, first those of features, then those of spaces."""
         for feature in [space for space in self.spaces.with_features() if space.stored.base is None]:
             if self._ensure_model(feature):
                 continue
@@ -312,22 +312,22 @@ class _Repair:
                 self.report.done.append(f"Space '{space.name}' is no longer fitted: {error}")
 
     def _describe_missing(self) -> None:
-        """Describe pictures that have no vector in a space, if their files can be read."""
+        """Extract the features of pictures that have no vector in a space, if their files can be read."""
         described = self.adding.describe_missing(self.progress, self.workers)
         if described:
-            self.report.done.append(f"{many(described, 'picture')} described again.")
+            self.report.done.append(f"The features of {many(described, 'picture')} were extracted again.")
 
     def _rebuild_indexes(self) -> None:
-        """Remove damaged index structures, and build those again that are needed."""
+        """Remove damaged index structures, and rebuild those that are needed."""
         for space in self.spaces.with_features():
             for kind, problem in damaged_structures(space).items():
                 with self.store.transaction():
                     self.store.vectors.structures.set(space.name, kind, None)
-                self.report.done.append(f"{problem.rstrip('.')}: removed; it is rebuilt if it is needed.")
+                self.report.done.append(f"{problem.rstrip('.')}. It was removed, and will be rebuilt if needed.")
         update_spaces(self.spaces, self.progress)
 
     def _ensure_model(self, space: Space) -> bool:
-        """Restore the model of a space from the backup if it is damaged; False if it still cannot be loaded."""
+        """Restore the model of a space from the backup if it cannot be loaded; False if it still cannot be."""
         if not space.is_fitted or _succeeds(space.load_model):
             return True
         return self._restore(f"models/{space.stored.model}") and _succeeds(space.load_model)

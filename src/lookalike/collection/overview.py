@@ -1,4 +1,4 @@
-"""A collection at a glance: pages of items, the map, counts, sizes and measured speeds."""
+"""Overview of a collection: pages of items, the map, counts, sizes and measured speeds."""
 
 import statistics
 import threading
@@ -23,26 +23,26 @@ from lookalike.store.items import Filter, Item, Order
 from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
 
 POINTS = 5_000
-"""Most pictures on a map: these take about 20 seconds on one core."""
+"""Most pictures on a map; computing it takes about 20 seconds on one core."""
 
 COMPONENTS = 32
-"""Principal components that t-SNE uses: enough to find the neighbours, and fast."""
+"""Principal components that t-SNE uses: enough to find the neighbours, but still fast."""
 
 PERPLEXITY = 30.0
 """Perplexity of t-SNE: about the number of neighbours that attract a picture."""
 
 STEPS = 500
-"""Iterations of t-SNE. More change little."""
+"""Iterations of t-SNE; more would change little."""
 
 TIMED_K, TIMED_SEARCHES = 10, 9
-"""Results per search, and number of searches, when searches are timed."""
+"""Results per timed search, and number of timed searches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the items that pass a filter."""
+    """One page of the items that pass a filter."""
 
-    total: int  # items that pass
+    total: int  # number of items that pass
     offset: int
     items: list[Item]
 
@@ -50,7 +50,7 @@ class Page:
 class Pages:
     """The items of a store, page by page. Thread-safe.
 
-    The order of all items is cached until the catalogue changes, so the next page is only a look-up.
+    The order of all items is cached until the catalogue changes, so the next page needs no sorting.
     """
 
     def __init__(self, store: Store):
@@ -59,7 +59,7 @@ class Pages:
         self._orders: dict[Order, tuple[int, Ids]] = {}  # with the version of the catalogue
 
     def page(self, filter: Filter | None, order: Order, offset: int, limit: int) -> Page:
-        """At most `limit` of the items that pass the filter, from number `offset` on."""
+        """At most `limit` of the items that pass the filter, starting at position `offset`."""
         check_count("offset", offset, 0)
         check_count("limit", limit)
 
@@ -73,7 +73,7 @@ class Pages:
                     return Page(len(ids), offset, list(self._store.items.get(shown).values()))
 
     def _ordered(self, order: Order) -> Ids | None:
-        """All items in this order, of the version that is read now; None if a later version is cached."""
+        """All items in this order, in the version being read; None if a later version is cached."""
         version = self._store.vectors.version()
         cached = self._orders.get(order)
         if cached is None or cached[0] < version:
@@ -96,14 +96,14 @@ class Map:
 
 
 def make_map(space: Space, points: int, progress: Progress) -> Map:
-    """The map of a space, similar pictures close together; from the cache if it is up to date.
+    """Compute the map of a space, with similar pictures close together, or read it from the cache if it is current.
 
     Principal components, then t-SNE (van der Maaten and Hinton, JMLR 2008; Barnes-Hut: van der Maaten, JMLR 2014). The
-    pictures are those with the smallest ids, which are digests: a random sample that changes little over time.
+    pictures are those with the smallest ids. Ids are digests, so this is a random sample that changes little over time.
     """
     check_count("points", points)
     if points > POINTS:
-        raise InputError(f"A map has at most {POINTS:,} points. Got {points:,}.")
+        raise InputError(f"points must be at most {POINTS:,}. Got {points:,}.")
     key = _map_key(space, points)
     cached = known_map(space, points)
     if cached is not None and cached[1]:
@@ -139,7 +139,7 @@ def known_map(space: Space, points: int) -> tuple[Map, bool] | None:
 
 
 def lay_out(X: Vectors) -> Vectors:
-    """Positions (n, 2) in the unit square for rows (n, d); the same rows always get the same positions.
+    """Compute positions (n, 2) in the unit square for rows (n, d); the same rows always get the same positions.
 
     >>> lay_out(np.eye(3, 8, dtype=np.float32)).shape
     (3, 2)
@@ -169,7 +169,7 @@ def lay_out(X: Vectors) -> Vectors:
 
 
 def glance(spaces: Spaces) -> dict[str, Any]:
-    """Counts, and a row for each space; fast at any size."""
+    """Counts, and an entry for each space; fast at any size."""
     store = spaces.store
     return {
         "items": len(store.items),
@@ -199,10 +199,10 @@ def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
 
 
 def speeds(spaces: Spaces) -> list[dict[str, Any]]:
-    """The measured time of a search in each space that has rows, and the prediction of `plan` for this machine.
+    """Measure the time of a search in each space that has rows, and predict it with `plan` for this machine.
 
-    Queries are pictures of the collection, so no picture is described. The first search is not timed, because it loads
-    the data into memory.
+    Queries are pictures of the collection, so no features are extracted. The first search is not timed, because it
+    loads the data into memory.
     """
     machine = measure()
     rows = []

@@ -1,13 +1,13 @@
-"""Planning: the way of searching that fits a number of pictures into a given memory, its cost, and its commands.
+"""Planning: recommend a way of searching for a number of pictures and a given memory, and predict its cost.
 
 A plan lists all ways of searching, with predictions, the reason why each is or is not recommended, and the commands
-that set it up. Predictions are curves: a search or a fit is bound by reading memory or by products of matrices (the
-roofline model of Williams, Waterman & Patterson, CACM 2009). A curve states the bytes or operations that n rows of d
-numbers need at least; `times` and `fixed_s` were measured: seconds = fixed_s + times · work(n, d) / speed.
+that set it up. Predictions are curves: a search or a fit is bound by memory bandwidth or by matrix products (the
+roofline model of Williams, Waterman & Patterson, CACM 2009). A curve gives the minimum bytes or operations for n rows
+of d dimensions; `times` and `fixed_s` were measured: seconds = fixed_s + times · work(n, d) / speed.
 
-Measured on 2026-11-16 by `lookalike bench run scaling` (64 dimensions, one thread, CPU time; docs/plan.md has the
-table) on an Intel Xeon with 2 cores; `measure` returned `REFERENCE_MACHINE` there. `times` is that of the largest size.
-All figures are rounded.
+The constants were measured on 2026-11-16 with `lookalike bench run scaling` (64 dimensions, one thread, CPU time; see
+docs/experiments/plan.md) on an Intel Xeon with 2 cores; `measure` returned `REFERENCE_MACHINE` there. `times` is the
+value at the largest size. All figures are rounded.
 """
 
 import time
@@ -35,54 +35,57 @@ from lookalike.text import human_bytes, human_seconds
 from lookalike.types import Feature, needs_fit
 
 MATRIX_ROWS, MATRIX_COLUMNS = 2**17, 256
-"""Size of the matrix that measures memory: 128 MiB, more than most caches hold."""
+"""Size of the matrix that measures memory bandwidth: 128 MiB, more than most caches hold."""
 PRODUCT_SIDE, TIMED_RUNS = 1024, 5
-"""Rows and columns of the matrices that are multiplied, and how often each measurement is repeated."""
+"""Rows and columns of the multiplied matrices, and repetitions of each measurement."""
 
 MEASURED_MAX = 10_000_000
-"""Largest number of pictures that was measured: beyond it, the curves are extrapolated."""
+"""Largest measured number of pictures; above it, the curves are extrapolated."""
 
 PCA_EXTRA_COLUMNS = 180
-"""Cost of everything else that is done to a projected row, as a number of columns."""
+"""Cost of all other work per projected row, as a number of columns."""
 
 ROUND_MARKS = 50
-"""Marks that a round of feedback learns from in the curves: about the fifth round of a session."""
+"""Marks in a feedback round of the curves: about the fifth round of a session."""
 
 INDEX_RECALL = {"flat": 1.0, "hnsw": 0.98, "ivfpq": 0.97}
-"""Recall of the ten nearest neighbours, effort "balanced", on a million random rows (docs/indexes.md)."""
+"""Recall of the ten nearest neighbours, effort "balanced", on a million synthetic vectors (docs/indexes.md)."""
 CODE_WAYS = {"codes-128": ("itq", 128, 0.966), "pq-64": ("pq", 64, 0.965), "codes-64": ("itq", 64, 0.918)}
 """The ways that search codes: coder, bits and recall (docs/codes.md, `cifar10-deep`)."""
 INDEX_RANGES = {
     "flat": f"up to {FLAT_MAX:,} pictures",
     "hnsw": f"from {FLAT_MAX:,} to {HNSW_MAX:,} pictures",
-    "ivfpq": f"from {HNSW_MAX:,} pictures on",
+    "ivfpq": f"above {HNSW_MAX:,} pictures",
 }
-"""Sizes for which this version builds each index; users cannot choose it."""
+"""Sizes at which this version uses each index; users cannot choose it."""
 LONG_ADD_S = 30 * 86_400
-"""A plan notes an add that takes longer."""
+"""If an add takes longer, the plan has a note about it."""
 
 TIMED_PICTURES = 8
 TIMED_SHAPE = (768, 512)
-"""Width and height of the drawn pictures: between the sizes on web pages and of cameras."""
+"""Width and height of the generated pictures: between those of web pages and of cameras."""
 VOCABULARY_BYTES = 2**22
-"""Memory for fitting features: a poor vocabulary is as fast as a good one."""
+"""Memory limit for fitting features; the quality of a vocabulary does not affect its speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     """The speed of a machine."""
 
-    memory: float  # bytes per second, read in order
-    product: float  # additions and multiplications of float32 per second
+    memory: float  # bytes per second, read sequentially
+    product: float  # float32 additions and multiplications per second
 
 
 REFERENCE_MACHINE = Machine(memory=10e9, product=100e9)
-"""The machine on which the curves were measured, one thread."""
+"""The machine on which the curves were measured, with one thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """One kind of work. `work(n, d)`: bytes read, or operations, for n rows of d numbers (of codes, d bytes)."""
+    """The cost of one kind of work.
+
+    `work(n, d)` is the number of bytes read, or of operations, for n rows of d dimensions (n codes of d bytes).
+    """
 
     bound: Literal["memory", "product"]
     work: Callable[[float, float], float]
@@ -90,27 +93,27 @@ class CostCurve:
     fixed_s: float = 0.0
 
     def seconds(self, n: float, d: float, machine: Machine = REFERENCE_MACHINE) -> float:
-        """Seconds on a machine."""
+        """Predict the seconds on a machine."""
         speed = machine.memory if self.bound == "memory" else machine.product
         return self.fixed_s + self.times * self.work(n, d) / speed
 
 
 def trained_rows(n: float) -> float:
-    """Rows that the lists of `Ann` are trained on."""
+    """Number of rows that the lists of `Ann` are trained on."""
     return min(n, max(65_536, 64 * sqrt(n)))
 
 
 def _cells(n: float) -> float:
-    """Cells of `Leaves`."""
+    """Number of cells of `Leaves`."""
     return min(n / 500, 4_096)
 
 
 CURVES: dict[str, CostCurve] = {
     # every row, as float32
     "search-flat": CostCurve("memory", lambda n, d: (4 * d + 8) * n, 1.1, 3e-4),
-    # 192 nodes with 16 links each, a byte per number; larger graphs cause more cache misses
+    # 192 nodes with 16 links each, one byte per dimension; larger graphs cause more cache misses
     "search-hnsw": CostCurve("memory", lambda n, d: 192 * 16 * d * n**0.15, 1.5, 1.5e-4),
-    # the centres of √n lists, and 64 lists with half a byte per two numbers
+    # the centres of √n lists, and 64 lists with half a byte per two dimensions
     "search-ivfpq": CostCurve("memory", lambda n, d: (4 + 64 / 4) * d * sqrt(n), 2.5, 1.5e-4),
     # every code; the fixed part is for the vectors of 300 candidates
     "search-itq": CostCurve("memory", lambda n, d: d * n, 1.5, 1e-3),
@@ -118,13 +121,13 @@ CURVES: dict[str, CostCurve] = {
     "search-pq": CostCurve("memory", lambda n, d: d * n, 30.0, 1e-3),
     # every row against every support vector, for four searches
     "round-flat": CostCurve("product", lambda n, d: 4 * 2 * ROUND_MARKS * d * n, 5.5, 1.8e-2),
-    # the visited leaves: a byte per number of every row, and its position
+    # the visited leaves: one byte per dimension of every row, and its position
     "round-leaves": CostCurve("memory", lambda n, d: (d + 64) * n**0.6, 1800.0, 2e-2),
-    # for every row, 80 candidates with 16 links: a byte per number, and the links
+    # for every row, 80 candidates with 16 links: one byte per dimension, and the links
     "build-hnsw": CostCurve("memory", lambda n, d: 80 * 16 * (d + 200) * n**1.15, 0.6),
     # every row against the centres of √n lists; training rows 25 times
     "build-ivfpq": CostCurve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
-    # every row against the centres of cells, training rows 10 times; then cells are cut into leaves
+    # every row against the centres of cells, training rows 10 times; then cells are split into leaves
     "build-leaves": CostCurve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
     # 256 principal components; other work per row costs as much as 180 more (see `pca_seconds`)
     "encode-pca": CostCurve("product", lambda n, d: 2 * d * (256 + PCA_EXTRA_COLUMNS) * n, 0.8),
@@ -145,26 +148,26 @@ FEATURE_S: Mapping[str, float] = {
     "join(parts=['probabilitycolor()', 'laplaciancolor()', 'hsv()', 'hough()', 'fourier()'])": 0.0061,
     "color()": 0.0021,
 }
-"""CPU seconds to read and describe a picture of 768 × 512 pixels, one thread, on the reference machine."""
+"""CPU seconds to read a picture of 768 × 512 pixels and extract the feature, one thread, on the reference machine."""
 
 PICTURE_S = 0.0019
-"""Seconds per picture of all other work of an add, including commits: `add` in the table, for small pictures."""
+"""Seconds per picture for all other work of an add, including commits: `add` in the table, for small pictures."""
 
 ADD_BYTES = 800e6
 """Memory of an add with its reading processes (README, 10,000 pictures)."""
 
 CATALOGUE_BYTES = 200
-"""Bytes on the disk per picture besides vectors: path, size, dates, id."""
+"""Bytes on the disk per picture, in addition to vectors: path, size, dates, id."""
 
 ID_BYTES = 25
-"""Bytes in memory per row of an index besides the vector: the id, a sorted table of ids and rows, a live flag."""
+"""Bytes in memory per row of an index, in addition to the vector: id, sorted table of ids and rows, live flag."""
 
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
-"""Bytes per row of faiss's structures, in memory and on the disk."""
+"""Bytes per row of the faiss structures, in memory and on the disk."""
 
 
 def pca_seconds(n: float, d: float, columns: float, machine: Machine) -> float:
-    """Seconds to project n rows of d numbers to this number of columns."""
+    """Predict the seconds to project n rows of d dimensions to this number of columns."""
     return CURVES["encode-pca"].seconds(n * (columns + PCA_EXTRA_COLUMNS) / (256 + PCA_EXTRA_COLUMNS), d, machine)
 
 
@@ -174,7 +177,7 @@ def leaves_bytes(d: float) -> float:
 
 
 def measure(clock: Callable[[], float] = time.perf_counter) -> Machine:
-    """Measure this machine with the threads that NumPy has now: the best of a few runs, half a second in all.
+    """Measure this machine with the threads that NumPy uses: the best of a few runs, half a second in total.
 
     >>> measure().product > 0
     True
@@ -187,7 +190,7 @@ def measure(clock: Callable[[], float] = time.perf_counter) -> Machine:
 
 
 def _best(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds of the fastest of several calls; other processes can only slow a call down."""
+    """Return the seconds of the fastest of several calls; other processes can only slow a call down."""
     work()
     times = []
     for _ in range(TIMED_RUNS):
@@ -199,15 +202,15 @@ def _best(work: Callable[[], object], clock: Callable[[], float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a plan is for: how many pictures, and how long their vectors are."""
+    """The number of pictures that a plan is for, and the length of their vectors."""
 
     items: int
-    dim: int  # numbers per picture in the vectors that are searched
-    feature_dim: int  # numbers per picture in the vectors of its feature
+    dim: int  # of the vectors that are searched
+    feature_dim: int  # of the vectors of the feature
     chain: tuple[str, ...] = ()  # specs; empty if only the dimension is known
     name: str = "RECIPE"  # of the recipe, or of the space
     exists: bool = False  # whether the collection exists
-    feature_s: float | None = None  # seconds to read and describe a picture; None if unknown
+    feature_s: float | None = None  # seconds to read a picture and extract its feature; None if unknown
 
     def __post_init__(self) -> None:
         for name in ("items", "dim", "feature_dim"):
@@ -217,25 +220,25 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of searching, and what it costs."""
+    """One way of searching, and its cost."""
 
     name: str
     memory: float  # bytes that a process holds or reads in every search
-    feedback: float  # bytes that it holds on top of that during feedback
+    feedback: float  # additional bytes during feedback
     peak: float  # bytes while it is built
     disk: float  # bytes
-    add_s: float | None  # to read, describe, encode and index everything; None: the speed of the feature is unknown
-    search_s: float  # by a picture of the collection; other pictures must be described first
+    add_s: float | None  # to read, extract, encode and index all pictures; None: the feature's speed is unknown
+    search_s: float  # by a picture of the collection; for others, features must be extracted first
     round_s: float  # of feedback
     recall: float
     commands: tuple[str, ...]
-    made: bool  # whether this version builds it at this size
+    made: bool  # whether this version uses it at this size
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All ways of searching, largest first, and the recommended one."""
+    """All ways of searching, in order of preference, and the recommended one."""
 
     workload: Workload
     ram: float
@@ -246,7 +249,7 @@ class Plan:
 
 
 def recipe_workload(items: int, recipe: str) -> Workload:
-    """The workload of a number of pictures with a recipe, or with `NAME = SPEC | SPEC`.
+    """Return the workload of a number of pictures with a recipe, or with a pipeline `NAME = SPEC | SPEC`.
 
     >>> recipe_workload(1_000, "color").dim, recipe_workload(1_000, "small = color() | pca(dim=32)").dim
     (512, 32)
@@ -256,10 +259,10 @@ def recipe_workload(items: int, recipe: str) -> Workload:
 
 
 def collection_workload(stats: dict[str, Any], space: str | None = None) -> Workload:
-    """The workload of a collection with one of its spaces; by default the first that stores vectors."""
+    """Return the workload of a collection in one of its spaces; by default the first that stores vectors."""
     spaces = {row["name"]: row for row in stats["spaces"]}
     if not stats["items"] or not spaces:
-        raise InputError("The collection is empty. Add pictures first: lookalike add FOLDER; or give --items N")
+        raise InputError("The collection is empty. Add pictures first: lookalike add FOLDER. Or plan ahead: --items N")
     if space is not None and space not in spaces:
         raise UnknownNameError("space", space, spaces)
     row = spaces[space] if space else next((r for r in spaces.values() if r["bits"] is None), stats["spaces"][0])
@@ -270,14 +273,14 @@ def collection_workload(stats: dict[str, Any], space: str | None = None) -> Work
 
 
 def with_speed(workload: Workload, machine: Machine, pictures_per_s: float | None = None) -> Workload:
-    """The workload with the seconds per picture: from a measured rate, or from `FEATURE_S` scaled to this machine."""
+    """Add the seconds per picture to a workload: from a measured rate, or from `FEATURE_S` scaled to this machine."""
     stored = FEATURE_S.get(workload.chain[0]) if workload.chain else None
     seconds = None if stored is None else stored * REFERENCE_MACHINE.product / machine.product
     return replace(workload, feature_s=1 / pictures_per_s if pictures_per_s else seconds)
 
 
 def plan(workload: Workload, ram: float, latency_s: float | None = None, machine: Machine = REFERENCE_MACHINE) -> Plan:
-    """Recommend the first way, largest first, that fits into `ram` bytes and answers within `latency_s`.
+    """Recommend the first way of searching that fits into `ram` bytes and answers within `latency_s`.
 
     >>> small, large = Workload(100_000, 256, 1280), Workload(10_000_000, 256, 1280)
     >>> plan(small, ram=4e9).chosen, plan(large, ram=4e9).chosen, plan(large, ram=1.6e9).chosen
@@ -291,21 +294,24 @@ def plan(workload: Workload, ram: float, latency_s: float | None = None, machine
     for way in _ways(workload, ram, machine):
         why = _obstacle(way, ram, latency_s)
         if not why and chosen is None:
-            chosen, why = way, "exact, and fits" if way.recall == 1 else "the most exact that fits"
+            chosen, why = way, "exact, and fits" if way.recall == 1 else "highest recall that fits"
         elif not why and chosen is not None:
-            why = f"also fits, but {chosen.name} finds more"
+            why = f"also fits, but {chosen.name} has a higher recall"
         ways.append(replace(way, why=why))
     chosen_name = None if chosen is None else chosen.name
     return Plan(workload, ram, latency_s, tuple(ways), chosen_name, tuple(_notes(workload, ways, chosen, ram)))
 
 
 def search_seconds(kind: str, n: int, width: float, machine: Machine = REFERENCE_MACHINE) -> float:
-    """A search by "flat", "hnsw", "ivfpq" in rows of `width` numbers, or by "itq", "pq" in codes of `width` bytes."""
+    """Predict the time of a search in n vectors or codes.
+
+    `width` is the dimension of the vectors for "flat", "hnsw" and "ivfpq", or the bytes of a code for "itq" and "pq".
+    """
     return CURVES[f"search-{kind}"].seconds(n, width, machine)
 
 
 def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
-    """All ways of searching."""
+    """Yield all ways of searching, in order of preference."""
     n, d, D = workload.items, workload.dim, workload.feature_dim
     searches_feature = len(workload.chain) < 2 and d == D  # the feature's own vectors are searched
     feature_bytes = 0 if searches_feature else 2 * D + 8
@@ -348,7 +354,7 @@ def _way(
     feedback_dim: int,
     seconds: float,
 ) -> Way:
-    """A way of searching with all its costs. `feedback_dim`: numbers per picture that feedback learns from."""
+    """Return a way of searching with all its costs; `feedback_dim` is the dimension of the vectors for feedback."""
     workload, ram, machine = conditions
     n = workload.items
     coder, bits, recall = CODE_WAYS.get(name) or (name, 0, INDEX_RECALL[name])
@@ -379,21 +385,21 @@ def _way(
 
 
 def _obstacle(way: Way, ram: float, latency_s: float | None) -> str:
-    """Why a way cannot be used; empty if it can."""
+    """Return why a way cannot be used; empty if it can."""
     if not way.made:
-        exact = "; --effort exact scans all vectors at any size" * (way.name == "flat")
-        return f"this version builds it {INDEX_RANGES[way.name]}{exact}"
+        exact = " (at any size with --effort exact)" * (way.name == "flat")
+        return f"used only {INDEX_RANGES[way.name]}{exact}"
     if way.memory > ram:
         return f"needs {human_bytes(way.memory)} of memory"
     if way.peak > ram:
-        return f"takes {human_bytes(way.peak)} of memory to build"
+        return f"needs {human_bytes(way.peak)} of memory to build"
     if latency_s is not None and way.search_s > latency_s:
-        return f"a search takes {human_seconds(way.search_s)}"
+        return f"too slow: {human_seconds(way.search_s)} per search"
     return ""
 
 
 def _commands(workload: Workload, coder: str, bits: int) -> tuple[str, ...]:
-    """The commands: for new pictures, or for the existing collection."""
+    """Return the commands that set up a way, for new pictures or for the existing collection."""
     pipeline = f'"{workload.name} = {" | ".join(workload.chain)}"'
     recipe = pipeline if workload.chain and workload.name not in RECIPES else workload.name
     space = ("codes" if coder == "itq" else coder) if bits else workload.name
@@ -407,39 +413,39 @@ def _commands(workload: Workload, coder: str, bits: int) -> tuple[str, ...]:
 
 
 def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: float) -> Iterator[str]:
-    """Notes for the user."""
+    """Yield notes for the user."""
     if chosen is None:
         available = [way for way in ways if way.made]
         least_memory = min(max(way.memory, way.peak) for way in available)
         fastest_s = min(way.search_s for way in available)
         yield (
-            f"Nothing fits. The smallest way takes {human_bytes(least_memory)} of memory to build and use, the fastest"
+            f"Nothing fits. The smallest way needs {human_bytes(least_memory)} of memory, the fastest"
             f" {human_seconds(fastest_s)} per search. Use fewer pictures, a recipe with shorter vectors (--recipe"
-            ' "small = efficientnet() | pca(dim=64)"), or a larger machine: this version cannot spread a'
-            " collection over several machines."
+            ' "small = efficientnet() | pca(dim=64)"), or a larger machine. A collection cannot be spread over several'
+            " machines."
         )
         return
     if workload.items >= LEAVES_MIN and not chosen.feedback:
         yield (
-            f"Feedback has no leaves: building them would take more memory than available. A round scans all vectors,"
-            f" in about {human_seconds(chosen.round_s)}, and longer if they must be read from the disk."
+            "There is not enough memory to build the feedback index (leaves). Each feedback round scans all vectors,"
+            f" which takes about {human_seconds(chosen.round_s)}, or longer if they must be read from the disk."
         )
     elif chosen.memory + chosen.feedback > ram:
         yield (
-            f"During feedback a process holds {human_bytes(chosen.memory + chosen.feedback)}, more than available: use"
-            " a separate process, or another space."
+            f"During feedback, a process needs {human_bytes(chosen.memory + chosen.feedback)} of memory, more than"
+            " available. Run feedback in a separate process, or in another space."
         )
     if workload.items > MEASURED_MAX:
         yield (
-            f"These figures are extrapolated: nothing above {MEASURED_MAX:,} pictures was measured. This version"
-            " cannot spread a collection over several machines."
+            f"These figures are extrapolated: nothing above {MEASURED_MAX:,} pictures was measured. A collection cannot"
+            " be spread over several machines."
         )
     if chosen.add_s is not None and chosen.add_s > LONG_ADD_S:
-        yield f"Adding takes {human_seconds(chosen.add_s)} on this machine; it can be stopped and resumed at any time."
+        yield f"Adding takes about {human_seconds(chosen.add_s)}. You can stop it and resume it at any time."
 
 
 def _dims(chain: Sequence[str]) -> tuple[int, int]:
-    """Numbers per picture after the transforms, and after the feature."""
+    """Return the dimension after the transforms, and that of the feature."""
     feature_dim = dim = int(create("feature", chain[0]).dim)
     for spec in chain[1:]:
         if not is_coder(spec):
@@ -456,9 +462,9 @@ class RecipeSpeed:
 
 
 def measure_recipe(chain: Sequence[str]) -> RecipeSpeed:
-    """Estimate the speed of a recipe from a few drawn pictures, in about a second; transforms are left out.
+    """Estimate the speed of a recipe from a few generated pictures, in about a second; transforms are not timed.
 
-    The work of the reading processes is divided by the number of cores; the rest is not. Raises MissingError if the
+    The work of the reading processes is divided by the number of cores; other work is not. Raises MissingError if the
     weights of a network are missing.
     """
     feature, rate = _rate(chain[0])
@@ -470,9 +476,9 @@ def measure_recipe(chain: Sequence[str]) -> RecipeSpeed:
 
 @cache
 def _rate(spec: str) -> tuple[Feature, float]:
-    """A feature, and the pictures per second that it describes."""
+    """Return a feature, and the number of pictures per second that it processes."""
     feature: Feature = create("feature", spec)
-    files = _drawn_files()
+    files = _generated_files()
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # as in the reading processes
     try:
@@ -494,8 +500,8 @@ def _rate(spec: str) -> tuple[Feature, float]:
 
 
 @cache
-def _drawn_files() -> list[bytes]:
-    """Drawn pictures as JPEG files."""
+def _generated_files() -> list[bytes]:
+    """Generate pictures as JPEG files."""
     files = []
     for i in range(TIMED_PICTURES):
         picture = draw(KINDS[i % len(KINDS)], np.random.default_rng(i))

@@ -1,4 +1,4 @@
-"""Names of lower layers that the edges use: they import `lookalike.collection` and nothing below it."""
+"""Names of lower layers for the command line and the service, which import `lookalike.collection` and nothing below."""
 
 from lookalike.classes import Prediction as Prediction
 from lookalike.images.decoding import identify as identify

@@ -1,7 +1,7 @@
 """Resolve examples, names and filters to items, pixels and vectors.
 
-An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. Known items cost a look-up;
-other pictures are read and described.
+An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. Vectors of known items are
+looked up; for other pictures, they are computed.
 """
 
 import math
@@ -40,10 +40,10 @@ Example: TypeAlias = Picture | Crop
 """A picture, a part of one, or a vector (d,)."""
 
 MAX_ZOOM = 16
-"""A picture is read larger if only a small crop of it is needed, but at most this many times."""
+"""For a small crop, the picture is read at a larger size, at most by this factor."""
 
 ITEMS_BATCH = 1_000
-"""Items that are read from the catalogue at a time."""
+"""Items read from the catalogue per batch."""
 
 
 def as_list(examples: Any) -> list[Example]:
@@ -64,7 +64,7 @@ def example_name(example: Example) -> str:
 
 
 def find_item(items: Items, name: str) -> int | None:
-    """The item with this id or known path; None if there is none."""
+    """The item with this id or path; None if it does not exist."""
     item = parse_id(name)
     if item is not None and items.get([item]):
         return item
@@ -74,7 +74,7 @@ def find_item(items: Items, name: str) -> int | None:
 
 
 def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int], list[str]]:
-    """The items with these ids, and the known paths of these names; a folder stands for all paths below it."""
+    """The items with these ids, and the known paths with these names; a folder stands for all paths below it."""
     ids: set[int] = set()
     paths: list[str] = []
     for name in names:
@@ -85,7 +85,7 @@ def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int
         path = absolute(str(name))
         below = [] if isinstance(name, int) else [known for known, _ in items.paths_under(path)]
         if not below and path not in items.sources():
-            raise InputError(f"No item and no source named {str(name)!r} in the collection.")
+            raise InputError(f"The collection has no item or source named {str(name)!r}.")
         paths += below
     return ids, paths
 
@@ -122,7 +122,7 @@ def item_of(store: Store, example: Example) -> int | None:
 
 
 def items_named(store: Store, pictures: Example | Iterable[Example]) -> list[int]:
-    """The items with these ids and paths, and those in these folders; InputError for anything else."""
+    """The items with these ids or paths, or in these folders; InputError if one is not in the collection."""
     items: dict[int, None] = {}
     for example in as_list(pictures):
         if _is_folder(example):
@@ -161,12 +161,12 @@ def is_vector(example: Example) -> bool:
 
 
 def check_vector(example: Any, dim: int | None) -> Vectors:
-    """An example vector as a row (1, d); InputError if it does not have `dim` finite numbers."""
+    """Return an example vector as a row (1, d); InputError if it does not have `dim` finite numbers."""
     return to_numpy(check_rows(example[None, :], dim=dim, name="the example vector"))
 
 
 def example_pixels(store: Store, example: Example, side: int) -> Pixels:
-    """The pixels of an example, read at a shorter side of at least `side` if it is that large."""
+    """The pixels of an example; the shorter side has at least `side` pixels if the picture is that large."""
     if not isinstance(example, Crop):
         return pixels(store, example, side)
     left, top, right, bottom = check_box(example.box)
@@ -175,12 +175,12 @@ def example_pixels(store: Store, example: Example, side: int) -> Pixels:
 
 
 def pixels(store: Store, picture: Picture, side: int) -> Pixels:
-    """The pixels of a picture, read at a shorter side of at least `side` if it is that large."""
+    """The pixels of a picture; the shorter side has at least `side` pixels if the picture is that large."""
     if isinstance(picture, np.ndarray):
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise InputError(
-                "An example array must be a vector (d,), which cannot be cropped, or pixels (height, width, 3) uint8. "
-                f"Got shape {picture.shape}, {picture.dtype}."
+                "An example array must be a vector (d,) or pixels (height, width, 3) uint8. A vector cannot be cropped."
+                f" Got shape {picture.shape}, {picture.dtype}."
             )
         return picture
     if isinstance(picture, bytes):
@@ -215,7 +215,7 @@ def rows_of(
 ) -> ExampleRows:
     """The vectors of examples, like those of `Space.rows`.
 
-    `on_skip` is called with the name of an example that cannot be read, and the reason; otherwise that is an error.
+    If an example cannot be read, `on_skip` is called with its name and the reason; without `on_skip`, that is an error.
     """
     store, index = space.store, space.rows
     resolved: list[tuple[Example, int | None]] = []
@@ -255,7 +255,7 @@ def rows_of(
 
 
 def read_item(store: Store, id_or_item: int | Item, limits: Limits = LIMITS) -> bytes:
-    """The bytes of an item, from the first of its paths whose file still has them; ImageError if none has."""
+    """The bytes of an item, from its first file that has not changed; ImageError if there is none."""
     if isinstance(id_or_item, Item):
         item = id_or_item
     elif not (items := store.items.get([id_or_item])):
@@ -276,7 +276,7 @@ def read_item(store: Store, id_or_item: int | Item, limits: Limits = LIMITS) -> 
         if data and identify(data) == item.id:
             return data
         reason = "its file has changed since it was added"
-    raise ImageError(f"Item {format_id(item.id)} cannot be shown: {reason}. Run: lookalike refresh")
+    raise ImageError(f"Cannot read item {format_id(item.id)}: {reason}. Run: lookalike refresh")
 
 
 def _vector(space: Space, example: Example) -> Vectors:
@@ -300,7 +300,7 @@ def _raise_skip(path: str, reason: str) -> None:
 
 
 def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
-    """The item that an example names by its id or by an unchanged path; None if the file must be read."""
+    """The item that an example identifies by id or by an unchanged path; None if the file must be read."""
     if isinstance(example, bytes):
         return None
     if isinstance(example, str | Path):
@@ -313,7 +313,7 @@ def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
             raise InputError(f"{example} is a folder. Give a picture's path or an item's id.")
         item = parse_id(str(example))
         if item is None:
-            raise InputError(f"No file and no item named {str(example)!r}. Give a picture's path or an item's id.")
+            raise InputError(f"No file or item named {str(example)!r}. Give a picture's path or an item's id.")
     elif isinstance(example, int | np.integer):
         item = int(example)
     else:
@@ -326,7 +326,7 @@ def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
 
 
 def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
-    """The ids that also have a path that matches relative to its source."""
+    """The ids that have a path which, relative to its source, matches the pattern."""
     relative, matches = relative_to(store.items.sources()), matcher(pattern)
     return np.unique(
         np.array([item for item, path in store.items.paths_of(ids.tolist()) if matches(relative(path))], np.int64)
@@ -336,15 +336,15 @@ def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
 def _read_file(path: str | Path) -> bytes:
     entry = locate(path)
     if entry is None:
-        raise ImageError(f"Cannot search with {path}: no such file.")
+        raise ImageError(f"Cannot read {path}: no such file.")
     try:
         return entry.read()
     except ImageError as error:
-        raise ImageError(f"Cannot search with {path}: {error}.") from None
+        raise ImageError(f"Cannot read {path}: {error}.") from None
 
 
 def _decode(data: bytes, name: str | Path, side: int) -> Pixels:
     try:
         return read(data, side=side).pixels
     except ImageError as error:
-        raise ImageError(f"Cannot search with {name}: {error}.") from None
+        raise ImageError(f"Cannot read {name}: {error}.") from None

@@ -1,7 +1,7 @@
-"""Searching: the pictures most similar to examples, the part of a picture that matches, and the hardest negatives.
+"""Searching: find the pictures most similar to examples, locate the match in each, and explain a slem classifier.
 
 `search` turns examples into one query of a space. `locate_matches` compares parts of each result with that query.
-`explain` lists the negatives that push a picture away most, in a space that was fitted against a pool.
+`explain` lists the negatives with the most influence on a picture, in a space that was fitted with a pool of negatives.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,27 +33,27 @@ WINDOWS = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One picture that a search found."""
+    """One result of a search."""
 
     id: int
     path: str | None
     score: float  # smaller is better: a squared distance, 0 for the same picture; in a session, minus the margin
     box: Box | None = None  # the part of the picture that is most similar to the query, if requested
-    item: Item | None = field(default=None, repr=False, compare=False)  # the item, as the catalogue had it
+    item: Item | None = field(default=None, repr=False, compare=False)  # as read from the catalogue
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A negative, and how hard it pushes."""
+    """A negative, and its influence on a picture's classifier."""
 
     id: int
     path: str | None
-    push: float  # 1 is the mean of the pool; larger is more similar to the picture; below 0, it pulls
-    collection: str | None = None  # path of the collection that it is from, if it is another one
+    push: float  # influence: 1 is the mean of the pool; more for negatives similar to the picture; can be negative
+    collection: str | None = None  # path of its collection, if it is another one
 
 
 def make_result(item: Item, score: float) -> Result:
-    """An item as a result."""
+    """Create a result from an item."""
     return Result(item.id, next(iter(item.paths), None), score, item=item)
 
 
@@ -66,7 +66,7 @@ def search(
     filter: Filter | None,
     effort: float | str | None,
 ) -> tuple[list[Result], Query]:
-    """The k pictures nearest to the examples in a space, best first, and the query that found them."""
+    """Find the k pictures nearest to the examples in a space, best first; also returns the query."""
     check_count("k", k)
     store, index = space.store, space.index
     if not len(index):
@@ -80,7 +80,7 @@ def search(
 
 
 def make_query(space: Space, positive: Sequence[Example], negative: Sequence[Example]) -> Query:
-    """The query for these examples: a single one as it is, several as a weighted mean.
+    """Create the query for these examples; several are combined as a weighted mean.
 
     Vectors are averaged if the space uses the Euclidean distance, scores if it has its own measure.
     """
@@ -98,7 +98,7 @@ def make_query(space: Space, positive: Sequence[Example], negative: Sequence[Exa
 
 
 def locate_matches(space: Space, results: Sequence[Result], query: Query, progress: Progress) -> list[Result]:
-    """The results with the box of each match; None if a picture can no longer be read."""
+    """Add the box of the match to each result; None if a picture can no longer be read."""
     located = []
     for done, result in enumerate(results):
         progress("locating", done, len(results))
@@ -110,7 +110,7 @@ def locate_matches(space: Space, results: Sequence[Result], query: Query, progre
 def best_box(space: Space, item: int, query: Query, describe: Callable[[Pixels, Sequence[Box]], Vectors]) -> Box | None:
     """The part of an item's picture with the best score, the largest of equals; None if the picture cannot be read.
 
-    `describe` makes vectors that the query compares: `Space.regions`, or `Space.region_rows` for a query of feedback.
+    `describe` computes the vectors for the query: `Space.regions`, or `Space.region_rows` for a query of feedback.
     """
     boxes = windows()
     try:
@@ -134,24 +134,24 @@ def windows() -> list[Box]:
 
 
 def find_pooled(spaces: Spaces) -> Space:
-    """The first space that is fitted against a pool of negatives."""
+    """The first space that uses a pool of negatives."""
     for space in spaces:
         if space.takes_negatives:
             return space
-    raise InputError("No space of the collection uses negatives. Make one: lookalike fit 'slem()'")
+    raise InputError("No space of the collection uses negatives. Create one: lookalike fit 'slem()'")
 
 
 def explain(space: Space, example: Example, k: int) -> list[Push]:
-    """The k negatives of a space that push a picture away most, hardest first; see `Slem.pushes`."""
+    """The k negatives of a space with the most influence on a picture, strongest first; see `Slem.pushes`."""
     check_count("k", k)
     chain, name = space.chain, space.name
     X = vectors(space.feature, [example])  # (1, d)
     pooled = [number for number, spec in enumerate(chain.specs[1:], 1) if takes_negatives(spec)]
     if not pooled:
-        raise InputError(f"Space '{name}' uses no negatives: its chain is {' | '.join(chain.specs)}.")
+        raise InputError(f"Space '{name}' does not use negatives. Its chain is {' | '.join(chain.specs)}.")
     pools = space.store.vectors.pools(name)
     if not chain.fitted or not pools:
-        raise InputError(f"Space '{name}' has no pool of negatives. Run: lookalike fit {name}")
+        raise InputError(f"Space '{name}' has no pool of negatives yet. Run: lookalike fit {name}")
     pusher = _Pusher(chain.transforms[: pooled[-1]], X)
     found: list[Push] = []
     for source, ids in pools:
@@ -163,12 +163,12 @@ def explain(space: Space, example: Example, k: int) -> list[Push]:
             pushes = _hardest(spaces.get(chain.specs[0]), ids, pusher, k) if chain.specs[0] in spaces else []
         found += [replace(push, collection=source) for push in pushes]
     if not found:
-        raise InputError(f"All negatives of '{name}' were removed. Run: lookalike fit {name}")
+        raise InputError(f"All negatives of space '{name}' were removed. Run: lookalike fit {name}")
     return sorted(found, key=lambda push: (-push.push, push.id))[:k]
 
 
 class _Pusher:
-    """The transforms of a chain up to the one with a pool, and a picture's row before that one."""
+    """The transforms of a chain up to the one with a pool, and the picture's input to that one."""
 
     def __init__(self, steps: Sequence[Transform], X: Vectors):
         self._earlier = steps[:-1]
@@ -176,7 +176,7 @@ class _Pusher:
         self._row = self._transform(X)  # (1, D)
 
     def pushes(self, negatives: Vectors) -> NDArray[np.float64]:
-        """The pushes (n,) of vectors (n, d) of the feature."""
+        """The influence (n,) of negatives, vectors (n, d) of the feature."""
         return np.asarray(self._step.pushes(self._row, self._transform(negatives))[0], np.float64)
 
     def _transform(self, X: Vectors) -> Any:
@@ -186,7 +186,7 @@ class _Pusher:
 
 
 def _hardest(feature: Space, ids: Ids, pusher: _Pusher, k: int) -> list[Push]:
-    """The k hardest of these items, without removed ones."""
+    """The k items with the most influence, without removed items."""
     index = feature.rows
     ids = np.intersect1d(ids, index.ids, assume_unique=True)
     parts = chunks(len(ids), row_bytes=32 * (index.dim or 1))
@@ -201,6 +201,6 @@ def _open_pool(name: str, source: str) -> Store:
         return Store(Path(source))
     except NoCollectionError:
         raise InputError(
-            f"The negatives of '{name}' were the pictures in {source}, whose vectors are not stored. Make a collection"
-            f" of them and fit again: lookalike -c POOL add {source} and lookalike fit {name} --negatives POOL"
+            f"The negatives of '{name}' are the pictures in {source}, whose vectors are not stored. Create a collection"
+            f" of them and refit: lookalike -c POOL add {source}, then lookalike fit {name} --negatives POOL"
         ) from None

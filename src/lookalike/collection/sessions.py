@@ -1,7 +1,8 @@
-"""`Session`: rounds of relevance feedback, stored from the first mark, and simulations with an emulated user.
+"""`Session`: rounds of relevance feedback, and simulations with an emulated user.
 
-A session is a log in the store. It can be opened again by its id, also after a crash. Each round learns from all
-marks (`lookalike.feedback`), ranks the collection, and asks about the pictures whose labels would help most.
+A session is a log in the store. Every mark is stored immediately, so a session can be opened again by its id, even
+after a crash. Each round learns from all marks (`lookalike.feedback`), ranks the collection, and asks about the
+pictures whose marks would help most.
 """
 
 import getpass
@@ -45,10 +46,10 @@ class Round:
 
     number: int
     best: list[Result]  # best first
-    questions: list[Item]  # what to mark next, in the order to show it
-    found: int  # pictures marked relevant, among those that are ranked
-    estimate: "Estimate | None"  # how many relevant pictures there are in all
-    stop: str | None  # a sentence if more marks will not help
+    questions: list[Item]  # pictures to mark next, in the order to show them
+    found: int  # ranked pictures that are marked relevant
+    estimate: "Estimate | None"  # of the number of relevant pictures in the collection
+    stop: str | None  # the reason to stop, as a sentence, if more marks will not help
     scored: int
     seconds: dict[str, float]
     notes: list[str] = field(default_factory=list)
@@ -59,28 +60,28 @@ class Finished:
     """The outcome of a finished session."""
 
     name: str
-    labelled: int  # pictures that got the label
-    relevant: int  # pictures marked relevant, including those that had the label before
+    labelled: int  # pictures with the new label
+    relevant: int  # pictures marked relevant, including those that already had the label
     irrelevant: int  # pictures marked irrelevant, which stay in the session as negative examples
-    contradicted: list[int]  # pictures that are marked irrelevant but have the label
+    contradicted: list[int]  # pictures marked irrelevant that have the label
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRound:
     """One round with an emulated user."""
 
-    round: int  # 0 is the ranking by the examples alone
-    precision: float  # share of relevant pictures among the first n of the ranking, n being how many there are
+    round: int  # 0 is the ranking by the examples only
+    precision: float  # share of relevant pictures among the first n of the ranking, for n relevant pictures in total
     marked: int  # pictures marked so far, including the examples
     found: int  # of these, relevant and in the collection
-    estimate: "Estimate | None"  # the session's estimate of how many there are
-    stop: bool  # whether the session advises to stop
+    estimate: "Estimate | None"  # the session's estimate of the number of relevant pictures
+    stop: bool  # whether the session recommends to stop
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class NearMark:
-    """A marked picture near another one."""
+    """A marked picture, and its distance from another one."""
 
     id: int | None  # None for an example that is not in the collection
     distance: float  # Euclidean, in the session's space
@@ -88,16 +89,16 @@ class NearMark:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Reasons for the rank of a picture."""
+    """The reasons for the rank of a picture."""
 
-    margin: float | None  # f(x) / ‖w‖ of the ranking hyperplane, Eq. 3 of fsm-tree; None before anything is learned
+    margin: float | None  # f(x) / ‖w‖ of the ranking hyperplane, Eq. 3 of fsm-tree; None before the first fit
     relevant: list[NearMark]  # nearest first
     irrelevant: list[NearMark]
-    box: Box | None  # the part that would rank highest by itself; None if the picture cannot be read
+    box: Box | None  # the part of the picture with the highest rank; None if the picture cannot be read
 
 
 class Session:
-    """A search that a user refines with marks. Cheap to open; several objects may share the same log.
+    """A search that a user refines with marks. Cheap to open; several objects can share the same log.
 
     Parameters
     ----------
@@ -116,30 +117,32 @@ class Session:
 
     @property
     def summary(self) -> Summary:
-        """The session at a glance."""
+        """A summary of the session."""
         return self._log.get(self.id)
 
     @property
     def marks(self) -> dict[int, Kind]:
-        """Item → "relevant", "irrelevant" or "skip": the last mark of each that was not undone."""
+        """Item → "relevant", "irrelevant" or "skip": the last mark of each item that was not undone."""
         return self._log.marks(self.id)
 
     @property
     def log(self) -> list[Event]:
-        """Everything that was shown, marked and undone, in order."""
+        """All events, in order: pictures that were shown, marked and unmarked."""
         return self._log.log(self.id)
 
     def round(
         self, k: int = 50, window: int = 9, *, filter: Filter | None = None, effort: float | str | None = None
     ) -> Round:
-        """Learn from the marks; return the k best pictures and `window` questions, which are logged as shown."""
+        """Learn from the marks; return the k best pictures and `window` questions. The questions are logged."""
         check_count("window", window)
         self._log.check_open(self.id)
         before = self.summary.rounds
         outcome, items, notes = self._run_round(k, window, filter, effort, turn=before)
         if outcome.presumed:
-            drawn = many(outcome.presumed, "random picture")
-            notes.append(f"Few pictures are marked irrelevant: {drawn} served as negative examples.")
+            verb = "serves" if outcome.presumed == 1 else "serve"
+            notes.append(
+                f"Few negative examples so far; {many(outcome.presumed, 'random picture')} {verb} as negatives."
+            )
         questions = [items[item] for item in outcome.questions.tolist() if item in items]
         number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
         return Round(
@@ -155,14 +158,14 @@ class Session:
         )
 
     def best(self, k: int = 50, *, filter: Filter | None = None, effort: float | str | None = None) -> list[Result]:
-        """The ranking of a session, open or finished, over the collection as it is now; nothing is logged."""
+        """Rank the current pictures of the collection by a session, open or finished; nothing is logged."""
         outcome, items, _ = self._run_round(k, 0, filter, effort, turn=0)
         return _results(outcome, items)
 
     def why(self, item: int, k: int = 5, *, box: bool = True) -> Why:
-        """Why a picture has its rank: its margin, the k nearest marked pictures, and the part that ranks highest.
+        """Explain the rank of a picture by its margin, the k nearest marked pictures, and its highest-ranking part.
 
-        `box`: look for that part, which reads the file.
+        Finding that part reads the file; `box=False` omits it.
         """
         check_count("k", k)
 
@@ -170,7 +173,7 @@ class Session:
             space = self._open_space()
             index = space.feedback_index
             if item not in index:
-                raise NoItemError(f"No item with the id {format_id(item)} in the space '{space.name}'.")
+                raise NoItemError(f"No item with the id {format_id(item)} in space '{space.name}'.")
             outcome, marks, _ = self._learn(1, 0, None, None, turn=0)
             X = index.vectors(np.array([item], np.int64))  # (1, d)
             relevant, irrelevant = _nearest_marks(item, X, marks, k)
@@ -185,9 +188,9 @@ class Session:
         irrelevant: Example | Iterable[Example] = (),
         skip: Example | Iterable[Example] = (),
     ) -> None:
-        """Mark pictures of the collection, by id or path; the marks are on the disk when it returns.
+        """Mark pictures of the collection, by id or path. When the method returns, the marks are on the disk.
 
-        One call is one step for `undo`. The last mark of a picture counts.
+        `undo` undoes one call. The last mark of a picture counts.
         """
         marks: dict[int, Kind] = {}
         for kind, given in zip(KINDS, (relevant, irrelevant, skip), strict=True):
@@ -197,24 +200,24 @@ class Session:
             self._log.mark(self.id, marks, author=self.author)
 
     def undo(self) -> dict[int, Kind]:
-        """Undo the last step of this author; return the marks that it had set, an empty dict if none is left."""
+        """Undo the last call of `mark` by this author; returns its marks, or an empty dict if there is none."""
         return self._log.undo(self.id, author=self.author)
 
     def finish(self, name: str | None = None) -> Finished:
         """Give the relevant pictures the label `name` (default: the session's name), and end the session.
 
-        The labels record who marked and when, and "session" as their source. The irrelevant pictures are found again
-        by the session's name. Finishing again under the same name changes nothing.
+        The labels record the author and time of the marks, and "session" as the source. A later session for the label
+        uses the irrelevant pictures as negatives. Finishing again under the same name changes nothing.
         """
         name = name or self.summary.name
         if name is None:
-            raise InputError("A session needs a name to be finished. Give one, such as finish('red cars').")
+            raise InputError("A session needs a name to finish. Give one, such as finish('red cars').")
         name = self._store.judgements.classes.canonical_names([name], new=True)[name]
         marks = self.marks
         relevant = [item for item, kind in marks.items() if kind == "relevant"]
         irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]
         if not relevant:
-            raise InputError(f"Session {self.id} has no relevant picture to label {name!r}. Mark one first.")
+            raise InputError(f"Session {self.id} has no relevant picture to label as {name!r}. Mark one first.")
         labelled = self._store.judgements.finish(self.id, name)
         labels = self._store.judgements.labels(irrelevant)
         contradicted = [item for item in irrelevant if name in labels[item]]
@@ -223,7 +226,7 @@ class Session:
     def _open_space(self) -> Space:
         if self.space not in self._spaces:
             known = ", ".join(self._spaces.names()) or "none"
-            raise InputError(f"The space of the session, '{self.space}', was removed. Existing spaces: {known}.")
+            raise InputError(f"The session's space '{self.space}' was removed. Existing spaces: {known}.")
         return self._spaces.find(self.space)
 
     def _run_round(
@@ -243,7 +246,7 @@ class Session:
     def _learn(
         self, k: int, window: int, filter: Filter | None, effort: float | str | None, turn: int
     ) -> tuple["RoundOutcome", "Marks", list[str]]:
-        """Run a round on the marks as they are now; see `feedback.run_round`."""
+        """Run a round on the current marks; see `feedback.run_round`."""
         from lookalike.feedback import run_round
 
         space = self._open_space()
@@ -251,7 +254,8 @@ class Session:
         marks, skipped, notes = _gather(space, self.marks, self._log.external_examples(self.id))
         if not (marks.y > 0).any():
             raise InputError(
-                f"Session {self.id} has no positive example in the collection. Mark a picture as relevant, or undo."
+                f"Session {self.id} has no positive example in the collection. Mark a picture as relevant, or undo the"
+                " last mark."
             )
         outcome = run_round(
             index,
@@ -267,7 +271,7 @@ class Session:
         return outcome, marks, notes
 
     def _item(self, example: Example) -> int:
-        """The item to mark: an existing one, or one that was shown and has been removed."""
+        """The item to mark: an existing one, or one that was shown and then removed."""
         try:
             item = item_of(self._store, example)
             if item is not None and self._store.items.get([item]):
@@ -289,9 +293,9 @@ def start_session(
     author: str | None = None,
     name: str | None = None,
 ) -> Session:
-    """A new session. A label adds its pictures, and those that its finished sessions marked irrelevant."""
+    """Start a session. A label adds its pictures, and those that its finished sessions marked irrelevant."""
     author = author or login()
-    start = spaces.store.read_consistently(lambda: _begin(spaces.find(space), positive, negative, label))
+    start = spaces.store.read_consistently(lambda: _first_marks(spaces.find(space), positive, negative, label))
     session_id = spaces.store.judgements.sessions.start(
         start.space.name, author=author, name=name, marks=start.marks, external_examples=start.external
     )
@@ -309,16 +313,16 @@ def simulate(
     window: int,
     filter: Filter | None,
 ) -> list[SimulatedRound]:
-    """Run rounds with an emulated user, who marks every question correctly; nothing is stored. §4.A, fsm-tree.
+    """Run rounds with an emulated user that marks every question correctly; nothing is stored. §4.A, fsm-tree.
 
-    The user looks for the pictures with `label`, by default that of the first example. `labels` are pairs of item and
-    label; by default the collection's.
+    The user searches for the pictures with `label`, by default that of the first example. `labels` are pairs of item
+    and label, by default the collection's.
     """
     from lookalike.feedback import EmulatedUser, emulate, run_round
 
     store = space.store
     relevant = _find_relevant(store, positive, label, labels)
-    start = _begin(space, positive or relevant[:1].tolist(), negative, None)
+    start = _first_marks(space, positive or relevant[:1].tolist(), negative, None)
     among = None if filter is None else select(store, filter)
     check_count("rounds", rounds, 0)
     check_count("window", window)
@@ -326,7 +330,7 @@ def simulate(
     candidates = index.ids if among is None else np.intersect1d(index.ids, among)
     relevant_candidates = np.intersect1d(relevant, candidates)
     if not len(relevant_candidates):
-        raise InputError("No picture with this label is in the collection and passes the filter.")
+        raise InputError("No picture of the collection has this label and passes the filter.")
     user = EmulatedUser(candidates, relevant_candidates)
     session = emulate(
         user,
@@ -350,7 +354,7 @@ def simulate(
 
 
 def warm_up(space: Space) -> None:
-    """Run a round with two arbitrary pictures to load everything that a round needs; nothing is stored."""
+    """Run a round with two arbitrary pictures, to load everything that a round needs; nothing is stored."""
     from lookalike.feedback import Marks, run_round
 
     index = space.feedback_index
@@ -360,7 +364,7 @@ def warm_up(space: Space) -> None:
 
 
 def login() -> str:
-    """The name of the user who is logged in; "unknown" if it is not known."""
+    """The name of the user who is logged in, or "unknown"."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -383,11 +387,11 @@ class _Gathered(NamedTuple):
     notes: list[str]  # about examples that were left out
 
 
-def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Start:
+def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Start:
     """The first marks of a session. An example outside the collection is stored as a vector."""
     judgements = space.store.judgements
     if not len(space.feedback_index):
-        raise InputError("The collection has no pictures to ask about. Add some first: lookalike add FOLDER")
+        raise InputError("The collection has no pictures. Add some first: lookalike add FOLDER")
     marks: dict[int, Kind] = {}
     if label is not None:
         label = judgements.classes.canonical_names([label])[label]
@@ -410,7 +414,7 @@ def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example
         sign: {outside.vector.tobytes() for outside in external if outside.positive is sign} for sign in (True, False)
     }
     if rows[True] & rows[False]:
-        raise InputError("The same example is given as positive and as negative. Give it once.")
+        raise InputError("The same example is given as positive and as negative. Choose one.")
     if "relevant" not in marks.values() and not any(example.positive for example in external):
         raise InputError("A session needs at least one positive example: a picture or a label. Got none.")
     return _Start(space, marks, external)
@@ -419,7 +423,7 @@ def _begin(space: Space, positive: Sequence[Example], negative: Sequence[Example
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
     """Add a mark; InputError if it contradicts another one of the same call."""
     if marks.setdefault(item, kind) != kind:
-        raise InputError(f"{example_name(example)} is given both as {marks[item]} and as {kind}. Give it once.")
+        raise InputError(f"{example_name(example)} is given both as {marks[item]} and as {kind}. Choose one.")
 
 
 def _resolve_example(space: Space, example: Example, *, positive: bool) -> int | ExternalExample:
@@ -438,7 +442,7 @@ def _resolve_example(space: Space, example: Example, *, positive: bool) -> int |
 
 
 def _gather(space: Space, marks: Mapping[int, Kind], external: Sequence[ExternalExample]) -> _Gathered:
-    """Vectors and signs of all examples that are available; the notes list the others."""
+    """Collect the vectors and signs of all available examples; the notes list the others."""
     from lookalike.feedback import Marks
 
     index = space.feedback_index
@@ -458,11 +462,13 @@ def _gather(space: Space, marks: Mapping[int, Kind], external: Sequence[External
         row = example.vector[None, :]  # (1, d)
         if example.feature is not None:
             if example.feature != space.feature_version:
-                notes.append(f"The example {example.origin} was described by another feature; it is ignored.")
+                notes.append(f"The example {example.origin} is ignored: its vector was computed by another feature.")
                 continue
             row = space.to_rows(row)  # (1, D)
         elif row.shape[1] != index.dim:
-            notes.append(f"An example is a vector of {row.shape[1]} numbers, the space has {index.dim}; it is ignored.")
+            notes.append(
+                f"An example vector is ignored: it has {row.shape[1]} dimensions, but the space has {index.dim}."
+            )
             continue
         external_rows.append(row)
         external_signs.append(sign)
@@ -515,7 +521,7 @@ def _find_relevant(
         names = [name for item, name in labels if item == first]
     if label is None and len(names) != 1:
         got = f"The first example has {', '.join(names) or 'none'}" if examples else "Got no example"
-        raise InputError(f"Give a label (--label), or an example that has exactly one. {got}.")
+        raise InputError(f"Give a label (--label), or an example with exactly one label. {got}.")
     name = names[0] if label is None else label
     if name not in known:
         raise UnknownNameError("label", name, known)

@@ -1,14 +1,14 @@
-"""`Space`: one kind of vectors of a collection, and everything that depends on the choice of vectors.
+"""`Space`: one set of vectors of a collection, and everything that depends on the choice of vectors.
 
 The vectors of a feature are stored once, under the feature's spec, and several spaces can share them. A fitted space
-also stores the vectors, or the codes, that its chain makes of them. So there are up to three sets of rows, and `Space`
+also stores the vectors or codes that its chain computes from them. So a space has up to three sets of rows, and `Space`
 is the only place that chooses among them:
 
-    index           answers searches: the space's own rows, or the feature's while the chain is not fitted
-    rows            what feedback, classes, duplicates and maps compute with: like `index`, but never codes
-    feature_rows    what the chain is fitted on
+    index           for searches: the space's own rows, or the feature's if the chain is not fitted
+    rows            for feedback, classes, duplicates and maps: like `index`, but never codes
+    feature_rows    for fitting the chain
 
-`Spaces` has all spaces of a collection.
+`Spaces` contains all spaces of a collection.
 """
 
 import threading
@@ -76,12 +76,12 @@ class Space:
 
     @property
     def stored(self) -> StoredSpace:
-        """The space as it is stored in the catalogue; UnknownNameError if it was removed."""
+        """The catalogue entry of the space; UnknownNameError if it was removed."""
         return self._spaces.find_stored(self.name)
 
     @property
     def specs(self) -> list[str]:
-        """The specs of its chain: a feature, then transforms, then perhaps a coder."""
+        """The specs of its chain: a feature, then transforms, then optionally a coder."""
         return self.stored.chain
 
     @property
@@ -96,7 +96,7 @@ class Space:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether its steps, or as the space of a feature the feature itself, were fitted."""
+        """Whether its steps are fitted; for the space of a feature, whether the feature is."""
         return self.stored.model is not None
 
     @property
@@ -107,7 +107,7 @@ class Space:
 
     @property
     def is_describable(self) -> bool:
-        """Whether its feature can describe pictures: it need not be fitted, or it is."""
+        """Whether its feature can be extracted: it needs no fit, or it is fitted."""
         return not feature_needs_fit(self.specs[0]) or self.feature.is_fitted
 
     @property
@@ -117,12 +117,12 @@ class Space:
 
     @property
     def fitted_on(self) -> int | None:
-        """How many pictures it was fitted on; None if it is not fitted."""
+        """The number of pictures that it was fitted on; None if it is not fitted."""
         return self.stored.fitted_on
 
     @property
     def dim(self) -> int | None:
-        """The length of its vectors, or the bytes of its codes; None while there are none."""
+        """The dimension of its vectors, or the bytes of its codes; None if it is empty."""
         return self._spaces.find_stored(self._indexed_name).dim
 
     @property
@@ -132,7 +132,7 @@ class Space:
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether one of its steps is fitted against a pool of negatives."""
+        """Whether one of its steps is fitted on a pool of negatives."""
         return any(map(takes_negatives, self.specs[1:]))
 
     @property
@@ -142,7 +142,7 @@ class Space:
 
     @property
     def rows_learned_from_labels(self) -> bool:
-        """Whether `rows` were made by a chain that learned from labels."""
+        """Whether `rows` were computed by a chain that learned from labels."""
         return self._transforms_rows and self.takes_labels
 
     @property
@@ -152,13 +152,13 @@ class Space:
 
     @property
     def rows(self) -> "Flat | Ann":
-        """The vectors that feedback, classes, duplicates and maps compute with; `rows.vectors(ids)` returns some."""
+        """The vectors for feedback, classes, duplicates and maps; `rows.vectors(ids)` returns those of some items."""
         rows: Any = self._spaces.indexes.points(self._rows_name)
         return rows  # type: ignore[no-any-return]
 
     @property
     def feedback_index(self) -> "Flat | Leaves":
-        """The index over `rows` that answers feedback."""
+        """The index over `rows` that answers the queries of feedback."""
         return self._spaces.indexes.hyperplanes(self._rows_name)
 
     @property
@@ -181,15 +181,15 @@ class Space:
         return self.chain.query(X)
 
     def describe(self, images: Sequence[Pixels]) -> Vectors:
-        """Describe pictures by vectors (n, d) that `query` takes."""
+        """Compute the vectors (n, d) of pictures, for `query`."""
         return self.chain.extract(images)
 
     def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Describe parts of a picture as `describe` does whole pictures."""
+        """Compute the vectors of parts of a picture; see `describe`."""
         return self.chain.regions(image, boxes)
 
     def region_rows(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Describe parts of a picture by vectors like those of `rows`."""
+        """Compute vectors of parts of a picture, like those of `rows`."""
         return self.to_rows(self.chain.feature.regions(image, boxes))
 
     @property
@@ -203,23 +203,23 @@ class Space:
 
     @property
     def feature_version(self) -> str:
-        """A text that changes when the feature is refitted."""
+        """A string that changes when the feature is refitted."""
         feature = self.feature.stored
         return feature.name if feature.model is None else f"{feature.name} {feature.model}"
 
     @property
     def rows_version(self) -> tuple[str, str | None, str | None]:
-        """The origin of `rows`; changes with every fit, but not with the pictures."""
+        """A key that changes with every fit that affects `rows`, but not with the pictures."""
         return self._rows_name, self._spaces.find_stored(self._rows_name).model, self.feature.stored.model
 
     def rows_fingerprint(self) -> str:
-        """A text that changes when the stored files of `rows` change."""
+        """A string that changes when the stored files of `rows` change."""
         return self.store.vectors.fingerprint(self._rows_name)
 
     def cache_key(self, *settings: object, first: int | None = None) -> str:
         """A cache key for results computed from `rows`, or from the `first` of them, with these settings.
 
-        It changes when pictures are added or removed, when the space is fitted again, and with the settings.
+        It changes when pictures are added or removed, when the space is refitted, and when the settings change.
         """
         name = self._rows_name
         parts = " ".join(map(str, [name, self._spaces.find_stored(name).model, *settings]))
@@ -234,12 +234,12 @@ class Space:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the rows that are searched, on the disk."""
+        """Size of the searched rows on the disk, in bytes."""
         return self.store.vectors.bytes(self._indexed_name)
 
     @property
     def bytes_per_picture(self) -> int | None:
-        """Bytes of one row that is searched; None while there are none."""
+        """Size of one searched row, in bytes; None if the space is empty."""
         return self.store.vectors.row_bytes(self._indexed_name)
 
     def check_searchable(self) -> None:
@@ -251,7 +251,7 @@ class Space:
         raise InputError(f"Space '{self.name}' has no vectors. Run: {command}")
 
     def missing_rows(self) -> Ids:
-        """Items that have a vector of the feature and no row in this space."""
+        """Items that have a vector of the feature but no row in this space."""
         own, of_feature = self.store.vectors.live_ids(self.name), self.store.vectors.live_ids(self.specs[0])
         return np.setdiff1d(of_feature, own, assume_unique=True)
 
@@ -260,7 +260,7 @@ class Space:
         self._spaces.indexes.open(file, Flat())
 
     def load_model(self) -> list[Any]:
-        """Read its fitted model from the disk; StoreError if the file is damaged."""
+        """Load its fitted model from the disk; StoreError if the file is damaged."""
         return self._spaces.load_model(self.stored)
 
     @property
@@ -274,7 +274,7 @@ class Space:
         return False
 
     def intact_chain(self) -> Chain:
-        """The chain for new pictures; an unfitted one if its model cannot be loaded.
+        """The chain for new pictures, unfitted if its model cannot be loaded.
 
         Raises StoreError if its feature cannot be loaded.
         """
@@ -299,12 +299,12 @@ class Space:
 
     @property
     def _rows_name(self) -> str:
-        """The name of the stored rows behind `rows`: kernels need vectors and the Euclidean distance."""
+        """The name of the stored rows behind `rows`; kernels require vectors and the Euclidean distance."""
         return self.specs[0] if self.is_coded or self.chain.has_own_measure else self._indexed_name
 
     @property
     def _transforms_rows(self) -> bool:
-        """Whether `rows` are made by the fitted chain; otherwise they are the feature's."""
+        """Whether `rows` are computed by the fitted chain; otherwise they are the feature's."""
         return self._rows_name == self.name and self.chain.fitted
 
 
@@ -325,11 +325,11 @@ class Spaces:
         return name in self.stored()
 
     def names(self) -> list[str]:
-        """The names of the spaces, in the order in which they were made."""
+        """The names of the spaces, in the order in which they were created."""
         return [name for name in self.stored() if is_space_name(name)]
 
     def get(self, name: str) -> Space:
-        """The space of this name, also one that stores the vectors of a feature; existence is not checked."""
+        """The space of this name, which can be that of a feature; does not check whether it exists."""
         return Space(self, name)
 
     def with_features(self) -> list[Space]:
@@ -337,11 +337,11 @@ class Spaces:
         return [Space(self, name) for name in self.stored()]
 
     def find(self, name: str | None) -> Space:
-        """The space of this name, or the first one; InputError if there is none."""
+        """The space of this name, or the first one if it is None; InputError if it does not exist."""
         names = self.names()
         if not names and len(self.store.items):
             raise InputError(
-                "All spaces were removed. Make one: lookalike refresh, or lookalike add FOLDER --recipe deep"
+                "All spaces were removed. Create one: lookalike refresh, or lookalike add FOLDER --recipe deep"
             )
         if not names:
             raise InputError("The collection is empty. Add pictures first: lookalike add FOLDER")
@@ -352,7 +352,7 @@ class Spaces:
         return Space(self, name)
 
     def create(self, recipes: Sequence[str], free_options: Iterable[str] = ()) -> list[Space]:
-        """The spaces of these recipes; those that do not exist are created. Needs the writer lock.
+        """Return the spaces of these recipes, and create those that do not exist. Needs the writer lock.
 
         An existing space may differ from its recipe in the `free_options` of the last step.
         """
@@ -365,8 +365,8 @@ class Spaces:
                 if _without_options(existing.chain, free_options) != _without_options(chain, free_options):
                     raise InputError(
                         f"Space '{name}' exists with another chain: {' | '.join(existing.chain)}, not"
-                        f" {' | '.join(chain)}. Choose another name, fit it as it is (lookalike fit {name}), or remove"
-                        f" it: lookalike remove --space {name}"
+                        f" {' | '.join(chain)}. Choose another name, fit the existing space (lookalike fit {name}), or"
+                        f" remove it: lookalike remove --space {name}"
                     )
                 continue
             _check_chain(chain)
@@ -377,7 +377,7 @@ class Spaces:
         return [Space(self, name) for name, _ in parsed]
 
     def remove(self, name: str) -> None:
-        """Remove a space, and the vectors of its feature if no other space needs them. Needs the writer lock."""
+        """Remove a space, and the vectors of its feature if no other space uses them. Needs the writer lock."""
         with self.store.transaction():
             removed = self.find(name).stored
             self.store.vectors.drop_space(removed.name)
@@ -390,7 +390,7 @@ class Spaces:
         return max(int(create("feature", spec).side) for spec in {space.chain[0] for space in self.stored().values()})
 
     def stored(self) -> dict[str, StoredSpace]:
-        """Every stored space by name, including those of features."""
+        """All stored spaces by name, including those of features."""
         version, (cached_version, spaces) = self.store.version(), self._stored
         if version != cached_version:
             spaces = self.store.vectors.spaces()
@@ -399,21 +399,21 @@ class Spaces:
         return spaces
 
     def find_stored(self, name: str) -> StoredSpace:
-        """The stored space of this name; UnknownNameError if there is none, or no longer."""
+        """The stored space of this name; UnknownNameError if it does not exist."""
         stored = self.stored().get(name)
         if stored is None:
             raise UnknownNameError("space", name, self.names())
         return stored
 
     def _close_removed(self, names: Container[str]) -> None:
-        """Close the files, indexes and models of all spaces but these; another process may have removed them."""
+        """Close the files, indexes and models of all other spaces, which another process may have removed."""
         self.store.vectors.close_removed(names)
         self.indexes.close_removed(names)
         for name in [name for name in list(self._chains) if name not in names]:
             self._chains.pop(name, None)
 
     def chain(self, name: str) -> Chain:
-        """The chain of a space; cached until the space or its feature is fitted again."""
+        """The chain of a space, cached until the space or its feature is refitted."""
         space = self.find_stored(name)
         feature = self.find_stored(space.chain[0])
         versions = space.model, feature.model
@@ -446,10 +446,10 @@ class Spaces:
 
 
 def _check_chain(chain: Sequence[str]) -> None:
-    """Raise an error for a chain that could never be fitted: missing weights, options out of range."""
+    """Raise an error for a chain that cannot be fitted, such as missing weights or options out of range."""
     create("feature", chain[0]).describe([])
     X = np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32)
-    if len(chain) > 1 and is_coder(chain[-1]):  # few bits are enough for a trial fit
+    if len(chain) > 1 and is_coder(chain[-1]):  # 8 bits are enough for a trial fit
         last = parse(chain[-1])
         check_bits(create("coder", last).bits)
         chain = [*chain[:-1], str(Spec(last.name, last.params | {"bits": 8}))]

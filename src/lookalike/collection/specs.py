@@ -1,9 +1,9 @@
-"""Chains as text: parse recipes and pipelines, look up what each step needs, and check requests of clients.
+"""Chains as text: parse recipes and pipelines, look up what each step needs, and check specs from clients.
 
 A pipeline is `name = feature | transform | … | coder`. Clients of the service may only use components whose options
-cannot name a file. Only text can, so a component is open to clients if its constructor takes only numbers, booleans,
-None, and text restricted by `OneOf`, `Matches` or `SpecOf`. Any other component is closed, also a new one, until its
-text options are annotated.
+cannot name a file. Only text can name a file, so a component is open to clients if its constructor takes only numbers,
+booleans, None, and text restricted by `OneOf`, `Matches` or `SpecOf`. All other components are closed to clients,
+including new ones, until their text options are annotated.
 """
 
 import re
@@ -25,7 +25,7 @@ CODERS = ("itq", "tsvm")
 """The coders that `codes` stands for: without enough labels, and with enough."""
 
 Rule: TypeAlias = OneOf | Matches | SpecOf
-"""The text that an option accepts."""
+"""A restriction of the text that an option accepts."""
 
 
 def parse_recipe(text: str) -> tuple[str, list[str]]:
@@ -40,7 +40,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
         raise UnknownNameError("recipe", text, RECIPES)
     name, chain = parse_pipeline(text)
     if name in RECIPES:
-        raise InputError(f"'{name}' is the name of a recipe that comes with Lookalike. Choose another.")
+        raise InputError(f"'{name}' is the name of a built-in recipe. Choose another name.")
     specs = _join_local([_absolute(spec) for spec in chain])
     create("feature", specs[0])  # rejects unknown names and options before anything is written
     steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
@@ -48,9 +48,7 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
         if kind_of_step(spec) == "coder":
             raise InputError(f"A coder must be the last step of a chain. Got {next_spec} after {spec}.")
         if kind_of_step(next_spec) == "coder" and hasattr(step, "compare"):
-            raise InputError(
-                f"{spec} has its own measure, which codes do not preserve. Choose another step in its place."
-            )
+            raise InputError(f"{spec} has its own measure, which codes do not preserve. Choose another step instead.")
     return name, [str(spec) for spec in specs]
 
 
@@ -62,12 +60,12 @@ def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
     """
     match = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
     if match is None:
-        raise InputError(f"A pipeline needs a name (letters, digits, _, -): write NAME = SPEC | … Got {text!r}.")
+        raise InputError(f"A pipeline needs a name of letters, digits, _ and -: NAME = SPEC | … Got {text!r}.")
     return match.group(1), parse_chain(match.group(2))
 
 
 def parse_fit(text: str) -> tuple[str | None, list[Spec]]:
-    """Parse the argument of a fit into a name and specs: a pipeline has both, a step no name, a known space no specs.
+    """Parse the argument of a fit into a name and specs. A single step has no name; an existing space has no specs.
 
     >>> parse_fit("slem(lam=0.1)")
     (None, [Spec(name='slem', params={'lam': 0.1})])
@@ -80,7 +78,7 @@ def parse_fit(text: str) -> tuple[str | None, list[Spec]]:
 
 
 def is_space_name(name: str) -> bool:
-    """Whether a stored space belongs to a user; the vectors of a feature are stored under its spec.
+    """Whether a name is that of a user's space; the vectors of a feature are stored under its spec.
 
     >>> is_space_name("deep"), is_space_name("efficientnet()")
     (True, False)
@@ -95,7 +93,7 @@ def kind_of_step(spec: str | Spec) -> str:
 
 
 def is_coder(spec: str) -> bool:
-    """Whether a step makes codes."""
+    """Whether a step computes codes."""
     return kind_of_step(spec) == "coder"
 
 
@@ -125,14 +123,14 @@ def feature_takes_labels(spec: str) -> bool:
 
 
 def feature_needs_fit(spec: str) -> bool:
-    """Whether a feature must be fitted on pictures before it can describe any."""
+    """Whether a feature must be fitted on pictures before it can be extracted."""
     return needs_fit(component("feature", parse(spec).name))
 
 
 def check_client_fit(text: str) -> None:
     """Raise RefusedSpecError if clients may not fit this, or another InputError if it is not a valid spec.
 
-    The check opens no file, so the result does not depend on which files exist.
+    The check opens no files, so clients cannot use it to find out which files exist.
 
     >>> check_client_fit("small = sift() | vlad(k=8) | pca(dim=64)")
     >>> check_client_fit("pca(dim='/etc/passwd')")
@@ -159,8 +157,8 @@ def check_client_spec(kind: str, spec: Spec) -> None:
         )
     if not is_open(kind, spec.name):
         raise RefusedSpecError(
-            f"The service does not accept the {kind} {spec.name}: its options may name files. Ask the owner of the"
-            " collection to fit it on the command line: lookalike fit SPEC"
+            f"The service does not accept the {kind} {spec.name}, because its options can name files. Ask the owner of"
+            " the collection to fit it on the command line: lookalike fit SPEC"
         )
     options = _options(kind, spec.name)
     for option, value in spec.params.items():
@@ -176,7 +174,7 @@ def check_client_spec(kind: str, spec: Spec) -> None:
 
 
 def is_open(kind: str, name: str) -> bool:
-    """Whether clients may use a component: none of its options can carry the name of a file."""
+    """Whether clients may use a component, because none of its options can name a file."""
     return all(
         option.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY) and _is_plain(option.annotation)
         for option in _options(kind, name).values()
@@ -184,7 +182,7 @@ def is_open(kind: str, name: str) -> bool:
 
 
 def _join_local(specs: list[Spec]) -> list[Spec]:
-    """The chain with its first two steps joined to one feature, if they are a local and an aggregation of its patches.
+    """Join the first two steps of a chain to one feature if they are a local feature and its aggregation.
 
     >>> [str(spec) for spec in _join_local(parse_chain("sift() | fisher(k=4) | l2()"))]
     ["fisher(k=4, local='sift()')", 'l2()']
@@ -195,14 +193,14 @@ def _join_local(specs: list[Spec]) -> list[Spec]:
     known = second is not None and second.name in COMPONENTS["feature"]
     if second is None or not known or "local" not in signature(component("feature", second.name)).parameters:
         raise InputError(
-            f"{first} gives many rows per picture. A step that aggregates them must follow (dfk, fisher or vlad):"
-            f" {first} | vlad(). Got {' | '.join(map(str, specs))}."
+            f"{first} computes many vectors per picture. The next step must aggregate them (dfk, fisher or vlad), such"
+            f" as {first} | vlad(). Got {' | '.join(map(str, specs))}."
         )
     return [Spec(second.name, {**second.params, "local": str(first)}), *specs[2:]]
 
 
 def _absolute(spec: Spec) -> Spec:
-    """The spec with absolute paths, in nested specs too, so that its files are found from any directory."""
+    """Make the paths of a spec and its nested specs absolute, so that files are found from any directory."""
     params = dict(spec.params)
     if isinstance(params.get("path"), str):
         params["path"] = absolute(params["path"])
@@ -212,20 +210,20 @@ def _absolute(spec: Spec) -> Spec:
 
 
 def _absolute_nested(value: Any) -> Any:
-    """Nested specs with absolute paths; any other value is left for the component to reject."""
+    """Make the paths of nested specs absolute; other values are not changed, and rejected by the component."""
     if isinstance(value, str):
         return str(_absolute(parse(value)))
     return [_absolute_nested(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _kinds(specs: Sequence[Spec]) -> list[str]:
-    """The kind that each spec of a pipeline must have, by its position."""
+    """The kind that each spec of a pipeline must have, according to its position."""
     first = ["local", "feature"] if specs[0].name in COMPONENTS["local"] else ["feature"]
     return [*first, *map(kind_of_step, specs[len(first) :])]
 
 
 def _check_codes(spec: Spec) -> None:
-    """Check the options of `codes` as options of each coder that it may stand for."""
+    """Check the options of `codes` as options of each coder that it can stand for."""
     options = {option for coder in CODERS for option in _options("coder", coder)}
     if unknown := spec.params.keys() - options:
         raise SpecError(str(UnknownNameError(f"option of {CODES}", min(unknown), sorted(options))))
@@ -243,7 +241,7 @@ def _options(kind: str, name: str) -> dict[str, Parameter]:
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Whether an option takes only numbers, booleans, None, and text that a rule restricts."""
+    """Whether an option accepts only numbers, booleans, None, and text that a rule restricts."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return inner[0] is str and any(isinstance(rule, Rule) for rule in inner[1:])
