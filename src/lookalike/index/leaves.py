@@ -161,7 +161,7 @@ class Leaves(AcceleratedIndex[Flat]):
         codes = LeafCodes.load(Path(path), truth)
         if truth.dim is not None and len(codes.steps.low) != truth.dim:
             raise DamagedError(
-                f"{path} is for {len(codes.steps.low)} dimensions, but the vectors have {truth.dim}. Delete it."
+                f"{path} has {len(codes.steps.low)} dimensions, but the vectors have {truth.dim}. Delete it."
             )
         index = cls(codes.size)
         index.truth, index._codes = truth, codes
