@@ -160,7 +160,7 @@ class ExactIndex(ABC):
             if len(found) == 1 and chunk.keep is None:
                 scores = np.asarray(found[0], np.float32)  # (q, m)
             else:
-                scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy that may be changed
+                scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy that can be changed
             if chunk.keep is not None:
                 np.copyto(scores, np.inf, where=~chunk.keep)
             best.add(scores, self.row_ids[chunk.rows])
