@@ -1,4 +1,4 @@
-"""Multi-index hashing: exact search over long codes by tables of their parts, fast if the nearest codes are near.
+"""Multi-index hashing: exact search over long codes by tables of their parts, fast if the results are near the query.
 
 Norouzi, Punjani & Fleet, "Fast exact search in Hamming space with multi-index hashing", IEEE TPAMI 2014: two codes that
 differ in few bits differ in even fewer bits in one of their parts, so a search reads few entries of each part's table

@@ -68,7 +68,7 @@ class PointQuery:
         lengths = np.linalg.norm(self.vectors.astype(np.float64), axis=1)  # (q,)
         if not np.all(lengths <= MAX_LENGTH):
             raise InputError(
-                f"query must have rows of length {MAX_LENGTH:g} at most. Got {lengths.max():g}; scale it down."
+                f"query must have rows of length at most {MAX_LENGTH:g}. Got {lengths.max():g}; scale it down."
             )
 
     @property
